@@ -1,0 +1,54 @@
+//! `Event`: the one currency between neurons, fascicles and canvases.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::principal::Cause;
+
+/// One unit of information on its way through a mind (seed 003 §1.3 `events`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// Unique within its job or invocation; made when absent on input.
+    #[serde(default = "Event::fresh_id")]
+    pub id: Arc<str>,
+    /// `user`, `assistant`, `memory`, `tool`, `system`, or a name a fascicle gives.
+    pub role: Arc<str>,
+    /// What it says: text, or JSON where a neuron's kind says so.
+    pub content: Value,
+    /// Anything else its producer noted.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub metadata: Map<String, Value>,
+    /// What led to it.
+    #[serde(default, skip_serializing_if = "is_empty")]
+    pub cause: Cause,
+}
+
+fn is_empty(cause: &Cause) -> bool {
+    cause.0.is_empty()
+}
+
+impl Event {
+    /// An event of text.
+    pub fn text(role: &str, content: impl Into<String>, cause: Cause) -> Self {
+        Self { id: Self::fresh_id(), role: role.into(), content: Value::String(content.into()), metadata: Map::new(), cause }
+    }
+
+    /// An event that carries JSON.
+    pub fn json(role: &str, content: Value, cause: Cause) -> Self {
+        Self { id: Self::fresh_id(), role: role.into(), content, metadata: Map::new(), cause }
+    }
+
+    /// The content as a model reads it: text as it stands, anything else as compact JSON.
+    pub fn as_text(&self) -> String {
+        match &self.content {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        }
+    }
+
+    fn fresh_id() -> Arc<str> {
+        format!("ev_{}", uuid::Uuid::now_v7().simple()).into()
+    }
+}

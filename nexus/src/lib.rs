@@ -1,0 +1,22 @@
+//! The Cognitive Nexus: KIP v1.0-draft7 over a resident graph, and the store under everything
+//! a lifeform must not forget (MISSION rows K1–K13).
+//!
+//! Outside this crate a caller holds two handles: [`Store`], the one way to write state, and
+//! [`Nexus`], the one door for KIP. Everything else here is plain functions and plain data.
+
+pub mod clock;
+pub mod event;
+
+
+
+pub mod ledger;
+
+
+pub mod principal;
+pub mod store;
+
+pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
+pub use event::Event;
+
+pub use principal::{Cause, Origin, Principal, PrincipalId, PrincipalKind, Role, Scope};
+pub use store::{Batch, Store, StoreError};

@@ -1,0 +1,159 @@
+//! Who asks, and why. Both travel with every command and stand in every journal entry.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// Names a principal: `user:ada`, `lifeform:lf_01…`, `system:daemon`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct PrincipalId(pub Arc<str>);
+
+impl PrincipalId {
+    /// An id from its text; `Principal::parse_id` checks text that came from outside.
+    pub fn new(id: impl Into<Arc<str>>) -> Self {
+        Self(id.into())
+    }
+}
+
+impl fmt::Display for PrincipalId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What sort of actor a principal is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PrincipalKind {
+    /// A person.
+    User,
+    /// An AiLifeform hosted by this daemon or another.
+    Lifeform,
+    /// The daemon itself: migrations, bootstrap, recovery.
+    System,
+}
+
+/// What a principal may do; a principal may hold several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// May do everything, top-ups and tokens included.
+    Operator,
+    /// May talk on canvases, invoke neurons and read.
+    Participant,
+    /// May only read.
+    Observer,
+    /// The role a lifeform acts in.
+    Lifeform,
+}
+
+/// A circle of visibility: `"{entity}:{id}"` or `"public"` (MISSION R2).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Scope(pub Arc<str>);
+
+/// An authenticated actor.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Principal {
+    /// The stable name.
+    pub id: PrincipalId,
+    /// Person, lifeform or daemon.
+    pub kind: PrincipalKind,
+    /// What it may do.
+    pub roles: BTreeSet<Role>,
+    /// What it may see, besides what is public.
+    pub scopes: BTreeSet<Scope>,
+}
+
+impl Principal {
+    /// A principal of one role whose only private scope is its own id.
+    pub fn new(id: impl Into<Arc<str>>, kind: PrincipalKind, role: Role) -> Self {
+        let id = PrincipalId::new(id);
+        let scopes = [Scope(id.0.clone()), Scope("public".into())].into();
+        Self { id, kind, roles: [role].into(), scopes }
+    }
+
+    /// The daemon acting for itself.
+    pub fn system() -> Self {
+        Self::new("system:daemon", PrincipalKind::System, Role::Operator)
+    }
+
+    /// The lifeform `id` acting for itself.
+    pub fn lifeform(id: &str) -> Self {
+        Self::new(format!("lifeform:{id}"), PrincipalKind::Lifeform, Role::Lifeform)
+    }
+
+    /// Whether this principal holds `role`; an operator holds every one.
+    pub fn may(&self, role: Role) -> bool {
+        self.roles.contains(&role) || self.roles.contains(&Role::Operator)
+    }
+
+    /// Checks the text of an id: `kind:name`, at most 96 bytes of letters, digits and `-_.@`.
+    ///
+    /// # Errors
+    /// A sentence saying what is wrong with it.
+    pub fn parse_id(text: &str) -> Result<(&str, &str), String> {
+        let (kind, name) = text.split_once(':').ok_or_else(|| format!("\"{text}\" is not kind:name, as in user:ada"))?;
+        let legal = |c: char| c.is_alphanumeric() || "-_.@".contains(c);
+        if name.is_empty() || text.len() > 96 || !name.chars().all(legal) {
+            return Err(format!("\"{name}\" is not a name of letters, digits, '-', '_', '.' and '@', at most 96 bytes"));
+        }
+        if !["user", "lifeform", "system", "agent"].contains(&kind) {
+            return Err(format!("\"{kind}\" is not one of user, lifeform, agent, system"));
+        }
+        Ok((kind, name))
+    }
+}
+
+/// What led to an act: references such as `canvas:lf_1/chat@41`, `job:…#2`, `http:…`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Cause(pub Vec<Arc<str>>);
+
+impl Cause {
+    /// How many references one entry keeps.
+    pub const REFS_MAX: usize = 16;
+
+    /// A cause of one reference.
+    pub fn of(reference: impl Into<Arc<str>>) -> Self {
+        Self(vec![reference.into()])
+    }
+
+    /// This cause and one reference more, nearest last; the oldest are dropped past `REFS_MAX`.
+    pub fn and(&self, reference: impl Into<Arc<str>>) -> Self {
+        let mut refs = self.0.clone();
+        refs.push(reference.into());
+        let over = refs.len().saturating_sub(Self::REFS_MAX);
+        refs.drain(..over);
+        Self(refs)
+    }
+}
+
+/// The two things every command carries: who asks and what led to it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Origin {
+    /// Who asks.
+    pub principal: Principal,
+    /// What led to it.
+    pub cause: Cause,
+}
+
+impl Origin {
+    /// `principal` acting because of `cause`.
+    pub fn new(principal: Principal, cause: Cause) -> Self {
+        Self { principal, cause }
+    }
+
+    /// The daemon acting for itself, for the given reason.
+    pub fn system(reason: &str) -> Self {
+        Self::new(Principal::system(), Cause::of(reason))
+    }
+
+    /// The same principal, one step further down the causal chain.
+    pub fn because(&self, reference: impl Into<Arc<str>>) -> Self {
+        Self { principal: self.principal.clone(), cause: self.cause.and(reference) }
+    }
+}

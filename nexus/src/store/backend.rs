@@ -1,0 +1,76 @@
+//! What a medium must do to carry a store. Everything else is decided above it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use super::batch::{Entry, Hash, Key, Kind, Stream, Versioned};
+use super::StoreError;
+use crate::clock::Timestamp;
+use crate::ledger::Account;
+
+/// What a backend found when it was opened.
+#[derive(Debug, Default)]
+pub struct Opened {
+    /// The last log row whose effects are all in the projections.
+    pub checkpoint: u64,
+    /// Every account as of the checkpoint.
+    pub accounts: BTreeMap<Arc<str>, Account>,
+    /// The rows after the checkpoint, in order.
+    pub log: Vec<(u64, Bytes)>,
+}
+
+/// Everything one checkpoint writes. Writing it twice does no harm.
+#[derive(Clone, Debug, Default)]
+pub struct Projection {
+    /// The log row it covers up to; rows up to it may be dropped afterwards.
+    pub upto: u64,
+    /// Documents as they stand; `None` is a deletion.
+    pub documents: Vec<(Key, Option<Versioned<Bytes>>)>,
+    /// New journal entries of each stream, in order and without gaps.
+    pub journals: Vec<(Stream, Vec<Entry>)>,
+    /// Accounts as they stand.
+    pub accounts: Vec<(Arc<str>, Account)>,
+    /// Graph rows as they stand, by nexus and element number; `None` is a deletion.
+    pub elements: Vec<(Arc<str>, u64, Option<Bytes>)>,
+    /// New payloads.
+    pub payloads: Vec<(Hash, Bytes)>,
+}
+
+/// A durable medium: an append-only log and the projections of it.
+#[async_trait]
+pub trait Backend: Send + Sync + 'static {
+    /// Takes the lease, migrates, and answers where the last life ended.
+    async fn open(&self, now: Timestamp) -> Result<Opened, StoreError>;
+
+    /// Writes log row `n`, fenced by the lease; durable when it returns. A row `n` that is there
+    /// already was never acknowledged and is replaced, so an unknown outcome is resolved by asking again.
+    async fn append(&self, n: u64, row: Bytes) -> Result<(), StoreError>;
+
+    /// Writes a projection, moves the checkpoint to `upto` and drops the log rows up to it, in one
+    /// transaction: replaying the log over half a projection would count versions twice.
+    async fn project(&self, projection: Projection) -> Result<(), StoreError>;
+
+    /// One projected document.
+    async fn document(&self, key: &Key) -> Result<Option<Versioned<Bytes>>, StoreError>;
+
+    /// Projected documents of a kind with ids after `after`, in order.
+    async fn documents(&self, kind: Kind, after: &str, limit: usize) -> Result<Vec<(Arc<str>, Versioned<Bytes>)>, StoreError>;
+
+    /// Projected entries of a stream after number `after`, in order.
+    async fn entries(&self, stream: &Stream, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError>;
+
+    /// The number of the last projected entry of a stream.
+    async fn head(&self, stream: &Stream) -> Result<u64, StoreError>;
+
+    /// A projected payload.
+    async fn payload(&self, hash: &Hash) -> Result<Option<Bytes>, StoreError>;
+
+    /// The projected rows of one graph.
+    async fn elements(&self, nexus: &str) -> Result<Vec<(u64, Bytes)>, StoreError>;
+
+    /// Releases whatever is held; nothing is called afterwards.
+    async fn close(&self) -> Result<(), StoreError>;
+}

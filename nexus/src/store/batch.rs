@@ -1,0 +1,312 @@
+//! What one commit may contain.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::clock::Timestamp;
+use crate::ledger::AccountOp;
+use crate::principal::{Cause, Origin, PrincipalId};
+
+/// What a document is. One variant a kind, so that a typo cannot open a new table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// A neuron's definition.
+    Neuron,
+    /// A fascicle's definition.
+    Fascicle,
+    /// The head of a job.
+    Job,
+    /// The head of a lifeform.
+    Lifeform,
+    /// A canvas snapshot.
+    Canvas,
+    /// A paused neuron call.
+    Continuation,
+    /// A kept answer, by idempotency key.
+    Idempotency,
+    /// A principal and the hash of its token.
+    Token,
+    /// How far a follower has read a stream.
+    Cursor,
+    /// Keys, counters and marks of the daemon itself.
+    Meta,
+    /// The head of a nexus: its next element number.
+    Nexus,
+}
+
+impl Kind {
+    /// The name the kind is stored under.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Neuron => "neuron",
+            Self::Fascicle => "fascicle",
+            Self::Job => "job",
+            Self::Lifeform => "lifeform",
+            Self::Canvas => "canvas",
+            Self::Continuation => "continuation",
+            Self::Idempotency => "idempotency",
+            Self::Token => "token",
+            Self::Cursor => "cursor",
+            Self::Meta => "meta",
+            Self::Nexus => "nexus",
+        }
+    }
+}
+
+/// Addresses one document.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Key(pub Kind, pub Arc<str>);
+
+impl Key {
+    /// The document `id` of `kind`.
+    pub fn new(kind: Kind, id: impl Into<Arc<str>>) -> Self {
+        Self(kind, id.into())
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.0.as_str(), self.1)
+    }
+}
+
+/// Names a journal stream: `job:{id}`, `canvas:{lifeform}/{id}`, `ledger:{account}`, …
+pub type Stream = Arc<str>;
+
+/// What the version of a document must be for a change to go through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Expect {
+    /// Whatever it is.
+    Any,
+    /// Exactly this version; 0 means that the document must not exist.
+    Version(u64),
+}
+
+/// The address of a payload: SHA-256 of its bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Hash(pub [u8; 32]);
+
+impl Hash {
+    /// The address of `bytes`.
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(Sha256::digest(bytes).into())
+    }
+
+    /// Lower-case hexadecimal, 64 characters.
+    pub fn hex(&self) -> String {
+        use fmt::Write;
+        self.0.iter().fold(String::with_capacity(64), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
+    }
+
+    /// Reads what [`Hash::hex`] wrote.
+    pub fn parse(text: &str) -> Option<Self> {
+        let bytes: Vec<u8> = (0..text.len() / 2).map(|i| u8::from_str_radix(text.get(2 * i..2 * i + 2)?, 16).ok()).collect::<Option<_>>()?;
+        Some(Self(bytes.try_into().ok()?))
+    }
+}
+
+impl fmt::Debug for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.hex())
+    }
+}
+
+/// One change.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Op {
+    /// Writes a document.
+    Put {
+        /// Which one.
+        key: Key,
+        /// The version it must have now.
+        expect: Expect,
+        /// Its JSON text.
+        body: Bytes,
+    },
+    /// Removes a document; removing what is not there is no error unless a version was expected.
+    Delete {
+        /// Which one.
+        key: Key,
+        /// The version it must have now.
+        expect: Expect,
+    },
+    /// Appends an entry to a journal stream.
+    Append {
+        /// Which stream.
+        stream: Stream,
+        /// The sequence number the stream's last entry must have now.
+        expect: Option<u64>,
+        /// What sort of entry.
+        kind: Arc<str>,
+        /// Its JSON text.
+        data: Bytes,
+    },
+    /// Changes an account and writes the statement line to `ledger:{account}`.
+    Account {
+        /// Which account.
+        account: Arc<str>,
+        /// The change.
+        op: AccountOp,
+        /// What it was for.
+        memo: Arc<str>,
+    },
+    /// Writes one row of a graph.
+    PutElement {
+        /// Which nexus.
+        nexus: Arc<str>,
+        /// The element's number.
+        no: u64,
+        /// Its JSON text.
+        body: Bytes,
+    },
+    /// Removes one row of a graph.
+    DeleteElement {
+        /// Which nexus.
+        nexus: Arc<str>,
+        /// The element's number.
+        no: u64,
+    },
+    /// Keeps bytes under their hash, once.
+    Payload {
+        /// SHA-256 of `body`.
+        hash: Hash,
+        /// The bytes.
+        body: Bytes,
+    },
+}
+
+/// Changes that happen all or not at all, in order.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    /// Who asks and why.
+    pub origin: Origin,
+    /// The changes.
+    pub ops: Vec<Op>,
+}
+
+/// JSON text of `value`. Serializing plain data cannot fail; a map with non-string keys is a bug.
+pub fn json<T: Serialize + ?Sized>(value: &T) -> Bytes {
+    serde_json::to_vec(value).map(Bytes::from).unwrap_or_else(|error| unreachable!("plain data serializes: {error}"))
+}
+
+impl Batch {
+    /// An empty batch on behalf of `origin`.
+    pub fn new(origin: &Origin) -> Self {
+        Self { origin: origin.clone(), ops: Vec::new() }
+    }
+
+    /// Writes a document whatever its version.
+    pub fn put<T: Serialize + ?Sized>(self, key: Key, value: &T) -> Self {
+        self.put_expecting(key, Expect::Any, value)
+    }
+
+    /// Writes a document that must not exist yet.
+    pub fn create<T: Serialize + ?Sized>(self, key: Key, value: &T) -> Self {
+        self.put_expecting(key, Expect::Version(0), value)
+    }
+
+    /// Writes a document that must have the expected version.
+    pub fn put_expecting<T: Serialize + ?Sized>(mut self, key: Key, expect: Expect, value: &T) -> Self {
+        self.ops.push(Op::Put { key, expect, body: json(value) });
+        self
+    }
+
+    /// Removes a document.
+    pub fn delete(mut self, key: Key, expect: Expect) -> Self {
+        self.ops.push(Op::Delete { key, expect });
+        self
+    }
+
+    /// Appends to a stream.
+    pub fn append<T: Serialize + ?Sized>(mut self, stream: impl Into<Stream>, kind: &str, data: &T) -> Self {
+        self.ops.push(Op::Append { stream: stream.into(), expect: None, kind: kind.into(), data: json(data) });
+        self
+    }
+
+    /// Appends to a stream whose last entry must be number `head`.
+    pub fn append_after<T: Serialize + ?Sized>(mut self, stream: impl Into<Stream>, head: u64, kind: &str, data: &T) -> Self {
+        self.ops.push(Op::Append { stream: stream.into(), expect: Some(head), kind: kind.into(), data: json(data) });
+        self
+    }
+
+    /// Changes an account.
+    pub fn account(mut self, account: impl Into<Arc<str>>, op: AccountOp, memo: impl Into<Arc<str>>) -> Self {
+        self.ops.push(Op::Account { account: account.into(), op, memo: memo.into() });
+        self
+    }
+
+    /// Keeps `body` under its hash and answers the hash.
+    pub fn payload(&mut self, body: Bytes) -> Hash {
+        let hash = Hash::of(&body);
+        self.ops.push(Op::Payload { hash, body });
+        hash
+    }
+
+    /// Adds one change.
+    pub fn push(&mut self, op: Op) {
+        self.ops.push(op);
+    }
+}
+
+/// What a commit answers once it is durable.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Receipt {
+    /// The row of the log that holds it.
+    pub log: u64,
+    /// When it was stamped.
+    pub at: Timestamp,
+    /// For each change in order: the new version of a document, the number of a journal entry, else 0.
+    pub versions: Vec<u64>,
+}
+
+/// One entry of a journal stream.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// 1, 2, 3 … without gaps within its stream.
+    pub seq: u64,
+    /// When it was committed.
+    pub at: Timestamp,
+    /// Who caused it.
+    pub by: PrincipalId,
+    /// What led to it.
+    pub cause: Cause,
+    /// What sort of entry.
+    pub kind: Arc<str>,
+    /// Its JSON text.
+    pub data: Bytes,
+}
+
+impl Entry {
+    /// The entry's data as a value of the expected shape.
+    ///
+    /// # Errors
+    /// [`super::StoreError::Corrupt`] when it has another shape.
+    pub fn decode<T: serde::de::DeserializeOwned>(&self) -> Result<T, super::StoreError> {
+        serde_json::from_slice(&self.data).map_err(|error| super::StoreError::Corrupt(format!("journal entry {} {}: {error}", self.seq, self.kind)))
+    }
+
+    /// The entry as the API shows it.
+    pub fn to_json(&self) -> Value {
+        let data: Value = serde_json::from_slice(&self.data).unwrap_or(Value::Null);
+        serde_json::json!({"seq": self.seq, "at": self.at, "by": self.by, "cause": self.cause, "kind": self.kind, "data": data})
+    }
+}
+
+/// A document and the version a change of it must name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Versioned<T> {
+    /// 1 when it was created, one more with every change.
+    pub version: u64,
+    /// The document.
+    pub value: T,
+}

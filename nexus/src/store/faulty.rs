@@ -1,0 +1,101 @@
+//! A backend that fails on demand: before a write, after it, or with only part of it written.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use super::StoreError;
+use super::backend::{Backend, Opened, Projection};
+use super::batch::{Entry, Hash, Key, Kind, Stream, Versioned};
+use crate::clock::Timestamp;
+
+/// What happens to one append.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing goes wrong.
+    None,
+    /// It fails and nothing was written.
+    Before,
+    /// It is written, and then reported as failed: the outcome is unknown to the caller.
+    After,
+    /// Only its first bytes are written, then it fails, as when the machine dies.
+    Torn(usize),
+    /// The disk is full: every try fails.
+    Full,
+}
+
+/// Wraps any backend; the faults given are used up one append at a time.
+pub struct Faulty<B> {
+    inner: Arc<B>,
+    faults: Mutex<VecDeque<Fault>>,
+}
+
+impl<B: Backend> Faulty<B> {
+    /// `inner`, failing as `faults` say.
+    pub fn new(inner: Arc<B>, faults: impl IntoIterator<Item = Fault>) -> Self {
+        Self { inner, faults: Mutex::new(faults.into_iter().collect()) }
+    }
+
+    fn next(&self) -> Fault {
+        let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
+        if faults.front() == Some(&Fault::Full) { Fault::Full } else { faults.pop_front().unwrap_or(Fault::None) }
+    }
+}
+
+#[async_trait]
+impl<B: Backend> Backend for Faulty<B> {
+    async fn open(&self, now: Timestamp) -> Result<Opened, StoreError> {
+        self.inner.open(now).await
+    }
+
+    async fn append(&self, n: u64, row: Bytes) -> Result<(), StoreError> {
+        let failed = |what: &str| Err(StoreError::Io(format!("injected: {what}")));
+        match self.next() {
+            Fault::None => self.inner.append(n, row).await,
+            Fault::Before => failed("before the write"),
+            Fault::Full => failed("no space left on device"),
+            Fault::After => {
+                self.inner.append(n, row).await?;
+                failed("after the write")
+            }
+            Fault::Torn(bytes) => {
+                self.inner.append(n, row.slice(..bytes.min(row.len()))).await?;
+                failed("in the middle of the write")
+            }
+        }
+    }
+
+    async fn project(&self, projection: Projection) -> Result<(), StoreError> {
+        self.inner.project(projection).await
+    }
+
+    async fn document(&self, key: &Key) -> Result<Option<Versioned<Bytes>>, StoreError> {
+        self.inner.document(key).await
+    }
+
+    async fn documents(&self, kind: Kind, after: &str, limit: usize) -> Result<Vec<(Arc<str>, Versioned<Bytes>)>, StoreError> {
+        self.inner.documents(kind, after, limit).await
+    }
+
+    async fn entries(&self, stream: &Stream, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
+        self.inner.entries(stream, after, limit).await
+    }
+
+    async fn head(&self, stream: &Stream) -> Result<u64, StoreError> {
+        self.inner.head(stream).await
+    }
+
+    async fn payload(&self, hash: &Hash) -> Result<Option<Bytes>, StoreError> {
+        self.inner.payload(hash).await
+    }
+
+    async fn elements(&self, nexus: &str) -> Result<Vec<(u64, Bytes)>, StoreError> {
+        self.inner.elements(nexus).await
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        self.inner.close().await
+    }
+}

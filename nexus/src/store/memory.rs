@@ -1,0 +1,118 @@
+//! The backend that keeps its rows in memory. Opened again, it answers what it held when the last
+//! holder went away, so that a test can kill a store and wake another on the same "disk".
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use super::StoreError;
+use super::backend::{Backend, Opened, Projection};
+use super::batch::{Entry, Hash, Key, Kind, Stream, Versioned};
+use crate::clock::Timestamp;
+use crate::ledger::Account;
+
+#[derive(Default)]
+struct Rows {
+    in_use: bool,
+    log: BTreeMap<u64, Bytes>,
+    checkpoint: u64,
+    documents: BTreeMap<Key, Versioned<Bytes>>,
+    journals: BTreeMap<Stream, Vec<Entry>>,
+    accounts: BTreeMap<Arc<str>, Account>,
+    elements: BTreeMap<(Arc<str>, u64), Bytes>,
+    payloads: BTreeMap<Hash, Bytes>,
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct Memory {
+    rows: Mutex<Rows>,
+}
+
+impl Memory {
+    /// What a machine does when its process is killed: the rows stay, the lock goes.
+    pub fn kill(&self) {
+        self.rows().in_use = false;
+    }
+
+    fn rows(&self) -> MutexGuard<'_, Rows> {
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Backend for Memory {
+    async fn open(&self, _now: Timestamp) -> Result<Opened, StoreError> {
+        let mut rows = self.rows();
+        if std::mem::replace(&mut rows.in_use, true) {
+            return Err(StoreError::Locked("in memory".into()));
+        }
+        Ok(Opened { checkpoint: rows.checkpoint, accounts: rows.accounts.clone(), log: rows.log.iter().map(|(n, row)| (*n, row.clone())).collect() })
+    }
+
+    async fn append(&self, n: u64, row: Bytes) -> Result<(), StoreError> {
+        self.rows().log.insert(n, row);
+        Ok(())
+    }
+
+    async fn project(&self, projection: Projection) -> Result<(), StoreError> {
+        let mut rows = self.rows();
+        for (key, document) in projection.documents {
+            match document {
+                Some(document) => rows.documents.insert(key, document),
+                None => rows.documents.remove(&key),
+            };
+        }
+        for (stream, entries) in projection.journals {
+            rows.journals.entry(stream).or_default().extend(entries);
+        }
+        rows.accounts.extend(projection.accounts);
+        for (nexus, no, body) in projection.elements {
+            match body {
+                Some(body) => rows.elements.insert((nexus, no), body),
+                None => rows.elements.remove(&(nexus, no)),
+            };
+        }
+        rows.payloads.extend(projection.payloads);
+        rows.checkpoint = projection.upto;
+        rows.log = rows.log.split_off(&(projection.upto + 1));
+        Ok(())
+    }
+
+    async fn document(&self, key: &Key) -> Result<Option<Versioned<Bytes>>, StoreError> {
+        Ok(self.rows().documents.get(key).cloned())
+    }
+
+    async fn documents(&self, kind: Kind, after: &str, limit: usize) -> Result<Vec<(Arc<str>, Versioned<Bytes>)>, StoreError> {
+        let from = (std::ops::Bound::Excluded(Key::new(kind, after)), std::ops::Bound::Unbounded);
+        let rows = self.rows();
+        Ok(rows.documents.range(from).take_while(|(key, _)| key.0 == kind).take(limit).map(|(key, document)| (key.1.clone(), document.clone())).collect())
+    }
+
+    async fn entries(&self, stream: &Stream, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
+        let rows = self.rows();
+        let entries = rows.journals.get(stream).map_or(&[][..], Vec::as_slice);
+        Ok(entries.iter().skip(after as usize).take(limit).cloned().collect())
+    }
+
+    async fn head(&self, stream: &Stream) -> Result<u64, StoreError> {
+        Ok(self.rows().journals.get(stream).map_or(0, |entries| entries.len() as u64))
+    }
+
+    async fn payload(&self, hash: &Hash) -> Result<Option<Bytes>, StoreError> {
+        Ok(self.rows().payloads.get(hash).cloned())
+    }
+
+    async fn elements(&self, nexus: &str) -> Result<Vec<(u64, Bytes)>, StoreError> {
+        let from = (Arc::<str>::from(nexus), 0);
+        let rows = self.rows();
+        Ok(rows.elements.range(from..).take_while(|((of, _), _)| &**of == nexus).map(|((_, no), body)| (*no, body.clone())).collect())
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        self.kill();
+        Ok(())
+    }
+}

@@ -1,0 +1,310 @@
+//! The store: documents, journals, accounts, graph rows and payloads behind one way to write.
+//!
+//! [`Store::commit`] is all or nothing, checks expected versions and is durable when it returns.
+//! [`Store::follow`] reads a journal stream and then waits for more. What makes bytes durable is a
+//! [`Backend`]; the rules are written once, here, and hold for every backend alike.
+
+mod backend;
+mod batch;
+mod committer;
+#[cfg(feature = "testing")]
+pub mod faulty;
+mod frame;
+mod memory;
+mod state;
+#[cfg(feature = "testing")]
+pub mod suite;
+#[cfg(feature = "surreal")]
+pub mod surreal;
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::de::DeserializeOwned;
+use tokio::sync::{mpsc, oneshot, watch};
+
+pub use backend::{Backend, Opened, Projection};
+pub use batch::{Batch, Entry, Expect, Hash, Key, Kind, Op, Receipt, Stream, Versioned, json};
+pub use frame::Frame;
+pub use memory::Memory;
+
+use crate::clock::Clock;
+use crate::ledger::{Account, LedgerError};
+use committer::{Committer, Request};
+use state::State;
+
+/// Why the store refused or failed.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum StoreError {
+    /// A document or stream was not at the expected version. Nothing was written.
+    #[error("{what} is at {found}, not at {expected}")]
+    Conflict {
+        /// The document or stream.
+        what: Arc<str>,
+        /// The version that was named.
+        expected: u64,
+        /// The version it has.
+        found: u64,
+    },
+    /// An account refused. Nothing was written.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// Another daemon has this store open.
+    #[error("the store {0} is in use by another lifeformd: stop that one, or give this one another --data folder")]
+    Locked(String),
+    /// Another daemon took the store over while this one ran.
+    #[error("another lifeformd took over the store (lease epoch {0}): this one must stop")]
+    LeaseLost(u64),
+    /// One commit is larger than a row of the log may be.
+    #[error("a commit of {bytes} bytes is over the bound of {max}")]
+    TooLarge {
+        /// Its size.
+        bytes: usize,
+        /// The bound.
+        max: usize,
+    },
+    /// What is on disk cannot be read back.
+    #[error("the store is damaged: {0}")]
+    Corrupt(String),
+    /// The disk or the database failed; nothing was written, or the write was found and answered.
+    #[error("the store could not write or read: {0}")]
+    Io(String),
+    /// The store was closed.
+    #[error("the store is closed")]
+    Closed,
+}
+
+/// The largest commit, in bytes of its packed frame.
+pub const COMMIT_BYTES_MAX: usize = 4 << 20;
+/// How many entries one read of a stream answers at most.
+pub const PAGE_MAX: usize = 256;
+
+/// A cheap handle; clones share one store.
+#[derive(Clone)]
+pub struct Store {
+    requests: mpsc::Sender<Request>,
+    state: Arc<RwLock<State>>,
+    backend: Arc<dyn Backend>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Store {
+    /// Opens the store: takes its lease, migrates, and replays what the last checkpoint had not covered.
+    ///
+    /// # Errors
+    /// [`StoreError::Locked`] when another daemon has it, [`StoreError::Corrupt`] when it cannot be read.
+    pub async fn open(backend: Arc<dyn Backend>, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
+        let opened = backend.open(clock.now()).await?;
+        let mut state = State::new(opened.accounts, opened.checkpoint);
+        let rows = opened.log.len();
+        for (index, (n, row)) in opened.log.into_iter().enumerate() {
+            let (frames, whole) = frame::decode(&row);
+            if !whole && index + 1 < rows {
+                return Err(StoreError::Corrupt(format!("log row {n} is torn and later rows follow it")));
+            }
+            for frame in &frames {
+                state.warm(&*backend, &frame.ops).await?;
+                state.replay(n, frame);
+            }
+        }
+        let state = Arc::new(RwLock::new(state));
+        let (requests, inbox) = mpsc::channel(1024);
+        let committer = Committer::new(backend.clone(), state.clone(), clock.clone(), inbox);
+        tokio::spawn(committer.run());
+        Ok(Self { requests, state, backend, clock })
+    }
+
+    /// A store in memory, for tests and for `--memory`.
+    pub async fn in_memory(clock: Arc<dyn Clock>) -> Self {
+        match Self::open(Arc::new(Memory::default()), clock).await {
+            Ok(store) => store,
+            Err(error) => unreachable!("an empty memory store opens: {error}"),
+        }
+    }
+
+    /// The clock every commit is stamped with.
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
+    /// Writes `batch`: all of it or nothing, durable when this returns.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] and [`StoreError::Ledger`] refuse this batch alone; the others are the store's.
+    pub async fn commit(&self, batch: Batch) -> Result<Receipt, StoreError> {
+        let (reply, answer) = oneshot::channel();
+        self.requests.send(Request::Commit(batch, reply)).await.map_err(|_| StoreError::Closed)?;
+        answer.await.map_err(|_| StoreError::Closed)?
+    }
+
+    /// A document and its version, or `None`.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`] when it has another shape than `T`.
+    pub async fn document<T: DeserializeOwned>(&self, key: &Key) -> Result<Option<Versioned<T>>, StoreError> {
+        let cached = self.read(|state| state.document(key));
+        let found = match cached {
+            Some(known) => known,
+            None => self.backend.document(key).await?,
+        };
+        found.map(|found| decode(key, found)).transpose()
+    }
+
+    /// Documents of one kind whose ids come after `after`, in id order, at most `limit`.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`] when one has another shape than `T`.
+    pub async fn documents<T: DeserializeOwned>(&self, kind: Kind, after: &str, limit: usize) -> Result<Vec<(Arc<str>, Versioned<T>)>, StoreError> {
+        let fresh = self.read(|state| state.documents(kind, after));
+        // A deletion in memory hides a row, so as many more are asked for as memory knows.
+        let stored = self.backend.documents(kind, after, limit.saturating_add(fresh.len())).await?;
+        let mut merged: std::collections::BTreeMap<Arc<str>, Option<Versioned<Bytes>>> = stored.into_iter().map(|(id, found)| (id, Some(found))).collect();
+        merged.extend(fresh);
+        let present = merged.into_iter().filter_map(|(id, found)| Some((id, found?)));
+        present.take(limit).map(|(id, found)| Ok((id.clone(), decode(&Key(kind, id), found)?))).collect()
+    }
+
+    /// Entries of `stream` after number `after`, in order, at most `limit` and [`PAGE_MAX`].
+    ///
+    /// # Errors
+    /// Only the store's own.
+    pub async fn entries(&self, stream: &Stream, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
+        let limit = limit.min(PAGE_MAX);
+        let (first, fresh) = self.read(|state| state.entries(stream, after, limit));
+        if first.is_some_and(|first| first <= after + 1) {
+            return Ok(fresh);
+        }
+        let mut entries = self.backend.entries(stream, after, limit).await?;
+        if let Some(first) = first {
+            entries.retain(|entry| entry.seq < first);
+            entries.extend(fresh);
+        }
+        entries.truncate(limit);
+        Ok(entries)
+    }
+
+    /// The number of the last entry of `stream`; 0 when it has none.
+    ///
+    /// # Errors
+    /// Only the store's own.
+    pub async fn head(&self, stream: &Stream) -> Result<u64, StoreError> {
+        match self.read(|state| state.head(stream)) {
+            Some(head) => Ok(head),
+            None => self.backend.head(stream).await,
+        }
+    }
+
+    /// Follows `stream` from after number `after`: first the backlog, then each entry as it is committed.
+    pub fn follow(&self, stream: Stream, after: u64) -> Follow {
+        // Watching starts before reading, so no commit can fall between the two.
+        let wake = self.write(|state| state.watch(&stream));
+        Follow { store: self.clone(), stream, after, wake, page: Vec::new().into_iter() }
+    }
+
+    /// An account as it stands, or `None` when nobody opened it.
+    pub fn account(&self, account: &str) -> Option<Account> {
+        self.read(|state| state.account(account))
+    }
+
+    /// The bytes kept under `hash`.
+    ///
+    /// # Errors
+    /// Only the store's own.
+    pub async fn payload(&self, hash: &Hash) -> Result<Option<Bytes>, StoreError> {
+        match self.read(|state| state.payload(hash)) {
+            Some(body) => Ok(Some(body)),
+            None => self.backend.payload(hash).await,
+        }
+    }
+
+    /// Every graph row of `nexus`, by element number.
+    ///
+    /// # Errors
+    /// Only the store's own.
+    pub async fn elements(&self, nexus: &str) -> Result<Vec<(u64, Bytes)>, StoreError> {
+        let fresh = self.read(|state| state.elements(nexus));
+        let mut rows: std::collections::BTreeMap<u64, Option<Bytes>> = self.backend.elements(nexus).await?.into_iter().map(|(no, body)| (no, Some(body))).collect();
+        rows.extend(fresh);
+        Ok(rows.into_iter().filter_map(|(no, body)| Some((no, body?))).collect())
+    }
+
+    /// Writes the projections of everything committed so far and trims the log.
+    ///
+    /// # Errors
+    /// Only the store's own; the log still holds whatever was not projected.
+    pub async fn checkpoint(&self) -> Result<(), StoreError> {
+        let (reply, answer) = oneshot::channel();
+        self.requests.send(Request::Checkpoint(reply)).await.map_err(|_| StoreError::Closed)?;
+        answer.await.map_err(|_| StoreError::Closed)?
+    }
+
+    /// Stops taking commits, finishes the ones taken, checkpoints and releases the backend.
+    ///
+    /// # Errors
+    /// When the last checkpoint fails; nothing acknowledged is lost by that.
+    pub async fn close(&self) -> Result<(), StoreError> {
+        let (reply, answer) = oneshot::channel();
+        self.requests.send(Request::Close(reply)).await.map_err(|_| StoreError::Closed)?;
+        answer.await.map_err(|_| StoreError::Closed)?
+    }
+
+    fn read<T>(&self, ask: impl FnOnce(&State) -> T) -> T {
+        ask(&self.state.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn write<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        change(&mut self.state.write().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn decode<T: DeserializeOwned>(key: &Key, found: Versioned<Bytes>) -> Result<Versioned<T>, StoreError> {
+    let value = serde_json::from_slice(&found.value).map_err(|error| StoreError::Corrupt(format!("document {key}: {error}")))?;
+    Ok(Versioned { version: found.version, value })
+}
+
+/// A position in a stream that moves forward; nothing is skipped and nothing comes twice.
+pub struct Follow {
+    store: Store,
+    stream: Stream,
+    after: u64,
+    wake: watch::Receiver<u64>,
+    page: std::vec::IntoIter<Entry>,
+}
+
+impl Follow {
+    /// The next entry; waits for it if it is not there yet.
+    ///
+    /// # Errors
+    /// [`StoreError::Closed`] once the store is closed and the backlog is read, else the store's own.
+    pub async fn next(&mut self) -> Result<Entry, StoreError> {
+        loop {
+            if let Some(entry) = self.ready().await? {
+                return Ok(entry);
+            }
+            self.wake.changed().await.map_err(|_| StoreError::Closed)?;
+        }
+    }
+
+    /// The next entry if it is committed already.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn ready(&mut self) -> Result<Option<Entry>, StoreError> {
+        if let Some(entry) = self.page.next() {
+            self.after = entry.seq;
+            return Ok(Some(entry));
+        }
+        self.wake.mark_unchanged();
+        self.page = self.store.entries(&self.stream, self.after, PAGE_MAX).await?.into_iter();
+        Ok(self.page.next().inspect(|entry| self.after = entry.seq))
+    }
+
+    /// The number of the last entry answered.
+    pub fn position(&self) -> u64 {
+        self.after
+    }
+}
+
+/// How long a quiet store waits before it writes its projections.
+pub(crate) const QUIET: Duration = Duration::from_millis(1500);

@@ -1,0 +1,368 @@
+//! What the store keeps in memory: everything committed that no projection holds yet, the accounts,
+//! and the versions the committer has lately had to know.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::watch;
+
+use super::StoreError;
+use super::backend::{Backend, Projection};
+use super::batch::{Entry, Expect, Hash, Key, Kind, Op, Stream, Versioned};
+use super::frame::Frame;
+use crate::clock::Timestamp;
+use crate::ledger::Account;
+use crate::principal::Origin;
+
+/// Clean documents kept for their versions before all of them are let go.
+const CLEAN_MAX: usize = 16_384;
+
+#[derive(Clone)]
+struct Document {
+    /// 0 is absent.
+    version: u64,
+    body: Option<Bytes>,
+    /// The log row that changed it last; 0 when a projection holds it.
+    row: u64,
+}
+
+#[derive(Default)]
+struct Journal {
+    head: u64,
+    /// Entries no projection holds, each with its log row.
+    fresh: std::collections::VecDeque<(u64, Entry)>,
+}
+
+/// See the module.
+pub(super) struct State {
+    documents: BTreeMap<Key, Document>,
+    journals: HashMap<Stream, Journal>,
+    accounts: BTreeMap<Arc<str>, (Account, u64)>,
+    elements: BTreeMap<(Arc<str>, u64), (Option<Bytes>, u64)>,
+    payloads: HashMap<Hash, (Bytes, u64)>,
+    watchers: HashMap<Stream, watch::Sender<u64>>,
+    /// The last row of the log.
+    pub(super) row: u64,
+    /// The last row the projections cover.
+    pub(super) checkpoint: u64,
+    /// Bytes committed since the last checkpoint, roughly.
+    pub(super) dirty_bytes: usize,
+}
+
+/// The effects of one row under way: seen by the batches behind it, not yet by readers.
+#[derive(Default)]
+pub(super) struct Staged {
+    documents: HashMap<Key, (u64, Option<Bytes>)>,
+    heads: HashMap<Stream, u64>,
+    accounts: HashMap<Arc<str>, Account>,
+}
+
+impl State {
+    pub(super) fn new(accounts: BTreeMap<Arc<str>, Account>, checkpoint: u64) -> Self {
+        Self {
+            documents: BTreeMap::new(),
+            journals: HashMap::new(),
+            accounts: accounts.into_iter().map(|(name, account)| (name, (account, 0))).collect(),
+            elements: BTreeMap::new(),
+            payloads: HashMap::new(),
+            watchers: HashMap::new(),
+            row: checkpoint,
+            checkpoint,
+            dirty_bytes: 0,
+        }
+    }
+
+    // ---- reads: `None` means "ask the backend" ----
+
+    #[expect(clippy::option_option, reason = "outer: known here; inner: exists")]
+    pub(super) fn document(&self, key: &Key) -> Option<Option<Versioned<Bytes>>> {
+        let known = self.documents.get(key)?;
+        Some(known.body.clone().map(|value| Versioned { version: known.version, value }))
+    }
+
+    pub(super) fn documents(&self, kind: Kind, after: &str) -> Vec<(Arc<str>, Option<Versioned<Bytes>>)> {
+        let from = (std::ops::Bound::Excluded(Key::new(kind, after)), std::ops::Bound::Unbounded);
+        let of_kind = self.documents.range(from).take_while(|(key, _)| key.0 == kind);
+        of_kind.map(|(key, known)| (key.1.clone(), known.body.clone().map(|value| Versioned { version: known.version, value }))).collect()
+    }
+
+    /// The first entry number held here, and the entries after `after` from there on.
+    pub(super) fn entries(&self, stream: &Stream, after: u64, limit: usize) -> (Option<u64>, Vec<Entry>) {
+        let Some(journal) = self.journals.get(stream) else { return (None, Vec::new()) };
+        let Some((_, first)) = journal.fresh.front() else {
+            // Everything is projected; a reader at the head needs no database for that.
+            return if after >= journal.head { (Some(after + 1), Vec::new()) } else { (None, Vec::new()) };
+        };
+        let first = first.seq;
+        let skip = (after + 1).saturating_sub(first) as usize;
+        (Some(first), journal.fresh.iter().skip(skip).take(limit).map(|(_, entry)| entry.clone()).collect())
+    }
+
+    pub(super) fn head(&self, stream: &Stream) -> Option<u64> {
+        self.journals.get(stream).map(|journal| journal.head)
+    }
+
+    pub(super) fn account(&self, name: &str) -> Option<Account> {
+        self.accounts.get(name).map(|(account, _)| account.clone())
+    }
+
+    pub(super) fn payload(&self, hash: &Hash) -> Option<Bytes> {
+        self.payloads.get(hash).map(|(body, _)| body.clone())
+    }
+
+    pub(super) fn elements(&self, nexus: &str) -> Vec<(u64, Option<Bytes>)> {
+        let from = (Arc::<str>::from(nexus), 0);
+        self.elements.range(from..).take_while(|((of, _), _)| &**of == nexus).map(|((_, no), (body, _))| (*no, body.clone())).collect()
+    }
+
+    pub(super) fn watch(&mut self, stream: &Stream) -> watch::Receiver<u64> {
+        self.watchers.entry(stream.clone()).or_insert_with(|| watch::channel(0).0).subscribe()
+    }
+
+    // ---- what the committer needs to know before it can judge a batch ----
+
+    /// What `ops` ask about that is not known here.
+    pub(super) fn unknown(&self, ops: &[Op]) -> (Vec<Key>, Vec<Stream>) {
+        let (mut keys, mut streams) = (Vec::new(), Vec::new());
+        for op in ops {
+            match op {
+                Op::Put { key, .. } | Op::Delete { key, .. } if !self.documents.contains_key(key) => keys.push(key.clone()),
+                Op::Append { stream, .. } if !self.journals.contains_key(stream) => streams.push(stream.clone()),
+                Op::Account { account, .. } => {
+                    let stream = ledger_stream(account);
+                    if !self.journals.contains_key(&stream) {
+                        streams.push(stream);
+                    }
+                }
+                _ => {}
+            }
+        }
+        (keys, streams)
+    }
+
+    /// Notes what the backend answered about [`State::unknown`].
+    pub(super) fn learn(&mut self, documents: Vec<(Key, Option<Versioned<Bytes>>)>, heads: Vec<(Stream, u64)>) {
+        for (key, found) in documents {
+            let (version, body) = found.map_or((0, None), |found| (found.version, Some(found.value)));
+            self.documents.entry(key).or_insert(Document { version, body, row: 0 });
+        }
+        for (stream, head) in heads {
+            self.journals.entry(stream).or_insert(Journal { head, ..Journal::default() });
+        }
+    }
+
+    /// Asks the backend about everything `ops` touch; used while replaying, when nobody else writes.
+    pub(super) async fn warm(&mut self, backend: &dyn Backend, ops: &[Op]) -> Result<(), StoreError> {
+        let (keys, streams) = self.unknown(ops);
+        let (documents, heads) = ask(backend, keys, streams).await?;
+        self.learn(documents, heads);
+        Ok(())
+    }
+
+    // ---- judging and applying ----
+
+    /// Judges one batch against what is committed and what is staged before it. On success its
+    /// effects are staged and its versions answered; on refusal nothing changed.
+    pub(super) fn judge(&self, staged: &mut Staged, ops: &[Op]) -> Result<Vec<u64>, StoreError> {
+        let mut trial = Staged::default();
+        let mut versions = Vec::with_capacity(ops.len());
+        for op in ops {
+            versions.push(self.judge_op(staged, &mut trial, op)?);
+        }
+        staged.documents.extend(trial.documents);
+        staged.heads.extend(trial.heads);
+        staged.accounts.extend(trial.accounts);
+        Ok(versions)
+    }
+
+    fn judge_op(&self, staged: &Staged, trial: &mut Staged, op: &Op) -> Result<u64, StoreError> {
+        let version_of = |trial: &Staged, key: &Key| {
+            let pending = trial.documents.get(key).or_else(|| staged.documents.get(key)).map(|(version, body)| if body.is_some() { *version } else { 0 });
+            pending.unwrap_or_else(|| self.documents.get(key).map_or(0, |known| if known.body.is_some() { known.version } else { 0 }))
+        };
+        let next_head = |trial: &Staged, stream: &Stream| {
+            let pending = trial.heads.get(stream).or_else(|| staged.heads.get(stream)).copied();
+            pending.unwrap_or_else(|| self.journals.get(stream).map_or(0, |journal| journal.head))
+        };
+        match op {
+            Op::Put { key, expect, body } => {
+                let found = version_of(trial, key);
+                check(*expect, found, || key.to_string())?;
+                trial.documents.insert(key.clone(), (found + 1, Some(body.clone())));
+                Ok(found + 1)
+            }
+            Op::Delete { key, expect } => {
+                check(*expect, version_of(trial, key), || key.to_string())?;
+                trial.documents.insert(key.clone(), (0, None));
+                Ok(0)
+            }
+            Op::Append { stream, expect, .. } => {
+                let head = next_head(trial, stream);
+                check(expect.map_or(Expect::Any, Expect::Version), head, || format!("stream {stream}"))?;
+                trial.heads.insert(stream.clone(), head + 1);
+                Ok(head + 1)
+            }
+            Op::Account { account, op, .. } => {
+                let known = trial.accounts.get(account).or_else(|| staged.accounts.get(account)).or_else(|| self.accounts.get(account).map(|(account, _)| account));
+                let changed = next_account(account, known, op)?;
+                let stream = ledger_stream(account);
+                let head = next_head(trial, &stream);
+                trial.heads.insert(stream, head + 1);
+                trial.accounts.insert(account.clone(), changed);
+                Ok(head + 1)
+            }
+            Op::PutElement { .. } | Op::DeleteElement { .. } | Op::Payload { .. } => Ok(0),
+        }
+    }
+
+    /// Applies a frame that is durable in row `n`.
+    pub(super) fn replay(&mut self, n: u64, frame: &Frame) {
+        self.row = self.row.max(n);
+        for op in frame.ops.iter() {
+            self.dirty_bytes += 64;
+            match op {
+                Op::Put { key, body, .. } => {
+                    self.dirty_bytes += body.len();
+                    let version = self.documents.get(key).map_or(0, |known| if known.body.is_some() { known.version } else { 0 }) + 1;
+                    self.documents.insert(key.clone(), Document { version, body: Some(body.clone()), row: n });
+                }
+                Op::Delete { key, .. } => {
+                    self.documents.insert(key.clone(), Document { version: 0, body: None, row: n });
+                }
+                Op::Append { stream, kind, data, .. } => self.push(n, frame, stream, kind.clone(), data.clone()),
+                Op::Account { account, op, memo } => {
+                    let known = self.accounts.get(account).map(|(account, _)| account);
+                    // The batch was judged before it was written, so this cannot refuse.
+                    if let Ok(changed) = next_account(account, known, op) {
+                        let line = super::json(&serde_json::json!({"op": op, "memo": memo, "balance": changed.balance, "held": changed.held()}));
+                        self.accounts.insert(account.clone(), (changed, n));
+                        self.push(n, frame, &ledger_stream(account), "transaction".into(), line);
+                    }
+                }
+                Op::PutElement { nexus, no, body } => {
+                    self.dirty_bytes += body.len();
+                    self.elements.insert((nexus.clone(), *no), (Some(body.clone()), n));
+                }
+                Op::DeleteElement { nexus, no } => {
+                    self.elements.insert((nexus.clone(), *no), (None, n));
+                }
+                Op::Payload { hash, body } => {
+                    self.dirty_bytes += body.len();
+                    self.payloads.insert(*hash, (body.clone(), n));
+                }
+            }
+        }
+    }
+
+    fn push(&mut self, n: u64, frame: &Frame, stream: &Stream, kind: Arc<str>, data: Bytes) {
+        self.dirty_bytes += data.len();
+        let journal = self.journals.entry(stream.clone()).or_default();
+        journal.head += 1;
+        let entry = Entry { seq: journal.head, at: frame.at, by: frame.by.clone(), cause: frame.cause.clone(), kind, data };
+        journal.fresh.push_back((n, entry));
+    }
+
+    /// Wakes whoever follows the streams `ops` appended to.
+    pub(super) fn wake(&self, frames: &[Frame]) {
+        for op in frames.iter().flat_map(|frame| frame.ops.iter()) {
+            let stream = match op {
+                Op::Append { stream, .. } => stream.clone(),
+                Op::Account { account, .. } => ledger_stream(account),
+                _ => continue,
+            };
+            if let Some(watcher) = self.watchers.get(&stream) {
+                let _ = watcher.send(self.journals.get(&stream).map_or(0, |journal| journal.head));
+            }
+        }
+    }
+
+    // ---- projections ----
+
+    /// What a checkpoint up to the present row has to write.
+    pub(super) fn projection(&self) -> Projection {
+        let dirty_documents = self.documents.iter().filter(|(_, known)| known.row > 0);
+        let dirty_journals = self.journals.iter().filter(|(_, journal)| !journal.fresh.is_empty());
+        Projection {
+            upto: self.row,
+            documents: dirty_documents.map(|(key, known)| (key.clone(), known.body.clone().map(|value| Versioned { version: known.version, value }))).collect(),
+            journals: dirty_journals.map(|(stream, journal)| (stream.clone(), journal.fresh.iter().map(|(_, entry)| entry.clone()).collect())).collect(),
+            accounts: self.accounts.iter().filter(|(_, (_, row))| *row > 0).map(|(name, (account, _))| (name.clone(), account.clone())).collect(),
+            elements: self.elements.iter().map(|((nexus, no), (body, _))| (nexus.clone(), *no, body.clone())).collect(),
+            payloads: self.payloads.iter().map(|(hash, (body, _))| (*hash, body.clone())).collect(),
+        }
+    }
+
+    /// Lets go of what the projection up to row `upto` holds.
+    pub(super) fn projected(&mut self, upto: u64) {
+        self.checkpoint = upto;
+        for known in self.documents.values_mut().filter(|known| known.row <= upto) {
+            known.row = 0;
+        }
+        if self.documents.len() > CLEAN_MAX {
+            self.documents.retain(|_, known| known.row > 0);
+        }
+        for journal in self.journals.values_mut() {
+            while journal.fresh.front().is_some_and(|(row, _)| *row <= upto) {
+                journal.fresh.pop_front();
+            }
+        }
+        self.watchers.retain(|_, watcher| watcher.receiver_count() > 0);
+        if self.journals.len() > CLEAN_MAX {
+            self.journals.retain(|_, journal| !journal.fresh.is_empty());
+        }
+        for (_, row) in self.accounts.values_mut().filter(|(_, row)| *row <= upto) {
+            *row = 0;
+        }
+        self.elements.retain(|_, (_, row)| *row > upto);
+        self.payloads.retain(|_, (_, row)| *row > upto);
+    }
+
+    /// Lets go of every watcher, so that followers end.
+    pub(super) fn close(&mut self) {
+        self.watchers.clear();
+    }
+}
+
+fn check(expect: Expect, found: u64, what: impl FnOnce() -> String) -> Result<(), StoreError> {
+    match expect {
+        Expect::Version(expected) if expected != found => Err(StoreError::Conflict { what: what().into(), expected, found }),
+        _ => Ok(()),
+    }
+}
+
+fn next_account(name: &Arc<str>, known: Option<&Account>, op: &crate::ledger::AccountOp) -> Result<Account, StoreError> {
+    use crate::ledger::{AccountOp, LedgerError};
+    let mut account = match (known, op) {
+        (Some(account), _) => account.clone(),
+        (None, AccountOp::Open(balance)) => Account { balance: *balance, ..Account::default() },
+        (None, _) => return Err(LedgerError::NotOpen(name.clone()).into()),
+    };
+    account.apply(name, op)?;
+    Ok(account)
+}
+
+pub(super) fn ledger_stream(account: &str) -> Stream {
+    format!("ledger:{account}").into()
+}
+
+type Known = (Vec<(Key, Option<Versioned<Bytes>>)>, Vec<(Stream, u64)>);
+
+/// Asks the backend for documents and stream heads.
+pub(super) async fn ask(backend: &dyn Backend, keys: Vec<Key>, streams: Vec<Stream>) -> Result<Known, StoreError> {
+    let (mut documents, mut heads) = (Vec::with_capacity(keys.len()), Vec::with_capacity(streams.len()));
+    for key in keys {
+        let found = backend.document(&key).await?;
+        documents.push((key, found));
+    }
+    for stream in streams {
+        let head = backend.head(&stream).await?;
+        heads.push((stream, head));
+    }
+    Ok((documents, heads))
+}
+
+/// The frame of a batch committed at `at`.
+pub(super) fn frame_of(at: Timestamp, origin: Origin, ops: Vec<Op>) -> Frame {
+    Frame { at, by: origin.principal.id, cause: origin.cause, ops: ops.into() }
+}

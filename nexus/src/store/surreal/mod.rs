@@ -1,0 +1,418 @@
+//! The SurrealDB backend, and the only SurrealQL in the workspace.
+//!
+//! The embedded datastore is built by hand, because `connect()` sizes its caches by the machine's
+//! memory; its maintenance tasks are left unstarted, because they write and sync every three seconds
+//! for features that are not used here. The database runs on threads of its own with the deep stacks
+//! it needs, so the process around it may be an ordinary one, paused test time included.
+
+mod schema;
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use surrealdb::Surreal as Client;
+use surrealdb::engine::local::Db;
+use surrealdb::types::{Bytes as DbBytes, SurrealValue};
+use surrealdb_cnf::ConfigMap;
+use surrealdb_engine_local::Datastore;
+use tokio::runtime::Runtime;
+
+use super::StoreError;
+use super::backend::{Backend, Opened, Projection};
+use super::batch::{Entry, Hash, Key, Kind, Stream, Versioned};
+use crate::clock::Timestamp;
+use crate::ledger::Account;
+
+/// Memory the database may use for unflushed writes; it also bounds how much is replayed after a kill.
+const MEMTABLE_BYTES: usize = 32 << 20;
+/// Memory the database may use for blocks it has read.
+const BLOCK_CACHE_BYTES: usize = 16 << 20;
+/// The database recurses deeply.
+const STACK_BYTES: usize = 10 << 20;
+/// Entries packed into one journal row.
+const CHUNK_ENTRIES: usize = 256;
+
+/// SurrealDB, embedded on SurrealKV, every flush synced.
+pub struct Surreal {
+    path: PathBuf,
+    /// `None` once dropped: a runtime must not be dropped inside another one.
+    runtime: Option<Runtime>,
+    opened: Mutex<Option<(Arc<Datastore>, Client<Db>)>>,
+    /// The epoch of our lease; every flush names it.
+    epoch: AtomicI64,
+}
+
+#[derive(SurrealValue)]
+struct LogRow {
+    n: i64,
+    b: DbBytes,
+}
+
+#[derive(SurrealValue)]
+struct DocRow {
+    kind: String,
+    name: String,
+    v: i64,
+    b: DbBytes,
+}
+
+#[derive(SurrealValue)]
+struct GoneRow {
+    kind: String,
+    name: String,
+}
+
+#[derive(SurrealValue)]
+struct JournalRow {
+    stream: String,
+    last: i64,
+    b: DbBytes,
+}
+
+#[derive(SurrealValue)]
+struct StreamRow {
+    name: String,
+    head: i64,
+}
+
+#[derive(SurrealValue)]
+struct AccountRow {
+    name: String,
+    b: String,
+}
+
+#[derive(SurrealValue)]
+struct ElementRow {
+    nexus: String,
+    no: i64,
+    b: DbBytes,
+}
+
+#[derive(SurrealValue)]
+struct GoneElementRow {
+    nexus: String,
+    no: i64,
+}
+
+#[derive(SurrealValue)]
+struct PayloadRow {
+    hash: String,
+    b: DbBytes,
+}
+
+impl Surreal {
+    /// The store in folder `path`, which is created when it is first opened.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] when the machine gives no threads.
+    pub fn embedded(path: impl AsRef<Path>) -> Result<Self, StoreError> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name("surrealdb")
+            .thread_stack_size(STACK_BYTES)
+            .enable_all()
+            .build()
+            .map_err(|error| StoreError::Io(error.to_string()))?;
+        Ok(Self { path: path.as_ref().to_path_buf(), runtime: Some(runtime), opened: Mutex::new(None), epoch: AtomicI64::new(0) })
+    }
+
+    /// Runs `work` on the database's own threads.
+    async fn on_its_threads<T: Send + 'static>(&self, work: impl Future<Output = Result<T, StoreError>> + Send + 'static) -> Result<T, StoreError> {
+        let runtime = self.runtime.as_ref().ok_or(StoreError::Closed)?;
+        runtime.spawn(work).await.map_err(|panic| StoreError::Io(format!("the database died: {panic}")))?
+    }
+
+    fn db(&self) -> Result<Client<Db>, StoreError> {
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        opened.as_ref().map(|(_, db)| db.clone()).ok_or(StoreError::Closed)
+    }
+
+    fn epoch(&self) -> i64 {
+        self.epoch.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Surreal {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Text of an error thrown by our own fencing check.
+const LEASE_LOST: &str = "lease lost";
+
+fn io(error: impl std::fmt::Display) -> StoreError {
+    let text = error.to_string();
+    if text.contains(LEASE_LOST) { StoreError::LeaseLost(0) } else { StoreError::Io(text) }
+}
+
+/// The first error of a request that is not merely "not executed because another failed".
+fn settle(mut response: surrealdb::IndexedResults) -> Result<surrealdb::IndexedResults, StoreError> {
+    let errors = response.take_errors();
+    if errors.is_empty() {
+        return Ok(response);
+    }
+    let mut texts: Vec<(usize, String)> = errors.into_iter().map(|(index, error)| (index, error.to_string())).collect();
+    texts.sort();
+    let cause = texts.iter().find(|(_, text)| !text.contains("not executed")).or(texts.first());
+    Err(io(cause.map_or("unknown failure", |(_, text)| text)))
+}
+
+#[async_trait]
+impl Backend for Surreal {
+    async fn open(&self, now: Timestamp) -> Result<Opened, StoreError> {
+        let path = self.path.clone();
+        std::fs::create_dir_all(&path).map_err(|error| StoreError::Io(format!("{}: {error}", path.display())))?;
+        let (datastore, db, epoch, opened) = self
+            .on_its_threads(async move {
+                let settings = ConfigMap::empty()
+                    .with_key_value("surrealkv_max_memtable_size", MEMTABLE_BYTES.to_string())
+                    .with_key_value("surrealkv_block_cache_capacity", BLOCK_CACHE_BYTES.to_string())
+                    .with_key_value("live_query_engine", "inline");
+                let url = format!("surrealkv://{}?sync=every", path.display());
+                let built = Datastore::builder().with_config(settings).without_maintenance_tasks().build_with_path(&url).await;
+                let datastore = built.map_err(|error| {
+                    let text = error.to_string();
+                    let locked = text.contains("locked by another process") || text.contains("already locked");
+                    if locked { StoreError::Locked(path.display().to_string()) } else { StoreError::Io(format!("{}: {text}", path.display())) }
+                })?;
+                datastore.check_version().await.map_err(io)?;
+                datastore.bootstrap().await.map_err(io)?;
+                let db: Client<Db> = Client::<Db>::unstable_from_datastore(datastore.clone(), None).await.map_err(io)?;
+                db.use_ns("lifeformd").use_db("main").await.map_err(io)?;
+                schema::migrate(&db).await?;
+                let epoch = take_lease(&db, now).await?;
+                let opened = read_opened(&db).await?;
+                Ok((datastore, db, epoch, opened))
+            })
+            .await?;
+        self.epoch.store(epoch, Ordering::SeqCst);
+        *self.opened.lock().unwrap_or_else(PoisonError::into_inner) = Some((datastore, db));
+        Ok(opened)
+    }
+
+    async fn append(&self, n: u64, row: Bytes) -> Result<(), StoreError> {
+        const APPEND: &str = "BEGIN;
+            LET $held = (SELECT VALUE epoch FROM ONLY lease:store FOR UPDATE);
+            IF $held != $epoch { THROW 'lease lost' };
+            UPSERT type::record('log', $n) CONTENT { n: $n, b: $b } RETURN NONE;
+            COMMIT;";
+        let (db, epoch) = (self.db()?, self.epoch());
+        self.on_its_threads(async move {
+            let asked = db.query(APPEND).bind(("epoch", epoch)).bind(("n", n as i64)).bind(("b", DbBytes::from(row.to_vec())));
+            settle(asked.await.map_err(io)?).map(drop)
+        })
+        .await
+    }
+
+    async fn project(&self, projection: Projection) -> Result<(), StoreError> {
+        // The lease is read, not locked, so that appends go on beside this; whoever takes the lease
+        // over rewrites meta:checkpoint, which makes a projection begun before that conflict.
+        const PROJECT: &str = "BEGIN;
+            LET $held = (SELECT VALUE epoch FROM ONLY lease:store);
+            IF $held != $epoch { THROW 'lease lost' };
+            FOR $r IN $docs { UPSERT type::record('doc', [$r.kind, $r.name]) CONTENT $r RETURN NONE };
+            FOR $r IN $gone { DELETE type::record('doc', [$r.kind, $r.name]) RETURN NONE };
+            FOR $r IN $journals { UPSERT type::record('journal', [$r.stream, $r.last]) CONTENT $r RETURN NONE };
+            FOR $r IN $streams { UPSERT type::record('stream', $r.name) CONTENT $r RETURN NONE };
+            FOR $r IN $accounts { UPSERT type::record('account', $r.name) CONTENT $r RETURN NONE };
+            FOR $r IN $elements { UPSERT type::record('element', [$r.nexus, $r.no]) CONTENT $r RETURN NONE };
+            FOR $r IN $gone_elements { DELETE type::record('element', [$r.nexus, $r.no]) RETURN NONE };
+            FOR $r IN $payloads { UPSERT type::record('payload', $r.hash) CONTENT $r RETURN NONE };
+            DELETE log WHERE n <= $upto RETURN NONE;
+            UPDATE meta:checkpoint SET n = $upto RETURN NONE;
+            COMMIT;";
+        let rows = Rows::of(projection)?;
+        let (db, epoch) = (self.db()?, self.epoch());
+        self.on_its_threads(async move {
+            let asked = db
+                .query(PROJECT)
+                .bind(("epoch", epoch))
+                .bind(("docs", rows.docs))
+                .bind(("gone", rows.gone))
+                .bind(("journals", rows.journals))
+                .bind(("streams", rows.streams))
+                .bind(("accounts", rows.accounts))
+                .bind(("elements", rows.elements))
+                .bind(("gone_elements", rows.gone_elements))
+                .bind(("payloads", rows.payloads))
+                .bind(("upto", rows.upto));
+            settle(asked.await.map_err(io)?).map(drop)
+        })
+        .await
+    }
+
+    async fn document(&self, key: &Key) -> Result<Option<Versioned<Bytes>>, StoreError> {
+        let (db, key) = (self.db()?, key.clone());
+        self.on_its_threads(async move {
+            let asked = db.query("SELECT * FROM type::record('doc', [$kind, $name])").bind(("kind", key.0.as_str())).bind(("name", key.1.to_string()));
+            let rows: Vec<DocRow> = settle(asked.await.map_err(io)?)?.take(0).map_err(io)?;
+            Ok(rows.into_iter().next().map(DocRow::document))
+        })
+        .await
+    }
+
+    async fn documents(&self, kind: Kind, after: &str, limit: usize) -> Result<Vec<(Arc<str>, Versioned<Bytes>)>, StoreError> {
+        let (db, after) = (self.db()?, after.to_owned());
+        self.on_its_threads(async move {
+            // An array sorts after every string, so [kind, []] ends the kind.
+            let asked = db.query("SELECT * FROM doc:[$kind, $after]>..[$kind, []] LIMIT $limit").bind(("kind", kind.as_str())).bind(("after", after)).bind(("limit", limit.min(i64::MAX as usize) as i64));
+            let rows: Vec<DocRow> = settle(asked.await.map_err(io)?)?.take(0).map_err(io)?;
+            Ok(rows.into_iter().map(|row| (Arc::from(row.name.as_str()), row.document())).collect())
+        })
+        .await
+    }
+
+    async fn entries(&self, stream: &Stream, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
+        let (db, stream) = (self.db()?, stream.to_string());
+        self.on_its_threads(async move {
+            // Rows are named by their last entry, so the first row past `after` holds after + 1.
+            let asked = db.query("SELECT * FROM journal:[$stream, $after]>..[$stream, []] LIMIT $limit").bind(("stream", stream)).bind(("after", after as i64)).bind(("limit", limit as i64));
+            let rows: Vec<JournalRow> = settle(asked.await.map_err(io)?)?.take(0).map_err(io)?;
+            let mut entries = Vec::new();
+            for row in rows {
+                let packed: Vec<Entry> = rmp_serde::from_slice(row.b.as_ref()).map_err(|error| StoreError::Corrupt(format!("journal row of {}: {error}", row.stream)))?;
+                entries.extend(packed.into_iter().filter(|entry| entry.seq > after));
+                if entries.len() >= limit {
+                    break;
+                }
+            }
+            entries.truncate(limit);
+            Ok(entries)
+        })
+        .await
+    }
+
+    async fn head(&self, stream: &Stream) -> Result<u64, StoreError> {
+        let (db, stream) = (self.db()?, stream.to_string());
+        self.on_its_threads(async move {
+            let asked = db.query("SELECT * FROM type::record('stream', $stream)").bind(("stream", stream));
+            let rows: Vec<StreamRow> = settle(asked.await.map_err(io)?)?.take(0).map_err(io)?;
+            Ok(rows.first().map_or(0, |row| row.head as u64))
+        })
+        .await
+    }
+
+    async fn payload(&self, hash: &Hash) -> Result<Option<Bytes>, StoreError> {
+        let (db, hash) = (self.db()?, hash.hex());
+        self.on_its_threads(async move {
+            let asked = db.query("SELECT * FROM type::record('payload', $hash)").bind(("hash", hash));
+            let rows: Vec<PayloadRow> = settle(asked.await.map_err(io)?)?.take(0).map_err(io)?;
+            Ok(rows.into_iter().next().map(|row| bytes_of(row.b)))
+        })
+        .await
+    }
+
+    async fn elements(&self, nexus: &str) -> Result<Vec<(u64, Bytes)>, StoreError> {
+        let (db, nexus) = (self.db()?, nexus.to_owned());
+        self.on_its_threads(async move {
+            let asked = db.query("SELECT * FROM element:[$nexus, -1]>..[$nexus, []]").bind(("nexus", nexus));
+            let rows: Vec<ElementRow> = settle(asked.await.map_err(io)?)?.take(0).map_err(io)?;
+            Ok(rows.into_iter().map(|row| (row.no as u64, bytes_of(row.b))).collect())
+        })
+        .await
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some((datastore, db)) = opened else { return Ok(()) };
+        self.on_its_threads(async move {
+            drop(db);
+            datastore.shutdown().await.map_err(io)
+        })
+        .await
+    }
+}
+
+/// Takes the lease: the epoch rises, and whoever held the last one can flush no more.
+async fn take_lease(db: &Client<Db>, now: Timestamp) -> Result<i64, StoreError> {
+    const TAKE: &str = "BEGIN;
+        UPSERT lease:store SET epoch = (epoch ?? 0) + 1, since = $now RETURN NONE;
+        LET $epoch = (SELECT VALUE epoch FROM ONLY lease:store);
+        UPDATE meta:checkpoint SET epoch = $epoch RETURN NONE;
+        COMMIT;
+        SELECT VALUE epoch FROM lease:store;";
+    let mut response = settle(db.query(TAKE).bind(("now", now.to_string())).await.map_err(io)?)?;
+    let last = response.num_statements() - 1;
+    let epochs: Vec<i64> = response.take(last).map_err(io)?;
+    epochs.first().copied().ok_or_else(|| StoreError::Corrupt("the lease row is gone".into()))
+}
+
+async fn read_opened(db: &Client<Db>) -> Result<Opened, StoreError> {
+    let asked = db.query("SELECT VALUE n FROM meta:checkpoint; SELECT * FROM account; SELECT * FROM log ORDER BY n");
+    let mut response = settle(asked.await.map_err(io)?)?;
+    let checkpoint: Vec<i64> = response.take(0).map_err(io)?;
+    let accounts: Vec<AccountRow> = response.take(1).map_err(io)?;
+    let log: Vec<LogRow> = response.take(2).map_err(io)?;
+    let mut by_name: BTreeMap<Arc<str>, Account> = BTreeMap::new();
+    for row in accounts {
+        let account = serde_json::from_str(&row.b).map_err(|error| StoreError::Corrupt(format!("account {}: {error}", row.name)))?;
+        by_name.insert(row.name.into(), account);
+    }
+    Ok(Opened { checkpoint: checkpoint.first().map_or(0, |n| *n as u64), accounts: by_name, log: log.into_iter().map(|row| (row.n as u64, bytes_of(row.b))).collect() })
+}
+
+fn bytes_of(bytes: DbBytes) -> Bytes {
+    bytes.into_inner()
+}
+
+impl DocRow {
+    fn document(self) -> Versioned<Bytes> {
+        Versioned { version: self.v as u64, value: bytes_of(self.b) }
+    }
+}
+
+/// A projection as rows.
+struct Rows {
+    upto: i64,
+    docs: Vec<DocRow>,
+    gone: Vec<GoneRow>,
+    journals: Vec<JournalRow>,
+    streams: Vec<StreamRow>,
+    accounts: Vec<AccountRow>,
+    elements: Vec<ElementRow>,
+    gone_elements: Vec<GoneElementRow>,
+    payloads: Vec<PayloadRow>,
+}
+
+impl Rows {
+    fn of(projection: Projection) -> Result<Self, StoreError> {
+        let mut rows = Self { upto: projection.upto as i64, docs: vec![], gone: vec![], journals: vec![], streams: vec![], accounts: vec![], elements: vec![], gone_elements: vec![], payloads: vec![] };
+        for (Key(kind, name), document) in projection.documents {
+            let (kind, name) = (kind.as_str().to_owned(), name.to_string());
+            match document {
+                Some(document) => rows.docs.push(DocRow { kind, name, v: document.version as i64, b: DbBytes::from(document.value.to_vec()) }),
+                None => rows.gone.push(GoneRow { kind, name }),
+            }
+        }
+        for (stream, entries) in projection.journals {
+            for chunk in entries.chunks(CHUNK_ENTRIES) {
+                let packed = rmp_serde::to_vec_named(chunk).map_err(|error| StoreError::Corrupt(format!("entries of {stream} do not encode: {error}")))?;
+                let last = chunk.last().map_or(0, |entry| entry.seq as i64);
+                rows.journals.push(JournalRow { stream: stream.to_string(), last, b: DbBytes::from(packed) });
+            }
+            if let Some(last) = entries.last() {
+                rows.streams.push(StreamRow { name: stream.to_string(), head: last.seq as i64 });
+            }
+        }
+        for (name, account) in projection.accounts {
+            let b = serde_json::to_string(&account).map_err(|error| StoreError::Corrupt(format!("account {name}: {error}")))?;
+            rows.accounts.push(AccountRow { name: name.to_string(), b });
+        }
+        for (nexus, no, body) in projection.elements {
+            match body {
+                Some(body) => rows.elements.push(ElementRow { nexus: nexus.to_string(), no: no as i64, b: DbBytes::from(body.to_vec()) }),
+                None => rows.gone_elements.push(GoneElementRow { nexus: nexus.to_string(), no: no as i64 }),
+            }
+        }
+        rows.payloads = projection.payloads.into_iter().map(|(hash, body)| PayloadRow { hash: hash.hex(), b: DbBytes::from(body.to_vec()) }).collect();
+        Ok(rows)
+    }
+}

@@ -1,0 +1,28 @@
+//! Numbered migrations, each run once and in order, each in one transaction with its number.
+
+use surrealdb::Surreal as Client;
+use surrealdb::engine::local::Db;
+
+use super::{StoreError, io, settle};
+
+/// Every step there ever was; a step that shipped is never edited, a new one is appended.
+const STEPS: &[&str] = &[include_str!("0001_init.surql")];
+
+/// Brings the schema to the newest step.
+///
+/// # Errors
+/// [`StoreError::Corrupt`] when the store was written by a newer daemon than this one.
+pub(super) async fn migrate(db: &Client<Db>) -> Result<(), StoreError> {
+    settle(db.query("DEFINE TABLE IF NOT EXISTS meta SCHEMALESS").await.map_err(io)?)?;
+    let mut response = settle(db.query("SELECT VALUE n FROM meta:schema").await.map_err(io)?)?;
+    let found: Vec<i64> = response.take(0).map_err(io)?;
+    let done = found.first().map_or(0, |n| *n as usize);
+    if done > STEPS.len() {
+        return Err(StoreError::Corrupt(format!("its schema is step {done}, this lifeformd knows {}: run a newer one", STEPS.len())));
+    }
+    for (step, text) in STEPS.iter().enumerate().skip(done) {
+        let transaction = format!("BEGIN; {text} UPSERT meta:schema SET n = $n; COMMIT;");
+        settle(db.query(transaction).bind(("n", step as i64 + 1)).await.map_err(io)?)?;
+    }
+    Ok(())
+}

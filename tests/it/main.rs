@@ -1,0 +1,3 @@
+//! The claims of this repository, tested through its public doors.
+
+mod store;
