@@ -1,0 +1,170 @@
+//! KIP through its one door: text in, text out.
+
+use std::sync::Arc;
+
+use nexus::{ManualClock, Nexus, Origin, Principal, PrincipalKind, Request, Role, Store};
+use serde_json::{Value, json};
+
+struct Mind {
+    nexus: Nexus,
+    origin: Origin,
+}
+
+impl Mind {
+    async fn new() -> Self {
+        let store = Store::in_memory(Arc::new(ManualClock::default())).await;
+        Self { nexus: Nexus::new(store), origin: Origin::system("test") }
+    }
+
+    async fn run(&self, command: &str) -> Value {
+        self.run_with(command, json!({})).await
+    }
+
+    async fn run_with(&self, command: &str, parameters: Value) -> Value {
+        self.nexus.execute(&"test".into(), Request::new(command, parameters), &self.origin).await.unwrap()
+    }
+}
+
+const SHIPS: &str = r#"
+UPSERT {
+  CONCEPT ?t { {type: "$ConceptType", name: "Ship"} SET ATTRIBUTES { description: "a vessel", } }
+  CONCEPT ?p { {type: "$PropositionType", name: "moored_in"} SET ATTRIBUTES { description: "where it lies" } }
+  CONCEPT ?h { {type: "$ConceptType", name: "Harbour"} }
+}
+UPSERT {
+  CONCEPT ?lisbon { {type: "Harbour", name: "Lisbon"} SET ATTRIBUTES { depth: 12 } }
+  CONCEPT ?petrel { {type: "Ship", name: "Petrel"} SET ATTRIBUTES { tons: 40, aliases: ["海燕", "sea bird"] } SET PROPOSITIONS { ("moored_in", ?lisbon) } }
+  CONCEPT ?heron { {type: "Ship", name: "Heron"} SET ATTRIBUTES { tons: 90.5 }
+    SET PROPOSITIONS { ("moored_in", ?lisbon) WITH METADATA { confidence: 0.5 } ("moored_in", {type: "Harbour", name: "Nowhere"}) } }
+} WITH METADATA { source: "log", confidence: 0.9 }
+"#;
+
+async fn ships() -> Mind {
+    let mind = Mind::new().await;
+    let answer = mind.run(SHIPS).await;
+    assert_eq!(answer["warnings"].as_array().map(Vec::len), Some(1), "{answer}");
+    mind
+}
+
+#[tokio::test]
+async fn every_nexus_is_born_with_its_core() {
+    let mind = Mind::new().await;
+    let answer = mind.run(r#"FIND(?x.name) WHERE { ?x {type: "Person"} }"#).await;
+    assert_eq!(answer, json!({"result": ["$self", "$system"]}));
+    let primer = mind.run("DESCRIBE PRIMER").await;
+    assert_eq!(primer["result"]["identity"]["person_class"], "AI");
+    assert!(primer["result"]["identity"].get("id").is_none(), "the id of $self is disclosed");
+    assert_eq!(primer["result"]["domain_map"][0]["name"], "CoreSchema");
+}
+
+#[tokio::test]
+async fn rows_are_bare_values_for_one_expression_and_arrays_for_several() {
+    let mind = ships().await;
+    let one = mind.run(r#"FIND(?s.name) WHERE { ?s {type: "Ship"} (?s, "moored_in", {name: "Lisbon"}) } ORDER BY ?s.attributes.tons DESC"#).await;
+    assert_eq!(one, json!({"result": ["Heron", "Petrel"]}));
+    let several = mind.run(r#"FIND(?s.name, ?l.metadata.confidence, ?h.attributes.depth) WHERE { ?l (?s, "moored_in", ?h) } ORDER BY ?s.name"#).await;
+    assert_eq!(several, json!({"result": [["Heron", 0.5, 12], ["Petrel", 0.9, 12]]}));
+    assert_eq!(mind.run(r#"FIND(COUNT(?s)) WHERE { ?s {type: "Ship"} }"#).await, json!({"result": [2]}));
+    assert_eq!(mind.run(r#"FIND(?p) WHERE { ({name: "Heron"}, ?p, {name: "Lisbon"}) }"#).await, json!({"result": ["moored_in"]}));
+}
+
+#[tokio::test]
+async fn filters_compare_within_a_kind_and_never_across() {
+    let mind = ships().await;
+    let find = |test: &str| format!(r#"FIND(?s.name) WHERE {{ ?s {{type: "Ship"}} FILTER({test}) }} LIMIT 5"#);
+    for (test, expected) in [
+        ("?s.attributes.tons < 41 && CONTAINS(?s.name, \"tre\")", json!(["Petrel"])),
+        ("?s.attributes.tons == 40.0", json!(["Petrel"])),
+        ("?s.attributes.tons > \"1\"", json!([])),
+        ("!(?s.attributes.tons > \"1\")", json!(["Petrel", "Heron"])),
+        ("?s.attributes.none == null", json!(["Petrel", "Heron"])),
+        ("REGEX(?s.name, \"^H\") || ENDS_WITH(?s.name, \"trel\")", json!(["Petrel", "Heron"])),
+    ] {
+        assert_eq!(mind.run(&find(test)).await, json!({"result": expected}), "{test}");
+    }
+}
+
+#[tokio::test]
+async fn placeholders_are_values_and_never_text() {
+    let mind = ships().await;
+    let hostile = json!({"name": "Petrel\"} } DELETE CONCEPT ?x DETACH WHERE { ?x {type: \"Ship\"", "n": 1});
+    assert_eq!(mind.run_with(r#"FIND(?s.name) WHERE { ?s {type: "Ship", name: $name} } LIMIT $n"#, hostile).await, json!({"result": []}));
+    let missing = mind.run(r#"FIND(?s) WHERE { ?s {name: :who} }"#).await;
+    assert_eq!((&missing["error"]["kind"], &missing["error"]["line"]), (&json!("parameter"), &json!(1)));
+}
+
+#[tokio::test]
+async fn repeating_a_command_changes_nothing() {
+    let mind = ships().await;
+    let version = r#"FIND(?s.metadata._version) WHERE { ?s {type: "Ship"} }"#;
+    let before = mind.run(version).await;
+    mind.run(SHIPS).await;
+    assert_eq!(mind.run(version).await, before);
+    assert_eq!(mind.run(r#"FIND(COUNT(?l)) WHERE { ?l (?s, "moored_in", ?h) }"#).await, json!({"result": [2]}));
+}
+
+#[tokio::test]
+async fn a_command_fails_whole_and_says_what_to_write() {
+    let mind = ships().await;
+    for (command, kind, hint) in [
+        (r#"UPSERT { CONCEPT ?a { {type: "Ship", name: "New"} } CONCEPT ?b { {type: "Submarine", name: "X"} } }"#, "schema", "define it first"),
+        (r#"UPSERT { CONCEPT ?a { {type: "Ship", name: "New"} SET PROPOSITIONS { ("moored_in", ?later) } } CONCEPT ?later { {type: "Harbour", name: "P"} } }"#, "reference", "blocks run in order"),
+        (r#"UPSERT { CONCEPT ?a { {type: "Ship", name: "New"} } PROPOSITION ?p { (?a, "moored_in", {type: "Harbour", name: "No"}) } }"#, "not_found", "earlier CONCEPT block"),
+        (r#"DELETE CONCEPT ?x DETACH WHERE { ?x {type: "Person", name: "$self"} }"#, "immutable", ""),
+        (r#"FIND(?nobody.name) WHERE { ?s {type: "Ship"} }"#, "reference", "add a clause"),
+        ("FIND ?s", "syntax", ""),
+        (r#"FIND(?s) WHERE { ?s {type: 'Ship'} }"#, "syntax", "double quotes"),
+    ] {
+        let answer = mind.run(command).await;
+        assert_eq!(answer["error"]["kind"], kind, "{command}: {answer}");
+        assert!(answer["error"]["hint"].as_str().unwrap_or("").contains(hint), "{answer}");
+        assert!(answer["error"]["code"].as_str().is_some_and(|code| code.starts_with("KIP_")));
+    }
+    assert_eq!(mind.run(r#"FIND(?s) WHERE { ?s {type: "Ship", name: "New"} }"#).await, json!({"result": []}));
+}
+
+#[tokio::test]
+async fn what_was_just_written_is_found_in_english_and_chinese_and_gone_when_deleted() {
+    let mind = ships().await;
+    let search = |words: &str| format!(r#"SEARCH CONCEPT "{words}" WITH TYPE "Ship" LIMIT 3"#);
+    for words in ["petrels", "海燕号", "bird of the sea"] {
+        let hits = mind.run(&search(words)).await;
+        assert_eq!(hits["result"][0]["name"], "Petrel", "{words}: {hits}");
+    }
+    let gone = mind.run(r#"DELETE CONCEPT ?s DETACH WHERE { ?s {type: "Ship", name: "Petrel"} }"#).await;
+    assert_eq!(gone, json!({"result": {"deleted_concepts": 1, "deleted_propositions": 1}}));
+    assert_eq!(mind.run(&search("petrel")).await, json!({"result": []}));
+}
+
+#[tokio::test]
+async fn a_dry_run_and_a_reader_write_nothing() {
+    let mind = ships().await;
+    let command = r#"DELETE CONCEPT ?s DETACH WHERE { ?s {type: "Ship"} }"#;
+    let dry = Request { dry_run: true, ..Request::new(command, json!({})) };
+    assert_eq!(mind.nexus.execute(&"test".into(), dry, &mind.origin).await.unwrap(), json!({"result": {}}));
+    let ada = Origin::new(Principal::new("user:ada", PrincipalKind::User, Role::Participant), nexus::Cause::default());
+    let refused = mind.nexus.execute(&"test".into(), Request::new(command, json!({})), &ada).await.unwrap();
+    assert_eq!(refused["error"]["kind"], "execution");
+    assert_eq!(mind.run(r#"FIND(COUNT(?s)) WHERE { ?s {type: "Ship"} }"#).await, json!({"result": [2]}));
+}
+
+#[tokio::test]
+async fn a_graph_wakes_as_it_was_and_numbers_are_not_used_twice() {
+    let store = Store::in_memory(Arc::new(ManualClock::default())).await;
+    let origin = Origin::system("test");
+    let id = "test".into();
+    let run = |nexus: Nexus, command: &'static str| {
+        let (origin, id) = (origin.clone(), Arc::clone(&id));
+        async move { nexus.execute(&id, Request::new(command, json!({})), &origin).await.unwrap() }
+    };
+    let nexus = Nexus::new(store.clone());
+    run(nexus.clone(), SHIPS).await;
+    let made = run(nexus.clone(), r#"UPSERT { CONCEPT ?x { {type: "Ship", name: "Last"} } }"#).await;
+    run(nexus.clone(), r#"DELETE CONCEPT ?s DETACH WHERE { ?s {type: "Ship", name: "Last"} }"#).await;
+    let all = r#"FIND(?x) WHERE { ?x {type: "Ship"} }"#;
+    let before = run(nexus.clone(), all).await;
+    let woken = Nexus::new(store);
+    assert_eq!(run(woken.clone(), all).await, before);
+    let again = run(woken, r#"UPSERT { CONCEPT ?x { {type: "Ship", name: "Last"} } }"#).await;
+    assert_ne!(again["result"]["upsert_concept_nodes"], made["result"]["upsert_concept_nodes"]);
+}
