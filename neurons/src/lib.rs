@@ -1,1 +1,68 @@
-//! neurons
+//! Neurons: typed units of thought over language models (MISSION rows N1–N5).
+//!
+//! [`Neurons`] is the handle: definitions, `invoke` and `continue`. [`llm`] is the one way to a model,
+//! remote, embedded or scripted, and [`llm::paid`] the one way to pay for it.
+
+mod actor;
+pub mod continuation;
+mod invocation;
+mod kinds;
+pub mod llm;
+pub mod neuron;
+mod neurons;
+pub mod spec;
+mod tools;
+
+use std::sync::Arc;
+
+pub use invocation::Answer;
+pub use llm::{LlmError, Models, Tier};
+pub use neurons::{CallOptions, HOUSE, Neurons, Thought};
+pub use spec::{NeuronId, NeuronSpec};
+
+/// Why a neuron did not answer.
+#[derive(Debug, thiserror::Error)]
+pub enum NeuronError {
+    /// Nobody defined it.
+    #[error("neuron {0} not found")]
+    NotFound(NeuronId),
+    /// The id is taken.
+    #[error("neuron {0} exists already")]
+    Exists(NeuronId),
+    /// Its definition is not well made.
+    #[error("{0}")]
+    Spec(String),
+    /// The input is not of the kind's shape.
+    #[error("{0}")]
+    Input(String),
+    /// The model's output cannot be made sense of.
+    #[error("the neuron gave no usable output: {0}")]
+    Output(String),
+    /// No paused call goes by this token for this neuron and principal.
+    #[error("no call waits under this token")]
+    NoContinuation,
+    /// The paused call was given up.
+    #[error("this call waited too long for its results")]
+    Expired,
+    /// The same results are being worked on right now.
+    #[error("this call is being continued right now")]
+    InFlight,
+    /// The results are not the ones asked for.
+    #[error("{0}")]
+    Results(String),
+    /// Too much is running.
+    #[error("too many neurons are running")]
+    Overloaded,
+    /// Its actor ended without an answer.
+    #[error("the neuron died: {0}")]
+    Died(String),
+    /// The model did not answer.
+    #[error(transparent)]
+    Llm(#[from] LlmError),
+    /// The store or the ledger refused.
+    #[error(transparent)]
+    Store(#[from] nexus::StoreError),
+}
+
+/// Names an account of the ledger.
+pub type AccountId = Arc<str>;

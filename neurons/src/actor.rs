@@ -1,0 +1,88 @@
+//! The only ractor of this crate: each invocation is a short-lived actor under one supervisor, so that
+//! a neuron that panics is one failed call and nothing else.
+
+use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SupervisionEvent};
+use tokio::sync::oneshot;
+
+use crate::NeuronError;
+use crate::invocation::{Run, Spent, Stop};
+use crate::llm::ChatMessage;
+
+/// What a run brought, with the conversation as it stands.
+pub(crate) struct Outcome {
+    pub(crate) stop: Result<Stop, NeuronError>,
+    pub(crate) messages: Vec<ChatMessage>,
+    pub(crate) spent: Spent,
+}
+
+/// Outlives its children, whatever becomes of them.
+struct Supervisor;
+
+impl Actor for Supervisor {
+    type Msg = ();
+    type State = ();
+    type Arguments = ();
+
+    async fn pre_start(&self, _: ActorRef<()>, (): ()) -> Result<(), ActorProcessingErr> {
+        Ok(())
+    }
+
+    // ractor's default stops the parent with any child; here an ended invocation is nothing new.
+    async fn handle_supervisor_evt(&self, _: ActorRef<()>, event: SupervisionEvent, (): &mut ()) -> Result<(), ActorProcessingErr> {
+        if let SupervisionEvent::ActorFailed(_, cause) = event {
+            tracing::error!(%cause, "a neuron died");
+        }
+        Ok(())
+    }
+}
+
+/// One invocation; its life is one run.
+struct NeuronActor;
+
+/// What an invocation is started with.
+type Start = (Run, Vec<ChatMessage>, oneshot::Sender<Outcome>);
+
+impl Actor for NeuronActor {
+    type Msg = ();
+    type State = Option<Start>;
+    type Arguments = Start;
+
+    async fn pre_start(&self, me: ActorRef<()>, start: Start) -> Result<Option<Start>, ActorProcessingErr> {
+        me.cast(())?;
+        Ok(Some(start))
+    }
+
+    // Awaiting a model inside a handler is right here and only here: this actor has one message to handle.
+    async fn handle(&self, me: ActorRef<()>, (): (), state: &mut Option<Start>) -> Result<(), ActorProcessingErr> {
+        if let Some((run, mut messages, mut reply)) = state.take() {
+            let mut spent = Spent::default();
+            let stop = tokio::select! {
+                stop = run.drive(&mut messages, &mut spent) => Some(stop),
+                // A caller that went away takes the call with it; what was reserved is settled in full.
+                () = reply.closed() => None,
+            };
+            if let Some(stop) = stop {
+                let _ = reply.send(Outcome { stop, messages, spent });
+            }
+        }
+        me.stop(None);
+        Ok(())
+    }
+}
+
+/// Starts invocations.
+#[derive(Clone)]
+pub(crate) struct Tree(ActorCell);
+
+impl Tree {
+    pub(crate) async fn plant() -> Result<Self, NeuronError> {
+        let (supervisor, _) = Actor::spawn(None, Supervisor, ()).await.map_err(|error| NeuronError::Died(error.to_string()))?;
+        Ok(Self(supervisor.get_cell()))
+    }
+
+    pub(crate) async fn run(&self, run: Run, messages: Vec<ChatMessage>) -> Result<Outcome, NeuronError> {
+        let (reply, outcome) = oneshot::channel();
+        Actor::spawn_linked(None, NeuronActor, (run, messages, reply), self.0.clone()).await.map_err(|error| NeuronError::Died(error.to_string()))?;
+        outcome.await.map_err(|_| NeuronError::Died("it stopped without an answer".into()))
+    }
+}

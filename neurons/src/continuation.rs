@@ -1,0 +1,152 @@
+//! A paused call as a value, and the sealed token that names it (DESIGN §4).
+//!
+//! The token is an XChaCha20-Poly1305 sealed id, bound to the neuron, the principal, the step and an
+//! expiry. Everything else stays on the server, so nothing can be forged, replayed elsewhere or leaked.
+
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use chacha20poly1305::aead::{Aead, KeyInit, Payload};
+use chacha20poly1305::{Key, XChaCha20Poly1305, XNonce};
+use nexus::{PrincipalId, Timestamp};
+use rand::RngExt;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::invocation::Answer;
+use crate::neuron::ToolResult;
+use crate::spec::{NeuronId, NeuronSpec};
+
+/// How long a paused call waits for its results, in seconds.
+pub const EXPIRY_S: i64 = 15 * 60;
+/// Longer tokens are not even looked at.
+const TOKEN_BYTES_MAX: usize = 512;
+
+/// Where a paused call stands.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// It waits for its results.
+    Pending,
+    /// Its results were taken by the daemon life named here; the answer is on its way.
+    Consumed {
+        /// Which results.
+        body: String,
+        /// Which life of the daemon took them.
+        life: Arc<str>,
+    },
+    /// It was answered.
+    Done {
+        /// Which results.
+        body: String,
+        /// With what.
+        answer: Box<Answer>,
+    },
+}
+
+/// A paused call. The conversation is not here but in the journal `invocation:{id}`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Continuation {
+    /// The invocation.
+    pub invocation: Arc<str>,
+    /// How often it has paused.
+    pub step: u32,
+    /// The neuron as it was when the call began.
+    pub neuron: NeuronSpec,
+    /// The neuron's id.
+    pub neuron_id: NeuronId,
+    /// Whose call it is.
+    pub principal: PrincipalId,
+    /// Who pays.
+    pub account: Arc<str>,
+    /// The calls that must be answered, exactly these.
+    pub expected: Vec<String>,
+    /// When it is given up.
+    pub expires_at: Timestamp,
+    /// Where it stands.
+    pub stage: Stage,
+}
+
+/// What is sealed in a token.
+#[derive(Serialize, Deserialize)]
+struct Sealed {
+    id: Arc<str>,
+    step: u32,
+    exp: i64,
+}
+
+/// The key tokens are sealed with, kept in the store.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct SealingKey {
+    /// Which key: it stands in the token, so that keys can be rotated.
+    pub id: Arc<str>,
+    key: [u8; 32],
+}
+
+impl SealingKey {
+    /// A fresh key.
+    pub fn generate() -> Self {
+        Self { id: "k1".into(), key: rand::rng().random() }
+    }
+
+    fn cipher(&self) -> XChaCha20Poly1305 {
+        XChaCha20Poly1305::new(&Key::from(self.key))
+    }
+
+    /// What a token is bound to besides its contents.
+    fn binding(neuron: &str, principal: &PrincipalId) -> Vec<u8> {
+        format!("lifeformd continuation v1\n{}:{neuron}\n{principal}", neuron.len()).into_bytes()
+    }
+
+    /// Seals the name of a paused call.
+    pub fn seal(&self, id: &Arc<str>, continuation: &Continuation) -> String {
+        let sealed = Sealed { id: id.clone(), step: continuation.step, exp: continuation.expires_at.as_second() };
+        let plain = serde_json::to_vec(&sealed).unwrap_or_default();
+        let nonce: [u8; 24] = rand::rng().random();
+        let aad = Self::binding(&continuation.neuron_id, &continuation.principal);
+        let boxed = self.cipher().encrypt(&XNonce::from(nonce), Payload { msg: &plain, aad: &aad }).unwrap_or_default();
+        format!("v1.{}.{}", self.id, BASE64_URL_SAFE_NO_PAD.encode([&nonce[..], &boxed].concat()))
+    }
+
+    /// The id in a token, if it was sealed by this key for this neuron and principal.
+    pub fn open(&self, token: &str, neuron: &str, principal: &PrincipalId) -> Option<Arc<str>> {
+        if token.len() > TOKEN_BYTES_MAX {
+            return None;
+        }
+        let boxed = token.strip_prefix("v1.")?.strip_prefix(&*self.id)?.strip_prefix('.')?;
+        let bytes = BASE64_URL_SAFE_NO_PAD.decode(boxed).ok()?;
+        let (nonce, boxed) = bytes.split_at_checked(24)?;
+        let nonce: [u8; 24] = nonce.try_into().ok()?;
+        let plain = self.cipher().decrypt(&XNonce::from(nonce), Payload { msg: boxed, aad: &Self::binding(neuron, principal) }).ok()?;
+        serde_json::from_slice::<Sealed>(&plain).ok().map(|sealed| sealed.id)
+    }
+}
+
+/// Names a set of results: the same results in any order have the same name.
+pub fn body_hash(results: &[ToolResult]) -> String {
+    let mut sorted: Vec<&ToolResult> = results.iter().collect();
+    sorted.sort_by(|a, b| a.id.cmp(&b.id));
+    let text = serde_json::to_vec(&sorted).unwrap_or_default();
+    Sha256::digest(&text).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Checks that `results` answer exactly the expected calls, in any order.
+///
+/// # Errors
+/// A sentence naming what is missing, unknown or there twice.
+pub fn check_results(expected: &[String], results: &[ToolResult]) -> Result<(), String> {
+    for (place, result) in results.iter().enumerate() {
+        if !expected.contains(&result.id) {
+            return Err(format!("tool_results[{place}].id \"{}\" was not asked for; asked for were {expected:?}", result.id));
+        }
+        if results[..place].iter().any(|other| other.id == result.id) {
+            return Err(format!("tool_results[{place}].id \"{}\" stands twice", result.id));
+        }
+        if result.result.is_some() == result.error.is_some() {
+            return Err(format!("tool_results[{place}] needs either a result or an error"));
+        }
+    }
+    let missing: Vec<&String> = expected.iter().filter(|id| results.iter().all(|result| result.id != **id)).collect();
+    if missing.is_empty() { Ok(()) } else { Err(format!("tool_results lacks {missing:?}")) }
+}

@@ -1,0 +1,229 @@
+//! Weights, prompt and sampling.
+
+use std::path::Path;
+
+use candle_core::quantized::gguf_file;
+use candle_core::{Device, Tensor};
+use candle_transformers::models::quantized_llama::ModelWeights;
+use llguidance::{Matcher, ParserFactory};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use super::grammar::{Shape, of_schema, shape};
+use super::tokens::Tokens;
+use super::{CONTEXT_TOKENS, template, tokens};
+use crate::llm::wire::Part;
+use crate::llm::wire::types::{ChatRequest, Usage, WireFunction, WireToolCall};
+
+/// Why the embedded model cannot be loaded or cannot answer.
+#[derive(Debug, thiserror::Error)]
+pub enum EmbeddedError {
+    /// The file is not a model this engine runs.
+    #[error("the weights cannot be used: {0}")]
+    Weights(String),
+    /// The messages do not fit the model's chat template.
+    #[error("the prompt cannot be made: {0}")]
+    Prompt(String),
+    /// The prompt leaves no room for an answer.
+    #[error("a prompt of {tokens} tokens is over the bound of {max}")]
+    TooLong {
+        /// Its length.
+        tokens: usize,
+        /// The bound.
+        max: u32,
+    },
+    /// The schema asks for something the grammar engine does not do.
+    #[error("the schema cannot be followed: {0}")]
+    Schema(String),
+    /// The arithmetic failed.
+    #[error(transparent)]
+    Candle(#[from] candle_core::Error),
+    /// The file cannot be read or written.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+}
+
+/// Output tokens when a request does not say.
+const OUTPUT_DEFAULT: u32 = 512;
+
+/// A model in memory.
+pub(super) struct Loaded {
+    /// Never run itself: its masks grow with every length it sees, so each request runs a clone.
+    pristine: ModelWeights,
+    tokens: Tokens,
+    template: String,
+    grammars: ParserFactory,
+}
+
+impl Loaded {
+    pub(super) fn open(path: &Path) -> Result<Self, EmbeddedError> {
+        let mut file = std::fs::File::open(path)?;
+        let content = gguf_file::Content::read(&mut file)?;
+        let text = |key: &str| content.metadata.get(key).and_then(|value| value.to_string().ok()).cloned();
+        let architecture = text("general.architecture").unwrap_or_default();
+        if architecture != "llama" {
+            return Err(EmbeddedError::Weights(format!("its architecture is \"{architecture}\", this engine runs llama")));
+        }
+        let template = text("tokenizer.chat_template").ok_or_else(|| EmbeddedError::Weights("it has no chat template".into()))?;
+        let tokens = tokens::read(&content)?;
+        let mut grammars = ParserFactory::new_simple(&tokens.env).map_err(|error| EmbeddedError::Weights(error.to_string()))?;
+        grammars.quiet();
+        let pristine = ModelWeights::from_gguf(content, &mut file, &Device::Cpu)?;
+        Ok(Self { pristine, tokens, template, grammars })
+    }
+
+    /// Answers a request: text goes to `say` as it comes, a tool call to `call`; either may say stop.
+    pub(super) fn answer(&self, request: &ChatRequest, say: &mut dyn FnMut(String) -> bool, call: &mut dyn FnMut(WireToolCall) -> bool) -> Result<Part, EmbeddedError> {
+        let prompt = template::render(&self.template, &self.tokens.eos_text, &request.messages)?;
+        let encoded = self.tokens.tokenizer.encode(prompt, false).map_err(|error| EmbeddedError::Prompt(error.to_string()))?;
+        let prompt = encoded.get_ids();
+        if prompt.len() as u32 + 16 > CONTEXT_TOKENS {
+            return Err(EmbeddedError::TooLong { tokens: prompt.len(), max: CONTEXT_TOKENS });
+        }
+        let output_max = request.max_tokens.unwrap_or(OUTPUT_DEFAULT).min(CONTEXT_TOKENS - prompt.len() as u32) as usize;
+        let wanted = shape(request).map_err(EmbeddedError::Schema)?;
+        let (schema, is_tool) = match wanted {
+            Shape::Text => (None, false),
+            Shape::Json(schema) => (Some(schema), false),
+            Shape::Tool(schema) => (Some(schema), true),
+        };
+        let mut whole = String::new();
+        let mut take = |text: String| {
+            whole.push_str(&text);
+            is_tool || say(text)
+        };
+        let (finish, written) = self.generate(prompt, schema, request, output_max, &mut take)?;
+        let usage = Usage { prompt_tokens: prompt.len() as u64, completion_tokens: written as u64, total_tokens: (prompt.len() + written) as u64 };
+        if !is_tool {
+            return Ok(Part::Done { finish, usage });
+        }
+        let chosen: serde_json::Value = serde_json::from_str(&whole).map_err(|_| EmbeddedError::Schema("the output bound cut the tool call short".into()))?;
+        let function = WireFunction { name: chosen["name"].as_str().unwrap_or_default().into(), arguments: chosen["arguments"].to_string() };
+        call(WireToolCall { index: Some(0), id: format!("call_{}", uuid::Uuid::now_v7().simple()), kind: "function".into(), function });
+        Ok(Part::Done { finish: "tool_calls", usage })
+    }
+
+    fn generate(&self, prompt: &[u32], schema: Option<serde_json::Value>, request: &ChatRequest, output_max: usize, take: &mut dyn FnMut(String) -> bool) -> Result<(&'static str, usize), EmbeddedError> {
+        let mut matcher = schema.map(|schema| Matcher::new(self.grammars.create_parser(of_schema(schema))));
+        if let Some(error) = matcher.as_ref().and_then(Matcher::get_error) {
+            return Err(EmbeddedError::Schema(error));
+        }
+        let stops = stops(request);
+        let temperature = request.temperature.unwrap_or(0.7) as f32;
+        let mut rng = StdRng::seed_from_u64(request.seed.unwrap_or_else(|| rand::rng().random()));
+        let mut model = self.pristine.clone();
+        let mut logits = model.forward(&Tensor::new(prompt, &Device::Cpu)?.unsqueeze(0)?, 0)?;
+        let mut text = Text::new(&self.tokens, stops);
+        let mut written: Vec<u32> = Vec::new();
+        let finish = loop {
+            if matcher.as_ref().is_some_and(Matcher::is_stopped) {
+                break "stop";
+            }
+            if written.len() >= output_max {
+                break "length";
+            }
+            // Tokens the grammar forces need no sampling and go through in one pass.
+            let mut step = matcher.as_mut().map(Matcher::consume_ff_tokens).unwrap_or_default();
+            if step.is_empty() {
+                let mut scores: Vec<f32> = logits.flatten_all()?.to_vec1()?;
+                if let Some(matcher) = matcher.as_mut() {
+                    let allowed = matcher.compute_mask_or_eos().map_err(|error| EmbeddedError::Schema(error.to_string()))?;
+                    scores.iter_mut().enumerate().filter(|(token, _)| !allowed.is_allowed(*token as u32)).for_each(|(_, score)| *score = f32::NEG_INFINITY);
+                }
+                let token = sample(&scores, temperature, &mut rng);
+                if token == self.tokens.eos {
+                    break "stop";
+                }
+                if let Some(matcher) = matcher.as_mut() {
+                    matcher.consume_token(token).map_err(|error| EmbeddedError::Schema(error.to_string()))?;
+                }
+                step.push(token);
+            }
+            let position = prompt.len() + written.len();
+            written.extend(&step);
+            match text.push(&written) {
+                Flow::More(fresh) if fresh.is_empty() || take(fresh.clone()) => {}
+                Flow::More(_) => return Ok(("stop", written.len())),
+                Flow::Stopped(fresh) => {
+                    take(fresh);
+                    return Ok(("stop", written.len()));
+                }
+            }
+            if position + step.len() >= CONTEXT_TOKENS as usize {
+                break "length";
+            }
+            logits = model.forward(&Tensor::new(step.as_slice(), &Device::Cpu)?.unsqueeze(0)?, position)?;
+        };
+        take(text.rest(&written));
+        Ok((finish, written.len()))
+    }
+}
+
+fn stops(request: &ChatRequest) -> Vec<String> {
+    match &request.stop {
+        Some(serde_json::Value::String(stop)) => vec![stop.clone()],
+        Some(serde_json::Value::Array(stops)) => stops.iter().filter_map(|stop| stop.as_str().map(Into::into)).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn sample(scores: &[f32], temperature: f32, rng: &mut StdRng) -> u32 {
+    let (best, top) = scores.iter().enumerate().fold((0, f32::NEG_INFINITY), |(best, top), (token, score)| if *score > top { (token, *score) } else { (best, top) });
+    if temperature <= 0.0 {
+        return best as u32;
+    }
+    let weights: Vec<f64> = scores.iter().map(|score| f64::from((score - top) / temperature).exp()).collect();
+    let mut left = rng.random::<f64>() * weights.iter().sum::<f64>();
+    let chosen = weights.iter().position(|weight| {
+        left -= weight;
+        left <= 0.0
+    });
+    chosen.unwrap_or(best) as u32
+}
+
+/// Tokens → text, whole characters at a time, up to a stop text.
+struct Text<'a> {
+    tokens: &'a Tokens,
+    stops: Vec<String>,
+    said: usize,
+    /// Longest stop text: so much is held back in case a stop has begun.
+    held: usize,
+}
+
+enum Flow {
+    More(String),
+    Stopped(String),
+}
+
+impl<'a> Text<'a> {
+    fn new(tokens: &'a Tokens, stops: Vec<String>) -> Self {
+        let held = stops.iter().map(String::len).max().unwrap_or(0);
+        Self { tokens, stops, said: 0, held }
+    }
+
+    fn decode(&self, written: &[u32]) -> String {
+        self.tokens.tokenizer.decode(written, true).unwrap_or_default()
+    }
+
+    fn push(&mut self, written: &[u32]) -> Flow {
+        let text = self.decode(written);
+        if let Some(stop) = self.stops.iter().filter_map(|stop| text.find(stop.as_str())).min() {
+            return Flow::Stopped(text.get(self.said..stop).unwrap_or_default().to_owned());
+        }
+        // An unfinished character decodes as a replacement mark.
+        let mut safe = text.trim_end_matches('\u{fffd}').len().min(text.len().saturating_sub(self.held));
+        while !text.is_char_boundary(safe) {
+            safe -= 1;
+        }
+        if safe <= self.said {
+            return Flow::More(String::new());
+        }
+        let fresh = text[self.said..safe].to_owned();
+        self.said = safe;
+        Flow::More(fresh)
+    }
+
+    fn rest(&self, written: &[u32]) -> String {
+        self.decode(written).get(self.said..).unwrap_or_default().to_owned()
+    }
+}

@@ -1,0 +1,87 @@
+//! The language model in this process: SmolLM2-135M-Instruct on the CPU, with decoding constrained by a
+//! grammar so that JSON is always valid. One thread owns the weights; requests wait in a bounded queue.
+
+mod engine;
+mod grammar;
+mod requantize;
+mod template;
+mod tokens;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::mpsc;
+
+use super::wire::types::ChatRequest;
+use super::wire::{Engine, Part, Refusal, router};
+use super::{Endpoint, LlmError, LlmProvider, OpenAi, Transport};
+pub use engine::EmbeddedError;
+pub use requantize::requantize;
+
+/// Requests that may wait for the engine.
+const QUEUE_MAX: usize = 64;
+/// The longest prompt and output together.
+pub const CONTEXT_TOKENS: u32 = 4096;
+
+struct Job {
+    request: ChatRequest,
+    parts: mpsc::Sender<Part>,
+}
+
+/// A loaded model.
+pub struct Embedded {
+    name: String,
+    jobs: SyncSender<Job>,
+}
+
+impl Embedded {
+    /// Loads the GGUF file `weights` and starts the engine's thread.
+    ///
+    /// # Errors
+    /// [`EmbeddedError`] when the file is no model this engine runs.
+    pub fn load(name: &str, weights: &Path) -> Result<Self, EmbeddedError> {
+        let engine = engine::Loaded::open(weights)?;
+        let (jobs, inbox) = sync_channel::<Job>(QUEUE_MAX);
+        let run = move || {
+            while let Ok(job) = inbox.recv() {
+                if job.parts.is_closed() {
+                    continue;
+                }
+                let last = engine.answer(&job.request, &mut |text| job.parts.blocking_send(Part::Text(text)).is_ok(), &mut |call| job.parts.blocking_send(Part::Tool(call)).is_ok());
+                let last = last.unwrap_or_else(|error| Part::Failed(error.to_string()));
+                let _ = job.parts.blocking_send(last);
+            }
+        };
+        std::thread::Builder::new().name("model".into()).stack_size(8 << 20).spawn(run).map_err(|error| EmbeddedError::Weights(error.to_string()))?;
+        Ok(Self { name: name.to_owned(), jobs })
+    }
+
+    /// The model as a provider, reached through the same client as every other.
+    ///
+    /// # Errors
+    /// Never in practice; the provider's constructor checks its key.
+    pub fn provider(self) -> Result<Arc<dyn LlmProvider>, LlmError> {
+        let endpoint = Endpoint::new("embedded", Transport::Local(router(Arc::new(self))), QUEUE_MAX, Duration::from_secs(600));
+        Ok(Arc::new(OpenAi::new("embedded", "http://embedded/v1", "-", endpoint)?))
+    }
+}
+
+#[async_trait]
+impl Engine for Embedded {
+    fn models(&self) -> Vec<String> {
+        vec![self.name.clone()]
+    }
+
+    async fn chat(&self, request: ChatRequest) -> Result<mpsc::Receiver<Part>, Refusal> {
+        grammar::check(&request).map_err(|message| Refusal { status: 400, message, retry_after_s: None })?;
+        let (parts, receiver) = mpsc::channel(32);
+        match self.jobs.try_send(Job { request, parts }) {
+            Ok(()) => Ok(receiver),
+            Err(TrySendError::Full(_)) => Err(Refusal { status: 429, message: format!("{QUEUE_MAX} requests are waiting for the embedded model"), retry_after_s: Some(2) }),
+            Err(TrySendError::Disconnected(_)) => Err(Refusal { status: 500, message: "the embedded model has stopped".into(), retry_after_s: None }),
+        }
+    }
+}

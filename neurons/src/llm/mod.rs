@@ -1,0 +1,100 @@
+//! Models behind one seam. A remote endpoint, the embedded engine and the scripted model of the tests
+//! are all reached through async-openai over one tower service; nothing else knows a vendor.
+
+#[cfg(feature = "embedded")]
+pub mod embedded;
+mod endpoint;
+mod openai;
+pub mod paid;
+pub mod scripted;
+pub mod tiers;
+pub mod weights;
+pub mod wire;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::mpsc;
+
+pub use endpoint::{Endpoint, Transport};
+pub use openai::OpenAi;
+pub use tiers::{Model, Models, Price, Tier};
+pub use wire::types::{ChatMessage, ChatRequest, Usage, WireFunction, WireToolCall};
+
+/// What a model answered.
+#[derive(Clone, Debug, Default)]
+pub struct ChatReply {
+    /// Its text; empty beside tool calls.
+    pub text: String,
+    /// What it wants called.
+    pub tool_calls: Vec<WireToolCall>,
+    /// Why it ended.
+    pub finish: String,
+    /// What it used; `None` when the provider does not say.
+    pub usage: Option<Usage>,
+}
+
+/// Why a model did not answer.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum LlmError {
+    /// No model is configured or installed for what was asked.
+    #[error("no model answers: {0}")]
+    Unavailable(String),
+    /// The provider asks to be called later, and said when or was asked often enough.
+    #[error("{provider} is busy: {message}")]
+    Busy {
+        /// Which one.
+        provider: String,
+        /// What it said.
+        message: String,
+        /// How long it asked to be left alone.
+        retry_after: Option<Duration>,
+    },
+    /// The provider refused the request: repeating it would not help.
+    #[error("{provider} refused ({status}): {message}")]
+    Refused {
+        /// Which one.
+        provider: String,
+        /// Its HTTP status.
+        status: u16,
+        /// What it said.
+        message: String,
+    },
+    /// The request never reached the provider.
+    #[error("{provider} cannot be reached: {message}")]
+    Unreachable {
+        /// Which one.
+        provider: String,
+        /// What happened.
+        message: String,
+    },
+    /// The call was sent and what became of it is unknown: it may have been paid for.
+    #[error("{provider} did not finish: {message}")]
+    Broken {
+        /// Which one.
+        provider: String,
+        /// What happened.
+        message: String,
+    },
+}
+
+impl LlmError {
+    /// Whether the provider may have done the work although no answer came.
+    pub fn outcome_unknown(&self) -> bool {
+        matches!(self, Self::Broken { .. })
+    }
+}
+
+/// A provider of models.
+#[async_trait]
+pub trait LlmProvider: Send + Sync + 'static {
+    /// Its name in the configuration.
+    fn name(&self) -> &str;
+
+    /// Asks for an answer. With `deltas` the answer is streamed and each piece of text is sent there as
+    /// it comes; a receiver that went away stops the stream.
+    async fn chat(&self, request: ChatRequest, deltas: Option<mpsc::Sender<String>>) -> Result<ChatReply, LlmError>;
+
+    /// The models it has, as it names them.
+    async fn models(&self) -> Result<Vec<String>, LlmError>;
+}

@@ -1,0 +1,124 @@
+//! `LlmProvider` over async-openai with types of our own (`byot`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_openai::Client;
+use async_openai::config::OpenAIConfig;
+use async_openai::error::OpenAIError;
+use async_trait::async_trait;
+use futures::StreamExt;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::wire::types::{ChatMessage, ChatResponse, WireToolCall};
+use super::{ChatReply, ChatRequest, Endpoint, LlmError, LlmProvider};
+
+/// A stream that says nothing for so long is given up.
+const IDLE_MAX: Duration = Duration::from_secs(60);
+
+/// A provider that speaks the OpenAI protocol, wherever it runs.
+pub struct OpenAi {
+    name: Arc<str>,
+    client: Client<OpenAIConfig>,
+}
+
+impl OpenAi {
+    /// A provider at `base_url` (without a trailing slash or with) behind `endpoint`.
+    ///
+    /// # Errors
+    /// When the key could not stand in a header.
+    pub fn new(name: &str, base_url: &str, key: &str, endpoint: Endpoint) -> Result<Self, LlmError> {
+        let key = key.trim();
+        // The client would panic on it at the first call.
+        if http::HeaderValue::from_str(key).is_err() {
+            return Err(LlmError::Unavailable(format!("the key of {name} holds characters no header may have")));
+        }
+        let config = OpenAIConfig::new().with_api_base(base_url.trim_end_matches('/')).with_api_key(key);
+        Ok(Self { name: name.into(), client: Client::with_config(config).with_http_service(endpoint) })
+    }
+
+    fn error(&self, error: OpenAIError) -> LlmError {
+        let broken = |message: String| LlmError::Broken { provider: self.name.to_string(), message };
+        match error {
+            OpenAIError::Boxed(inner) => match inner.downcast::<LlmError>() {
+                Ok(ours) => *ours,
+                Err(other) => broken(other.to_string()),
+            },
+            OpenAIError::JSONDeserialize(error, _) => broken(format!("its answer is not of the expected shape: {error}")),
+            other => broken(other.to_string()),
+        }
+    }
+
+    async fn whole(&self, request: ChatRequest) -> Result<ChatReply, LlmError> {
+        let response: ChatResponse = self.client.chat().create_byot(request).await.map_err(|error| self.error(error))?;
+        let broken = |message: &str| LlmError::Broken { provider: self.name.to_string(), message: message.into() };
+        let choice = response.choices.into_iter().next().ok_or_else(|| broken("its answer has no choices"))?;
+        let message = choice.message.ok_or_else(|| broken("its answer has no message"))?;
+        Ok(ChatReply { text: message.content.unwrap_or_default(), tool_calls: message.tool_calls.unwrap_or_default(), finish: choice.finish_reason.unwrap_or_default(), usage: response.usage })
+    }
+
+    async fn streamed(&self, mut request: ChatRequest, deltas: mpsc::Sender<String>) -> Result<ChatReply, LlmError> {
+        request.stream = true;
+        request.stream_options = Some(json!({"include_usage": true}));
+        let broken = |message: String| LlmError::Broken { provider: self.name.to_string(), message };
+        let mut stream = self.client.chat().create_stream_byot::<_, ChatResponse>(request).await.map_err(|error| self.error(error))?;
+        let mut reply = ChatReply::default();
+        loop {
+            let next = tokio::time::timeout(IDLE_MAX, stream.next()).await.map_err(|_| broken(format!("the stream said nothing for {} s", IDLE_MAX.as_secs())))?;
+            let Some(chunk) = next else { break };
+            let chunk = chunk.map_err(|error| self.error(error))?;
+            if let Some(error) = chunk.error {
+                return Err(broken(error["message"].as_str().map_or_else(|| error.to_string(), Into::into)));
+            }
+            reply.usage = chunk.usage.or(reply.usage);
+            let Some(choice) = chunk.choices.into_iter().next() else { continue };
+            if let Some(finish) = choice.finish_reason {
+                reply.finish = finish;
+            }
+            if let Some(delta) = choice.delta {
+                add(&mut reply, delta, &deltas, &broken).await?;
+            }
+        }
+        // A stream that just ends looks like success to the client library; only a finish reason is one.
+        if reply.finish.is_empty() { Err(broken("the stream ended in the middle".into())) } else { Ok(reply) }
+    }
+}
+
+async fn add(reply: &mut ChatReply, delta: ChatMessage, deltas: &mpsc::Sender<String>, broken: &impl Fn(String) -> LlmError) -> Result<(), LlmError> {
+    if let Some(text) = delta.content.filter(|text| !text.is_empty()) {
+        reply.text.push_str(&text);
+        deltas.send(text).await.map_err(|_| broken("whoever was listening went away".into()))?;
+    }
+    for part in delta.tool_calls.into_iter().flatten() {
+        let place = part.index.unwrap_or(reply.tool_calls.len());
+        match reply.tool_calls.get_mut(place) {
+            Some(call) => {
+                call.function.name.push_str(&part.function.name);
+                call.function.arguments.push_str(&part.function.arguments);
+            }
+            None => reply.tool_calls.push(WireToolCall { index: None, ..part }),
+        }
+    }
+    Ok(())
+}
+
+#[async_trait]
+impl LlmProvider for OpenAi {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    async fn chat(&self, request: ChatRequest, deltas: Option<mpsc::Sender<String>>) -> Result<ChatReply, LlmError> {
+        match deltas {
+            Some(deltas) => self.streamed(request, deltas).await,
+            None => self.whole(request).await,
+        }
+    }
+
+    async fn models(&self) -> Result<Vec<String>, LlmError> {
+        let listed: Value = self.client.models().list_byot().await.map_err(|error| self.error(error))?;
+        let names = listed["data"].as_array().into_iter().flatten().filter_map(|model| model["id"].as_str());
+        Ok(names.map(Into::into).collect())
+    }
+}

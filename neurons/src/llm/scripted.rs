@@ -1,0 +1,123 @@
+//! The scripted model of the tests: rules instead of weights, behind the same router as the engine.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::mpsc;
+
+use super::wire::types::{ChatRequest, Usage, WireFunction, WireToolCall};
+use super::wire::{Engine, Part, Refusal, router};
+use super::{Endpoint, LlmError, LlmProvider, OpenAi, Transport};
+
+/// What the model does about one request.
+#[derive(Clone, Debug)]
+pub enum Reply {
+    /// Says this, in pieces of a few words.
+    Text(String),
+    /// Calls these tools, `(id, name, arguments)`.
+    Tools(Vec<(String, String, String)>),
+    /// Answers with this status and message.
+    Status(u16, String),
+    /// Says this and then ends without finishing.
+    CutOff(String),
+    /// Says the first text, then nothing until the test lets it go on with the second.
+    Held(String, Arc<tokio::sync::Notify>, String),
+}
+
+type Script = dyn Fn(&ChatRequest, usize) -> Reply + Send + Sync;
+
+/// A model that follows a script and remembers what it was asked.
+#[derive(Clone)]
+pub struct Scripted {
+    script: Arc<Script>,
+    asked: Arc<Mutex<Vec<ChatRequest>>>,
+}
+
+impl Scripted {
+    /// A model that answers by `script`, which sees the request and how many came before it.
+    pub fn new(script: impl Fn(&ChatRequest, usize) -> Reply + Send + Sync + 'static) -> Self {
+        Self { script: Arc::new(script), asked: Arc::default() }
+    }
+
+    /// Every request so far, in order.
+    pub fn asked(&self) -> Vec<ChatRequest> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The model as a provider, through the whole client.
+    ///
+    /// # Errors
+    /// Never in practice; the provider's constructor checks its key.
+    pub fn provider(&self, name: &str) -> Result<Arc<dyn LlmProvider>, LlmError> {
+        let endpoint = Endpoint::new(name, Transport::Local(router(Arc::new(self.clone()))), 64, Duration::from_secs(30));
+        Ok(Arc::new(OpenAi::new(name, "http://scripted/v1", "-", endpoint)?))
+    }
+}
+
+fn usage(request: &ChatRequest, said: &str) -> Usage {
+    let words = |text: &str| text.split_whitespace().count() as u64;
+    let prompt_tokens = request.messages.iter().filter_map(|message| message.content.as_deref()).map(words).sum();
+    let completion_tokens = words(said).max(1);
+    Usage { prompt_tokens, completion_tokens, total_tokens: prompt_tokens + completion_tokens }
+}
+
+#[async_trait]
+impl Engine for Scripted {
+    fn models(&self) -> Vec<String> {
+        vec!["scripted".into()]
+    }
+
+    async fn chat(&self, request: ChatRequest) -> Result<mpsc::Receiver<Part>, Refusal> {
+        let before = {
+            let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+            asked.push(request.clone());
+            asked.len() - 1
+        };
+        let reply = (self.script)(&request, before);
+        let (parts, receiver) = mpsc::channel(8);
+        if let Reply::Status(status, message) = reply {
+            return Err(Refusal { status, message, retry_after_s: (status == 429).then_some(0) });
+        }
+        tokio::spawn(async move {
+            let say = |text: String| {
+                let parts = parts.clone();
+                async move {
+                    for piece in text.split_inclusive(' ') {
+                        if parts.send(Part::Text(piece.to_owned())).await.is_err() {
+                            return;
+                        }
+                    }
+                }
+            };
+            let done = match reply {
+                Reply::Text(text) => {
+                    let usage = usage(&request, &text);
+                    say(text).await;
+                    Part::Done { finish: "stop", usage }
+                }
+                Reply::Tools(calls) => {
+                    for (index, (id, name, arguments)) in calls.into_iter().enumerate() {
+                        let call = WireToolCall { index: Some(index), id, kind: "function".into(), function: WireFunction { name, arguments } };
+                        let _ = parts.send(Part::Tool(call)).await;
+                    }
+                    Part::Done { finish: "tool_calls", usage: usage(&request, "") }
+                }
+                Reply::Held(first, go_on, second) => {
+                    let usage = usage(&request, &format!("{first}{second}"));
+                    say(first).await;
+                    go_on.notified().await;
+                    say(second).await;
+                    Part::Done { finish: "stop", usage }
+                }
+                Reply::CutOff(text) => {
+                    say(text).await;
+                    return;
+                }
+                Reply::Status(..) => return,
+            };
+            let _ = parts.send(done).await;
+        });
+        Ok(receiver)
+    }
+}

@@ -1,0 +1,90 @@
+//! Which model answers for which tier, and what it costs.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use nexus::ledger::Amount;
+use serde::{Deserialize, Serialize};
+
+use super::{LlmError, LlmProvider, Usage};
+
+/// How dear a thought may be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tier {
+    /// The cheapest model there is.
+    Economy,
+    /// The ordinary one.
+    #[default]
+    Standard,
+    /// The best one.
+    High,
+}
+
+/// Prices in micro-dollars a million tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Price {
+    /// For tokens read.
+    #[serde(default)]
+    pub input: u64,
+    /// For tokens written.
+    #[serde(default)]
+    pub output: u64,
+}
+
+impl Price {
+    /// What `usage` costs, rounded up.
+    pub fn of(self, usage: Usage) -> Amount {
+        let cost = |tokens: u64, price: u64| (u128::from(tokens) * u128::from(price)).div_ceil(1_000_000) as i64;
+        Amount { tokens: (usage.prompt_tokens + usage.completion_tokens) as i64, micro_usd: cost(usage.prompt_tokens, self.input) + cost(usage.completion_tokens, self.output) }
+    }
+}
+
+/// A model at its provider.
+#[derive(Clone)]
+pub struct Model {
+    /// Who serves it.
+    pub provider: Arc<dyn LlmProvider>,
+    /// Its name there.
+    pub name: String,
+    /// What it costs.
+    pub price: Price,
+    /// Prompt and output together, in tokens.
+    pub context_tokens: u32,
+}
+
+/// The models of a daemon.
+#[derive(Clone, Default)]
+pub struct Models {
+    tiers: BTreeMap<Tier, Model>,
+    /// Why there is none, when there is none.
+    missing: Option<Arc<str>>,
+}
+
+impl Models {
+    /// The same model for every tier that `tiers` leaves out, the nearest cheaper one first.
+    pub fn new(tiers: BTreeMap<Tier, Model>) -> Self {
+        Self { tiers, missing: None }
+    }
+
+    /// No model at all, and why; every call answers that.
+    pub fn none(why: impl Into<Arc<str>>) -> Self {
+        Self { tiers: BTreeMap::new(), missing: Some(why.into()) }
+    }
+
+    /// The model for `tier`: its own, else the nearest cheaper, else the nearest dearer.
+    ///
+    /// # Errors
+    /// [`LlmError::Unavailable`] when there is no model at all.
+    pub fn pick(&self, tier: Tier) -> Result<&Model, LlmError> {
+        let cheaper = self.tiers.range(..=tier).next_back();
+        let found = cheaper.or_else(|| self.tiers.range(tier..).next()).map(|(_, model)| model);
+        found.ok_or_else(|| LlmError::Unavailable(self.missing.as_deref().unwrap_or("no model is configured").to_owned()))
+    }
+
+    /// Every tier with its model's provider and name.
+    pub fn describe(&self) -> BTreeMap<Tier, String> {
+        self.tiers.iter().map(|(tier, model)| (*tier, format!("{}/{}", model.provider.name(), model.name))).collect()
+    }
+}

@@ -1,0 +1,133 @@
+//! The OpenAI-compatible door of a model that runs in this process. The embedded engine and the
+//! scripted model of the tests stand behind the same router, and the client calls it in process.
+
+pub mod types;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::sse::{Event, Sse};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use futures::{Stream, StreamExt, stream};
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use types::{ChatMessage, ChatRequest, ChatResponse, Choice, Usage, WireToolCall};
+
+/// What a model says, part by part; the last part is `Done`.
+#[derive(Clone, Debug)]
+pub enum Part {
+    /// More text.
+    Text(String),
+    /// A whole tool call.
+    Tool(WireToolCall),
+    /// The end.
+    Done {
+        /// `stop`, `length` or `tool_calls`.
+        finish: &'static str,
+        /// What it used.
+        usage: Usage,
+    },
+    /// It went wrong after it had begun.
+    Failed(String),
+}
+
+/// A refusal before the first part.
+#[derive(Clone, Debug)]
+pub struct Refusal {
+    /// The status to answer.
+    pub status: u16,
+    /// What is wrong.
+    pub message: String,
+    /// Seconds to wait, for a status of 429.
+    pub retry_after_s: Option<u32>,
+}
+
+/// A model in this process. Dropping the receiver stops it.
+#[async_trait::async_trait]
+pub trait Engine: Send + Sync + 'static {
+    /// The names it answers to.
+    fn models(&self) -> Vec<String>;
+    /// Begins an answer.
+    async fn chat(&self, request: ChatRequest) -> Result<mpsc::Receiver<Part>, Refusal>;
+}
+
+/// The router in front of `engine`.
+pub fn router(engine: Arc<dyn Engine>) -> Router {
+    Router::new().route("/v1/chat/completions", post(chat)).route("/v1/models", get(models)).with_state(engine)
+}
+
+async fn models(State(engine): State<Arc<dyn Engine>>) -> Response {
+    let data: Vec<_> = engine.models().into_iter().map(|id| json!({"id": id, "object": "model", "created": 0, "owned_by": "lifeformd"})).collect();
+    Json(json!({"object": "list", "data": data})).into_response()
+}
+
+fn error(status: u16, message: &str) -> Response {
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    (status, Json(json!({"error": {"message": message, "type": "embedded_engine", "code": status.as_str()}}))).into_response()
+}
+
+async fn chat(State(engine): State<Arc<dyn Engine>>, Json(request): Json<ChatRequest>) -> Response {
+    let (model, streaming) = (request.model.clone(), request.stream);
+    let parts = match engine.chat(request).await {
+        Ok(parts) => parts,
+        Err(refusal) => {
+            let mut response = error(refusal.status, &refusal.message);
+            if let Some(seconds) = refusal.retry_after_s {
+                response.headers_mut().insert("retry-after", seconds.into());
+            }
+            return response;
+        }
+    };
+    if streaming { Sse::new(events(model, parts)).into_response() } else { whole(model, parts).await }
+}
+
+fn response(model: &str, object: &str, choices: Vec<Choice>) -> ChatResponse {
+    ChatResponse { id: "chatcmpl-local".into(), object: object.into(), model: model.into(), choices, ..ChatResponse::default() }
+}
+
+async fn whole(model: String, mut parts: mpsc::Receiver<Part>) -> Response {
+    let (mut text, mut calls) = (String::new(), Vec::new());
+    while let Some(part) = parts.recv().await {
+        match part {
+            Part::Text(more) => text.push_str(&more),
+            Part::Tool(call) => calls.push(call),
+            Part::Failed(message) => return error(500, &message),
+            Part::Done { finish, usage } => {
+                let content = (calls.is_empty() || !text.is_empty()).then_some(text);
+                let message = ChatMessage { role: "assistant".into(), content, tool_calls: (!calls.is_empty()).then_some(calls), tool_call_id: None };
+                let choice = Choice { message: Some(message), finish_reason: Some(finish.into()), ..Choice::default() };
+                let mut answer = response(&model, "chat.completion", vec![choice]);
+                answer.usage = Some(usage);
+                return Json(answer).into_response();
+            }
+        }
+    }
+    error(500, "the engine stopped before it was done")
+}
+
+fn events(model: String, parts: mpsc::Receiver<Part>) -> impl Stream<Item = Result<Event, Infallible>> {
+    let parts = stream::unfold(parts, |mut parts| async move { parts.recv().await.map(|part| (part, parts)) });
+    parts.flat_map(move |part| {
+        let chunk = |delta: ChatMessage, finish: Option<&str>| response(&model, "chat.completion.chunk", vec![Choice { delta: Some(delta), finish_reason: finish.map(Into::into), ..Choice::default() }]);
+        let frames = match part {
+            Part::Text(text) => vec![json_event(&chunk(ChatMessage::text("assistant", text), None))],
+            Part::Tool(call) => vec![json_event(&chunk(ChatMessage { role: "assistant".into(), tool_calls: Some(vec![call]), ..ChatMessage::default() }, None))],
+            Part::Failed(message) => vec![json_event(&json!({"error": {"message": message}}))],
+            Part::Done { finish, usage } => {
+                let mut last = response(&model, "chat.completion.chunk", Vec::new());
+                last.usage = Some(usage);
+                vec![json_event(&chunk(ChatMessage::default(), Some(finish))), json_event(&last), Event::default().data("[DONE]")]
+            }
+        };
+        stream::iter(frames.into_iter().map(Ok))
+    })
+}
+
+fn json_event<T: serde::Serialize>(value: &T) -> Event {
+    Event::default().json_data(value).unwrap_or_default()
+}

@@ -1,0 +1,150 @@
+//! The OpenAI chat shapes as they really occur: everything a peer may leave out is optional, unknown
+//! members are ignored, and nothing is a closed enum.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// `POST /chat/completions`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ChatRequest {
+    /// The model's name at its provider.
+    pub model: String,
+    /// The conversation.
+    pub messages: Vec<ChatMessage>,
+    /// Tools the model may call.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<Value>,
+    /// `none`, `auto`, `required`, or one tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_choice: Option<Value>,
+    /// `{type: "json_schema", json_schema: {name, schema, strict}}` and its kin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response_format: Option<Value>,
+    /// 0 is greedy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f64>,
+    /// Makes sampling repeatable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+    /// The most tokens of output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u32>,
+    /// Texts that end the output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop: Option<Value>,
+    /// Whether the answer comes as server-sent events.
+    #[serde(default)]
+    pub stream: bool,
+    /// Asks for the usage in the last event of a stream.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream_options: Option<Value>,
+}
+
+/// One message.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ChatMessage {
+    /// `system`, `user`, `assistant` or `tool`.
+    #[serde(default)]
+    pub role: String,
+    /// What it says; null beside tool calls.
+    #[serde(default)]
+    pub content: Option<String>,
+    /// What the assistant wants called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_calls: Option<Vec<WireToolCall>>,
+    /// Which call a `tool` message answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_call_id: Option<String>,
+}
+
+impl ChatMessage {
+    /// A message of text.
+    pub fn text(role: &str, content: impl Into<String>) -> Self {
+        Self { role: role.to_owned(), content: Some(content.into()), ..Self::default() }
+    }
+}
+
+/// A tool call as it stands on the wire.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WireToolCall {
+    /// Its place among parallel calls; only in streams.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index: Option<usize>,
+    /// Its id; empty in the later parts of a stream.
+    #[serde(default)]
+    pub id: String,
+    /// Always `function`.
+    #[serde(default, rename = "type")]
+    pub kind: String,
+    /// What is called.
+    #[serde(default)]
+    pub function: WireFunction,
+}
+
+/// The function of a call.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WireFunction {
+    /// Its name; empty in the later parts of a stream.
+    #[serde(default)]
+    pub name: String,
+    /// Its arguments as JSON text.
+    #[serde(default)]
+    pub arguments: String,
+}
+
+/// Tokens used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Tokens read.
+    #[serde(default)]
+    pub prompt_tokens: u64,
+    /// Tokens written.
+    #[serde(default)]
+    pub completion_tokens: u64,
+    /// Both.
+    #[serde(default)]
+    pub total_tokens: u64,
+}
+
+/// The answer, whole or one event of a stream: the two differ only in `message` and `delta`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ChatResponse {
+    /// The provider's id.
+    #[serde(default)]
+    pub id: String,
+    /// `chat.completion` or `chat.completion.chunk`.
+    #[serde(default)]
+    pub object: String,
+    /// Seconds since 1970.
+    #[serde(default)]
+    pub created: i64,
+    /// The model that answered.
+    #[serde(default)]
+    pub model: String,
+    /// What it said.
+    #[serde(default)]
+    pub choices: Vec<Choice>,
+    /// What it used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+    /// An error inside a stream.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<Value>,
+}
+
+/// One choice.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Choice {
+    /// Its place.
+    #[serde(default)]
+    pub index: usize,
+    /// The whole message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<ChatMessage>,
+    /// The next part of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delta: Option<ChatMessage>,
+    /// `stop`, `length`, `tool_calls`, or what the peer calls it.
+    #[serde(default)]
+    pub finish_reason: Option<String>,
+}
