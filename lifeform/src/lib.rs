@@ -1,1 +1,55 @@
-//! lifeform
+//! Lifeforms: beings that live on a heartbeat and a budget, hear and speak on canvases, and remember
+//! (MISSION rows L1–L10, K8, K13).
+//!
+//! [`Lifeforms`] is the handle. Decisions are plain functions (`metabolism`, `attention`, the rules of a
+//! canvas); one actor a lifeform commits and acts on them.
+
+mod attention;
+pub mod canvas;
+mod hands;
+mod heartbeat;
+mod life;
+mod lifeforms;
+mod memory;
+pub mod metabolism;
+pub mod spec;
+
+pub use canvas::{Canvas, CanvasId, Refusal};
+pub use life::{Head as LifeformHead, Status};
+pub use lifeforms::Lifeforms;
+pub use spec::{LifeformId, LifeformSpec};
+
+/// Why a lifeform was refused or failed.
+#[derive(Debug, thiserror::Error)]
+pub enum LifeformError {
+    /// There is none of that name.
+    #[error("lifeform {0} not found")]
+    NotFound(LifeformId),
+    /// It has no canvas of that name.
+    #[error("canvas {0} not found")]
+    NoCanvas(CanvasId),
+    /// Its definition is not well made.
+    #[error("{0}")]
+    Spec(String),
+    /// The rules of the canvas refuse.
+    #[error(transparent)]
+    Refused(Refusal),
+    /// Too much waits.
+    #[error("too much is waiting for this canvas")]
+    Overloaded,
+    /// Its actor ended.
+    #[error("the lifeform died: {0}")]
+    Died(String),
+    /// A fascicle of it failed.
+    #[error(transparent)]
+    Fascicle(#[from] fascicles::FascicleError),
+    /// Its mind failed.
+    #[error(transparent)]
+    Nexus(#[from] nexus::NexusError),
+    /// A neuron of it failed.
+    #[error(transparent)]
+    Neuron(#[from] neurons::NeuronError),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] nexus::StoreError),
+}

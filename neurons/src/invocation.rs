@@ -41,7 +41,7 @@ pub(crate) enum Stop {
 
 /// Everything one invocation needs.
 #[derive(Clone)]
-pub struct Run {
+pub(crate) struct Run {
     /// Where it is recorded and paid.
     pub(crate) store: Store,
     /// What its server tools reach.

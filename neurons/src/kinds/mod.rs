@@ -23,7 +23,16 @@ fn conversation(spec: &NeuronSpec, input: &Value) -> Result<Vec<ChatMessage>, Ne
         Value::Object(_) => {
             let events = input.get("events").and_then(Value::as_array).ok_or_else(|| wrong("input must be a string or {\"events\": [{\"role\", \"content\"}]}"))?;
             for (place, event) in events.iter().enumerate() {
-                messages.push(message(event).ok_or_else(|| wrong(&format!("input.events[{place}] must have a role and a content")))?);
+                let next = message(event).ok_or_else(|| wrong(&format!("input.events[{place}] must have a role and a content")))?;
+                match messages.last_mut() {
+                    // Many models take one system message only.
+                    Some(last) if last.role == "system" && next.role == "system" => {
+                        let text = last.content.get_or_insert_default();
+                        text.push_str("\n\n");
+                        text.push_str(next.content.as_deref().unwrap_or_default());
+                    }
+                    _ => messages.push(next),
+                }
             }
         }
         _ => return Err(wrong("input must be a string or an object with events")),

@@ -9,7 +9,7 @@ use crate::neuron::{Completed, Step};
 use crate::spec::NeuronSpec;
 
 /// The tool by which such a neuron registers a structured output (seed 003 §1.3).
-pub const FINALIZE: &str = "finalize_output";
+const FINALIZE: &str = "finalize_output";
 
 pub(crate) fn begin(spec: &NeuronSpec, input: &Value) -> Result<Vec<ChatMessage>, NeuronError> {
     super::conversation(spec, input)

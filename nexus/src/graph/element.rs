@@ -88,7 +88,7 @@ pub fn number(id: &str) -> Option<No> {
 }
 
 /// The whole element as KIP answers it (RESOLUTIONS §1.3). `id_of` names the ends of a link.
-pub fn to_json(no: No, element: &Element, id_of: impl Fn(No) -> String) -> Value {
+pub(super) fn to_json(no: No, element: &Element, id_of: impl Fn(No) -> String) -> Value {
     let properties = element.properties();
     match element {
         Element::Concept(concept) => json!({"id": element.id(no), "type": concept.kind, "name": concept.name, "attributes": properties.attributes, "metadata": properties.metadata}),

@@ -132,7 +132,7 @@ pub struct View {
 }
 
 /// The metadata key that limits who sees an element: a list of scopes.
-pub const SCOPES_KEY: &str = "access_scopes";
+const SCOPES_KEY: &str = "access_scopes";
 
 impl View {
     /// `graph` as `principal` may see it.

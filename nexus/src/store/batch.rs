@@ -22,6 +22,8 @@ pub enum Kind {
     Fascicle,
     /// The head of a job.
     Job,
+    /// A mark that a job is under way, `{owner}/{job}`; it goes with the job's last commit.
+    Running,
     /// The head of a lifeform.
     Lifeform,
     /// A canvas snapshot.
@@ -47,6 +49,7 @@ impl Kind {
             Self::Neuron => "neuron",
             Self::Fascicle => "fascicle",
             Self::Job => "job",
+            Self::Running => "running",
             Self::Lifeform => "lifeform",
             Self::Canvas => "canvas",
             Self::Continuation => "continuation",

@@ -32,7 +32,7 @@ const HEADER: usize = 8;
 ///
 /// # Errors
 /// [`StoreError::Corrupt`] when the frame cannot be encoded, which plain data always can.
-pub fn encode(frame: &Frame, row: &mut BytesMut) -> Result<(), StoreError> {
+pub(super) fn encode(frame: &Frame, row: &mut BytesMut) -> Result<(), StoreError> {
     let body = rmp_serde::to_vec_named(frame).map_err(|error| StoreError::Corrupt(format!("a frame does not encode: {error}")))?;
     row.reserve(HEADER + body.len());
     row.extend_from_slice(&(body.len() as u32).to_le_bytes());
@@ -43,7 +43,7 @@ pub fn encode(frame: &Frame, row: &mut BytesMut) -> Result<(), StoreError> {
 
 /// Reads a row back. A row whose end is missing or damaged answers the whole frames before the damage
 /// and `false`: such a row was never acknowledged.
-pub fn decode(row: &Bytes) -> (Vec<Frame>, bool) {
+pub(super) fn decode(row: &Bytes) -> (Vec<Frame>, bool) {
     let mut frames = Vec::new();
     let mut rest = &row[..];
     while !rest.is_empty() {

@@ -133,9 +133,18 @@ impl Store {
     /// # Errors
     /// [`StoreError::Conflict`] and [`StoreError::Ledger`] refuse this batch alone; the others are the store's.
     pub async fn commit(&self, batch: Batch) -> Result<Receipt, StoreError> {
+        self.submit(batch).await.await
+    }
+
+    /// Hands `batch` over and answers the wait for it. Batches are taken in the order they are handed
+    /// over, so one owner may have several under way.
+    pub async fn submit(&self, batch: Batch) -> impl Future<Output = Result<Receipt, StoreError>> + Send + 'static {
         let (reply, answer) = oneshot::channel();
-        self.requests.send(Request::Commit(batch, reply)).await.map_err(|_| StoreError::Closed)?;
-        answer.await.map_err(|_| StoreError::Closed)?
+        let handed = self.requests.send(Request::Commit(batch, reply)).await;
+        async move {
+            handed.map_err(|_| StoreError::Closed)?;
+            answer.await.map_err(|_| StoreError::Closed)?
+        }
     }
 
     /// A document and its version, or `None`.
@@ -308,3 +317,10 @@ impl Follow {
 
 /// How long a quiet store waits before it writes its projections.
 pub(crate) const QUIET: Duration = Duration::from_millis(1500);
+
+impl StoreError {
+    /// Whether an account refused: the one failure that a top-up mends.
+    pub fn is_ledger_refusal(&self) -> bool {
+        matches!(self, Self::Ledger(_))
+    }
+}

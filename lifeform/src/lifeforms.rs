@@ -1,0 +1,273 @@
+//! `Lifeforms`: the handle. Birth, start, stop, reboot, death; canvases, nutrients and policy.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use fascicles::Fascicles;
+use neurons::llm::paid;
+use nexus::ledger::{Account, AccountOp, Amount};
+use nexus::store::{Expect, Kind};
+use nexus::{Batch, Nexus, Origin, Principal, Store};
+use ractor::ActorCell;
+
+use crate::LifeformError;
+use crate::canvas::{CHAT, Canvas, CanvasId};
+use crate::heartbeat::Heartbeat;
+use crate::life::{Body, Handle, Head, Status, plant};
+use crate::memory::Memory;
+use crate::metabolism::{Mode, Policy};
+use crate::spec::{LifeformId, LifeformSpec};
+
+/// Lifeforms one daemon hosts.
+const LIFEFORMS_MAX: usize = 1000;
+
+/// A cheap handle; clones share one registry.
+#[derive(Clone)]
+pub struct Lifeforms {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    store: Store,
+    nexus: Nexus,
+    fascicles: Fascicles,
+    supervisor: ActorCell,
+    heartbeat: Heartbeat,
+    alive: Mutex<HashMap<LifeformId, Handle>>,
+    canvases: Mutex<HashMap<LifeformId, Canvas>>,
+    /// One change of standing at a time.
+    standing: tokio::sync::Mutex<()>,
+}
+
+impl Inner {
+    fn alive(&self) -> MutexGuard<'_, HashMap<LifeformId, Handle>> {
+        self.alive.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Lifeforms {
+    /// Opens the registry and wakes every lifeform that was alive when the daemon stopped.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn open(store: Store, nexus: Nexus, fascicles: Fascicles) -> Result<Self, LifeformError> {
+        let inner = Inner { store, nexus, fascicles, supervisor: plant().await?, heartbeat: Heartbeat::default(), alive: Mutex::default(), canvases: Mutex::default(), standing: tokio::sync::Mutex::default() };
+        let lifeforms = Self { inner: Arc::new(inner) };
+        tokio::spawn(lifeforms.inner.heartbeat.clone().run());
+        for head in lifeforms.list().await? {
+            paid::settle_unknown(&lifeforms.inner.store, &head.id).await?;
+            if matches!(head.status, Status::Running | Status::Dormant) {
+                lifeforms.live(&head.id).await?;
+            }
+        }
+        Ok(lifeforms)
+    }
+
+    /// Makes a lifeform; it does not live until it is started.
+    ///
+    /// # Errors
+    /// [`LifeformError::Spec`] when the definition is not well made.
+    pub async fn create(&self, origin: &Origin, definition: LifeformSpec) -> Result<Head, LifeformError> {
+        definition.check().map_err(LifeformError::Spec)?;
+        self.inner.fascicles.get(&definition.reply).map_err(|error| LifeformError::Spec(error.to_string()))?;
+        if self.list().await?.len() >= LIFEFORMS_MAX {
+            return Err(LifeformError::Spec(format!("a daemon hosts at most {LIFEFORMS_MAX} lifeforms")));
+        }
+        let id: LifeformId = format!("lf_{}", &uuid::Uuid::now_v7().simple().to_string()[..20]).into();
+        let head = Head { id: id.clone(), definition, status: Status::Created, mode: Mode::Standard, policy: Policy::default(), created_at: self.inner.store.clock().now(), rests: 0 };
+        let birth = Batch::new(origin).create(Head::key(&id), &head).account(id.clone(), AccountOp::Open(head.definition.nutrients), "birth");
+        self.inner.store.commit(birth).await?;
+        self.memory(&id).name_self(&head.definition.name, &head.definition.persona).await?;
+        self.canvas(&id).await?;
+        Ok(head)
+    }
+
+    /// Every lifeform that was not terminated, in order of birth.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn list(&self) -> Result<Vec<Head>, LifeformError> {
+        let heads = self.inner.store.documents::<Head>(Kind::Lifeform, "", LIFEFORMS_MAX * 2).await?;
+        Ok(heads.into_iter().map(|(_, head)| head.value).filter(|head| head.status != Status::Terminated).collect())
+    }
+
+    /// One lifeform as it stands.
+    ///
+    /// # Errors
+    /// [`LifeformError::NotFound`].
+    pub async fn get(&self, id: &LifeformId) -> Result<Head, LifeformError> {
+        Ok(self.versioned(id).await?.0)
+    }
+
+    async fn versioned(&self, id: &LifeformId) -> Result<(Head, u64), LifeformError> {
+        let found = self.inner.store.document::<Head>(&Head::key(id)).await?.filter(|found| found.value.status != Status::Terminated);
+        let found = found.ok_or_else(|| LifeformError::NotFound(id.clone()))?;
+        let handle = self.inner.alive().get(id).cloned();
+        let living = match handle {
+            Some(handle) => handle.inspect().await,
+            None => None,
+        };
+        Ok((living.unwrap_or(found.value), found.version))
+    }
+
+    /// The account of a lifeform.
+    ///
+    /// # Errors
+    /// [`LifeformError::NotFound`].
+    pub async fn account(&self, id: &LifeformId) -> Result<Account, LifeformError> {
+        self.get(id).await?;
+        Ok(self.inner.store.account(id).unwrap_or_default())
+    }
+
+    /// Starts a lifeform; one that lives already goes on.
+    ///
+    /// # Errors
+    /// [`LifeformError::NotFound`].
+    pub async fn start(&self, id: &LifeformId) -> Result<Head, LifeformError> {
+        let _one = self.inner.standing.lock().await;
+        self.live(id).await?;
+        self.get(id).await
+    }
+
+    /// Stops a lifeform: what it is doing goes on when it is started again.
+    ///
+    /// # Errors
+    /// [`LifeformError::NotFound`].
+    pub async fn stop(&self, origin: &Origin, id: &LifeformId) -> Result<Head, LifeformError> {
+        let _one = self.inner.standing.lock().await;
+        self.rest(origin, id, Status::Stopped).await
+    }
+
+    /// Stops and starts: it wakes with its whole mind.
+    ///
+    /// # Errors
+    /// [`LifeformError::NotFound`].
+    pub async fn reboot(&self, origin: &Origin, id: &LifeformId) -> Result<Head, LifeformError> {
+        let _one = self.inner.standing.lock().await;
+        self.rest(origin, id, Status::Stopped).await?;
+        self.inner.nexus.forget(id);
+        self.inner.canvases.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        self.live(id).await?;
+        self.get(id).await
+    }
+
+    /// Ends a lifeform. Its journals stay; it is found no more.
+    ///
+    /// # Errors
+    /// [`LifeformError::NotFound`].
+    pub async fn terminate(&self, origin: &Origin, id: &LifeformId) -> Result<(), LifeformError> {
+        let _one = self.inner.standing.lock().await;
+        self.rest(origin, id, Status::Terminated).await?;
+        self.inner.nexus.forget(id);
+        self.inner.canvases.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        Ok(())
+    }
+
+    /// Adds to what a lifeform lives on, or takes from it, and wakes it if it rested.
+    ///
+    /// # Errors
+    /// [`LifeformError::NotFound`].
+    pub async fn credit(&self, origin: &Origin, id: &LifeformId, amount: Amount, memo: &str) -> Result<Account, LifeformError> {
+        self.get(id).await?;
+        self.inner.store.commit(Batch::new(origin).account(id.clone(), AccountOp::Credit(amount), memo)).await?;
+        if let Some(handle) = self.inner.alive().get(id) {
+            handle.beat();
+        }
+        self.account(id).await
+    }
+
+    /// Orders how a lifeform is to live.
+    ///
+    /// # Errors
+    /// [`LifeformError::NotFound`].
+    pub async fn set_policy(&self, origin: &Origin, id: &LifeformId, mut policy: Policy) -> Result<Head, LifeformError> {
+        policy.set_by = Some(origin.principal.id.clone());
+        let _one = self.inner.standing.lock().await;
+        let (mut head, version) = self.versioned(id).await?;
+        let handle = self.inner.alive().get(id).cloned();
+        if let Some(handle) = handle {
+            return handle.policy(policy, origin).await;
+        }
+        head.policy = policy;
+        self.inner.store.commit(Batch::new(origin).put_expecting(Head::key(id), Expect::Version(version), &head)).await?;
+        Ok(head)
+    }
+
+    /// The chat canvas of a lifeform.
+    ///
+    /// # Errors
+    /// [`LifeformError::NotFound`].
+    pub async fn canvas(&self, id: &LifeformId) -> Result<Canvas, LifeformError> {
+        if let Some(canvas) = self.inner.canvases.lock().unwrap_or_else(PoisonError::into_inner).get(id) {
+            return Ok(canvas.clone());
+        }
+        self.versioned(id).await?;
+        let opened = Canvas::open(self.inner.store.clone(), id, CHAT.into()).await?;
+        // Whoever opened first is the owner; the other one's is dropped unused.
+        Ok(self.inner.canvases.lock().unwrap_or_else(PoisonError::into_inner).entry(id.clone()).or_insert(opened).clone())
+    }
+
+    /// The canvas of that name.
+    ///
+    /// # Errors
+    /// [`LifeformError::NoCanvas`].
+    pub async fn named_canvas(&self, id: &LifeformId, canvas: &CanvasId) -> Result<Canvas, LifeformError> {
+        let chat = self.canvas(id).await?;
+        if chat.id == *canvas { Ok(chat) } else { Err(LifeformError::NoCanvas(canvas.clone())) }
+    }
+
+    /// Halts every lifeform as it is: they wake at the next start of the daemon.
+    pub fn halt(&self) {
+        let handles: Vec<LifeformId> = self.inner.alive().drain().map(|(id, _)| id).collect();
+        handles.iter().for_each(|id| self.inner.heartbeat.stop(id));
+    }
+
+    fn memory(&self, id: &LifeformId) -> Memory {
+        let me = Origin::new(Principal::lifeform(id), nexus::Cause::default());
+        Memory::new(self.inner.nexus.clone(), id.clone(), me)
+    }
+
+    async fn live(&self, id: &LifeformId) -> Result<(), LifeformError> {
+        let living = self.inner.alive().get(id).is_some_and(Handle::is_alive);
+        if living {
+            return Ok(());
+        }
+        let (head, version) = self.versioned(id).await?;
+        let canvas = self.canvas(id).await?;
+        let period = Duration::from_millis(head.definition.metabolism.beat_ms);
+        let body = Body { store: self.inner.store.clone(), fascicles: self.inner.fascicles.clone(), canvas, memory: self.memory(id), head, version };
+        let handle = Handle::spawn(body, self.inner.supervisor.clone()).await?;
+        self.inner.heartbeat.start(id, handle.clone(), period);
+        self.inner.alive().insert(id.clone(), handle.clone());
+        self.guard(id.clone(), handle);
+        Ok(())
+    }
+
+    /// Wakes a lifeform again that died by itself; one that was stopped is no longer registered.
+    fn guard(&self, id: LifeformId, handle: Handle) {
+        let this = self.clone();
+        tokio::spawn(async move {
+            handle.ended().await;
+            let died = this.inner.alive().get(&id).is_some_and(|registered| !registered.is_alive());
+            if died {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                if let Err(error) = Box::pin(this.start(&id)).await {
+                    tracing::error!(lifeform = %id, %error, "it cannot be woken");
+                }
+            }
+        });
+    }
+
+    async fn rest(&self, origin: &Origin, id: &LifeformId, status: Status) -> Result<Head, LifeformError> {
+        let (mut head, version) = self.versioned(id).await?;
+        self.inner.heartbeat.stop(id);
+        let handle = self.inner.alive().remove(id);
+        if let Some(handle) = handle.filter(Handle::is_alive) {
+            return handle.stop(status, origin).await;
+        }
+        head.status = status;
+        self.inner.store.commit(Batch::new(origin).put_expecting(Head::key(id), Expect::Version(version), &head)).await?;
+        Ok(head)
+    }
+}

@@ -1,0 +1,222 @@
+//! The KIP a lifeform remembers by, in one place, and the plain rules around it: what in a message is
+//! a statement, and what a model may be believed to have read in it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use nexus::graph::text::terms;
+use nexus::{Nexus, NexusError, NexusId, Origin, Request};
+use serde_json::{Value, json};
+
+/// Names the person who talks, and keeps when and how often (K13).
+const MEET: &str = r#"
+UPSERT {
+  CONCEPT ?person { {type: "Person", name: $person}
+    SET ATTRIBUTES { id: $person, person_class: "Human", name: $name, relationship_to_self: "user" } }
+}
+WITH METADATA { source: $source, confidence: 1.0, status: "active" }"#;
+
+/// Keeps one fact with who said it and where.
+const LEARN: &str = r#"
+UPSERT {
+  CONCEPT ?fact { {type: "Fact", name: $statement}
+    SET ATTRIBUTES { statement: $statement, subject: $subject, topic: $topic }
+    SET PROPOSITIONS {
+      ("stated_by", {type: "Person", name: $person})
+      ("belongs_to_domain", {type: "Domain", name: "Conversation"})
+    } }
+}
+WITH METADATA { source: $source, author: $person, evidence: [$source], confidence: 0.8, status: "active" }"#;
+
+/// Finds what was said about the words of a question.
+const RECALL: &str = r#"SEARCH CONCEPT $words WITH TYPE "Fact" LIMIT 4"#;
+
+/// Who stated a fact.
+const STATED_BY: &str = r#"FIND(?p.name) WHERE { (?f {id: $fact}, "stated_by", ?p) } LIMIT 1"#;
+
+/// A hit must hold at least this share of what the question's words weigh.
+const RELEVANCE_FLOOR: f64 = 0.18;
+
+/// Names the lifeform to itself; the principal id is given at birth (K13).
+const NAME_SELF: &str = r#"UPSERT { CONCEPT ?me { {type: "Person", name: "$self"} SET ATTRIBUTES { id: $id, name: $name, persona: $persona } } } WITH METADATA { source: "birth", confidence: 1.0 }"#;
+
+/// A memory that came to mind.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recalled {
+    /// The concept's id.
+    pub id: String,
+    /// What was said.
+    pub statement: String,
+    /// Who said it, if that is known.
+    pub person: Option<String>,
+    /// How much of the question it holds.
+    pub score: f64,
+}
+
+/// What a lifeform keeps in mind.
+#[derive(Clone)]
+pub struct Memory {
+    nexus: Nexus,
+    id: NexusId,
+    me: Origin,
+}
+
+impl Memory {
+    /// The memory of the lifeform that `me` acts for.
+    pub fn new(nexus: Nexus, id: NexusId, me: Origin) -> Self {
+        Self { nexus, id, me }
+    }
+
+    async fn run(&self, command: &str, parameters: Value, cause: &Origin) -> Result<Value, NexusError> {
+        let origin = Origin::new(self.me.principal.clone(), cause.cause.clone());
+        let answer = self.nexus.execute(&self.id, Request::new(command, parameters), &origin).await?;
+        if let Some(error) = answer.get("error") {
+            tracing::error!(%error, "a statement of the lifeform's own is refused");
+        }
+        Ok(answer)
+    }
+
+    /// Gives `$self` its name and its principal's id.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn name_self(&self, name: &str, persona: &str) -> Result<(), NexusError> {
+        let id = &self.me.principal.id;
+        self.run(NAME_SELF, json!({"id": id, "name": name, "persona": persona}), &self.me).await.map(drop)
+    }
+
+    /// What comes to mind at `words`, best first.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn recall(&self, words: &str, cause: &Origin) -> Result<Vec<Recalled>, NexusError> {
+        let hits = self.run(RECALL, json!({"words": words}), cause).await?;
+        let mut recalled = Vec::new();
+        for hit in hits["result"].as_array().into_iter().flatten() {
+            let score = hit["metadata"]["_score"].as_f64().unwrap_or(0.0);
+            let (Some(id), Some(statement)) = (hit["id"].as_str(), hit["attributes"]["statement"].as_str()) else { continue };
+            if score >= RELEVANCE_FLOOR {
+                let person = self.run(STATED_BY, json!({"fact": id}), cause).await?["result"][0].as_str().map(Into::into);
+                recalled.push(Recalled { id: id.into(), statement: statement.into(), person, score });
+            }
+        }
+        Ok(recalled)
+    }
+
+    /// Keeps facts that `person` stated; answers the ids of their concepts.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn learn(&self, person: &str, topic: &str, source: &str, facts: &[Fact], cause: &Origin) -> Result<Vec<String>, NexusError> {
+        let name = person.split_once(':').map_or(person, |(_, name)| name);
+        self.run(MEET, json!({"person": person, "name": name, "source": source}), cause).await?;
+        let mut kept = Vec::new();
+        for fact in facts {
+            let answer = self.run(LEARN, json!({"statement": fact.statement, "subject": fact.subject, "topic": topic, "person": person, "source": source}), cause).await?;
+            kept.extend(answer["result"]["upsert_concept_nodes"][0].as_str().map(Into::into));
+        }
+        Ok(kept)
+    }
+}
+
+/// Something worth keeping.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fact {
+    /// The words it was said in.
+    pub statement: Arc<str>,
+    /// What it is about.
+    pub subject: Arc<str>,
+}
+
+/// Facts kept from one message.
+const FACTS_MAX: usize = 5;
+/// Characters of one statement.
+const STATEMENT_CHARS_MAX: usize = 300;
+
+/// The facts in a message: what a model read in it as far as the message bears it out, else its
+/// declarative sentences as they stand. A model's word alone is never kept: what it adds is not there.
+pub fn facts(message: &str, read: &Value) -> Vec<Fact> {
+    let said: BTreeSet<Arc<str>> = terms(message).into_iter().collect();
+    let borne_out = |text: &str| {
+        let words = terms(text);
+        words.len() >= 2 && words.iter().all(|word| said.contains(word))
+    };
+    let sentences = statements(message);
+    let given = read["facts"].as_array().map_or(&[][..], Vec::as_slice);
+    let mut kept: Vec<Fact> = Vec::new();
+    for fact in given {
+        let (Some(statement), subject) = (fact["statement"].as_str(), fact["subject"].as_str().unwrap_or_default()) else { continue };
+        if borne_out(statement) && statement.chars().count() <= STATEMENT_CHARS_MAX {
+            let subject = if subject.is_empty() || !terms(subject).iter().all(|word| said.contains(word)) { statement } else { subject };
+            kept.push(Fact { statement: statement.trim().into(), subject: subject.trim().into() });
+        }
+    }
+    // A sentence none of whose words a model took up would be forgotten; it is kept as it was said.
+    for sentence in sentences {
+        let words: BTreeSet<Arc<str>> = terms(&sentence).into_iter().collect();
+        let covered = kept.iter().any(|fact| words.iter().all(|word| terms(&fact.statement).contains(word)));
+        if !covered {
+            kept.push(Fact { statement: sentence.as_str().into(), subject: sentence.as_str().into() });
+        }
+    }
+    kept.truncate(FACTS_MAX);
+    kept
+}
+
+/// The declarative sentences of a message: neither questions, nor greetings, nor commands to answer.
+pub fn statements(message: &str) -> Vec<String> {
+    let mut sentences = Vec::new();
+    let mut current = String::new();
+    let mut chars = message.chars().peekable();
+    while let Some(c) = chars.next() {
+        let ends = "。！？!?\n".contains(c) || (c == '.' && chars.peek().is_none_or(|next| next.is_whitespace()));
+        if c != '\n' {
+            current.push(c);
+        }
+        if ends || chars.peek().is_none() {
+            let sentence = std::mem::take(&mut current).trim().to_owned();
+            if is_statement(&sentence) {
+                sentences.push(sentence);
+            }
+        }
+    }
+    sentences
+}
+
+/// How questions and orders begin, in words.
+const ASKING: [&str; 30] = [
+    "what", "who", "whose", "whom", "where", "when", "why", "how", "which", "do", "does", "did", "is", "are", "was", "were", "can", "could", "will", "would", "should", "please", "tell", "hello", "hi", "hey", "thanks", "thank", "ok", "okay",
+];
+
+fn is_statement(sentence: &str) -> bool {
+    let count = sentence.chars().count();
+    let asks = sentence.ends_with(['?', '？']) || sentence.trim_end_matches(['。', '.']).ends_with(['吗', '呢', 'か']);
+    let first = sentence.split(|c: char| !c.is_alphanumeric()).find(|word| !word.is_empty()).unwrap_or_default().to_lowercase();
+    (6..=STATEMENT_CHARS_MAX).contains(&count) && !asks && !ASKING.contains(&first.as_str()) && terms(sentence).len() >= 3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(message: &str, read: Value) -> Vec<String> {
+        facts(message, &read).into_iter().map(|fact| format!("{} <{}>", fact.statement, fact.subject)).collect()
+    }
+
+    #[test]
+    fn questions_greetings_and_orders_are_no_statements() {
+        for none in ["What is my cat called?", "Hello there, friend", "Tell me about Rome.", "你叫什么名字？", "ok thanks", "Do you know v1.2 of it"] {
+            assert_eq!(statements(none), [""; 0], "{none}");
+        }
+        assert_eq!(statements("Hi! My cat is called Miso. Version 1.2 is out. Right?"), ["My cat is called Miso.", "Version 1.2 is out."]);
+        assert_eq!(statements("我的猫叫味噌。你呢？"), ["我的猫叫味噌。"]);
+    }
+
+    #[test]
+    fn a_model_is_believed_only_as_far_as_the_message_bears_it_out() {
+        let read = json!({"facts": [{"subject": "cat", "statement": "my cat is called Miso"}, {"subject": "cat", "statement": "the cat is twelve years old"}]});
+        assert_eq!(kept("My cat is called Miso.", read), ["my cat is called Miso <cat>"]);
+        assert_eq!(kept("My cat is called Miso.", json!({"facts": [{"subject": "x", "statement": "Dogs bark"}]})), ["My cat is called Miso. <My cat is called Miso.>"]);
+        assert_eq!(kept("What is this?", Value::Null), [""; 0]);
+    }
+}
