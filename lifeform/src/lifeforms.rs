@@ -7,8 +7,8 @@ use std::time::Duration;
 use fascicles::Fascicles;
 use neurons::llm::paid;
 use nexus::ledger::{Account, AccountOp, Amount};
-use nexus::store::{Expect, Kind};
-use nexus::{Batch, Nexus, Origin, Principal, Store};
+use nexus::store::{Expect, Hash, Key, Kind};
+use nexus::{Batch, Nexus, Origin, Principal, Store, StoreError};
 use ractor::ActorCell;
 
 use crate::LifeformError;
@@ -67,17 +67,28 @@ impl Lifeforms {
     /// Makes a lifeform; it does not live until it is started.
     ///
     /// # Errors
-    /// [`LifeformError::Spec`] when the definition is not well made.
-    pub async fn create(&self, origin: &Origin, definition: LifeformSpec) -> Result<Head, LifeformError> {
+    /// [`LifeformError::Spec`] when the definition is not well made. With a `key`, the same caller makes
+    /// one lifeform however often it asks.
+    pub async fn create(&self, origin: &Origin, definition: LifeformSpec, key: Option<Arc<str>>) -> Result<Head, LifeformError> {
         definition.check().map_err(LifeformError::Spec)?;
         self.inner.fascicles.get(&definition.reply).map_err(|error| LifeformError::Spec(error.to_string()))?;
         if self.list().await?.len() >= LIFEFORMS_MAX {
             return Err(LifeformError::Spec(format!("a daemon hosts at most {LIFEFORMS_MAX} lifeforms")));
         }
-        let id: LifeformId = format!("lf_{}", &uuid::Uuid::now_v7().simple().to_string()[..20]).into();
+        let name = match &key {
+            Some(key) => Hash::of(format!("{}\n{key}", origin.principal.id).as_bytes()).hex(),
+            None => uuid::Uuid::now_v7().simple().to_string(),
+        };
+        let id: LifeformId = format!("lf_{}", &name[..20]).into();
         let head = Head { id: id.clone(), definition, status: Status::Created, mode: Mode::Standard, policy: Policy::default(), created_at: self.inner.store.clock().now(), rests: 0 };
         let birth = Batch::new(origin).create(Head::key(&id), &head).account(id.clone(), AccountOp::Open(head.definition.nutrients), "birth");
-        self.inner.store.commit(birth).await?;
+        match self.inner.store.commit(birth).await {
+            Err(StoreError::Conflict { .. }) if key.is_some() => {
+                let made = self.get(&id).await?;
+                return if made.definition == head.definition { Ok(made) } else { Err(LifeformError::Spec("this Idempotency-Key was used for another definition".into())) };
+            }
+            outcome => outcome.map(drop)?,
+        }
         self.memory(&id).name_self(&head.definition.name, &head.definition.persona).await?;
         self.canvas(&id).await?;
         Ok(head)
@@ -167,10 +178,25 @@ impl Lifeforms {
     /// Adds to what a lifeform lives on, or takes from it, and wakes it if it rested.
     ///
     /// # Errors
-    /// [`LifeformError::NotFound`].
-    pub async fn credit(&self, origin: &Origin, id: &LifeformId, amount: Amount, memo: &str) -> Result<Account, LifeformError> {
+    /// [`LifeformError::NotFound`]. With a `key` it is booked once, and the key stands for this
+    /// transaction alone.
+    pub async fn credit(&self, origin: &Origin, id: &LifeformId, amount: Amount, memo: &str, key: Option<Arc<str>>) -> Result<Account, LifeformError> {
         self.get(id).await?;
-        self.inner.store.commit(Batch::new(origin).account(id.clone(), AccountOp::Credit(amount), memo)).await?;
+        let mut batch = Batch::new(origin).account(id.clone(), AccountOp::Credit(amount), memo);
+        let seen = key.map(|key| Key::new(Kind::Idempotency, format!("credit#{id}#{}#{key}", origin.principal.id)));
+        let booked = (amount, memo.to_owned());
+        if let Some(seen) = &seen {
+            batch = batch.create(seen.clone(), &booked);
+        }
+        match (self.inner.store.commit(batch).await, seen) {
+            (Err(StoreError::Conflict { .. }), Some(seen)) => {
+                let before = self.inner.store.document::<(Amount, String)>(&seen).await?;
+                if before.is_none_or(|before| before.value != booked) {
+                    return Err(LifeformError::Spec("this Idempotency-Key was used for another transaction".into()));
+                }
+            }
+            (outcome, _) => outcome.map(drop)?,
+        }
         if let Some(handle) = self.inner.alive().get(id) {
             handle.beat();
         }

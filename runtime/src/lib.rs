@@ -1,1 +1,13 @@
-//! runtime
+//! The daemon: settings, composition, HTTP and WebSocket API, command line (MISSION rows N3, L1, L7, L10).
+
+pub mod api;
+pub mod cli;
+pub mod config;
+pub mod daemon;
+mod signal;
+mod telemetry;
+pub mod tokens;
+mod ui;
+
+pub use config::Config;
+pub use daemon::{Daemon, Parts};

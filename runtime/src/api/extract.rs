@@ -1,0 +1,95 @@
+//! What handlers are given: a principal, a checked body, an idempotency key.
+
+use std::sync::Arc;
+
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::{Json, RequestPartsExt};
+use nexus::{Cause, Origin, Role};
+use serde::de::DeserializeOwned;
+
+use super::App;
+use super::error::ApiError;
+
+/// A JSON body whose refusal says what is wrong and where.
+pub struct ApiJson<T>(pub T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for ApiJson<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        match Json::<T>::from_request(request, state).await {
+            Ok(Json(body)) => Ok(Self(body)),
+            Err(rejection) => {
+                let detail = rejection.body_text();
+                Err(match rejection {
+                    JsonRejection::JsonSyntaxError(_) => ApiError::new(StatusCode::BAD_REQUEST, "malformed_json", detail),
+                    JsonRejection::JsonDataError(_) => ApiError::invalid(detail),
+                    JsonRejection::MissingJsonContentType(_) => ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_json", detail).hint("send Content-Type: application/json"),
+                    other if other.status() == StatusCode::PAYLOAD_TOO_LARGE => ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", detail),
+                    other => ApiError::new(other.status(), "body", detail),
+                })
+            }
+        }
+    }
+}
+
+/// Whoever sent the request, with the request as the cause of what follows.
+pub struct Caller(pub Origin);
+
+impl FromRequestParts<App> for Caller {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
+        let header = parts.headers.get("authorization").and_then(|value| value.to_str().ok());
+        let token = header.and_then(|value| value.strip_prefix("Bearer ").or_else(|| value.strip_prefix("bearer "))).map(str::trim);
+        let Some(token) = token else {
+            return Err(ApiError::new(StatusCode::UNAUTHORIZED, "no_token", "this route wants a token").hint("send Authorization: Bearer <token>; the operator's is in <data>/operator.token"));
+        };
+        let principal = app.tokens.principal(token).ok_or_else(|| ApiError::new(StatusCode::UNAUTHORIZED, "bad_token", "this token is not known here, or it was taken back"))?;
+        let cause = Cause::of(format!("http:{} {}", parts.method, parts.uri.path()));
+        Ok(Self(Origin::new(principal, cause)))
+    }
+}
+
+/// A caller that may act, not only look.
+pub struct Participant(pub Origin);
+
+impl FromRequestParts<App> for Participant {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
+        let Caller(origin) = parts.extract_with_state::<Caller, App>(app).await?;
+        let acts = origin.principal.may(Role::Participant) || origin.principal.may(Role::Lifeform);
+        if acts { Ok(Self(origin)) } else { Err(ApiError::forbidden("this token may only look")) }
+    }
+}
+
+/// A caller that runs this daemon.
+pub struct Operator(pub Origin);
+
+impl FromRequestParts<App> for Operator {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
+        let Caller(origin) = parts.extract_with_state::<Caller, App>(app).await?;
+        if origin.principal.may(Role::Operator) { Ok(Self(origin)) } else { Err(ApiError::forbidden("this is for operators")) }
+    }
+}
+
+/// The `Idempotency-Key` header, if it was sent.
+pub struct IdempotencyKey(pub Option<Arc<str>>);
+
+impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        let Some(value) = parts.headers.get("idempotency-key") else { return Ok(Self(None)) };
+        match value.to_str() {
+            Ok(key) if (1..=255).contains(&key.len()) => Ok(Self(Some(key.into()))),
+            _ => Err(ApiError::new(StatusCode::BAD_REQUEST, "idempotency_key", "Idempotency-Key is 1 to 255 visible characters")),
+        }
+    }
+}

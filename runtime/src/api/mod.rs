@@ -1,0 +1,170 @@
+//! HTTP and WebSocket: every route on one page. Handlers extract, call once, convert.
+
+mod canvases;
+mod error;
+mod extract;
+mod fascicles;
+mod health;
+mod kip;
+mod lifeforms;
+mod neurons;
+mod tokens;
+mod ws;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::fascicles::Fascicles;
+use ::lifeform::Lifeforms;
+use ::neurons::Neurons;
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::Response;
+use axum::routing::{any, get};
+use nexus::{Nexus, Store};
+use tokio::sync::watch;
+use tower_http::catch_panic::CatchPanicLayer;
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::tokens::Tokens;
+use crate::ui;
+use error::ApiError;
+
+/// The largest request body.
+const BODY_BYTES_MAX: usize = 1 << 20;
+
+/// What handlers share.
+#[derive(Clone)]
+pub struct App {
+    pub(crate) store: Store,
+    pub(crate) nexus: Nexus,
+    pub(crate) neurons: Neurons,
+    pub(crate) fascicles: Fascicles,
+    pub(crate) lifeforms: Lifeforms,
+    pub(crate) tokens: Tokens,
+    address: SocketAddr,
+    stopping: watch::Receiver<bool>,
+    sockets: Arc<tokio::sync::Semaphore>,
+}
+
+/// WebSockets open at once.
+const SOCKETS_MAX: usize = 4096;
+
+impl App {
+    #[expect(clippy::too_many_arguments, reason = "the daemon hands over each of its parts once")]
+    pub(crate) fn new(store: Store, nexus: Nexus, neurons: Neurons, fascicles: Fascicles, lifeforms: Lifeforms, tokens: Tokens, address: SocketAddr, stopping: watch::Receiver<bool>) -> Self {
+        Self { store, nexus, neurons, fascicles, lifeforms, tokens, address, stopping, sockets: Arc::new(tokio::sync::Semaphore::new(SOCKETS_MAX)) }
+    }
+
+    /// The handle on the lifeforms.
+    pub fn lifeforms(&self) -> &Lifeforms {
+        &self.lifeforms
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+}
+
+#[derive(OpenApi)]
+#[openapi(info(title = "lifeformd", description = "AiLifeforms over HTTP and WebSocket. Every route but /health wants Authorization: Bearer <token>."))]
+struct Described;
+
+/// Every route.
+pub fn router(app: App) -> Router {
+    let (routes, mut described) = OpenApiRouter::with_openapi(Described::openapi())
+        .routes(routes!(health::health))
+        .routes(routes!(neurons::create, neurons::list))
+        .routes(routes!(neurons::read, neurons::update, neurons::delete))
+        .routes(routes!(neurons::invoke))
+        .routes(routes!(neurons::resume))
+        .routes(routes!(fascicles::list))
+        .routes(routes!(fascicles::read))
+        .routes(routes!(fascicles::job))
+        .routes(routes!(lifeforms::create, lifeforms::list))
+        .routes(routes!(lifeforms::read, lifeforms::terminate))
+        .routes(routes!(lifeforms::act))
+        .routes(routes!(lifeforms::transact))
+        .routes(routes!(lifeforms::resources))
+        .routes(routes!(lifeforms::set_policy, lifeforms::policy))
+        .routes(routes!(lifeforms::calls))
+        .routes(routes!(lifeforms::trace))
+        .routes(routes!(lifeforms::list_fascicles))
+        .routes(routes!(kip::execute))
+        .routes(routes!(canvases::list))
+        .routes(routes!(canvases::read))
+        .routes(routes!(canvases::state))
+        .routes(routes!(canvases::ops))
+        .routes(routes!(canvases::create_topic, canvases::topics))
+        .routes(routes!(canvases::append, canvases::messages))
+        .routes(routes!(canvases::message, canvases::amend, canvases::retract))
+        .routes(routes!(canvases::revisions))
+        .routes(routes!(canvases::interrupt))
+        .routes(routes!(tokens::add, tokens::list))
+        .routes(routes!(tokens::revoke))
+        .split_for_parts();
+    described.info.version = env!("CARGO_PKG_VERSION").into();
+    let text: Arc<str> = described.to_json().unwrap_or_default().into();
+    let openapi = move || {
+        let text = text.to_string();
+        async move { ([(header::CONTENT_TYPE, "application/json")], text) }
+    };
+    Router::new()
+        .merge(routes)
+        .route("/v1/lifeforms/{id}/canvases/{canvas}/subscribe", any(ws::subscribe))
+        .route("/openapi.json", get(openapi))
+        .merge(ui::router())
+        .fallback(unknown)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(middleware::from_fn_with_state(app.clone(), guard))
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(CatchPanicLayer::new())
+        .with_state(app)
+}
+
+async fn unknown() -> ApiError {
+    ApiError::new(StatusCode::NOT_FOUND, "no_route", "there is no such route").hint("GET /openapi.json lists them")
+}
+
+async fn wrong_method() -> ApiError {
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method", "this route does not take that method").hint("GET /openapi.json lists them")
+}
+
+/// Lets nothing in without a token but the open doors; keeps other web sites out; bounds the time.
+async fn guard(axum::extract::State(app): axum::extract::State<App>, request: Request, next: Next) -> Result<Response, ApiError> {
+    const REQUEST_MAX: Duration = Duration::from_secs(600);
+    if let Some(origin) = request.headers().get(header::ORIGIN).and_then(|value| value.to_str().ok()) {
+        check_origin(&app, origin)?;
+    }
+    let path = request.uri().path();
+    let open = matches!(path, "/health" | "/") || path.starts_with("/ui/");
+    // A browser cannot set headers on a socket; the socket asks for the token itself.
+    let is_socket = path.ends_with("/subscribe");
+    let has_token = request.headers().contains_key(header::AUTHORIZATION);
+    if !open && !is_socket && !has_token {
+        return Err(ApiError::new(StatusCode::UNAUTHORIZED, "no_token", "this route wants a token").hint("send Authorization: Bearer <token>; the operator's is in <data>/operator.token"));
+    }
+    if let (true, Some(token)) = (has_token, request.headers().get(header::AUTHORIZATION)) {
+        let token = token.to_str().ok().and_then(|value| value.split_once(' ')).map_or("", |(_, token)| token.trim());
+        if !open && app.tokens.principal(token).is_none() {
+            return Err(ApiError::new(StatusCode::UNAUTHORIZED, "bad_token", "this token is not known here, or it was taken back"));
+        }
+    }
+    let answered = tokio::time::timeout(REQUEST_MAX, next.run(request)).await;
+    let mut response = answered.map_err(|_| ApiError::new(StatusCode::GATEWAY_TIMEOUT, "timeout", "the request took too long"))?;
+    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    Ok(response)
+}
+
+/// Only pages of this daemon itself may call it from a browser.
+fn check_origin(app: &App, origin: &str) -> Result<(), ApiError> {
+    let port = app.address.port();
+    let ours = [format!("http://{}", app.address), format!("http://localhost:{port}"), format!("http://127.0.0.1:{port}"), format!("http://[::1]:{port}")];
+    if ours.iter().any(|known| known == origin) { Ok(()) } else { Err(ApiError::forbidden(format!("pages of {origin} may not call this daemon"))) }
+}

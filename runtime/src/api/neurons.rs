@@ -1,0 +1,144 @@
+//! `/v1/neurons`: definitions, invoke and continue (seed 003 §6.1).
+
+use axum::Json;
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use neurons::neuron::{ToolCall, ToolResult};
+use neurons::{Answer, NeuronId, NeuronSpec};
+use nexus::store::Versioned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+use super::App;
+use super::error::ApiError;
+use super::extract::{ApiJson, Caller, Participant};
+
+/// Which page of a list.
+#[derive(Deserialize, utoipa::IntoParams)]
+pub(super) struct Page {
+    /// Start after this id or number.
+    #[serde(default)]
+    pub(super) after: String,
+    /// At most so many, up to 200.
+    #[serde(default = "fifty")]
+    pub(super) limit: usize,
+}
+
+fn fifty() -> usize {
+    50
+}
+
+impl Page {
+    pub(super) fn limit(&self) -> usize {
+        self.limit.clamp(1, 200)
+    }
+}
+
+fn shown(id: &NeuronId, found: &Versioned<NeuronSpec>) -> Value {
+    let mut body = serde_json::to_value(&found.value).unwrap_or_default();
+    body["id"] = json!(id);
+    body["version"] = json!(found.version);
+    body
+}
+
+/// Defines a neuron.
+#[utoipa::path(post, path = "/v1/neurons", request_body = Value, responses((status = 201, description = "defined"), (status = 409, description = "the id is taken"), (status = 422, description = "not well made")))]
+pub(super) async fn create(State(app): State<App>, Participant(origin): Participant, ApiJson(spec): ApiJson<NeuronSpec>) -> Result<(StatusCode, Json<Value>), ApiError> {
+    let (id, made) = app.neurons.create(&origin, spec).await?;
+    Ok((StatusCode::CREATED, Json(shown(&id, &made))))
+}
+
+/// Lists neurons by id.
+#[utoipa::path(get, path = "/v1/neurons", params(Page), responses((status = 200, description = "a page of definitions")))]
+pub(super) async fn list(State(app): State<App>, _caller: Caller, Query(page): Query<Page>) -> Result<Json<Value>, ApiError> {
+    let found = app.neurons.list(&page.after, page.limit()).await?;
+    let next = (found.len() == page.limit()).then(|| found.last().map(|(id, _)| id.clone())).flatten();
+    Ok(Json(json!({"neurons": found.iter().map(|(id, found)| shown(id, found)).collect::<Vec<_>>(), "next": next})))
+}
+
+/// A neuron's definition.
+#[utoipa::path(get, path = "/v1/neurons/{id}", params(("id" = String, Path)), responses((status = 200, description = "the definition"), (status = 404, description = "there is none")))]
+pub(super) async fn read(State(app): State<App>, _caller: Caller, Path(id): Path<NeuronId>) -> Result<Json<Value>, ApiError> {
+    let found = app.neurons.get(&id).await?;
+    Ok(Json(shown(&id, &found)))
+}
+
+/// Replaces a definition; `If-Match` names the version it must have.
+#[utoipa::path(put, path = "/v1/neurons/{id}", params(("id" = String, Path)), request_body = Value, responses((status = 200, description = "replaced"), (status = 409, description = "it was changed meanwhile")))]
+pub(super) async fn update(State(app): State<App>, Participant(origin): Participant, Path(id): Path<NeuronId>, headers: HeaderMap, ApiJson(spec): ApiJson<NeuronSpec>) -> Result<Json<Value>, ApiError> {
+    let expect = match headers.get(header::IF_MATCH) {
+        None => None,
+        Some(value) => Some(value.to_str().ok().and_then(|value| value.trim_matches('"').parse().ok()).ok_or_else(|| ApiError::new(StatusCode::BAD_REQUEST, "if_match", "If-Match is a version in quotes, as in \"3\""))?),
+    };
+    let made = app.neurons.update(&origin, &id, spec, expect).await?;
+    Ok(Json(shown(&id, &made)))
+}
+
+/// Removes a definition.
+#[utoipa::path(delete, path = "/v1/neurons/{id}", params(("id" = String, Path)), responses((status = 204, description = "removed"), (status = 404, description = "there is none")))]
+pub(super) async fn delete(State(app): State<App>, Participant(origin): Participant, Path(id): Path<NeuronId>) -> Result<StatusCode, ApiError> {
+    app.neurons.delete(&origin, &id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// What `invoke` takes.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct InvokeBody {
+    /// A string, or the kind's object.
+    #[schema(value_type = Object)]
+    input: Value,
+}
+
+/// What `continue` takes.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ContinueBody {
+    /// The token that `202` brought.
+    context_token: String,
+    /// A result for each call, in any order: `{id, result}` or `{id, error}`.
+    #[schema(value_type = Vec<Object>)]
+    tool_results: Vec<ToolResult>,
+}
+
+/// What `invoke` and `continue` answer.
+#[derive(Serialize, ToSchema)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub(super) enum InvokeAnswer {
+    /// The neuron has ended.
+    Completed {
+        /// Its output.
+        #[schema(value_type = Object)]
+        output: Value,
+    },
+    /// The neuron waits for the client.
+    ToolCallRequired {
+        /// Names the pause.
+        context_token: String,
+        /// What to call.
+        #[schema(value_type = Vec<Object>)]
+        tool_calls: Vec<ToolCall>,
+    },
+}
+
+fn answered(answer: Answer) -> (StatusCode, Json<InvokeAnswer>) {
+    match answer {
+        Answer::Completed(completed) => (StatusCode::OK, Json(InvokeAnswer::Completed { output: completed.output })),
+        Answer::Paused { token, calls } => (StatusCode::ACCEPTED, Json(InvokeAnswer::ToolCallRequired { context_token: token, tool_calls: calls })),
+    }
+}
+
+/// Starts a computation.
+#[utoipa::path(post, path = "/v1/neurons/{id}/invoke", params(("id" = String, Path)), request_body = InvokeBody,
+    responses((status = 200, body = InvokeAnswer, description = "it has ended"), (status = 202, body = InvokeAnswer, description = "it waits for tools"), (status = 402, description = "the account cannot pay"), (status = 503, description = "no model answers")))]
+pub(super) async fn invoke(State(app): State<App>, Participant(origin): Participant, Path(id): Path<NeuronId>, ApiJson(body): ApiJson<InvokeBody>) -> Result<(StatusCode, Json<InvokeAnswer>), ApiError> {
+    Ok(answered(app.neurons.invoke(&origin, &id, &body.input).await?))
+}
+
+/// Goes on with a paused computation.
+#[utoipa::path(post, path = "/v1/neurons/{id}/continue", params(("id" = String, Path)), request_body = ContinueBody,
+    responses((status = 200, body = InvokeAnswer, description = "it has ended"), (status = 202, body = InvokeAnswer, description = "it waits again"), (status = 404, description = "no call waits under this token"), (status = 409, description = "in flight"), (status = 410, description = "expired"), (status = 422, description = "not the results asked for")))]
+pub(super) async fn resume(State(app): State<App>, Participant(origin): Participant, Path(id): Path<NeuronId>, ApiJson(body): ApiJson<ContinueBody>) -> Result<(StatusCode, Json<InvokeAnswer>), ApiError> {
+    Ok(answered(app.neurons.resume(&origin, &id, &body.context_token, body.tool_results).await?))
+}

@@ -1,0 +1,59 @@
+//! `/v1/tokens`: who may come in.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use nexus::{Principal, Role};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+use super::App;
+use super::error::ApiError;
+use super::extract::{ApiJson, Operator};
+
+/// What a new token takes.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TokenBody {
+    /// For whom: `user:ada`.
+    principal: String,
+    /// `operator`, `participant` or `observer`.
+    #[serde(default = "participant")]
+    #[schema(value_type = String)]
+    role: Role,
+}
+
+fn participant() -> Role {
+    Role::Participant
+}
+
+/// Makes a token. It is shown this once; only its hash is kept.
+#[utoipa::path(post, path = "/v1/tokens", request_body = TokenBody, responses((status = 201, description = "the token")))]
+pub(super) async fn add(State(app): State<App>, Operator(origin): Operator, ApiJson(body): ApiJson<TokenBody>) -> Result<(StatusCode, Json<Value>), ApiError> {
+    Principal::parse_id(&body.principal).map_err(|error| ApiError::invalid(format!("principal: {error}")))?;
+    if body.principal == "user:operator" {
+        return Err(ApiError::forbidden("the operator's token is set by the configuration or its file"));
+    }
+    let (token, principal) = app.tokens.add(&origin, &body.principal, body.role).await.map_err(|error| ApiError::invalid(error.to_string()))?;
+    Ok((StatusCode::CREATED, Json(json!({"token": token, "principal": principal}))))
+}
+
+/// Lists who has a token.
+#[utoipa::path(get, path = "/v1/tokens", responses((status = 200, description = "the principals")))]
+pub(super) async fn list(State(app): State<App>, _operator: Operator) -> Json<Value> {
+    Json(json!({"principals": app.tokens.principals()}))
+}
+
+/// Takes every token of a principal back.
+#[utoipa::path(delete, path = "/v1/tokens/{principal}", params(("principal" = String, Path)), responses((status = 204, description = "taken back"), (status = 404, description = "it has none")))]
+pub(super) async fn revoke(State(app): State<App>, Operator(origin): Operator, Path(principal): Path<String>) -> Result<StatusCode, ApiError> {
+    if principal == "user:operator" {
+        return Err(ApiError::forbidden("the operator's token is set by the configuration or its file"));
+    }
+    match app.tokens.revoke(&origin, &principal).await {
+        Ok(0) => Err(ApiError::new(StatusCode::NOT_FOUND, "no_token", format!("{principal} has no token"))),
+        Ok(_) => Ok(StatusCode::NO_CONTENT),
+        Err(error) => Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "store", error.to_string())),
+    }
+}

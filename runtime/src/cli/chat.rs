@@ -1,0 +1,138 @@
+//! `lifeformd chat`: a terminal on the same WebSocket as everyone else's.
+
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use futures::{SinkExt, StreamExt};
+use reqwest::Method;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+
+use super::client::Client;
+use super::{say, say_piece};
+use crate::config::Config;
+
+pub(super) async fn run(config: Config, lifeform: Option<String>, topic: Option<String>) -> anyhow::Result<ExitCode> {
+    let client = Client::new(&config)?;
+    let lifeform = client.lifeform(lifeform.as_deref()).await?;
+    let id = lifeform["id"].as_str().unwrap_or_default().to_owned();
+    let listed = client.ask(Method::GET, &format!("/v1/lifeforms/{id}/canvases"), None).await?;
+    let api = listed["canvases"][0]["api"].clone();
+    let base = api["rest_base_path"].as_str().context("this lifeform has no chat canvas")?.to_owned();
+    let topic = choose_topic(&client, &base, topic).await?;
+
+    let url = format!("{}{}", client.base.replacen("http", "ws", 1), api["realtime_protocol"]["endpoint"].as_str().unwrap_or_default());
+    let mut request = url.into_client_request()?;
+    request.headers_mut().insert("sec-websocket-protocol", "ailf.canvas.v1".parse()?);
+    let (mut socket, _) = tokio_tungstenite::connect_async(request).await.context("the canvas cannot be subscribed to")?;
+    socket.send(Message::text(json!({"t": "hello", "v": 1, "token": client.token, "want": ["stream"]}).to_string())).await?;
+
+    say("Say something; an empty line leaves. You need not wait for an answer.");
+    let mut lines = BufReader::new(tokio::io::stdin()).lines();
+    let mut screen = Screen { name: lifeform["name"].as_str().unwrap_or("it").to_owned(), author: format!("lifeform:{id}"), topic: topic.clone(), shown: std::collections::HashMap::new(), live: false };
+    let mut waiting = 0_usize;
+    let mut at_end = false;
+    loop {
+        tokio::select! {
+            line = lines.next_line(), if !at_end => match line? {
+                Some(line) if !line.trim().is_empty() => {
+                    client.ask(Method::POST, &format!("{base}/topics/{topic}/messages"), Some(&json!({"content": line}))).await?;
+                    waiting += 1;
+                }
+                _ => at_end = true,
+            },
+            frame = socket.next() => match frame {
+                Some(Ok(Message::Text(text))) => waiting = waiting.saturating_sub(screen.take(&serde_json::from_str(&text)?)?),
+                Some(Ok(Message::Close(frame))) => bail!("the daemon closed the canvas: {}", frame.map_or_else(|| "no reason given".into(), |frame| format!("{} {}", frame.code, frame.reason))),
+                Some(Ok(_)) => {}
+                Some(Err(error)) => return Err(error).context("the connection broke"),
+                None => bail!("the daemon went away"),
+            },
+        }
+        // Input that came through a pipe ends before its answers do.
+        if at_end && waiting == 0 {
+            return Ok(ExitCode::SUCCESS);
+        }
+    }
+}
+
+/// The topic of that title, or a new one.
+async fn choose_topic(client: &Client, base: &str, title: Option<String>) -> anyhow::Result<String> {
+    let title = title.unwrap_or_else(|| "terminal".to_owned());
+    let listed = client.ask(Method::GET, &format!("{base}/topics"), None).await?;
+    let known = listed["topics"].as_array().into_iter().flatten().rev().find(|topic| topic["title"] == title.as_str());
+    if let Some(id) = known.and_then(|topic| topic["id"].as_str()) {
+        return Ok(id.to_owned());
+    }
+    let made = client.ask(Method::POST, &format!("{base}/topics"), Some(&json!({"title": title}))).await?;
+    Ok(made["id"].as_str().unwrap_or_default().to_owned())
+}
+
+/// What the terminal shows of one topic.
+struct Screen {
+    name: String,
+    author: String,
+    topic: String,
+    /// How much of each message stands on the screen.
+    shown: std::collections::HashMap<String, String>,
+    live: bool,
+}
+
+impl Screen {
+    /// Shows a frame; answers how many answers were finished by it.
+    fn take(&mut self, frame: &Value) -> anyhow::Result<usize> {
+        match frame["t"].as_str() {
+            Some("error") => bail!("{}", frame["message"].as_str().or(frame["code"].as_str()).unwrap_or("the daemon refused")),
+            Some("live") => self.live = true,
+            Some("stream") if frame["topic"] == self.topic.as_str() => {
+                let message = frame["msg"].as_str().unwrap_or_default();
+                let shown = self.shown.get(message).map_or(0, String::len);
+                if frame["at_len"].as_u64() == Some(shown as u64) {
+                    self.add(message, frame["text"].as_str().unwrap_or_default());
+                }
+            }
+            Some("delta") if self.live => return Ok(self.delta(frame)),
+            _ => {}
+        }
+        Ok(0)
+    }
+
+    fn add(&mut self, message: &str, text: &str) {
+        if !self.shown.contains_key(message) {
+            say_piece(&format!("{}: ", self.name));
+        }
+        say_piece(text);
+        self.shown.entry(message.to_owned()).or_default().push_str(text);
+    }
+
+    fn delta(&mut self, frame: &Value) -> usize {
+        let by_lifeform = frame["actor"]["id"] == self.author.as_str();
+        let prefix = format!("/topics/{}/messages/", self.topic);
+        let mut finished = 0;
+        for op in frame["patch"].as_array().into_iter().flatten() {
+            let Some(rest) = op["path"].as_str().and_then(|path| path.strip_prefix(&prefix)) else { continue };
+            let (message, member) = rest.split_once('/').unwrap_or((rest, ""));
+            let text = if member == "content" { op["value"].as_str() } else { op["value"]["content"].as_str().filter(|_| member.is_empty()) };
+            match (frame["kind"].as_str(), text) {
+                (Some("message.amend"), Some(text)) => say(&format!("\n{} amends: {text}", frame["actor"]["id"].as_str().unwrap_or_default())),
+                (_, Some(text)) if by_lifeform => {
+                    let shown = self.shown.get(message).cloned().unwrap_or_default();
+                    if let Some(more) = text.strip_prefix(&shown).filter(|more| !more.is_empty()) {
+                        self.add(message, more);
+                    }
+                }
+                _ => {}
+            }
+            if member == "status" && op["value"] == "retracted" {
+                say(&format!("\n{} takes a message back", frame["actor"]["id"].as_str().unwrap_or_default()));
+            }
+        }
+        if by_lifeform && matches!(frame["kind"].as_str(), Some("message.finish" | "message.append" | "message.interrupt")) {
+            say("");
+            finished += 1;
+        }
+        finished
+    }
+}

@@ -1,0 +1,110 @@
+//! `lifeformd check`: each part by itself, with the way to mend it.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use nexus::store::surreal::Surreal;
+use nexus::{Store, SystemClock};
+use tokio::net::TcpListener;
+
+use super::models::{known, places};
+use super::say;
+use crate::config::Config;
+
+pub(super) async fn run(loaded: anyhow::Result<Config>) -> anyhow::Result<ExitCode> {
+    let mut report = Report { sound: true };
+    let config = match loaded {
+        Ok(config) => {
+            report.good("configuration", "every key is known");
+            config
+        }
+        Err(error) => {
+            report.bad("configuration", &format!("{error:#}"));
+            return Ok(ExitCode::FAILURE);
+        }
+    };
+    store(&mut report, &config).await;
+    model(&mut report, &config);
+    providers(&mut report, &config).await;
+    match TcpListener::bind(config.listen).await {
+        Ok(_) => report.good("port", &format!("{} is free", config.listen)),
+        Err(error) => report.bad("port", &format!("{}: {error}; if that is not lifeformd itself, choose another with --listen", config.listen)),
+    }
+    if !config.listen.ip().is_loopback() {
+        report.note("network", &format!("{} is not loopback: everyone who reaches it and has a token comes in, unencrypted", config.listen));
+    }
+    Ok(if report.sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+struct Report {
+    sound: bool,
+}
+
+impl Report {
+    fn good(&self, what: &str, detail: &str) {
+        say(&format!("ok    {what:<14} {detail}"));
+    }
+
+    fn note(&self, what: &str, detail: &str) {
+        say(&format!("note  {what:<14} {detail}"));
+    }
+
+    fn bad(&mut self, what: &str, detail: &str) {
+        self.sound = false;
+        say(&format!("BAD   {what:<14} {detail}"));
+    }
+}
+
+async fn store(report: &mut Report, config: &Config) {
+    if !config.store().exists() {
+        return report.note("store", &format!("{} is not there yet; the first start makes it", config.store().display()));
+    }
+    let opened = async {
+        let store = Store::open(Arc::new(Surreal::embedded(config.store())?), Arc::new(SystemClock)).await?;
+        store.close().await
+    };
+    match opened.await {
+        Ok(()) => report.good("store", &format!("{} opens", config.store().display())),
+        Err(error) => report.bad("store", &error.to_string()),
+    }
+}
+
+fn model(report: &mut Report, config: &Config) {
+    if config.models.embedded == "none" {
+        return report.note("model", "the embedded model is off");
+    }
+    match known(&config.models.embedded) {
+        Err(error) => report.bad("model", &error.to_string()),
+        Ok(weights) => {
+            let (pulled, runnable) = (weights.path(&places(config)), weights.runnable(&places(config)));
+            match (runnable.exists(), pulled.exists()) {
+                (false, false) => report.note("model", &format!("{} is not here yet; `lifeformd models pull` fetches it", weights.name)),
+                (_, true) => match weights.verify(&pulled) {
+                    Ok(()) => report.good("model", &format!("{} is here and whole", weights.name)),
+                    Err(error) => report.bad("model", &error.to_string()),
+                },
+                (true, false) => report.good("model", &format!("{} is here, converted", weights.name)),
+            }
+        }
+    }
+}
+
+async fn providers(report: &mut Report, config: &Config) {
+    if config.providers.is_empty() {
+        return;
+    }
+    match crate::daemon::models(config, None, "none") {
+        Err(error) => report.bad("providers", &format!("{error:#}")),
+        Ok(models) => {
+            for (tier, name) in models.describe() {
+                match models.pick(tier) {
+                    Ok(model) => match model.provider.models().await {
+                        Ok(_) => report.good("provider", &format!("{name} answers")),
+                        Err(error) => report.bad("provider", &format!("{name}: {error}")),
+                    },
+                    Err(error) => report.bad("provider", &error.to_string()),
+                }
+            }
+        }
+    }
+}

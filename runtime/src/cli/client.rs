@@ -1,0 +1,59 @@
+//! A client of a running daemon's API.
+
+use anyhow::{Context, bail};
+use reqwest::Method;
+use serde_json::Value;
+
+use crate::config::Config;
+
+/// See the module.
+pub(super) struct Client {
+    http: reqwest::Client,
+    /// `http://host:port`
+    pub(super) base: String,
+    pub(super) token: String,
+}
+
+impl Client {
+    /// A client with the operator's token of this configuration, or the one in its settings.
+    pub(super) fn new(config: &Config) -> anyhow::Result<Self> {
+        let token = if config.token.is_empty() {
+            let file = config.token_file();
+            std::fs::read_to_string(&file).with_context(|| format!("{} cannot be read: is this the daemon's --data folder, and was it started once?", file.display()))?.trim().to_owned()
+        } else {
+            config.token.clone()
+        };
+        Ok(Self { http: reqwest::Client::new(), base: format!("http://{}", config.listen), token })
+    }
+
+    /// Asks, and answers the body.
+    pub(super) async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> anyhow::Result<Value> {
+        let mut request = self.http.request(method, format!("{}{path}", self.base)).bearer_auth(&self.token);
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        let response = request.send().await.with_context(|| format!("no lifeformd answers at {}: start one with `lifeformd up`, or give --listen", self.base))?;
+        let status = response.status();
+        let text = response.text().await?;
+        let answer: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
+        if status.is_success() {
+            return Ok(answer);
+        }
+        let detail = answer["detail"].as_str().unwrap_or(&text);
+        match answer["hint"].as_str() {
+            Some(hint) => bail!("{detail} ({hint})"),
+            None => bail!("{status}: {detail}"),
+        }
+    }
+
+    /// The lifeform of that id or name, or the first there is.
+    pub(super) async fn lifeform(&self, wanted: Option<&str>) -> anyhow::Result<Value> {
+        let listed = self.ask(Method::GET, "/v1/lifeforms", None).await?;
+        let all = listed["lifeforms"].as_array().cloned().unwrap_or_default();
+        let found = match wanted {
+            Some(wanted) => all.into_iter().find(|one| one["id"] == wanted || one["name"] == wanted),
+            None => all.into_iter().next(),
+        };
+        found.with_context(|| wanted.map_or_else(|| "no lifeform lives there yet".to_owned(), |wanted| format!("there is no lifeform \"{wanted}\"")))
+    }
+}

@@ -1,0 +1,152 @@
+//! The command line. Commands that talk to a running daemon go through its API like everyone else.
+
+mod chat;
+mod check;
+mod client;
+mod kip;
+mod models;
+mod token;
+mod up;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::config::Config;
+
+/// Hosts AiLifeforms: beings that live on a heartbeat and a token budget, talk on canvases and remember.
+#[derive(Parser)]
+#[command(name = "lifeformd", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Starts the daemon, with a first lifeform if there is none.
+    Up(Settings),
+    /// Talks with a lifeform in the terminal.
+    Chat {
+        #[command(flatten)]
+        settings: Settings,
+        /// Which lifeform; the first by default.
+        #[arg(long)]
+        lifeform: Option<String>,
+        /// Which topic, by title; a new one by default.
+        #[arg(long)]
+        topic: Option<String>,
+    },
+    /// Runs a KIP command on a lifeform's nexus.
+    Kip {
+        #[command(flatten)]
+        settings: Settings,
+        /// Which lifeform; the first by default.
+        #[arg(long)]
+        lifeform: Option<String>,
+        /// The values of its placeholders, as a JSON object.
+        #[arg(long, default_value = "{}")]
+        parameters: String,
+        /// Checks it and writes nothing.
+        #[arg(long)]
+        dry_run: bool,
+        /// The command; "-" reads it from standard input.
+        command: String,
+    },
+    /// Tests configuration, store, model and port, and says how to mend what is wrong.
+    Check(Settings),
+    /// Manages model weights.
+    Models {
+        #[command(flatten)]
+        settings: Settings,
+        #[command(subcommand)]
+        command: models::Models,
+    },
+    /// Manages who may come in.
+    Token {
+        #[command(flatten)]
+        settings: Settings,
+        #[command(subcommand)]
+        command: token::Token,
+    },
+}
+
+/// Settings every command takes; see config/lifeformd.toml for all of them.
+#[derive(Args, Clone)]
+struct Settings {
+    /// A configuration file.
+    #[arg(long, env = "LIFEFORMD_CONFIG")]
+    config: Option<PathBuf>,
+    /// The folder everything is kept in.
+    #[arg(long)]
+    data: Option<PathBuf>,
+    /// Where the API is served, or where the daemon to talk to is.
+    #[arg(long)]
+    listen: Option<String>,
+    /// Never use the network to fetch weights.
+    #[arg(long)]
+    offline: bool,
+}
+
+impl Settings {
+    fn load(&self) -> anyhow::Result<Config> {
+        let mut flags: Vec<(&str, String)> = Vec::new();
+        flags.extend(self.data.iter().map(|data| ("data", data.display().to_string())));
+        flags.extend(self.listen.iter().map(|listen| ("listen", listen.clone())));
+        flags.extend(self.offline.then(|| ("offline", "true".to_owned())));
+        Config::load(self.config.as_deref(), &flags)
+    }
+}
+
+/// Runs the command of the process's arguments.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            say_error(&format!("no threads: {error}"));
+            return ExitCode::FAILURE;
+        }
+    };
+    let outcome = runtime.block_on(run(cli.command));
+    runtime.shutdown_timeout(std::time::Duration::from_millis(200));
+    match outcome {
+        Ok(code) => code,
+        Err(error) => {
+            say_error(&format!("{error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Up(settings) => Box::pin(up::run(settings.load()?)).await,
+        Command::Chat { settings, lifeform, topic } => chat::run(settings.load()?, lifeform, topic).await,
+        Command::Kip { settings, lifeform, parameters, dry_run, command } => kip::run(settings.load()?, lifeform, &parameters, dry_run, command).await,
+        Command::Check(settings) => check::run(settings.load()).await,
+        Command::Models { settings, command } => models::run(settings.load()?, command).await,
+        Command::Token { settings, command } => token::run(settings.load()?, command).await,
+    }
+}
+
+/// A line for the person at the terminal.
+#[expect(clippy::print_stdout, reason = "the terminal is where the command line speaks")]
+fn say(line: &str) {
+    println!("{line}");
+}
+
+/// A piece of a line, shown at once.
+#[expect(clippy::print_stdout, reason = "the terminal is where the command line speaks")]
+fn say_piece(piece: &str) {
+    use std::io::Write;
+    print!("{piece}");
+    let _ = std::io::stdout().flush();
+}
+
+/// What went wrong, for the person at the terminal.
+#[expect(clippy::print_stderr, reason = "the terminal is where the command line speaks")]
+fn say_error(line: &str) {
+    eprintln!("lifeformd: {line}");
+}

@@ -1,0 +1,85 @@
+//! `lifeformd up`: the main job.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context;
+use neurons::llm::LlmProvider;
+use nexus::{Cause, Origin, Principal, PrincipalKind, Role};
+
+use super::models::{known, places, prepare};
+use super::{say, say_error};
+use crate::config::Config;
+use crate::daemon::{Daemon, Parts, models, shipped_lifeform};
+use crate::{signal, telemetry};
+
+pub(super) async fn run(config: Config) -> anyhow::Result<ExitCode> {
+    telemetry::start(&config.log, config.log_json)?;
+    let (embedded, why_not) = embedded(&config).await;
+    if let Some(why) = &why_not {
+        say_error(&format!("there is no embedded model: {why}"));
+        let remote = !config.tiers.is_empty();
+        say_error(if remote { "remote models answer; everything works" } else { "what works: the API, canvases, KIP, the ledger; what does not: answering, learning and invoking neurons, until a model is there" });
+    }
+    let models = models(&config, embedded, why_not.as_deref().unwrap_or("models.embedded is \"none\" and no tier is configured"))?;
+    let daemon = Daemon::start(&config, Parts::real(&config, models)?).await?;
+    let lifeform = first_lifeform(&daemon).await?;
+    greet(&daemon, &lifeform, &config);
+    signal::stop().await;
+    say_error("stopping");
+    daemon.stop().await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The embedded model, or why there is none.
+async fn embedded(config: &Config) -> (Option<Arc<dyn LlmProvider>>, Option<String>) {
+    if config.models.embedded == "none" {
+        return (None, None);
+    }
+    match load(config).await {
+        Ok(provider) => (Some(provider), None),
+        Err(error) => (None, Some(format!("{error:#}"))),
+    }
+}
+
+#[cfg(feature = "embedded")]
+async fn load(config: &Config) -> anyhow::Result<Arc<dyn LlmProvider>> {
+    let weights = known(&config.models.embedded)?;
+    let path = prepare(weights, &places(config)).await?;
+    let name = weights.name;
+    let shown = path.display().to_string();
+    let loaded = tokio::task::spawn_blocking(move || neurons::llm::embedded::Embedded::load(name, &path)).await?;
+    Ok(loaded.with_context(|| format!("remove {shown} and start again to fetch it anew"))?.provider()?)
+}
+
+#[cfg(not(feature = "embedded"))]
+async fn load(config: &Config) -> anyhow::Result<Arc<dyn LlmProvider>> {
+    let weights = known(&config.models.embedded)?;
+    prepare(weights, &places(config)).await.and_then(|_| anyhow::bail!("it is not built in"))
+}
+
+/// The lifeform that answers here: the one that lives, or a first one.
+async fn first_lifeform(daemon: &Daemon) -> anyhow::Result<lifeform::LifeformHead> {
+    let lifeforms = daemon.app.lifeforms();
+    if let Some(known) = lifeforms.list().await?.into_iter().next() {
+        return Ok(lifeforms.get(&known.id).await?);
+    }
+    let origin = Origin::new(Principal::new("user:operator", PrincipalKind::User, Role::Operator), Cause::of("up"));
+    let definition = shipped_lifeform("first").context("the shipped definition does not load")?;
+    let born = lifeforms.create(&origin, definition, Some("first".into())).await?;
+    Ok(lifeforms.start(&born.id).await?)
+}
+
+fn greet(daemon: &Daemon, lifeform: &lifeform::LifeformHead, config: &Config) {
+    let base = format!("http://{}", daemon.address);
+    let token = if daemon.token_is_new { daemon.token.clone() } else { format!("$(cat {})", config.token_file().display()) };
+    let page = if daemon.token_is_new { format!("{base}/#token={}", daemon.token) } else { format!("{base}/  (token: {})", config.token_file().display()) };
+    let canvas = format!("{base}/v1/lifeforms/{}/canvases/{}", lifeform.id, lifeform::canvas::CHAT);
+    say(&format!("\n{} ({}) is here. Talk to it:\n", lifeform.definition.name, lifeform.id));
+    say(&format!("  in a browser     {page}"));
+    say(&format!("  in a terminal    lifeformd chat --data {} --listen {}", config.data.display(), daemon.address));
+    say(&format!("  with curl        TOKEN={token}"));
+    say(&format!("                   curl -sH \"authorization: Bearer $TOKEN\" --json '{{\"title\":\"hello\",\"id\":\"t1\"}}' {canvas}/topics"));
+    say(&format!("                   curl -sH \"authorization: Bearer $TOKEN\" --json '{{\"content\":\"Hello!\"}}' {canvas}/topics/t1/messages"));
+    say(&format!("                   curl -sH \"authorization: Bearer $TOKEN\" {canvas}/topics/t1/messages\n"));
+}

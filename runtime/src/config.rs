@@ -1,0 +1,200 @@
+//! Settings: defaults, then a file, then the environment, then flags. The only reader of the environment.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use neurons::Tier;
+use neurons::llm::Price;
+use serde::Deserialize;
+
+/// The shipped defaults; the file is also the documentation of every key.
+pub const DEFAULTS: &str = include_str!("../../config/lifeformd.toml");
+
+/// Shipped lifeform definitions by name.
+pub const LIFEFORMS: [(&str, &str); 1] = [("first", include_str!("../../config/lifeforms/first.toml"))];
+
+/// Shipped fascicles.
+pub const FASCICLES: [&str; 1] = [include_str!("../../config/fascicles/reply.toml")];
+
+/// All settings.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Where everything is kept.
+    pub data: PathBuf,
+    /// Where the API is served.
+    pub listen: SocketAddr,
+    /// The operator's token; empty makes one.
+    pub token: String,
+    /// Tracing directives.
+    pub log: String,
+    /// Whether logs are JSON.
+    pub log_json: bool,
+    /// Whether weights may be fetched.
+    pub offline: bool,
+    /// What the house account is opened with.
+    pub house_tokens: i64,
+    /// What the house account is opened with.
+    pub house_micro_usd: i64,
+    /// The embedded model.
+    pub models: Embedded,
+    /// Remote providers by name.
+    pub providers: BTreeMap<String, Provider>,
+    /// Which model serves which tier.
+    pub tiers: BTreeMap<Tier, TierModel>,
+}
+
+/// The model in this process.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Embedded {
+    /// Its name, or `none`.
+    pub embedded: String,
+    /// Where its weights lie.
+    pub folder: PathBuf,
+    /// The hub asked first.
+    pub hub: String,
+}
+
+/// A remote provider.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Provider {
+    /// Where it is, up to and with `/v1`.
+    pub base_url: String,
+    /// The environment variable its key is in.
+    #[serde(default)]
+    pub key_env: Option<String>,
+    /// The file its key is in.
+    #[serde(default)]
+    pub key_file: Option<PathBuf>,
+    /// Calls at once.
+    #[serde(default = "concurrency")]
+    pub concurrency: usize,
+    /// Seconds until it must begin to answer.
+    #[serde(default = "timeout_s")]
+    pub timeout_s: u64,
+}
+
+fn concurrency() -> usize {
+    16
+}
+
+fn timeout_s() -> u64 {
+    120
+}
+
+/// The model of a tier.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TierModel {
+    /// Whose it is.
+    pub provider: String,
+    /// Its name there.
+    pub model: String,
+    /// Prompt and output together.
+    #[serde(default = "context_tokens")]
+    pub context_tokens: u32,
+    /// What it costs.
+    #[serde(default)]
+    pub price: Price,
+}
+
+fn context_tokens() -> u32 {
+    32_768
+}
+
+/// Environment variables of ours that are no settings.
+const NOT_SETTINGS: [&str; 2] = ["LIFEFORMD_CONFIG", "LIFEFORMD_URL"];
+
+impl Config {
+    /// Loads the settings: the shipped defaults, `file` if given, the environment, then `flags` as
+    /// `(key, value)`.
+    ///
+    /// # Errors
+    /// An unknown key or a value of the wrong kind, with its name and where it came from.
+    pub fn load(file: Option<&Path>, flags: &[(&str, String)]) -> anyhow::Result<Self> {
+        let mut builder = config::Config::builder().add_source(config::File::from_str(DEFAULTS, config::FileFormat::Toml));
+        if let Some(file) = file {
+            let text = std::fs::read_to_string(file).with_context(|| format!("the configuration file {} cannot be read", file.display()))?;
+            builder = builder.add_source(config::File::from_str(&text, config::FileFormat::Toml));
+        }
+        let environment = std::env::vars().filter(|(name, value)| name.starts_with("LIFEFORMD_") && !NOT_SETTINGS.contains(&name.as_str()) && !value.is_empty()).collect();
+        let environment = config::Environment::with_prefix("LIFEFORMD").prefix_separator("_").separator("__").try_parsing(true).source(Some(environment));
+        builder = builder.add_source(environment);
+        for (key, value) in flags {
+            builder = builder.set_override(*key, value.clone())?;
+        }
+        let mut config: Self = builder.build().and_then(config::Config::try_deserialize).context("the configuration is not right; config/lifeformd.toml lists every key")?;
+        config.fill_in()?;
+        Ok(config)
+    }
+
+    fn fill_in(&mut self) -> anyhow::Result<()> {
+        let folders = directories::ProjectDirs::from("", "", "lifeformd").context("this user has no home folder: give --data")?;
+        if self.data.as_os_str().is_empty() {
+            self.data = folders.data_dir().to_path_buf();
+        }
+        if self.models.folder.as_os_str().is_empty() {
+            self.models.folder = folders.cache_dir().join("models");
+        }
+        for (tier, model) in &self.tiers {
+            if !self.providers.contains_key(&model.provider) {
+                bail!("tiers.{} names the provider \"{}\", and there is no [providers.{}]", serde_json::to_string(tier)?.trim_matches('"'), model.provider, model.provider);
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the database lies.
+    pub fn store(&self) -> PathBuf {
+        self.data.join("store")
+    }
+
+    /// Where the operator's token is kept.
+    pub fn token_file(&self) -> PathBuf {
+        self.data.join("operator.token")
+    }
+}
+
+impl Provider {
+    /// The key, from the environment or the file; empty when neither is named.
+    ///
+    /// # Errors
+    /// When the named place has none.
+    pub fn key(&self) -> anyhow::Result<String> {
+        let key = match (&self.key_env, &self.key_file) {
+            (Some(name), _) => std::env::var(name).with_context(|| format!("the environment has no {name}"))?,
+            (None, Some(file)) => std::fs::read_to_string(file).with_context(|| format!("the key file {} cannot be read", file.display()))?,
+            (None, None) => String::new(),
+        };
+        Ok(key.trim().to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shipped_defaults_load_and_flags_win() {
+        let config = Config::load(None, &[("listen", "127.0.0.1:9".into())]).unwrap();
+        assert_eq!(config.listen.port(), 9);
+        assert_eq!(config.models.embedded, "smollm2-135m");
+        assert!(config.store().ends_with("store"));
+    }
+
+    #[test]
+    fn an_unknown_key_is_refused_by_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("c.toml");
+        std::fs::write(&file, "lisen = \"127.0.0.1:1\"\n").unwrap();
+        let error = format!("{:#}", Config::load(Some(&file), &[]).unwrap_err());
+        assert!(error.contains("lisen"), "{error}");
+        std::fs::write(&file, "[tiers.high]\nprovider = \"nobody\"\nmodel = \"m\"\n").unwrap();
+        let error = format!("{:#}", Config::load(Some(&file), &[]).unwrap_err());
+        assert!(error.contains("nobody"), "{error}");
+    }
+}

@@ -1,0 +1,141 @@
+//! The daemon: built left to right, stopped right to left.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use fascicles::{FascicleSpec, Fascicles};
+use lifeform::{LifeformSpec, Lifeforms};
+use neurons::llm::{Endpoint, LlmProvider, Model, OpenAi, Transport};
+use neurons::{HOUSE, Models, Neurons};
+use nexus::ledger::{AccountOp, Amount};
+use nexus::store::Backend;
+use nexus::store::surreal::Surreal;
+use nexus::{Batch, Clock, Nexus, Origin, Store, SystemClock};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::api::{self, App};
+use crate::config::{Config, FASCICLES, LIFEFORMS};
+use crate::tokens::Tokens;
+
+/// How long open connections may take to end when the daemon stops.
+const DRAIN: Duration = Duration::from_secs(10);
+
+/// A running daemon.
+pub struct Daemon {
+    /// Where it is served.
+    pub address: SocketAddr,
+    /// The operator's token.
+    pub token: String,
+    /// Whether the token was made just now.
+    pub token_is_new: bool,
+    /// Its parts.
+    pub app: App,
+    stop: watch::Sender<bool>,
+    server: JoinHandle<std::io::Result<()>>,
+}
+
+/// What a daemon is made of besides its settings; tests bring their own.
+pub struct Parts {
+    /// What carries the store.
+    pub backend: Arc<dyn Backend>,
+    /// What tells the time.
+    pub clock: Arc<dyn Clock>,
+    /// What it thinks with.
+    pub models: Models,
+}
+
+impl Parts {
+    /// The real parts: SurrealDB in the data folder, the machine's clock.
+    ///
+    /// # Errors
+    /// When the data folder cannot be made.
+    pub fn real(config: &Config, models: Models) -> anyhow::Result<Self> {
+        std::fs::create_dir_all(&config.data).with_context(|| format!("the data folder {} cannot be made: choose another with --data", config.data.display()))?;
+        Ok(Self { backend: Arc::new(Surreal::embedded(config.store())?), clock: Arc::new(SystemClock), models })
+    }
+}
+
+impl Daemon {
+    /// Opens everything and serves.
+    ///
+    /// # Errors
+    /// A taken port, a store in use or damaged, a folder that cannot be written: each says what to do.
+    pub async fn start(config: &Config, parts: Parts) -> anyhow::Result<Self> {
+        let listener = TcpListener::bind(config.listen).await.with_context(|| format!("{} cannot be listened on: another program has it; choose another with --listen, or stop that one", config.listen))?;
+        let address = listener.local_addr()?;
+        let store = Store::open(parts.backend, parts.clock).await?;
+        let house = Amount { tokens: config.house_tokens, micro_usd: config.house_micro_usd };
+        store.commit(Batch::new(&Origin::system("start")).account(HOUSE, AccountOp::Open(house), "house")).await?;
+        let tokens = Tokens::open(store.clone()).await?;
+        let (token, token_is_new) = tokens.operator(config).await?;
+        let nexus = Nexus::new(store.clone());
+        let neurons = Neurons::open(store.clone(), nexus.clone(), parts.models).await?;
+        let fascicles = Fascicles::open(store.clone(), neurons.clone(), shipped_fascicles()?).await?;
+        let lifeforms = Lifeforms::open(store.clone(), nexus.clone(), fascicles.clone()).await?;
+        let (stop, stopping) = watch::channel(false);
+        let app = App::new(store, nexus, neurons, fascicles, lifeforms, tokens, address, stopping.clone());
+        let router = api::router(app.clone());
+        let server = tokio::spawn(async move {
+            let mut stopping = stopping;
+            let stopped = async move {
+                let _ = stopping.wait_for(|stop| *stop).await;
+            };
+            use axum::serve::ListenerExt;
+            let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
+            axum::serve(listener, router).with_graceful_shutdown(stopped).await
+        });
+        Ok(Self { address, token, token_is_new, app, stop, server })
+    }
+
+    /// Stops taking requests, ends the open ones, halts the lifeforms as they are, closes the store.
+    ///
+    /// # Errors
+    /// When the store cannot write its last checkpoint; nothing acknowledged is lost by that.
+    pub async fn stop(self) -> anyhow::Result<()> {
+        let _ = self.stop.send(true);
+        self.app.lifeforms.halt();
+        let mut server = self.server;
+        if tokio::time::timeout(DRAIN, &mut server).await.is_err() {
+            tracing::warn!("connections are still open, closing them");
+            server.abort();
+        }
+        self.app.store.close().await.map_err(|error| anyhow!(error))
+    }
+}
+
+/// A shipped definition by name.
+pub fn shipped_lifeform(name: &str) -> Option<LifeformSpec> {
+    LIFEFORMS.iter().find(|(known, _)| *known == name).and_then(|(_, text)| toml::from_str(text).ok())
+}
+
+fn shipped_fascicles() -> anyhow::Result<Vec<FascicleSpec>> {
+    FASCICLES.iter().map(|text| toml::from_str(text).context("a shipped fascicle does not load")).collect()
+}
+
+/// The remote models of the configuration, and the embedded one for the tiers they leave out.
+///
+/// # Errors
+/// A provider without its key.
+pub fn models(config: &Config, embedded: Option<Arc<dyn LlmProvider>>, why_not: &str) -> anyhow::Result<Models> {
+    let mut tiers = std::collections::BTreeMap::new();
+    if let Some(provider) = embedded {
+        let model = Model { provider, name: config.models.embedded.clone(), price: neurons::llm::Price::default(), context_tokens: 4096 };
+        tiers.insert(neurons::Tier::Economy, model);
+    }
+    let mut providers: std::collections::BTreeMap<&str, Arc<dyn LlmProvider>> = std::collections::BTreeMap::new();
+    for (name, provider) in &config.providers {
+        let client = reqwest::Client::builder().connect_timeout(Duration::from_secs(10)).read_timeout(Duration::from_secs(120)).tcp_nodelay(true).pool_max_idle_per_host(256).build()?;
+        let endpoint = Endpoint::new(name, Transport::Http(client), provider.concurrency, Duration::from_secs(provider.timeout_s));
+        let key = provider.key().with_context(|| format!("providers.{name} has no key"))?;
+        providers.insert(name, Arc::new(OpenAi::new(name, &provider.base_url, &key, endpoint)?));
+    }
+    for (tier, model) in &config.tiers {
+        let provider = providers.get(model.provider.as_str()).with_context(|| format!("there is no [providers.{}]", model.provider))?;
+        tiers.insert(*tier, Model { provider: provider.clone(), name: model.model.clone(), price: model.price, context_tokens: model.context_tokens });
+    }
+    Ok(if tiers.is_empty() { Models::none(why_not) } else { Models::new(tiers) })
+}

@@ -1,0 +1,12 @@
+//! Logs.
+
+use tracing_subscriber::EnvFilter;
+
+/// Starts logging to standard error by `directives`. What models are asked and say never gets into a log:
+/// the client library's own error log, which holds whole payloads, is off.
+pub(crate) fn start(directives: &str, json: bool) -> anyhow::Result<()> {
+    let filter = EnvFilter::builder().parse(format!("{directives},async_openai=off,surrealdb=warn,surrealkv=warn"))?;
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    let started = if json { builder.json().try_init() } else { builder.try_init() };
+    started.map_err(|error| anyhow::anyhow!(error))
+}

@@ -1,0 +1,122 @@
+//! Who may come in: bearer tokens, kept as hashes, each for one principal.
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use anyhow::{Context, bail};
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use nexus::store::{Expect, Hash, Key, Kind};
+use nexus::{Batch, Origin, Principal, PrincipalKind, Role, Store};
+use rand::RngExt;
+
+use crate::config::Config;
+
+/// The shortest token an operator may choose.
+const TOKEN_CHARS_MIN: usize = 16;
+
+/// A cheap handle on the tokens of a daemon.
+#[derive(Clone)]
+pub struct Tokens {
+    store: Store,
+    by_hash: Arc<RwLock<HashMap<Hash, Principal>>>,
+}
+
+fn fresh() -> String {
+    let bytes: [u8; 24] = rand::rng().random();
+    format!("lfd_{}", BASE64_URL_SAFE_NO_PAD.encode(bytes))
+}
+
+impl Tokens {
+    /// Loads the tokens kept in `store`.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn open(store: Store) -> anyhow::Result<Self> {
+        let kept = store.documents::<Principal>(Kind::Token, "", 100_000).await?;
+        let by_hash = kept.into_iter().filter_map(|(id, found)| Some((Hash::parse(&id)?, found.value))).collect();
+        Ok(Self { store, by_hash: Arc::new(RwLock::new(by_hash)) })
+    }
+
+    /// Whose token this is. Only hashes are compared, so the time it takes says nothing about a token.
+    pub fn principal(&self, token: &str) -> Option<Principal> {
+        self.by_hash.read().unwrap_or_else(PoisonError::into_inner).get(&Hash::of(token.as_bytes())).cloned()
+    }
+
+    /// Makes a token for `id` in `role`. It is shown once; only its hash is kept.
+    ///
+    /// # Errors
+    /// When the id is not well made, or the store fails.
+    pub async fn add(&self, origin: &Origin, id: &str, role: Role) -> anyhow::Result<(String, Principal)> {
+        let (kind, _) = Principal::parse_id(id).map_err(anyhow::Error::msg)?;
+        let kind = match kind {
+            "lifeform" | "agent" => PrincipalKind::Lifeform,
+            "system" => bail!("system principals have no tokens"),
+            _ => PrincipalKind::User,
+        };
+        let token = fresh();
+        let principal = Principal::new(id, kind, role);
+        self.keep(origin, &token, &principal).await?;
+        Ok((token, principal))
+    }
+
+    async fn keep(&self, origin: &Origin, token: &str, principal: &Principal) -> anyhow::Result<()> {
+        let hash = Hash::of(token.as_bytes());
+        self.store.commit(Batch::new(origin).put(Key::new(Kind::Token, hash.hex()), principal)).await?;
+        self.by_hash.write().unwrap_or_else(PoisonError::into_inner).insert(hash, principal.clone());
+        Ok(())
+    }
+
+    /// Takes every token of `id` back; answers how many there were.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn revoke(&self, origin: &Origin, id: &str) -> anyhow::Result<usize> {
+        let gone: Vec<Hash> = self.by_hash.read().unwrap_or_else(PoisonError::into_inner).iter().filter(|(_, principal)| *principal.id.0 == *id).map(|(hash, _)| *hash).collect();
+        for hash in &gone {
+            self.store.commit(Batch::new(origin).delete(Key::new(Kind::Token, hash.hex()), Expect::Any)).await?;
+            self.by_hash.write().unwrap_or_else(PoisonError::into_inner).remove(hash);
+        }
+        Ok(gone.len())
+    }
+
+    /// Every principal that has a token.
+    pub fn principals(&self) -> Vec<Principal> {
+        let mut principals: Vec<Principal> = self.by_hash.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        principals.sort_by(|a, b| a.id.cmp(&b.id));
+        principals
+    }
+
+    /// The operator's token: the configured one, else the one in the file, else a new one in the file.
+    /// Answers whether it is new. A token that was the operator's before is let go.
+    ///
+    /// # Errors
+    /// When the file cannot be read or written.
+    pub async fn operator(&self, config: &Config) -> anyhow::Result<(String, bool)> {
+        let file = config.token_file();
+        let found = std::fs::read_to_string(&file).ok().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
+        let (token, is_new) = match (&config.token, found) {
+            (given, _) if !given.is_empty() => (given.clone(), false),
+            (_, Some(found)) => (found, false),
+            (_, None) => (fresh(), true),
+        };
+        if token.len() < TOKEN_CHARS_MIN {
+            bail!("the operator's token is shorter than {TOKEN_CHARS_MIN} characters");
+        }
+        if is_new {
+            std::fs::create_dir_all(&config.data).with_context(|| format!("{} cannot be made", config.data.display()))?;
+            let mut out = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&file).with_context(|| format!("{} cannot be written", file.display()))?;
+            writeln!(out, "{token}")?;
+            out.sync_all()?;
+        }
+        let operator = Principal::new("user:operator", PrincipalKind::User, Role::Operator);
+        if self.principal(&token).as_ref() != Some(&operator) {
+            let origin = Origin::system("operator token");
+            self.revoke(&origin, "user:operator").await?;
+            self.keep(&origin, &token, &operator).await?;
+        }
+        Ok((token, is_new))
+    }
+}
