@@ -104,11 +104,22 @@ impl Fascicles {
     ///
     /// # Errors
     /// [`FascicleError::NotFound`], [`FascicleError::Overloaded`], or the store's own.
-    pub async fn start(&self, origin: &Origin, order: JobOrder, toolbox: Arc<dyn Toolbox>, with: impl FnOnce(Batch) -> Batch) -> Result<(), FascicleError> {
+    pub async fn start(
+        &self,
+        origin: &Origin,
+        order: JobOrder,
+        toolbox: Arc<dyn Toolbox>,
+        with: impl FnOnce(Batch) -> Batch,
+    ) -> Result<(), FascicleError> {
         if self.inner.running().len() >= JOBS_MAX {
             return Err(FascicleError::Overloaded);
         }
-        let graph = self.inner.specs.get(&order.fascicle).map(|(_, graph)| graph.clone()).ok_or_else(|| FascicleError::NotFound(order.fascicle.clone()))?;
+        let graph = self
+            .inner
+            .specs
+            .get(&order.fascicle)
+            .map(|(_, graph)| graph.clone())
+            .ok_or_else(|| FascicleError::NotFound(order.fascicle.clone()))?;
         let mut head = Head {
             id: order.id,
             fascicle: order.fascicle,
@@ -125,19 +136,25 @@ impl Fascicles {
         let mut run = Run::new(graph);
         let (facts, _) = run.on(Fact::Accepted { events: order.events });
         // The head must not exist yet: the commit refuses a job that was started before.
-        let mut batch = Batch::new(origin).create(Key::new(Kind::Running, format!("{}/{}", head.owner, head.id)), &head.id);
+        let mut batch =
+            Batch::new(origin).create(Key::new(Kind::Running, format!("{}/{}", head.owner, head.id)), &head.id);
         batch = batch.put_expecting(Key::new(Kind::Job, head.id.clone()), nexus::store::Expect::Version(0), &head);
         batch.ops.extend(commit_of(&mut head, &run, &facts).ops);
         match self.inner.store.commit(with(batch)).await {
             Ok(_) => self.spawn(head, run, toolbox).await,
-            Err(nexus::StoreError::Conflict { what, .. }) if what.starts_with("job:") || what.starts_with("running:") => Ok(()),
+            Err(nexus::StoreError::Conflict { what, .. })
+                if what.starts_with("job:") || what.starts_with("running:") =>
+            {
+                Ok(())
+            }
             Err(error) => Err(error.into()),
         }
     }
 
     async fn spawn(&self, head: Head, run: Run, toolbox: Arc<dyn Toolbox>) -> Result<(), FascicleError> {
         let id = head.id.clone();
-        let handle = Handle::spawn(JobArgs { inner: self.inner.clone(), head, run, toolbox }, self.supervisor.clone()).await?;
+        let handle =
+            Handle::spawn(JobArgs { inner: self.inner.clone(), head, run, toolbox }, self.supervisor.clone()).await?;
         self.inner.running().insert(id, handle);
         Ok(())
     }
@@ -207,7 +224,10 @@ impl Fascicles {
     /// The store's own.
     pub async fn observed(&self, id: &JobId) -> Result<Vec<Observed>, FascicleError> {
         let facts = self.facts(id).await?;
-        Ok(facts.into_iter().filter_map(|fact| if let Fact::Observed(observed) = fact { Some(observed) } else { None }).collect())
+        Ok(facts
+            .into_iter()
+            .filter_map(|fact| if let Fact::Observed(observed) = fact { Some(observed) } else { None })
+            .collect())
     }
 
     async fn facts(&self, id: &JobId) -> Result<Vec<Fact>, FascicleError> {

@@ -23,7 +23,10 @@ impl Graph {
     pub fn build(spec: &FascicleSpec) -> Result<Self, FascicleError> {
         neurons::spec::check_id(&spec.id).map_err(FascicleError::Spec)?;
         if spec.nodes.is_empty() || spec.nodes.len() > NODES_MAX {
-            return Err(FascicleError::Spec(format!("a fascicle has 1 to {NODES_MAX} nodes, not {}", spec.nodes.len())));
+            return Err(FascicleError::Spec(format!(
+                "a fascicle has 1 to {NODES_MAX} nodes, not {}",
+                spec.nodes.len()
+            )));
         }
         let mut nodes = BTreeMap::new();
         for node in &spec.nodes {
@@ -52,7 +55,11 @@ impl Graph {
     fn check_acyclic(&self) -> Result<(), FascicleError> {
         let mut left: BTreeSet<&NodeId> = self.nodes.keys().collect();
         loop {
-            let ready: Vec<&NodeId> = left.iter().filter(|id| self.nodes[**id].after.iter().all(|before| !left.contains(before))).copied().collect();
+            let ready: Vec<&NodeId> = left
+                .iter()
+                .filter(|id| self.nodes[**id].after.iter().all(|before| !left.contains(before)))
+                .copied()
+                .collect();
             if ready.is_empty() {
                 break;
             }

@@ -161,25 +161,47 @@ pub(crate) fn commit_of(head: &mut Head, run: &Run, facts: &[Fact]) -> Batch {
         head.output = output.clone();
         head.error.clone_from(error);
     }
-    let mut batch = facts.iter().fold(Batch::new(&head.origin.because(format!("job:{}", head.id))), |batch, fact| batch.append(job_stream(&head.id), "fact", fact));
+    let mut batch = facts.iter().fold(Batch::new(&head.origin.because(format!("job:{}", head.id))), |batch, fact| {
+        batch.append(job_stream(&head.id), "fact", fact)
+    });
     batch = batch.put(Key::new(Kind::Job, head.id.clone()), head);
     let mark = Key::new(Kind::Running, format!("{}/{}", head.owner, head.id));
     if head.status.is_final() { batch.delete(mark, Expect::Any) } else { batch }
 }
 
-async fn work(inner: Arc<Inner>, head: Head, toolbox: Arc<dyn Toolbox>, run: NodeRun, start: Start) -> Result<Value, (String, bool)> {
+async fn work(
+    inner: Arc<Inner>,
+    head: Head,
+    toolbox: Arc<dyn Toolbox>,
+    run: NodeRun,
+    start: Start,
+) -> Result<Value, (String, bool)> {
     let origin = head.origin.because(format!("job:{}/{}", head.id, start.node));
-    let context = ToolContext { job: head.id.clone(), node: start.node.clone(), attempt: start.attempt, origin: origin.clone(), input: start.input, events: start.events };
+    let context = ToolContext {
+        job: head.id.clone(),
+        node: start.node.clone(),
+        attempt: start.attempt,
+        origin: origin.clone(),
+        input: start.input,
+        events: start.events,
+    };
     match run {
-        NodeRun::Tool { name, arguments } => toolbox.call(&name, &arguments, &context).await.map_err(|error| (error.message, error.retry)),
+        NodeRun::Tool { name, arguments } => {
+            toolbox.call(&name, &arguments, &context).await.map_err(|error| (error.message, error.retry))
+        }
         NodeRun::Neuron { spec, stream } => {
             let input = json!({"events": context.events.iter().map(spoken).collect::<Vec<_>>()});
-            let deltas = if stream { toolbox.listen(&context).await.map_err(|error| (error.message, error.retry))? } else { None };
+            let deltas = if stream {
+                toolbox.listen(&context).await.map_err(|error| (error.message, error.retry))?
+            } else {
+                None
+            };
             let options = CallOptions { tier: head.tier, output_tokens_max: head.output_tokens_max, deltas };
-            let thought = inner.neurons.think(&origin, &head.account, &spec, &input, options).await.map_err(|error| {
-                let retry = worth_retrying(&error);
-                (error.to_string(), retry)
-            })?;
+            let thought =
+                inner.neurons.think(&origin, &head.account, &spec, &input, options).await.map_err(|error| {
+                    let retry = worth_retrying(&error);
+                    (error.to_string(), retry)
+                })?;
             Ok(thought.output.output)
         }
     }
@@ -192,7 +214,9 @@ fn spoken(event: &Event) -> Value {
 
 fn worth_retrying(error: &NeuronError) -> bool {
     match error {
-        NeuronError::Llm(error) => !matches!(error, neurons::LlmError::Refused { .. } | neurons::LlmError::Unavailable(_)),
+        NeuronError::Llm(error) => {
+            !matches!(error, neurons::LlmError::Refused { .. } | neurons::LlmError::Unavailable(_))
+        }
         NeuronError::Overloaded | NeuronError::Died(_) => true,
         NeuronError::Store(error) => !error.is_ledger_refusal(),
         _ => false,
@@ -212,7 +236,12 @@ impl Actor for Supervisor {
     }
 
     // ractor's default stops the parent with any child; a job that failed to commit is taken up at the next start.
-    async fn handle_supervisor_evt(&self, _: ActorRef<()>, event: SupervisionEvent, (): &mut ()) -> Result<(), ActorProcessingErr> {
+    async fn handle_supervisor_evt(
+        &self,
+        _: ActorRef<()>,
+        event: SupervisionEvent,
+        (): &mut (),
+    ) -> Result<(), ActorProcessingErr> {
         if let SupervisionEvent::ActorFailed(_, cause) = event {
             tracing::error!(%cause, "a job died");
         }
@@ -222,7 +251,8 @@ impl Actor for Supervisor {
 
 /// Starts the supervisor of all jobs.
 pub(crate) async fn plant() -> Result<ActorCell, FascicleError> {
-    let (supervisor, _) = Actor::spawn(None, Supervisor, ()).await.map_err(|error| FascicleError::Died(error.to_string()))?;
+    let (supervisor, _) =
+        Actor::spawn(None, Supervisor, ()).await.map_err(|error| FascicleError::Died(error.to_string()))?;
     Ok(supervisor.get_cell())
 }
 
@@ -232,7 +262,9 @@ pub(crate) struct Handle(ActorRef<JobMsg>);
 
 impl Handle {
     pub(crate) async fn spawn(args: JobArgs, supervisor: ActorCell) -> Result<Self, FascicleError> {
-        let (job, _) = Actor::spawn_linked(None, JobActor, args, supervisor).await.map_err(|error| FascicleError::Died(error.to_string()))?;
+        let (job, _) = Actor::spawn_linked(None, JobActor, args, supervisor)
+            .await
+            .map_err(|error| FascicleError::Died(error.to_string()))?;
         Ok(Self(job))
     }
 

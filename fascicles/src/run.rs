@@ -162,7 +162,9 @@ impl Run {
     /// about a job that ended, or about a try that is not the present one, changes nothing.
     pub fn on(&mut self, news: Fact) -> (Vec<Fact>, Vec<Start>) {
         let stale = match &news {
-            Fact::Done { node, .. } | Fact::Failed { node, .. } => !matches!(self.nodes.get(node), Some(State::Started(_))),
+            Fact::Done { node, .. } | Fact::Failed { node, .. } => {
+                !matches!(self.nodes.get(node), Some(State::Started(_)))
+            }
             _ => false,
         };
         if self.status.is_final() || stale {
@@ -183,7 +185,14 @@ impl Run {
                 } else if optional {
                     self.note(Fact::Done { node: node.clone(), output: Value::Null }, &mut facts);
                 } else {
-                    self.note(Fact::Ended { status: Status::Failed, output: Value::Null, error: Some(format!("{node}: {error}")) }, &mut facts);
+                    self.note(
+                        Fact::Ended {
+                            status: Status::Failed,
+                            output: Value::Null,
+                            error: Some(format!("{node}: {error}")),
+                        },
+                        &mut facts,
+                    );
                     return (facts, starts);
                 }
             }
@@ -195,7 +204,21 @@ impl Run {
 
     /// What was announced before the daemon stopped and never ended: it is done again.
     pub fn resume(&self) -> Vec<Start> {
-        self.nodes.iter().filter_map(|(id, state)| if let State::Started(attempt) = state { Some(Start { node: id.clone(), attempt: *attempt, input: self.input.clone(), events: self.reads(self.graph.node(id)?) }) } else { None }).collect()
+        self.nodes
+            .iter()
+            .filter_map(|(id, state)| {
+                if let State::Started(attempt) = state {
+                    Some(Start {
+                        node: id.clone(),
+                        attempt: *attempt,
+                        input: self.input.clone(),
+                        events: self.reads(self.graph.node(id)?),
+                    })
+                } else {
+                    None
+                }
+            })
+            .collect()
     }
 
     fn note(&mut self, fact: Fact, facts: &mut Vec<Fact>) {
@@ -206,7 +229,12 @@ impl Run {
     /// Starts whatever waits for nothing more; ends the job when nothing is left.
     fn advance(&mut self, facts: &mut Vec<Fact>, starts: &mut Vec<Start>) {
         let done = |id: &NodeId| matches!(self.nodes.get(id), Some(State::Done(_)));
-        let ready: Vec<NodeId> = self.graph.nodes().filter(|node| self.nodes[&node.id] == State::Waiting && node.after.iter().all(done)).map(|node| node.id.clone()).collect();
+        let ready: Vec<NodeId> = self
+            .graph
+            .nodes()
+            .filter(|node| self.nodes[&node.id] == State::Waiting && node.after.iter().all(done))
+            .map(|node| node.id.clone())
+            .collect();
         let mut passed_over = false;
         for id in ready {
             let empty = self.graph.node(&id).is_some_and(|node| node.needs_events && self.reads(node).is_empty());
@@ -246,7 +274,9 @@ impl Run {
         for id in &node.after {
             let Some(State::Done(output)) = self.nodes.get(id) else { continue };
             match output.get("events").and_then(Value::as_array) {
-                Some(given) => events.extend(given.iter().filter_map(|event| serde_json::from_value(event.clone()).ok())),
+                Some(given) => {
+                    events.extend(given.iter().filter_map(|event| serde_json::from_value(event.clone()).ok()))
+                }
                 None if output.is_null() => {}
                 None => events.push(Event::json(id, output.clone(), nexus::Cause::default())),
             }
@@ -256,9 +286,11 @@ impl Run {
 
     fn observe(&mut self, id: &NodeId, starting: bool, facts: &mut Vec<Fact>) {
         let Some(observe) = self.graph.node(id).and_then(|node| node.observe.clone()) else { return };
-        let (kind, message) = if starting { ("stage_started", observe.start) } else { ("stage_completed", observe.end) };
+        let (kind, message) =
+            if starting { ("stage_started", observe.start) } else { ("stage_completed", observe.end) };
         if let Some(message) = message {
-            let observed = Observed { id: format!("evt_{:03}", self.observed + 1), stage: id.clone(), kind: kind.into(), message };
+            let observed =
+                Observed { id: format!("evt_{:03}", self.observed + 1), stage: id.clone(), kind: kind.into(), message };
             self.note(Fact::Observed(observed), facts);
         }
     }
@@ -281,8 +313,16 @@ mod tests {
             needs_events: false,
             optional,
         };
-        let nodes = vec![tool("a", &[], false), tool("b", &["a"], false), tool("c", &["a"], true), tool("d", &["b", "c"], false)];
-        Run::new(Graph::build(&FascicleSpec { id: "diamond".into(), description: String::new(), output: "d".into(), nodes }).unwrap())
+        let nodes = vec![
+            tool("a", &[], false),
+            tool("b", &["a"], false),
+            tool("c", &["a"], true),
+            tool("d", &["b", "c"], false),
+        ];
+        Run::new(
+            Graph::build(&FascicleSpec { id: "diamond".into(), description: String::new(), output: "d".into(), nodes })
+                .unwrap(),
+        )
     }
 
     fn done(node: &str) -> Fact {
@@ -300,7 +340,10 @@ mod tests {
         assert_eq!(started(&run.on(done("a")).1), ["b", "c"]);
         assert!(run.on(done("c")).1.is_empty());
         let (_, starts) = run.on(done("b"));
-        assert_eq!(starts[0].events.iter().map(|event| event.content.clone()).collect::<Vec<_>>(), [json!("b"), json!("c")]);
+        assert_eq!(
+            starts[0].events.iter().map(|event| event.content.clone()).collect::<Vec<_>>(),
+            [json!("b"), json!("c")]
+        );
         let (facts, _) = run.on(done("d"));
         assert_eq!(facts.last(), Some(&Fact::Ended { status: Status::Completed, output: json!("d"), error: None }));
     }
@@ -313,7 +356,10 @@ mod tests {
         for cut in 0..=journal.len() {
             let mut again = diamond();
             journal[..cut].iter().for_each(|fact| again.apply(fact));
-            let finished: Vec<&NodeId> = journal[..cut].iter().filter_map(|fact| if let Fact::Done { node, .. } = fact { Some(node) } else { None }).collect();
+            let finished: Vec<&NodeId> = journal[..cut]
+                .iter()
+                .filter_map(|fact| if let Fact::Done { node, .. } = fact { Some(node) } else { None })
+                .collect();
             assert!(again.resume().iter().all(|start| !finished.contains(&&start.node)), "cut at {cut}");
         }
     }

@@ -33,7 +33,10 @@ impl Attention {
         if self.busy.len() >= TOPICS_AT_ONCE {
             return None;
         }
-        self.heard.iter().find(|(_, perception)| !self.busy.contains(&perception.topic)).map(|(rev, perception)| (*rev, perception))
+        self.heard
+            .iter()
+            .find(|(_, perception)| !self.busy.contains(&perception.topic))
+            .map(|(rev, perception)| (*rev, perception))
     }
 
     /// How far the canvas is read once the message of `rev` is taken up: up to the oldest other one.
@@ -69,7 +72,13 @@ mod tests {
     use super::*;
 
     fn said(topic: &str) -> Option<Perception> {
-        Some(Perception { topic: topic.into(), message: "m".into(), sender: "user:ada".into(), content: "hi".into(), source: String::new() })
+        Some(Perception {
+            topic: topic.into(),
+            message: "m".into(),
+            sender: "user:ada".into(),
+            content: "hi".into(),
+            source: String::new(),
+        })
     }
 
     #[test]

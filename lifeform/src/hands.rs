@@ -46,11 +46,17 @@ pub(crate) struct Hands {
     pub(crate) canvas: Canvas,
     pub(crate) memory: Memory,
     pub(crate) me: Principal,
+    /// Who it is, in words for its models.
+    pub(crate) identity: String,
 }
 
 impl Hands {
     fn perception(context: &ToolContext) -> Result<Perception, ToolFailure> {
-        let event = context.input.iter().find(|event| &*event.role == PERCEPTION).ok_or_else(|| ToolFailure::fatal("this tool needs a perception to work on"))?;
+        let event = context
+            .input
+            .iter()
+            .find(|event| &*event.role == PERCEPTION)
+            .ok_or_else(|| ToolFailure::fatal("this tool needs a perception to work on"))?;
         serde_json::from_value(event.content.clone()).map_err(ToolFailure::fatal)
     }
 
@@ -80,10 +86,17 @@ impl Hands {
     /// The last messages of the topic up to the one that is answered, oldest first.
     fn history(&self, perception: &Perception) -> Vec<Event> {
         let snapshot = self.canvas.snapshot();
-        let mut messages: Vec<&Value> = snapshot.state["topics"][&*perception.topic]["messages"].as_object().into_iter().flatten().map(|(_, message)| message).collect();
+        let mut messages: Vec<&Value> = snapshot.state["topics"][&*perception.topic]["messages"]
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(_, message)| message)
+            .collect();
         messages.sort_by_key(|message| message["ord"].as_str().unwrap_or_default().to_owned());
         let until = messages.iter().position(|message| message["id"] == *perception.message).unwrap_or(messages.len());
-        let said = messages[..until].iter().filter(|message| message["status"] == "final" || message["status"] == "interrupted");
+        let said = messages[..until]
+            .iter()
+            .filter(|message| message["status"] == "final" || message["status"] == "interrupted");
         let mut events: Vec<Event> = said
             .map(|message| {
                 let role = if message["sender"] == *self.me.id.0 { "assistant" } else { "user" };
@@ -97,27 +110,40 @@ impl Hands {
 
     async fn recall(&self, perception: &Perception, origin: &Origin) -> Result<Value, ToolFailure> {
         let recalled = self.memory.recall(&perception.content, origin).await.map_err(ToolFailure::passing)?;
+        let mut events = vec![json!({"role": "system", "content": self.identity})];
         if recalled.is_empty() {
-            return Ok(json!({"events": [], "recalled": []}));
+            return Ok(json!({"events": events, "recalled": []}));
         }
         let lines: Vec<String> = recalled
             .iter()
             .map(|memory| match &memory.person {
-                Some(person) if *person == perception.sender => format!("- The user told you: \"{}\"", memory.statement),
-                Some(person) => format!("- {} told you: \"{}\"", person.split_once(':').map_or(person.as_str(), |(_, name)| name), memory.statement),
+                Some(person) if *person == perception.sender => {
+                    format!("- The user told you: \"{}\"", memory.statement)
+                }
+                Some(person) => format!(
+                    "- {} told you: \"{}\"",
+                    person.split_once(':').map_or(person.as_str(), |(_, name)| name),
+                    memory.statement
+                ),
                 None => format!("- {}", memory.statement),
             })
             .collect();
         let text = format!("What you remember:\n{}", lines.join("\n"));
-        let recalled: Vec<Value> = recalled.iter().map(|memory| json!({"id": memory.id, "score": memory.score})).collect();
-        Ok(json!({"events": [{"role": "system", "content": text}], "recalled": recalled}))
+        let recalled: Vec<Value> =
+            recalled.iter().map(|memory| json!({"id": memory.id, "score": memory.score})).collect();
+        events.push(json!({"role": "system", "content": text}));
+        Ok(json!({"events": events, "recalled": recalled}))
     }
 
     async fn say(&self, context: &ToolContext, origin: &Origin) -> Result<Value, ToolFailure> {
         let perception = Self::perception(context)?;
         let (topic, id) = (perception.topic.clone(), Self::answer_id(context));
         let answer = context.event("answer").map(Event::as_text).unwrap_or_default();
-        let content = if answer.trim().is_empty() { "…".to_owned() } else { answer.chars().take(chat::CONTENT_BYTES_MAX / 4).collect() };
+        let content = if answer.trim().is_empty() {
+            "…".to_owned()
+        } else {
+            answer.chars().take(chat::CONTENT_BYTES_MAX / 4).collect()
+        };
         let reply_to = Some(perception.message);
         match self.status(&topic, &id).as_deref() {
             None => self.act(chat::Op::Append { topic, id: id.clone(), content, reply_to }, origin).await?,
@@ -135,7 +161,11 @@ impl Hands {
         if facts.is_empty() {
             return Ok(json!({"learned": []}));
         }
-        let learned = self.memory.learn(&perception.sender, &perception.topic, &perception.source, &facts, origin).await.map_err(ToolFailure::passing)?;
+        let learned = self
+            .memory
+            .learn(&perception.sender, &perception.topic, &perception.source, &facts, origin)
+            .await
+            .map_err(ToolFailure::passing)?;
         Ok(json!({"learned": learned}))
     }
 }
@@ -150,7 +180,10 @@ impl Toolbox for Hands {
             "hear" => {
                 let perception = Self::perception(context)?;
                 let worth_learning = !crate::memory::statements(&perception.content).is_empty();
-                let events: Vec<Event> = worth_learning.then(|| Event::text("user", perception.content, nexus::Cause::default())).into_iter().collect();
+                let events: Vec<Event> = worth_learning
+                    .then(|| Event::text("user", perception.content, nexus::Cause::default()))
+                    .into_iter()
+                    .collect();
                 Ok(json!({"events": events}))
             }
             "say" => self.say(context, &origin).await,
@@ -165,7 +198,11 @@ impl Toolbox for Hands {
         let perception = Self::perception(context)?;
         let (topic, id, origin) = (perception.topic, Self::answer_id(context), self.origin(context));
         if self.status(&topic, &id).is_none() {
-            self.act(chat::Op::Open { topic: topic.clone(), id: id.clone(), reply_to: Some(perception.message) }, &origin).await?;
+            self.act(
+                chat::Op::Open { topic: topic.clone(), id: id.clone(), reply_to: Some(perception.message) },
+                &origin,
+            )
+            .await?;
         }
         let (pieces, mut inbox) = mpsc::channel::<String>(256);
         let canvas = self.canvas.clone();
@@ -173,10 +210,13 @@ impl Toolbox for Hands {
             let (mut text, mut kept, mut kept_at, mut seq) = (String::new(), 0, Instant::now(), 0_u64);
             while let Some(piece) = inbox.recv().await {
                 seq += 1;
-                canvas.show(&json!({"t": "stream", "topic": topic, "msg": id, "seq": seq, "at_len": text.len(), "text": piece}));
+                canvas.show(
+                    &json!({"t": "stream", "topic": topic, "msg": id, "seq": seq, "at_len": text.len(), "text": piece}),
+                );
                 text.push_str(&piece);
                 if text.len() - kept >= CHECKPOINT_BYTES || kept_at.elapsed() >= CHECKPOINT_EVERY {
-                    let checkpoint = chat::Op::Checkpoint { topic: topic.clone(), id: id.clone(), content: text.clone() };
+                    let checkpoint =
+                        chat::Op::Checkpoint { topic: topic.clone(), id: id.clone(), content: text.clone() };
                     // A refusal says that the message was interrupted; its author is told by the end of the stream.
                     if let Err(LifeformError::Refused(_)) = canvas.apply(checkpoint, None, None, &origin).await {
                         return;

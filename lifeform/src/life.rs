@@ -112,8 +112,23 @@ impl Actor for Life {
 
     async fn pre_start(&self, me: ActorRef<Msg>, body: Body) -> Result<Alive, ActorProcessingErr> {
         let principal = Principal::lifeform(&body.head.id);
-        let hands = Arc::new(Hands { canvas: body.canvas.clone(), memory: body.memory.clone(), me: principal.clone() });
-        let mut alive = Alive { body, me: principal, hands, attention: Attention::default(), readers: Vec::new(), jobs: Vec::new(), held_reader: None };
+        let definition = &body.head.definition;
+        let identity = format!("Your name is {}. {}", definition.name, definition.persona).trim().to_owned();
+        let hands = Arc::new(Hands {
+            canvas: body.canvas.clone(),
+            memory: body.memory.clone(),
+            me: principal.clone(),
+            identity,
+        });
+        let mut alive = Alive {
+            body,
+            me: principal,
+            hands,
+            attention: Attention::default(),
+            readers: Vec::new(),
+            jobs: Vec::new(),
+            held_reader: None,
+        };
         alive.wake(&me).await?;
         Ok(alive)
     }
@@ -179,7 +194,11 @@ impl Alive {
         self.body.head.status = Status::Running;
         self.keep(&Origin::system("wake"), "woke").await?;
         let marks = self.body.store.documents::<Arc<str>>(Kind::Running, &format!("{}/", self.owner()), 1024).await?;
-        let unfinished: Vec<Arc<str>> = marks.into_iter().filter(|(mark, _)| mark.starts_with(&format!("{}/", self.owner()))).map(|(_, job)| job.value).collect();
+        let unfinished: Vec<Arc<str>> = marks
+            .into_iter()
+            .filter(|(mark, _)| mark.starts_with(&format!("{}/", self.owner())))
+            .map(|(_, job)| job.value)
+            .collect();
         self.interrupt_orphans(&unfinished).await;
         self.body.fascicles.resume(&self.owner(), &self.hands).await?;
         for job in unfinished {
@@ -216,8 +235,16 @@ impl Alive {
             }
         }
         for (topic, id) in orphans {
-            let op = chat::Op::Interrupt { topic: topic.into(), id: id.into(), reason: "the daemon stopped while this was being written".into() };
-            let _ = self.body.canvas.apply(op, None, None, &Origin::new(self.me.clone(), nexus::Cause::of("restart"))).await;
+            let op = chat::Op::Interrupt {
+                topic: topic.into(),
+                id: id.into(),
+                reason: "the daemon stopped while this was being written".into(),
+            };
+            let _ = self
+                .body
+                .canvas
+                .apply(op, None, None, &Origin::new(self.me.clone(), nexus::Cause::of("restart")))
+                .await;
         }
     }
 
@@ -229,7 +256,13 @@ impl Alive {
         }
         let perception = match entry.decode::<Said>() {
             Ok(Said { op: chat::Op::Append { topic, id, content, .. } }) if entry.by != self.me.id => {
-                Some(Perception { topic, message: id, sender: entry.by.to_string(), content, source: format!("{}@{}", self.body.canvas.stream(), entry.seq) })
+                Some(Perception {
+                    topic,
+                    message: id,
+                    sender: entry.by.to_string(),
+                    content,
+                    source: format!("{}@{}", self.body.canvas.stream(), entry.seq),
+                })
             }
             _ => None,
         };
@@ -251,9 +284,13 @@ impl Alive {
         let free = self.body.store.account(&self.body.head.id).map(|account| account.available()).unwrap_or_default();
         let now = self.body.store.clock().now();
         let (was, status) = (self.body.head.mode, self.body.head.status);
-        self.body.head.mode = mode(free.tokens, &self.body.head.definition.metabolism, &self.body.head.policy, was, now);
+        self.body.head.mode =
+            mode(free.tokens, &self.body.head.definition.metabolism, &self.body.head.policy, was, now);
         let means = means(self.body.head.mode);
-        let needed = Amount::tokens((REPLY_PROMPT_TOKENS + i64::from(means.output_tokens_max)).max(self.body.head.definition.metabolism.rest_below_tokens));
+        let needed = Amount::tokens(
+            (REPLY_PROMPT_TOKENS + i64::from(means.output_tokens_max))
+                .max(self.body.head.definition.metabolism.rest_below_tokens),
+        );
         // Holds of answers under way come back when they are settled; only a lifeform at rest can starve.
         let starving = !free.covers(needed) && self.jobs.is_empty();
         self.body.head.status = if starving { Status::Dormant } else { Status::Running };
@@ -276,17 +313,35 @@ impl Alive {
     async fn say_so(&self, starving: bool) -> Result<(), LifeformError> {
         let Some((_, perception)) = self.attention.next().filter(|_| starving) else { return Ok(()) };
         let id: Arc<str> = format!("msg_resting_{}_{}", self.body.head.rests, perception.topic).into();
-        let op = chat::Op::Append { topic: perception.topic.clone(), id, content: "I am resting: my nutrients are used up. A top-up wakes me, and then I will answer.".into(), reply_to: Some(perception.message.clone()) };
-        match self.body.canvas.apply(op, None, None, &Origin::new(self.me.clone(), nexus::Cause::of(perception.source.as_str()))).await {
+        let op = chat::Op::Append {
+            topic: perception.topic.clone(),
+            id,
+            content: "I am resting: my nutrients are used up. A top-up wakes me, and then I will answer.".into(),
+            reply_to: Some(perception.message.clone()),
+        };
+        match self
+            .body
+            .canvas
+            .apply(op, None, None, &Origin::new(self.me.clone(), nexus::Cause::of(perception.source.as_str())))
+            .await
+        {
             Ok(_) | Err(LifeformError::Refused(_)) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
     /// Starts the job that answers one message. Its start and the reading of the message share a commit.
-    async fn answer(&mut self, me: &ActorRef<Msg>, rev: u64, perception: Perception, job: Arc<str>, means: crate::metabolism::Means) -> Result<(), LifeformError> {
+    async fn answer(
+        &mut self,
+        me: &ActorRef<Msg>,
+        rev: u64,
+        perception: Perception,
+        job: Arc<str>,
+        means: crate::metabolism::Means,
+    ) -> Result<(), LifeformError> {
         let origin = Origin::new(self.me.clone(), nexus::Cause::of(perception.source.as_str()));
-        let event = Event::json(PERCEPTION, serde_json::to_value(&perception).unwrap_or_default(), origin.cause.clone());
+        let event =
+            Event::json(PERCEPTION, serde_json::to_value(&perception).unwrap_or_default(), origin.cause.clone());
         let order = JobOrder {
             id: job.clone(),
             fascicle: self.body.head.definition.reply.clone(),
@@ -322,9 +377,16 @@ impl Alive {
     /// Writes the head and why it changed.
     async fn keep(&mut self, origin: &Origin, what: &str) -> Result<(), LifeformError> {
         let key = Head::key(&self.body.head.id);
-        let body = json(&serde_json::json!({"what": what, "status": self.body.head.status, "mode": self.body.head.mode, "policy": self.body.head.policy}));
+        let body = json(
+            &serde_json::json!({"what": what, "status": self.body.head.status, "mode": self.body.head.mode, "policy": self.body.head.policy}),
+        );
         let mut batch = Batch::new(origin).put_expecting(key, Expect::Version(self.body.version), &self.body.head);
-        batch.push(nexus::store::Op::Append { stream: format!("trace:{}", self.body.head.id).into(), expect: None, kind: "lifeform".into(), data: body });
+        batch.push(nexus::store::Op::Append {
+            stream: format!("trace:{}", self.body.head.id).into(),
+            expect: None,
+            kind: "lifeform".into(),
+            data: body,
+        });
         self.body.version = match self.body.store.commit(batch).await {
             Ok(receipt) => receipt.versions[0],
             Err(StoreError::Conflict { found, .. }) => {
@@ -355,7 +417,12 @@ impl Actor for Supervisor {
     }
 
     // ractor's default stops the parent with any child; a lifeform that died is woken by the registry.
-    async fn handle_supervisor_evt(&self, _: ActorRef<()>, event: SupervisionEvent, (): &mut ()) -> Result<(), ActorProcessingErr> {
+    async fn handle_supervisor_evt(
+        &self,
+        _: ActorRef<()>,
+        event: SupervisionEvent,
+        (): &mut (),
+    ) -> Result<(), ActorProcessingErr> {
         if let SupervisionEvent::ActorFailed(_, cause) = event {
             tracing::error!(%cause, "a lifeform died");
         }
@@ -365,7 +432,8 @@ impl Actor for Supervisor {
 
 /// Starts the supervisor of all lifeforms.
 pub(crate) async fn plant() -> Result<ActorCell, LifeformError> {
-    let (supervisor, _) = Actor::spawn(None, Supervisor, ()).await.map_err(|error| LifeformError::Died(error.to_string()))?;
+    let (supervisor, _) =
+        Actor::spawn(None, Supervisor, ()).await.map_err(|error| LifeformError::Died(error.to_string()))?;
     Ok(supervisor.get_cell())
 }
 
@@ -375,7 +443,9 @@ pub(crate) struct Handle(ActorRef<Msg>);
 
 impl Handle {
     pub(crate) async fn spawn(body: Body, supervisor: ActorCell) -> Result<Self, LifeformError> {
-        let (life, _) = Actor::spawn_linked(None, Life, body, supervisor).await.map_err(|error| LifeformError::Died(error.to_string()))?;
+        let (life, _) = Actor::spawn_linked(None, Life, body, supervisor)
+            .await
+            .map_err(|error| LifeformError::Died(error.to_string()))?;
         Ok(Self(life))
     }
 
@@ -411,7 +481,11 @@ impl Handle {
         Ok(head)
     }
 
-    async fn ask(&self, message: Msg, answer: oneshot::Receiver<Result<Head, LifeformError>>) -> Result<Head, LifeformError> {
+    async fn ask(
+        &self,
+        message: Msg,
+        answer: oneshot::Receiver<Result<Head, LifeformError>>,
+    ) -> Result<Head, LifeformError> {
         let gone = || LifeformError::Died("it is not alive".into());
         self.0.cast(message).map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?

@@ -52,7 +52,16 @@ impl Lifeforms {
     /// # Errors
     /// The store's own.
     pub async fn open(store: Store, nexus: Nexus, fascicles: Fascicles) -> Result<Self, LifeformError> {
-        let inner = Inner { store, nexus, fascicles, supervisor: plant().await?, heartbeat: Heartbeat::default(), alive: Mutex::default(), canvases: Mutex::default(), standing: tokio::sync::Mutex::default() };
+        let inner = Inner {
+            store,
+            nexus,
+            fascicles,
+            supervisor: plant().await?,
+            heartbeat: Heartbeat::default(),
+            alive: Mutex::default(),
+            canvases: Mutex::default(),
+            standing: tokio::sync::Mutex::default(),
+        };
         let lifeforms = Self { inner: Arc::new(inner) };
         tokio::spawn(lifeforms.inner.heartbeat.clone().run());
         for head in lifeforms.list().await? {
@@ -69,7 +78,12 @@ impl Lifeforms {
     /// # Errors
     /// [`LifeformError::Spec`] when the definition is not well made. With a `key`, the same caller makes
     /// one lifeform however often it asks.
-    pub async fn create(&self, origin: &Origin, definition: LifeformSpec, key: Option<Arc<str>>) -> Result<Head, LifeformError> {
+    pub async fn create(
+        &self,
+        origin: &Origin,
+        definition: LifeformSpec,
+        key: Option<Arc<str>>,
+    ) -> Result<Head, LifeformError> {
         definition.check().map_err(LifeformError::Spec)?;
         self.inner.fascicles.get(&definition.reply).map_err(|error| LifeformError::Spec(error.to_string()))?;
         if self.list().await?.len() >= LIFEFORMS_MAX {
@@ -80,12 +94,28 @@ impl Lifeforms {
             None => uuid::Uuid::now_v7().simple().to_string(),
         };
         let id: LifeformId = format!("lf_{}", &name[..20]).into();
-        let head = Head { id: id.clone(), definition, status: Status::Created, mode: Mode::Standard, policy: Policy::default(), created_at: self.inner.store.clock().now(), rests: 0 };
-        let birth = Batch::new(origin).create(Head::key(&id), &head).account(id.clone(), AccountOp::Open(head.definition.nutrients), "birth");
+        let head = Head {
+            id: id.clone(),
+            definition,
+            status: Status::Created,
+            mode: Mode::Standard,
+            policy: Policy::default(),
+            created_at: self.inner.store.clock().now(),
+            rests: 0,
+        };
+        let birth = Batch::new(origin).create(Head::key(&id), &head).account(
+            id.clone(),
+            AccountOp::Open(head.definition.nutrients),
+            "birth",
+        );
         match self.inner.store.commit(birth).await {
             Err(StoreError::Conflict { .. }) if key.is_some() => {
                 let made = self.get(&id).await?;
-                return if made.definition == head.definition { Ok(made) } else { Err(LifeformError::Spec("this Idempotency-Key was used for another definition".into())) };
+                return if made.definition == head.definition {
+                    Ok(made)
+                } else {
+                    Err(LifeformError::Spec("this Idempotency-Key was used for another definition".into()))
+                };
             }
             outcome => outcome.map(drop)?,
         }
@@ -112,7 +142,12 @@ impl Lifeforms {
     }
 
     async fn versioned(&self, id: &LifeformId) -> Result<(Head, u64), LifeformError> {
-        let found = self.inner.store.document::<Head>(&Head::key(id)).await?.filter(|found| found.value.status != Status::Terminated);
+        let found = self
+            .inner
+            .store
+            .document::<Head>(&Head::key(id))
+            .await?
+            .filter(|found| found.value.status != Status::Terminated);
         let found = found.ok_or_else(|| LifeformError::NotFound(id.clone()))?;
         let handle = self.inner.alive().get(id).cloned();
         let living = match handle {
@@ -180,7 +215,14 @@ impl Lifeforms {
     /// # Errors
     /// [`LifeformError::NotFound`]. With a `key` it is booked once, and the key stands for this
     /// transaction alone.
-    pub async fn credit(&self, origin: &Origin, id: &LifeformId, amount: Amount, memo: &str, key: Option<Arc<str>>) -> Result<Account, LifeformError> {
+    pub async fn credit(
+        &self,
+        origin: &Origin,
+        id: &LifeformId,
+        amount: Amount,
+        memo: &str,
+        key: Option<Arc<str>>,
+    ) -> Result<Account, LifeformError> {
         self.get(id).await?;
         let mut batch = Batch::new(origin).account(id.clone(), AccountOp::Credit(amount), memo);
         let seen = key.map(|key| Key::new(Kind::Idempotency, format!("credit#{id}#{}#{key}", origin.principal.id)));
@@ -207,7 +249,12 @@ impl Lifeforms {
     ///
     /// # Errors
     /// [`LifeformError::NotFound`].
-    pub async fn set_policy(&self, origin: &Origin, id: &LifeformId, mut policy: Policy) -> Result<Head, LifeformError> {
+    pub async fn set_policy(
+        &self,
+        origin: &Origin,
+        id: &LifeformId,
+        mut policy: Policy,
+    ) -> Result<Head, LifeformError> {
         policy.set_by = Some(origin.principal.id.clone());
         let _one = self.inner.standing.lock().await;
         let (mut head, version) = self.versioned(id).await?;
@@ -216,7 +263,10 @@ impl Lifeforms {
             return handle.policy(policy, origin).await;
         }
         head.policy = policy;
-        self.inner.store.commit(Batch::new(origin).put_expecting(Head::key(id), Expect::Version(version), &head)).await?;
+        self.inner
+            .store
+            .commit(Batch::new(origin).put_expecting(Head::key(id), Expect::Version(version), &head))
+            .await?;
         Ok(head)
     }
 
@@ -231,7 +281,14 @@ impl Lifeforms {
         self.versioned(id).await?;
         let opened = Canvas::open(self.inner.store.clone(), id, CHAT.into()).await?;
         // Whoever opened first is the owner; the other one's is dropped unused.
-        Ok(self.inner.canvases.lock().unwrap_or_else(PoisonError::into_inner).entry(id.clone()).or_insert(opened).clone())
+        Ok(self
+            .inner
+            .canvases
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .entry(id.clone())
+            .or_insert(opened)
+            .clone())
     }
 
     /// The canvas of that name.
@@ -262,7 +319,14 @@ impl Lifeforms {
         let (head, version) = self.versioned(id).await?;
         let canvas = self.canvas(id).await?;
         let period = Duration::from_millis(head.definition.metabolism.beat_ms);
-        let body = Body { store: self.inner.store.clone(), fascicles: self.inner.fascicles.clone(), canvas, memory: self.memory(id), head, version };
+        let body = Body {
+            store: self.inner.store.clone(),
+            fascicles: self.inner.fascicles.clone(),
+            canvas,
+            memory: self.memory(id),
+            head,
+            version,
+        };
         let handle = Handle::spawn(body, self.inner.supervisor.clone()).await?;
         self.inner.heartbeat.start(id, handle.clone(), period);
         self.inner.alive().insert(id.clone(), handle.clone());
@@ -293,7 +357,10 @@ impl Lifeforms {
             return handle.stop(status, origin).await;
         }
         head.status = status;
-        self.inner.store.commit(Batch::new(origin).put_expecting(Head::key(id), Expect::Version(version), &head)).await?;
+        self.inner
+            .store
+            .commit(Batch::new(origin).put_expecting(Head::key(id), Expect::Version(version), &head))
+            .await?;
         Ok(head)
     }
 }

@@ -94,9 +94,12 @@ impl Memory {
         let mut recalled = Vec::new();
         for hit in hits["result"].as_array().into_iter().flatten() {
             let score = hit["metadata"]["_score"].as_f64().unwrap_or(0.0);
-            let (Some(id), Some(statement)) = (hit["id"].as_str(), hit["attributes"]["statement"].as_str()) else { continue };
+            let (Some(id), Some(statement)) = (hit["id"].as_str(), hit["attributes"]["statement"].as_str()) else {
+                continue;
+            };
             if score >= RELEVANCE_FLOOR {
-                let person = self.run(STATED_BY, json!({"fact": id}), cause).await?["result"][0].as_str().map(Into::into);
+                let person =
+                    self.run(STATED_BY, json!({"fact": id}), cause).await?["result"][0].as_str().map(Into::into);
                 recalled.push(Recalled { id: id.into(), statement: statement.into(), person, score });
             }
         }
@@ -107,7 +110,14 @@ impl Memory {
     ///
     /// # Errors
     /// The store's own.
-    pub async fn learn(&self, person: &str, topic: &str, source: &str, facts: &[Fact], cause: &Origin) -> Result<Vec<String>, NexusError> {
+    pub async fn learn(
+        &self,
+        person: &str,
+        topic: &str,
+        source: &str,
+        facts: &[Fact],
+        cause: &Origin,
+    ) -> Result<Vec<String>, NexusError> {
         let name = person.split_once(':').map_or(person, |(_, name)| name);
         self.run(MEET, json!({"person": person, "name": name, "source": source}), cause).await?;
         let mut kept = Vec::new();
@@ -145,9 +155,16 @@ pub fn facts(message: &str, read: &Value) -> Vec<Fact> {
     let given = read["facts"].as_array().map_or(&[][..], Vec::as_slice);
     let mut kept: Vec<Fact> = Vec::new();
     for fact in given {
-        let (Some(statement), subject) = (fact["statement"].as_str(), fact["subject"].as_str().unwrap_or_default()) else { continue };
+        let (Some(statement), subject) = (fact["statement"].as_str(), fact["subject"].as_str().unwrap_or_default())
+        else {
+            continue;
+        };
         if borne_out(statement) && statement.chars().count() <= STATEMENT_CHARS_MAX {
-            let subject = if subject.is_empty() || !terms(subject).iter().all(|word| said.contains(word)) { statement } else { subject };
+            let subject = if subject.is_empty() || !terms(subject).iter().all(|word| said.contains(word)) {
+                statement
+            } else {
+                subject
+            };
             kept.push(Fact { statement: statement.trim().into(), subject: subject.trim().into() });
         }
     }
@@ -185,14 +202,20 @@ pub fn statements(message: &str) -> Vec<String> {
 
 /// How questions and orders begin, in words.
 const ASKING: [&str; 30] = [
-    "what", "who", "whose", "whom", "where", "when", "why", "how", "which", "do", "does", "did", "is", "are", "was", "were", "can", "could", "will", "would", "should", "please", "tell", "hello", "hi", "hey", "thanks", "thank", "ok", "okay",
+    "what", "who", "whose", "whom", "where", "when", "why", "how", "which", "do", "does", "did", "is", "are", "was",
+    "were", "can", "could", "will", "would", "should", "please", "tell", "hello", "hi", "hey", "thanks", "thank", "ok",
+    "okay",
 ];
 
 fn is_statement(sentence: &str) -> bool {
     let count = sentence.chars().count();
     let asks = sentence.ends_with(['?', '？']) || sentence.trim_end_matches(['。', '.']).ends_with(['吗', '呢', 'か']);
-    let first = sentence.split(|c: char| !c.is_alphanumeric()).find(|word| !word.is_empty()).unwrap_or_default().to_lowercase();
-    (6..=STATEMENT_CHARS_MAX).contains(&count) && !asks && !ASKING.contains(&first.as_str()) && terms(sentence).len() >= 3
+    let first =
+        sentence.split(|c: char| !c.is_alphanumeric()).find(|word| !word.is_empty()).unwrap_or_default().to_lowercase();
+    (6..=STATEMENT_CHARS_MAX).contains(&count)
+        && !asks
+        && !ASKING.contains(&first.as_str())
+        && terms(sentence).len() >= 3
 }
 
 #[cfg(test)]
@@ -205,10 +228,20 @@ mod tests {
 
     #[test]
     fn questions_greetings_and_orders_are_no_statements() {
-        for none in ["What is my cat called?", "Hello there, friend", "Tell me about Rome.", "你叫什么名字？", "ok thanks", "Do you know v1.2 of it"] {
+        for none in [
+            "What is my cat called?",
+            "Hello there, friend",
+            "Tell me about Rome.",
+            "你叫什么名字？",
+            "ok thanks",
+            "Do you know v1.2 of it",
+        ] {
             assert_eq!(statements(none), [""; 0], "{none}");
         }
-        assert_eq!(statements("Hi! My cat is called Miso. Version 1.2 is out. Right?"), ["My cat is called Miso.", "Version 1.2 is out."]);
+        assert_eq!(
+            statements("Hi! My cat is called Miso. Version 1.2 is out. Right?"),
+            ["My cat is called Miso.", "Version 1.2 is out."]
+        );
         assert_eq!(statements("我的猫叫味噌。你呢？"), ["我的猫叫味噌。"]);
     }
 
@@ -216,7 +249,10 @@ mod tests {
     fn a_model_is_believed_only_as_far_as_the_message_bears_it_out() {
         let read = json!({"facts": [{"subject": "cat", "statement": "my cat is called Miso"}, {"subject": "cat", "statement": "the cat is twelve years old"}]});
         assert_eq!(kept("My cat is called Miso.", read), ["my cat is called Miso <cat>"]);
-        assert_eq!(kept("My cat is called Miso.", json!({"facts": [{"subject": "x", "statement": "Dogs bark"}]})), ["My cat is called Miso. <My cat is called Miso.>"]);
+        assert_eq!(
+            kept("My cat is called Miso.", json!({"facts": [{"subject": "x", "statement": "Dogs bark"}]})),
+            ["My cat is called Miso. <My cat is called Miso.>"]
+        );
         assert_eq!(kept("What is this?", Value::Null), [""; 0]);
     }
 }

@@ -97,7 +97,8 @@ mod tests {
     fn a_forced_mode_ends_when_its_time_is_up() {
         let end = Timestamp::from_second(100).unwrap();
         let policy = Policy { strategy: Strategy::ForceHyper, expires_at: Some(end), ..Policy::default() };
-        let at = |second| mode(0, &Metabolism::default(), &policy, Mode::Standard, Timestamp::from_second(second).unwrap());
+        let at =
+            |second| mode(0, &Metabolism::default(), &policy, Mode::Standard, Timestamp::from_second(second).unwrap());
         assert_eq!((at(99), at(100)), (Mode::Hyper, Mode::Eco));
     }
 }

@@ -73,7 +73,10 @@ impl LifeformSpec {
             return Err("nutrients cannot be negative".into());
         }
         let m = &self.metabolism;
-        if !(0 <= m.rest_below_tokens && m.rest_below_tokens <= m.eco_below_tokens && m.eco_below_tokens <= m.eco_until_tokens) {
+        if !(0 <= m.rest_below_tokens
+            && m.rest_below_tokens <= m.eco_below_tokens
+            && m.eco_below_tokens <= m.eco_until_tokens)
+        {
             return Err("metabolism wants 0 <= rest_below_tokens <= eco_below_tokens <= eco_until_tokens".into());
         }
         if !(100..=86_400_000).contains(&m.beat_ms) {

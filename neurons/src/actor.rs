@@ -28,7 +28,12 @@ impl Actor for Supervisor {
     }
 
     // ractor's default stops the parent with any child; here an ended invocation is nothing new.
-    async fn handle_supervisor_evt(&self, _: ActorRef<()>, event: SupervisionEvent, (): &mut ()) -> Result<(), ActorProcessingErr> {
+    async fn handle_supervisor_evt(
+        &self,
+        _: ActorRef<()>,
+        event: SupervisionEvent,
+        (): &mut (),
+    ) -> Result<(), ActorProcessingErr> {
         if let SupervisionEvent::ActorFailed(_, cause) = event {
             tracing::error!(%cause, "a neuron died");
         }
@@ -76,13 +81,16 @@ pub(crate) struct Tree(ActorCell);
 
 impl Tree {
     pub(crate) async fn plant() -> Result<Self, NeuronError> {
-        let (supervisor, _) = Actor::spawn(None, Supervisor, ()).await.map_err(|error| NeuronError::Died(error.to_string()))?;
+        let (supervisor, _) =
+            Actor::spawn(None, Supervisor, ()).await.map_err(|error| NeuronError::Died(error.to_string()))?;
         Ok(Self(supervisor.get_cell()))
     }
 
     pub(crate) async fn run(&self, run: Run, messages: Vec<ChatMessage>) -> Result<Outcome, NeuronError> {
         let (reply, outcome) = oneshot::channel();
-        Actor::spawn_linked(None, NeuronActor, (run, messages, reply), self.0.clone()).await.map_err(|error| NeuronError::Died(error.to_string()))?;
+        Actor::spawn_linked(None, NeuronActor, (run, messages, reply), self.0.clone())
+            .await
+            .map_err(|error| NeuronError::Died(error.to_string()))?;
         outcome.await.map_err(|_| NeuronError::Died("it stopped without an answer".into()))
     }
 }

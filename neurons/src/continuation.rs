@@ -118,7 +118,10 @@ impl SealingKey {
         let bytes = BASE64_URL_SAFE_NO_PAD.decode(boxed).ok()?;
         let (nonce, boxed) = bytes.split_at_checked(24)?;
         let nonce: [u8; 24] = nonce.try_into().ok()?;
-        let plain = self.cipher().decrypt(&XNonce::from(nonce), Payload { msg: boxed, aad: &Self::binding(neuron, principal) }).ok()?;
+        let plain = self
+            .cipher()
+            .decrypt(&XNonce::from(nonce), Payload { msg: boxed, aad: &Self::binding(neuron, principal) })
+            .ok()?;
         serde_json::from_slice::<Sealed>(&plain).ok().map(|sealed| sealed.id)
     }
 }
@@ -138,7 +141,10 @@ pub fn body_hash(results: &[ToolResult]) -> String {
 pub fn check_results(expected: &[String], results: &[ToolResult]) -> Result<(), String> {
     for (place, result) in results.iter().enumerate() {
         if !expected.contains(&result.id) {
-            return Err(format!("tool_results[{place}].id \"{}\" was not asked for; asked for were {expected:?}", result.id));
+            return Err(format!(
+                "tool_results[{place}].id \"{}\" was not asked for; asked for were {expected:?}",
+                result.id
+            ));
         }
         if results[..place].iter().any(|other| other.id == result.id) {
             return Err(format!("tool_results[{place}].id \"{}\" stands twice", result.id));

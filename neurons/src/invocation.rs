@@ -85,12 +85,24 @@ impl Run {
                 Step::Completed(completed) => return Ok(Stop::Completed(completed)),
                 Step::Again(more) => messages.extend(more),
                 Step::ToolCallRequired(required) => {
-                    messages.push(ChatMessage { role: "assistant".into(), content: (!reply.text.is_empty()).then(|| reply.text.clone()), tool_calls: Some(reply.tool_calls.clone()), tool_call_id: None });
-                    let (ours, clients): (Vec<_>, Vec<_>) = required.calls.into_iter().partition(|call| tools::runner(&self.spec, call) != Some(&Runner::Client));
+                    messages.push(ChatMessage {
+                        role: "assistant".into(),
+                        content: (!reply.text.is_empty()).then(|| reply.text.clone()),
+                        tool_calls: Some(reply.tool_calls.clone()),
+                        tool_call_id: None,
+                    });
+                    let (ours, clients): (Vec<_>, Vec<_>) = required
+                        .calls
+                        .into_iter()
+                        .partition(|call| tools::runner(&self.spec, call) != Some(&Runner::Client));
                     for call in ours {
                         let result = match tools::runner(&self.spec, &call) {
                             Some(runner) => tools::run(&self.nexus, runner, &call, &self.origin).await,
-                            None => ToolResult { id: call.id.clone(), result: None, error: Some(format!("there is no tool {}", call.name)) },
+                            None => ToolResult {
+                                id: call.id.clone(),
+                                result: None,
+                                error: Some(format!("there is no tool {}", call.name)),
+                            },
                         };
                         messages.push(tool_message(&result));
                     }

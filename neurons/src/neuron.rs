@@ -72,7 +72,12 @@ pub fn begin(spec: &NeuronSpec, input: &Value) -> Result<Vec<ChatMessage>, Neuro
 
 /// What the model is asked, given the conversation so far.
 pub fn request(spec: &NeuronSpec, messages: &[ChatMessage]) -> ChatRequest {
-    let mut request = ChatRequest { messages: messages.to_vec(), temperature: spec.temperature, max_tokens: spec.output_tokens_max, ..ChatRequest::default() };
+    let mut request = ChatRequest {
+        messages: messages.to_vec(),
+        temperature: spec.temperature,
+        max_tokens: spec.output_tokens_max,
+        ..ChatRequest::default()
+    };
     match spec.kind {
         Kind::Base => kinds::base::shape(spec, &mut request),
         Kind::StructuredOutput => kinds::structured_output::shape(spec, &mut request),

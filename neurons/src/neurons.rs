@@ -72,7 +72,15 @@ impl Neurons {
         };
         paid::settle_unknown(&store, HOUSE).await?;
         let life = uuid::Uuid::now_v7().simple().to_string().into();
-        Ok(Self { store, nexus, models, tree: Tree::plant().await?, permits: Arc::new(Semaphore::new(RUNNING_MAX)), key: sealing, life })
+        Ok(Self {
+            store,
+            nexus,
+            models,
+            tree: Tree::plant().await?,
+            permits: Arc::new(Semaphore::new(RUNNING_MAX)),
+            key: sealing,
+            life,
+        })
     }
 
     /// The models of this daemon.
@@ -84,7 +92,11 @@ impl Neurons {
     ///
     /// # Errors
     /// [`NeuronError::Spec`] when it is not well made, a conflict when the id is taken.
-    pub async fn create(&self, origin: &Origin, mut spec: NeuronSpec) -> Result<(NeuronId, Versioned<NeuronSpec>), NeuronError> {
+    pub async fn create(
+        &self,
+        origin: &Origin,
+        mut spec: NeuronSpec,
+    ) -> Result<(NeuronId, Versioned<NeuronSpec>), NeuronError> {
         spec.check().map_err(NeuronError::Spec)?;
         let id = spec.id.get_or_insert_with(|| format!("neuron_{}", uuid::Uuid::now_v7().simple()).into()).clone();
         let receipt = self.store.commit(Batch::new(origin).create(Key::new(Document::Neuron, id.clone()), &spec)).await;
@@ -100,7 +112,10 @@ impl Neurons {
     /// # Errors
     /// [`NeuronError::NotFound`].
     pub async fn get(&self, id: &NeuronId) -> Result<Versioned<NeuronSpec>, NeuronError> {
-        self.store.document(&Key::new(Document::Neuron, id.clone())).await?.ok_or_else(|| NeuronError::NotFound(id.clone()))
+        self.store
+            .document(&Key::new(Document::Neuron, id.clone()))
+            .await?
+            .ok_or_else(|| NeuronError::NotFound(id.clone()))
     }
 
     /// Definitions with ids after `after`, at most `limit`.
@@ -115,12 +130,21 @@ impl Neurons {
     ///
     /// # Errors
     /// [`NeuronError::Spec`], [`NeuronError::NotFound`], or a conflict when `expect` is not the version.
-    pub async fn update(&self, origin: &Origin, id: &NeuronId, mut spec: NeuronSpec, expect: Option<u64>) -> Result<Versioned<NeuronSpec>, NeuronError> {
+    pub async fn update(
+        &self,
+        origin: &Origin,
+        id: &NeuronId,
+        mut spec: NeuronSpec,
+        expect: Option<u64>,
+    ) -> Result<Versioned<NeuronSpec>, NeuronError> {
         spec.id = Some(id.clone());
         spec.check().map_err(NeuronError::Spec)?;
         let found = self.get(id).await?.version;
         let expect = Expect::Version(expect.unwrap_or(found));
-        let receipt = self.store.commit(Batch::new(origin).put_expecting(Key::new(Document::Neuron, id.clone()), expect, &spec)).await?;
+        let receipt = self
+            .store
+            .commit(Batch::new(origin).put_expecting(Key::new(Document::Neuron, id.clone()), expect, &spec))
+            .await?;
         Ok(Versioned { version: receipt.versions[0], value: spec })
     }
 
@@ -130,7 +154,9 @@ impl Neurons {
     /// [`NeuronError::NotFound`].
     pub async fn delete(&self, origin: &Origin, id: &NeuronId) -> Result<(), NeuronError> {
         let found = self.get(id).await?.version;
-        self.store.commit(Batch::new(origin).delete(Key::new(Document::Neuron, id.clone()), Expect::Version(found))).await?;
+        self.store
+            .commit(Batch::new(origin).delete(Key::new(Document::Neuron, id.clone()), Expect::Version(found)))
+            .await?;
         Ok(())
     }
 
@@ -158,15 +184,25 @@ impl Neurons {
     /// [`NeuronError::NoContinuation`] for any token that is not this principal's for this neuron,
     /// [`NeuronError::Expired`], [`NeuronError::InFlight`], and [`NeuronError::Results`] when the
     /// results are not the ones asked for or not the ones given before.
-    pub async fn resume(&self, origin: &Origin, id: &NeuronId, token: &str, results: Vec<ToolResult>) -> Result<Answer, NeuronError> {
+    pub async fn resume(
+        &self,
+        origin: &Origin,
+        id: &NeuronId,
+        token: &str,
+        results: Vec<ToolResult>,
+    ) -> Result<Answer, NeuronError> {
         let opened = self.key.open(token, id, &origin.principal.id).ok_or(NeuronError::NoContinuation)?;
         let key = Key::new(Document::Continuation, opened.clone());
         let paused: Versioned<Continuation> = self.store.document(&key).await?.ok_or(NeuronError::NoContinuation)?;
         let body = body_hash(&results);
         let again = match &paused.value.stage {
             Stage::Done { body: given, answer } if *given == body => return Ok((**answer).clone()),
-            Stage::Done { .. } => return Err(NeuronError::Results("this call was continued already, with other results".into())),
-            Stage::Consumed { body: given, .. } if *given != body => return Err(NeuronError::Results("this call is being continued with other results".into())),
+            Stage::Done { .. } => {
+                return Err(NeuronError::Results("this call was continued already, with other results".into()));
+            }
+            Stage::Consumed { body: given, .. } if *given != body => {
+                return Err(NeuronError::Results("this call is being continued with other results".into()));
+            }
             Stage::Consumed { life, .. } if *life == self.life => return Err(NeuronError::InFlight),
             // Taken by a life that ended: its model call was settled, and is made once more.
             Stage::Consumed { .. } => true,
@@ -179,7 +215,12 @@ impl Neurons {
 
         let mut taken = paused.value;
         taken.stage = Stage::Consumed { body: body.clone(), life: self.life.clone() };
-        let run = self.run(origin.because(format!("invocation:{}", taken.invocation)), taken.account.clone(), taken.neuron.clone(), CallOptions::default());
+        let run = self.run(
+            origin.because(format!("invocation:{}", taken.invocation)),
+            taken.account.clone(),
+            taken.neuron.clone(),
+            CallOptions::default(),
+        );
         let permit = self.permits.clone().try_acquire_owned().map_err(|_| NeuronError::Overloaded)?;
         let mut take = Batch::new(&run.origin).put_expecting(key.clone(), Expect::Version(paused.version), &taken);
         if !again {
@@ -202,7 +243,15 @@ impl Neurons {
             let mut batch = Batch::new(&origin);
             let answer = match outcome.stop {
                 Ok(Stop::Paused(calls)) => {
-                    let (more, answer) = this.pause(&run, batch, &id, &taken.invocation, taken.step + 1, &outcome.messages[recorded..], calls);
+                    let (more, answer) = this.pause(
+                        &run,
+                        batch,
+                        &id,
+                        &taken.invocation,
+                        taken.step + 1,
+                        &outcome.messages[recorded..],
+                        calls,
+                    );
                     batch = more;
                     answer
                 }
@@ -225,18 +274,38 @@ impl Neurons {
     ///
     /// # Errors
     /// Any [`NeuronError`]; a neuron that asks for a client's tool cannot be answered here.
-    pub async fn think(&self, origin: &Origin, account: &Arc<str>, spec: &NeuronSpec, input: &Value, options: CallOptions) -> Result<Thought, NeuronError> {
+    pub async fn think(
+        &self,
+        origin: &Origin,
+        account: &Arc<str>,
+        spec: &NeuronSpec,
+        input: &Value,
+        options: CallOptions,
+    ) -> Result<Thought, NeuronError> {
         let messages = neuron::begin(spec, input)?;
         let run = self.run(origin.clone(), account.clone(), spec.clone(), options);
         let outcome = self.admit(&run, messages).await?;
         match outcome.stop? {
             Stop::Completed(output) => Ok(Thought { output, usage: outcome.spent.usage, calls: outcome.spent.calls }),
-            Stop::Paused(calls) => Err(NeuronError::Output(format!("it asked for the client's tool {}, and there is no client here", calls[0].name))),
+            Stop::Paused(calls) => Err(NeuronError::Output(format!(
+                "it asked for the client's tool {}, and there is no client here",
+                calls[0].name
+            ))),
         }
     }
 
     fn run(&self, origin: Origin, account: Arc<str>, spec: NeuronSpec, options: CallOptions) -> Run {
-        Run { store: self.store.clone(), nexus: self.nexus.clone(), models: self.models.clone(), origin, account, spec, tier: options.tier, output_tokens_max: options.output_tokens_max, deltas: options.deltas }
+        Run {
+            store: self.store.clone(),
+            nexus: self.nexus.clone(),
+            models: self.models.clone(),
+            origin,
+            account,
+            spec,
+            tier: options.tier,
+            output_tokens_max: options.output_tokens_max,
+            deltas: options.deltas,
+        }
     }
 
     async fn admit(&self, run: &Run, messages: Vec<ChatMessage>) -> Result<Outcome, NeuronError> {
@@ -245,8 +314,20 @@ impl Neurons {
     }
 
     /// Adds a pause to `batch`: the new messages, the paused call, and the token that names it.
-    #[expect(clippy::too_many_arguments, reason = "each is a different thing, and there is one caller for each of two places")]
-    fn pause(&self, run: &Run, batch: Batch, id: &NeuronId, invocation: &Arc<str>, step: u32, fresh: &[ChatMessage], calls: Vec<neuron::ToolCall>) -> (Batch, Answer) {
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "each is a different thing, and there is one caller for each of two places"
+    )]
+    fn pause(
+        &self,
+        run: &Run,
+        batch: Batch,
+        id: &NeuronId,
+        invocation: &Arc<str>,
+        step: u32,
+        fresh: &[ChatMessage],
+        calls: Vec<neuron::ToolCall>,
+    ) -> (Batch, Answer) {
         let expires_at = self.store.clock().now() + jiff::SignedDuration::from_secs(EXPIRY_S);
         let paused = Continuation {
             invocation: invocation.clone(),

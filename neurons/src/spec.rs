@@ -109,9 +109,14 @@ impl NeuronSpec {
             return Err(format!("tools has {} entries, the bound is {TOOLS_MAX}", self.tools.len()));
         }
         for (place, tool) in self.tools.iter().enumerate() {
-            let legal = !tool.name.is_empty() && tool.name.len() <= 64 && tool.name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+            let legal = !tool.name.is_empty()
+                && tool.name.len() <= 64
+                && tool.name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
             if !legal {
-                return Err(format!("tools[{place}].name \"{}\" is not 1 to 64 letters, digits, '_' or '-'", tool.name));
+                return Err(format!(
+                    "tools[{place}].name \"{}\" is not 1 to 64 letters, digits, '_' or '-'",
+                    tool.name
+                ));
             }
             if self.tools[..place].iter().any(|other| other.name == tool.name) {
                 return Err(format!("tools[{place}].name \"{}\" stands twice", tool.name));
@@ -119,8 +124,15 @@ impl NeuronSpec {
             check_schema(&tool.parameters).map_err(|error| format!("tools[{place}].parameters: {error}"))?;
         }
         match (self.kind, &self.structured_output) {
-            (Kind::StructuredOutput, None) => return Err("structured_output is missing: a structured-output neuron needs the JSON Schema of its output".into()),
-            (Kind::StructuredOutput, Some(_)) if !self.tools.is_empty() => return Err("a structured-output neuron calls no tools".into()),
+            (Kind::StructuredOutput, None) => {
+                return Err(
+                    "structured_output is missing: a structured-output neuron needs the JSON Schema of its output"
+                        .into(),
+                );
+            }
+            (Kind::StructuredOutput, Some(_)) if !self.tools.is_empty() => {
+                return Err("a structured-output neuron calls no tools".into());
+            }
             (_, Some(schema)) => check_schema(schema).map_err(|error| format!("structured_output: {error}"))?,
             _ => {}
         }
@@ -153,5 +165,8 @@ pub fn check_schema(schema: &Value) -> Result<(), String> {
 /// # Errors
 /// What is wrong with it.
 pub fn compile(schema: &Value) -> Result<jsonschema::Validator, String> {
-    jsonschema::options().with_pattern_options(jsonschema::PatternOptions::regex()).build(schema).map_err(|error| error.to_string())
+    jsonschema::options()
+        .with_pattern_options(jsonschema::PatternOptions::regex())
+        .build(schema)
+        .map_err(|error| error.to_string())
 }

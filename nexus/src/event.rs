@@ -32,7 +32,13 @@ fn is_empty(cause: &Cause) -> bool {
 impl Event {
     /// An event of text.
     pub fn text(role: &str, content: impl Into<String>, cause: Cause) -> Self {
-        Self { id: Self::fresh_id(), role: role.into(), content: Value::String(content.into()), metadata: Map::new(), cause }
+        Self {
+            id: Self::fresh_id(),
+            role: role.into(),
+            content: Value::String(content.into()),
+            metadata: Map::new(),
+            cause,
+        }
     }
 
     /// An event that carries JSON.

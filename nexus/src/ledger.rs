@@ -31,12 +31,18 @@ impl Amount {
 
     /// Both currencies added.
     pub fn plus(self, other: Self) -> Self {
-        Self { tokens: self.tokens.saturating_add(other.tokens), micro_usd: self.micro_usd.saturating_add(other.micro_usd) }
+        Self {
+            tokens: self.tokens.saturating_add(other.tokens),
+            micro_usd: self.micro_usd.saturating_add(other.micro_usd),
+        }
     }
 
     /// Both currencies subtracted.
     pub fn minus(self, other: Self) -> Self {
-        Self { tokens: self.tokens.saturating_sub(other.tokens), micro_usd: self.micro_usd.saturating_sub(other.micro_usd) }
+        Self {
+            tokens: self.tokens.saturating_sub(other.tokens),
+            micro_usd: self.micro_usd.saturating_sub(other.micro_usd),
+        }
     }
 
     fn floor_zero(self) -> Self {
@@ -161,7 +167,13 @@ impl Account {
         Ok(())
     }
 
-    fn hold(&mut self, name: &Arc<str>, id: &Arc<str>, parent: Option<&Arc<str>>, amount: Amount) -> Result<(), LedgerError> {
+    fn hold(
+        &mut self,
+        name: &Arc<str>,
+        id: &Arc<str>,
+        parent: Option<&Arc<str>>,
+        amount: Amount,
+    ) -> Result<(), LedgerError> {
         if self.holds.contains_key(id) {
             return Err(LedgerError::HoldExists { account: name.clone(), hold: id.clone() });
         }
@@ -170,9 +182,11 @@ impl Account {
         }
         let available = match parent {
             None => self.available(),
-            Some(parent) => {
-                self.holds.get(parent).map(|hold| hold.left).ok_or_else(|| LedgerError::NoHold { account: name.clone(), hold: parent.clone() })?
-            }
+            Some(parent) => self
+                .holds
+                .get(parent)
+                .map(|hold| hold.left)
+                .ok_or_else(|| LedgerError::NoHold { account: name.clone(), hold: parent.clone() })?,
         };
         if !available.covers(amount) {
             return Err(LedgerError::Insufficient { account: name.clone(), needed: amount, available });
@@ -185,7 +199,8 @@ impl Account {
     }
 
     fn settle(&mut self, name: &Arc<str>, id: &Arc<str>, used: Option<Amount>) -> Result<(), LedgerError> {
-        let hold = self.holds.remove(id).ok_or_else(|| LedgerError::NoHold { account: name.clone(), hold: id.clone() })?;
+        let hold =
+            self.holds.remove(id).ok_or_else(|| LedgerError::NoHold { account: name.clone(), hold: id.clone() })?;
         let used = used.unwrap_or(hold.left);
         self.balance = self.balance.minus(used);
         self.spent = self.spent.plus(used);

@@ -128,7 +128,9 @@ impl Nexus {
         let view = View::new(graph, &origin.principal);
         let now = self.store.clock().now();
         let answered = match &command {
-            _ if request.dry_run && command.writes() => run_write(&command, &mut Draft::new(view.graph(), now, false)).map(|_| json!({})),
+            _ if request.dry_run && command.writes() => {
+                run_write(&command, &mut Draft::new(view.graph(), now, false)).map(|_| json!({}))
+            }
             Command::Find(find) => exec::find(find, &view),
             Command::Describe(what) => exec::describe(what, &view),
             Command::Search(search) => exec::search(search, &view),
@@ -162,7 +164,8 @@ impl Nexus {
     async fn load(&self, nexus: NexusId) -> Result<Awake, NexusError> {
         let mut graph = Graph::new();
         for (no, body) in self.store.elements(&nexus).await? {
-            let element: Element = serde_json::from_slice(&body).map_err(|error| StoreError::Corrupt(format!("element {no} of nexus {nexus}: {error}")))?;
+            let element: Element = serde_json::from_slice(&body)
+                .map_err(|error| StoreError::Corrupt(format!("element {no} of nexus {nexus}: {error}")))?;
             graph.put(no, element);
         }
         let head = self.store.document::<Head>(&Key::new(Kind::Nexus, nexus.clone())).await?;
@@ -170,7 +173,14 @@ impl Nexus {
         let newborn = graph.is_empty();
         let snapshot = Arc::new(RwLock::new(Arc::new(graph.clone())));
         let (writer, inbox) = mpsc::channel(WRITES_MAX);
-        let owner = Owner { store: self.store.clone(), nexus, graph: Arc::new(graph), head: head.map_or(0, |head| head.version), snapshot: snapshot.clone(), inbox };
+        let owner = Owner {
+            store: self.store.clone(),
+            nexus,
+            graph: Arc::new(graph),
+            head: head.map_or(0, |head| head.version),
+            snapshot: snapshot.clone(),
+            inbox,
+        };
         tokio::spawn(owner.run());
         let awake = Awake { snapshot, writer };
         if newborn {
@@ -190,9 +200,18 @@ impl Nexus {
 }
 
 impl Awake {
-    async fn write(&self, request: Request, command: Command, origin: Origin, privileged: bool) -> Result<Value, StoreError> {
+    async fn write(
+        &self,
+        request: Request,
+        command: Command,
+        origin: Origin,
+        privileged: bool,
+    ) -> Result<Value, StoreError> {
         let (reply, answer) = oneshot::channel();
-        self.writer.send(Write { request, command, origin, privileged, reply }).await.map_err(|_| StoreError::Closed)?;
+        self.writer
+            .send(Write { request, command, origin, privileged, reply })
+            .await
+            .map_err(|_| StoreError::Closed)?;
         answer.await.map_err(|_| StoreError::Closed)?
     }
 }

@@ -96,10 +96,13 @@ impl Principal {
     /// # Errors
     /// A sentence saying what is wrong with it.
     pub fn parse_id(text: &str) -> Result<(&str, &str), String> {
-        let (kind, name) = text.split_once(':').ok_or_else(|| format!("\"{text}\" is not kind:name, as in user:ada"))?;
+        let (kind, name) =
+            text.split_once(':').ok_or_else(|| format!("\"{text}\" is not kind:name, as in user:ada"))?;
         let legal = |c: char| c.is_alphanumeric() || "-_.@".contains(c);
         if name.is_empty() || text.len() > 96 || !name.chars().all(legal) {
-            return Err(format!("\"{name}\" is not a name of letters, digits, '-', '_', '.' and '@', at most 96 bytes"));
+            return Err(format!(
+                "\"{name}\" is not a name of letters, digits, '-', '_', '.' and '@', at most 96 bytes"
+            ));
         }
         if !["user", "lifeform", "system", "agent"].contains(&kind) {
             return Err(format!("\"{kind}\" is not one of user, lifeform, agent, system"));

@@ -116,24 +116,38 @@ impl Config {
     /// # Errors
     /// An unknown key or a value of the wrong kind, with its name and where it came from.
     pub fn load(file: Option<&Path>, flags: &[(&str, String)]) -> anyhow::Result<Self> {
-        let mut builder = config::Config::builder().add_source(config::File::from_str(DEFAULTS, config::FileFormat::Toml));
+        let mut builder =
+            config::Config::builder().add_source(config::File::from_str(DEFAULTS, config::FileFormat::Toml));
         if let Some(file) = file {
-            let text = std::fs::read_to_string(file).with_context(|| format!("the configuration file {} cannot be read", file.display()))?;
+            let text = std::fs::read_to_string(file)
+                .with_context(|| format!("the configuration file {} cannot be read", file.display()))?;
             builder = builder.add_source(config::File::from_str(&text, config::FileFormat::Toml));
         }
-        let environment = std::env::vars().filter(|(name, value)| name.starts_with("LIFEFORMD_") && !NOT_SETTINGS.contains(&name.as_str()) && !value.is_empty()).collect();
-        let environment = config::Environment::with_prefix("LIFEFORMD").prefix_separator("_").separator("__").try_parsing(true).source(Some(environment));
+        let environment = std::env::vars()
+            .filter(|(name, value)| {
+                name.starts_with("LIFEFORMD_") && !NOT_SETTINGS.contains(&name.as_str()) && !value.is_empty()
+            })
+            .collect();
+        let environment = config::Environment::with_prefix("LIFEFORMD")
+            .prefix_separator("_")
+            .separator("__")
+            .try_parsing(true)
+            .source(Some(environment));
         builder = builder.add_source(environment);
         for (key, value) in flags {
             builder = builder.set_override(*key, value.clone())?;
         }
-        let mut config: Self = builder.build().and_then(config::Config::try_deserialize).context("the configuration is not right; config/lifeformd.toml lists every key")?;
+        let mut config: Self = builder
+            .build()
+            .and_then(config::Config::try_deserialize)
+            .context("the configuration is not right; config/lifeformd.toml lists every key")?;
         config.fill_in()?;
         Ok(config)
     }
 
     fn fill_in(&mut self) -> anyhow::Result<()> {
-        let folders = directories::ProjectDirs::from("", "", "lifeformd").context("this user has no home folder: give --data")?;
+        let folders =
+            directories::ProjectDirs::from("", "", "lifeformd").context("this user has no home folder: give --data")?;
         if self.data.as_os_str().is_empty() {
             self.data = folders.data_dir().to_path_buf();
         }
@@ -142,7 +156,12 @@ impl Config {
         }
         for (tier, model) in &self.tiers {
             if !self.providers.contains_key(&model.provider) {
-                bail!("tiers.{} names the provider \"{}\", and there is no [providers.{}]", serde_json::to_string(tier)?.trim_matches('"'), model.provider, model.provider);
+                bail!(
+                    "tiers.{} names the provider \"{}\", and there is no [providers.{}]",
+                    serde_json::to_string(tier)?.trim_matches('"'),
+                    model.provider,
+                    model.provider
+                );
             }
         }
         Ok(())
@@ -167,7 +186,8 @@ impl Provider {
     pub fn key(&self) -> anyhow::Result<String> {
         let key = match (&self.key_env, &self.key_file) {
             (Some(name), _) => std::env::var(name).with_context(|| format!("the environment has no {name}"))?,
-            (None, Some(file)) => std::fs::read_to_string(file).with_context(|| format!("the key file {} cannot be read", file.display()))?,
+            (None, Some(file)) => std::fs::read_to_string(file)
+                .with_context(|| format!("the key file {} cannot be read", file.display()))?,
             (None, None) => String::new(),
         };
         Ok(key.trim().to_owned())

@@ -54,7 +54,9 @@ impl Parts {
     /// # Errors
     /// When the data folder cannot be made.
     pub fn real(config: &Config, models: Models) -> anyhow::Result<Self> {
-        std::fs::create_dir_all(&config.data).with_context(|| format!("the data folder {} cannot be made: choose another with --data", config.data.display()))?;
+        std::fs::create_dir_all(&config.data).with_context(|| {
+            format!("the data folder {} cannot be made: choose another with --data", config.data.display())
+        })?;
         Ok(Self { backend: Arc::new(Surreal::embedded(config.store())?), clock: Arc::new(SystemClock), models })
     }
 }
@@ -65,7 +67,12 @@ impl Daemon {
     /// # Errors
     /// A taken port, a store in use or damaged, a folder that cannot be written: each says what to do.
     pub async fn start(config: &Config, parts: Parts) -> anyhow::Result<Self> {
-        let listener = TcpListener::bind(config.listen).await.with_context(|| format!("{} cannot be listened on: another program has it; choose another with --listen, or stop that one", config.listen))?;
+        let listener = TcpListener::bind(config.listen).await.with_context(|| {
+            format!(
+                "{} cannot be listened on: another program has it; choose another with --listen, or stop that one",
+                config.listen
+            )
+        })?;
         let address = listener.local_addr()?;
         let store = Store::open(parts.backend, parts.clock).await?;
         let house = Amount { tokens: config.house_tokens, micro_usd: config.house_micro_usd };
@@ -123,19 +130,40 @@ fn shipped_fascicles() -> anyhow::Result<Vec<FascicleSpec>> {
 pub fn models(config: &Config, embedded: Option<Arc<dyn LlmProvider>>, why_not: &str) -> anyhow::Result<Models> {
     let mut tiers = std::collections::BTreeMap::new();
     if let Some(provider) = embedded {
-        let model = Model { provider, name: config.models.embedded.clone(), price: neurons::llm::Price::default(), context_tokens: 4096 };
+        let model = Model {
+            provider,
+            name: config.models.embedded.clone(),
+            price: neurons::llm::Price::default(),
+            context_tokens: 4096,
+        };
         tiers.insert(neurons::Tier::Economy, model);
     }
     let mut providers: std::collections::BTreeMap<&str, Arc<dyn LlmProvider>> = std::collections::BTreeMap::new();
     for (name, provider) in &config.providers {
-        let client = reqwest::Client::builder().connect_timeout(Duration::from_secs(10)).read_timeout(Duration::from_secs(120)).tcp_nodelay(true).pool_max_idle_per_host(256).build()?;
-        let endpoint = Endpoint::new(name, Transport::Http(client), provider.concurrency, Duration::from_secs(provider.timeout_s));
+        let client = reqwest::Client::builder()
+            .connect_timeout(Duration::from_secs(10))
+            .read_timeout(Duration::from_secs(120))
+            .tcp_nodelay(true)
+            .pool_max_idle_per_host(256)
+            .build()?;
+        let endpoint =
+            Endpoint::new(name, Transport::Http(client), provider.concurrency, Duration::from_secs(provider.timeout_s));
         let key = provider.key().with_context(|| format!("providers.{name} has no key"))?;
         providers.insert(name, Arc::new(OpenAi::new(name, &provider.base_url, &key, endpoint)?));
     }
     for (tier, model) in &config.tiers {
-        let provider = providers.get(model.provider.as_str()).with_context(|| format!("there is no [providers.{}]", model.provider))?;
-        tiers.insert(*tier, Model { provider: provider.clone(), name: model.model.clone(), price: model.price, context_tokens: model.context_tokens });
+        let provider = providers
+            .get(model.provider.as_str())
+            .with_context(|| format!("there is no [providers.{}]", model.provider))?;
+        tiers.insert(
+            *tier,
+            Model {
+                provider: provider.clone(),
+                name: model.model.clone(),
+                price: model.price,
+                context_tokens: model.context_tokens,
+            },
+        );
     }
     Ok(if tiers.is_empty() { Models::none(why_not) } else { Models::new(tiers) })
 }

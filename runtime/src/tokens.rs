@@ -74,7 +74,14 @@ impl Tokens {
     /// # Errors
     /// The store's own.
     pub async fn revoke(&self, origin: &Origin, id: &str) -> anyhow::Result<usize> {
-        let gone: Vec<Hash> = self.by_hash.read().unwrap_or_else(PoisonError::into_inner).iter().filter(|(_, principal)| *principal.id.0 == *id).map(|(hash, _)| *hash).collect();
+        let gone: Vec<Hash> = self
+            .by_hash
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+            .filter(|(_, principal)| *principal.id.0 == *id)
+            .map(|(hash, _)| *hash)
+            .collect();
         for hash in &gone {
             self.store.commit(Batch::new(origin).delete(Key::new(Kind::Token, hash.hex()), Expect::Any)).await?;
             self.by_hash.write().unwrap_or_else(PoisonError::into_inner).remove(hash);
@@ -84,7 +91,8 @@ impl Tokens {
 
     /// Every principal that has a token.
     pub fn principals(&self) -> Vec<Principal> {
-        let mut principals: Vec<Principal> = self.by_hash.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        let mut principals: Vec<Principal> =
+            self.by_hash.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
         principals.sort_by(|a, b| a.id.cmp(&b.id));
         principals
     }
@@ -96,7 +104,8 @@ impl Tokens {
     /// When the file cannot be read or written.
     pub async fn operator(&self, config: &Config) -> anyhow::Result<(String, bool)> {
         let file = config.token_file();
-        let found = std::fs::read_to_string(&file).ok().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
+        let found =
+            std::fs::read_to_string(&file).ok().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
         let (token, is_new) = match (&config.token, found) {
             (given, _) if !given.is_empty() => (given.clone(), false),
             (_, Some(found)) => (found, false),
@@ -106,8 +115,15 @@ impl Tokens {
             bail!("the operator's token is shorter than {TOKEN_CHARS_MIN} characters");
         }
         if is_new {
-            std::fs::create_dir_all(&config.data).with_context(|| format!("{} cannot be made", config.data.display()))?;
-            let mut out = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&file).with_context(|| format!("{} cannot be written", file.display()))?;
+            std::fs::create_dir_all(&config.data)
+                .with_context(|| format!("{} cannot be made", config.data.display()))?;
+            let mut out = std::fs::OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .mode(0o600)
+                .open(&file)
+                .with_context(|| format!("{} cannot be written", file.display()))?;
             writeln!(out, "{token}")?;
             out.sync_all()?;
         }

@@ -12,7 +12,19 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
 
 /// The page's routes.
 pub(crate) fn router() -> Router<App> {
-    let file = |kind: &'static str, text: &'static str| get(move || async move { ([(header::CONTENT_TYPE, kind), (header::CONTENT_SECURITY_POLICY, POLICY), (header::CACHE_CONTROL, "no-cache")], text).into_response() });
+    let file = |kind: &'static str, text: &'static str| {
+        get(move || async move {
+            (
+                [
+                    (header::CONTENT_TYPE, kind),
+                    (header::CONTENT_SECURITY_POLICY, POLICY),
+                    (header::CACHE_CONTROL, "no-cache"),
+                ],
+                text,
+            )
+                .into_response()
+        })
+    };
     Router::new()
         .route("/", file("text/html; charset=utf-8", include_str!("../ui/index.html")))
         .route("/ui/chat.js", file("text/javascript; charset=utf-8", include_str!("../ui/chat.js")))

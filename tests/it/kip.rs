@@ -65,7 +65,10 @@ async fn rows_are_bare_values_for_one_expression_and_arrays_for_several() {
     let several = mind.run(r#"FIND(?s.name, ?l.metadata.confidence, ?h.attributes.depth) WHERE { ?l (?s, "moored_in", ?h) } ORDER BY ?s.name"#).await;
     assert_eq!(several, json!({"result": [["Heron", 0.5, 12], ["Petrel", 0.9, 12]]}));
     assert_eq!(mind.run(r#"FIND(COUNT(?s)) WHERE { ?s {type: "Ship"} }"#).await, json!({"result": [2]}));
-    assert_eq!(mind.run(r#"FIND(?p) WHERE { ({name: "Heron"}, ?p, {name: "Lisbon"}) }"#).await, json!({"result": ["moored_in"]}));
+    assert_eq!(
+        mind.run(r#"FIND(?p) WHERE { ({name: "Heron"}, ?p, {name: "Lisbon"}) }"#).await,
+        json!({"result": ["moored_in"]})
+    );
 }
 
 #[tokio::test]
@@ -88,7 +91,10 @@ async fn filters_compare_within_a_kind_and_never_across() {
 async fn placeholders_are_values_and_never_text() {
     let mind = ships().await;
     let hostile = json!({"name": "Petrel\"} } DELETE CONCEPT ?x DETACH WHERE { ?x {type: \"Ship\"", "n": 1});
-    assert_eq!(mind.run_with(r#"FIND(?s.name) WHERE { ?s {type: "Ship", name: $name} } LIMIT $n"#, hostile).await, json!({"result": []}));
+    assert_eq!(
+        mind.run_with(r#"FIND(?s.name) WHERE { ?s {type: "Ship", name: $name} } LIMIT $n"#, hostile).await,
+        json!({"result": []})
+    );
     let missing = mind.run(r#"FIND(?s) WHERE { ?s {name: :who} }"#).await;
     assert_eq!((&missing["error"]["kind"], &missing["error"]["line"]), (&json!("parameter"), &json!(1)));
 }
@@ -107,9 +113,21 @@ async fn repeating_a_command_changes_nothing() {
 async fn a_command_fails_whole_and_says_what_to_write() {
     let mind = ships().await;
     for (command, kind, hint) in [
-        (r#"UPSERT { CONCEPT ?a { {type: "Ship", name: "New"} } CONCEPT ?b { {type: "Submarine", name: "X"} } }"#, "schema", "define it first"),
-        (r#"UPSERT { CONCEPT ?a { {type: "Ship", name: "New"} SET PROPOSITIONS { ("moored_in", ?later) } } CONCEPT ?later { {type: "Harbour", name: "P"} } }"#, "reference", "blocks run in order"),
-        (r#"UPSERT { CONCEPT ?a { {type: "Ship", name: "New"} } PROPOSITION ?p { (?a, "moored_in", {type: "Harbour", name: "No"}) } }"#, "not_found", "earlier CONCEPT block"),
+        (
+            r#"UPSERT { CONCEPT ?a { {type: "Ship", name: "New"} } CONCEPT ?b { {type: "Submarine", name: "X"} } }"#,
+            "schema",
+            "define it first",
+        ),
+        (
+            r#"UPSERT { CONCEPT ?a { {type: "Ship", name: "New"} SET PROPOSITIONS { ("moored_in", ?later) } } CONCEPT ?later { {type: "Harbour", name: "P"} } }"#,
+            "reference",
+            "blocks run in order",
+        ),
+        (
+            r#"UPSERT { CONCEPT ?a { {type: "Ship", name: "New"} } PROPOSITION ?p { (?a, "moored_in", {type: "Harbour", name: "No"}) } }"#,
+            "not_found",
+            "earlier CONCEPT block",
+        ),
         (r#"DELETE CONCEPT ?x DETACH WHERE { ?x {type: "Person", name: "$self"} }"#, "immutable", ""),
         (r#"FIND(?nobody.name) WHERE { ?s {type: "Ship"} }"#, "reference", "add a clause"),
         ("FIND ?s", "syntax", ""),

@@ -137,7 +137,14 @@ impl Op {
 ///
 /// # Errors
 /// A [`Refusal`]; the state is then as it was.
-pub fn decide(state: &Value, op: &Op, who: &Principal, base: Option<u64>, rev: u64, at: Timestamp) -> Result<Value, Refusal> {
+pub fn decide(
+    state: &Value,
+    op: &Op,
+    who: &Principal,
+    base: Option<u64>,
+    rev: u64,
+    at: Timestamp,
+) -> Result<Value, Refusal> {
     let mut patch = Vec::new();
     let id = &*who.id.0;
     if state["users"].get(id).is_none() {
@@ -150,7 +157,9 @@ pub fn decide(state: &Value, op: &Op, who: &Principal, base: Option<u64>, rev: u
             check_content(content)?;
             patch.push(message(state, topic, id, content, "final", reply_to.as_ref(), who, rev, at)?);
         }
-        Op::Open { topic, id, reply_to } => patch.push(message(state, topic, id, "", "streaming", reply_to.as_ref(), who, rev, at)?),
+        Op::Open { topic, id, reply_to } => {
+            patch.push(message(state, topic, id, "", "streaming", reply_to.as_ref(), who, rev, at)?)
+        }
         Op::Checkpoint { topic, id, content } | Op::Finish { topic, id, content } => {
             check_content(content)?;
             let found = streaming(state, topic, id, who)?;
@@ -215,7 +224,14 @@ fn order(rev: u64) -> String {
     format!("{rev:012}")
 }
 
-fn topic(state: &Value, id: &Arc<str>, title: &str, who: &Principal, rev: u64, at: Timestamp) -> Result<Value, Refusal> {
+fn topic(
+    state: &Value,
+    id: &Arc<str>,
+    title: &str,
+    who: &Principal,
+    rev: u64,
+    at: Timestamp,
+) -> Result<Value, Refusal> {
     check_id("id", id)?;
     if title.trim().is_empty() || title.chars().count() > 200 {
         return Err(Refusal::Schema { path: "title", message: "a title is 1 to 200 characters".into() });
@@ -227,14 +243,26 @@ fn topic(state: &Value, id: &Arc<str>, title: &str, who: &Principal, rev: u64, a
     if topics.is_some_and(|topics| topics.len() >= TOPICS_MAX) {
         return Err(Refusal::State(format!("a chat has at most {TOPICS_MAX} topics")));
     }
-    let value = json!({"id": id, "title": title, "ord": order(rev), "created_by": who.id, "created_at": at, "messages": {}});
+    let value =
+        json!({"id": id, "title": title, "ord": order(rev), "created_by": who.id, "created_at": at, "messages": {}});
     Ok(json!({"op": "add", "path": format!("/topics/{}", escape(id)), "value": value}))
 }
 
 #[expect(clippy::too_many_arguments, reason = "a message has so many members, and they are all different")]
-fn message(state: &Value, topic: &Arc<str>, id: &Arc<str>, content: &str, status: &str, reply_to: Option<&Arc<str>>, who: &Principal, rev: u64, at: Timestamp) -> Result<Value, Refusal> {
+fn message(
+    state: &Value,
+    topic: &Arc<str>,
+    id: &Arc<str>,
+    content: &str,
+    status: &str,
+    reply_to: Option<&Arc<str>>,
+    who: &Principal,
+    rev: u64,
+    at: Timestamp,
+) -> Result<Value, Refusal> {
     check_id("id", id)?;
-    let messages = &state["topics"].get(&**topic).ok_or_else(|| Refusal::Missing(format!("topic {topic}")))?["messages"];
+    let messages =
+        &state["topics"].get(&**topic).ok_or_else(|| Refusal::Missing(format!("topic {topic}")))?["messages"];
     if messages.get(&**id).is_some() {
         return Err(Refusal::Exists(format!("message {id}")));
     }
@@ -258,17 +286,29 @@ fn streaming<'a>(state: &'a Value, topic: &str, id: &str, who: &Principal) -> Re
     if found["sender"] != *who.id.0 {
         return Err(Refusal::Forbidden("only its author writes a message".into()));
     }
-    if found["status"] == "streaming" { Ok(found) } else { Err(Refusal::State(format!("the message is {} already", found["status"].as_str().unwrap_or("settled")))) }
+    if found["status"] == "streaming" {
+        Ok(found)
+    } else {
+        Err(Refusal::State(format!("the message is {} already", found["status"].as_str().unwrap_or("settled"))))
+    }
 }
 
 /// A message that `who` may amend or retract, unchanged since `base`.
-fn settled<'a>(state: &'a Value, topic: &str, id: &str, who: &Principal, base: Option<u64>) -> Result<&'a Value, Refusal> {
+fn settled<'a>(
+    state: &'a Value,
+    topic: &str,
+    id: &str,
+    who: &Principal,
+    base: Option<u64>,
+) -> Result<&'a Value, Refusal> {
     let found = find(state, topic, id)?;
     if found["sender"] != *who.id.0 && !(who.may(Role::Operator) && who.kind != PrincipalKind::Lifeform) {
         return Err(Refusal::Forbidden("only its author or an operator changes a message".into()));
     }
     match found["status"].as_str() {
-        Some("streaming") => return Err(Refusal::State("the message is still being written; interrupt it first".into())),
+        Some("streaming") => {
+            return Err(Refusal::State("the message is still being written; interrupt it first".into()));
+        }
         Some("retracted") => return Err(Refusal::State("the message was retracted".into())),
         _ => {}
     }
@@ -280,7 +320,15 @@ fn settled<'a>(state: &'a Value, topic: &str, id: &str, who: &Principal, base: O
 }
 
 /// The old text goes into the history; the new one, or none, takes its place.
-fn revise(found: &Value, path: &str, content: Option<&str>, reason: &str, who: &Principal, rev: u64, at: Timestamp) -> Result<Vec<Value>, Refusal> {
+fn revise(
+    found: &Value,
+    path: &str,
+    content: Option<&str>,
+    reason: &str,
+    who: &Principal,
+    rev: u64,
+    at: Timestamp,
+) -> Result<Vec<Value>, Refusal> {
     let number = found["revisions"].as_object().map_or(0, |revisions| revisions.len() as u64) + 1;
     if number > REVISIONS_MAX {
         return Err(Refusal::State(format!("a message is changed at most {REVISIONS_MAX} times")));
@@ -298,7 +346,9 @@ fn revise(found: &Value, path: &str, content: Option<&str>, reason: &str, who: &
 pub fn as_arrays(state: &Value) -> Value {
     let sorted = |map: &Value| {
         let mut items: Vec<Value> = map.as_object().into_iter().flatten().map(|(_, item)| item.clone()).collect();
-        items.sort_by_key(|item| (item["ord"].as_str().unwrap_or_default().to_owned(), item["id"].as_str().unwrap_or_default().to_owned()));
+        items.sort_by_key(|item| {
+            (item["ord"].as_str().unwrap_or_default().to_owned(), item["id"].as_str().unwrap_or_default().to_owned())
+        });
         items
     };
     let topics: Vec<Value> = sorted(&state["topics"])
@@ -313,7 +363,12 @@ pub fn as_arrays(state: &Value) -> Value {
 
 /// A message with its history as an array, oldest first.
 pub fn message_as_array(mut message: Value) -> Value {
-    let mut revisions: Vec<(u64, Value)> = message["revisions"].as_object().into_iter().flatten().map(|(number, revision)| (number.parse().unwrap_or(0), revision.clone())).collect();
+    let mut revisions: Vec<(u64, Value)> = message["revisions"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(number, revision)| (number.parse().unwrap_or(0), revision.clone()))
+        .collect();
     revisions.sort_by_key(|(number, _)| *number);
     message["revisions"] = revisions.into_iter().map(|(_, revision)| revision).collect();
     message

@@ -105,7 +105,8 @@ impl Canvas {
         let mut kept = match store.document::<Kept>(&key).await? {
             Some(found) => found.value,
             None => {
-                let fresh = Kept { epoch: uuid::Uuid::new_v4().simple().to_string()[..8].into(), rev: 0, state: chat::empty() };
+                let fresh =
+                    Kept { epoch: uuid::Uuid::new_v4().simple().to_string()[..8].into(), rev: 0, state: chat::empty() };
                 store.commit(Batch::new(&Origin::system("birth of a canvas")).create(key.clone(), &fresh)).await?;
                 fresh
             }
@@ -128,7 +129,15 @@ impl Canvas {
         let (head_sender, head) = watch::channel(snapshot.rev);
         let shared = Arc::new(RwLock::new(Shared { snapshot, ring }));
         let (ephemeral, _) = broadcast::channel(EPHEMERAL_MAX);
-        let owner = Owner { store: store.clone(), key, stream: stream.clone(), trial: shared.read().unwrap_or_else(PoisonError::into_inner).snapshot.clone(), shared: shared.clone(), inbox, head: head_sender };
+        let owner = Owner {
+            store: store.clone(),
+            key,
+            stream: stream.clone(),
+            trial: shared.read().unwrap_or_else(PoisonError::into_inner).snapshot.clone(),
+            shared: shared.clone(),
+            inbox,
+            head: head_sender,
+        };
         tokio::spawn(owner.run());
         Ok(Self { id, stream, store, shared, writer, head, ephemeral })
     }
@@ -152,7 +161,13 @@ impl Canvas {
     ///
     /// # Errors
     /// [`LifeformError::Refused`] when the rules say no, [`LifeformError::Overloaded`] when too much waits.
-    pub async fn apply(&self, op: chat::Op, op_id: Option<Arc<str>>, base: Option<u64>, origin: &Origin) -> Result<Applied, LifeformError> {
+    pub async fn apply(
+        &self,
+        op: chat::Op,
+        op_id: Option<Arc<str>>,
+        base: Option<u64>,
+        origin: &Origin,
+    ) -> Result<Applied, LifeformError> {
         let (reply, answer) = oneshot::channel();
         let write = Write { op, op_id, base, origin: origin.clone(), reply };
         self.writer.try_send(write).map_err(|_| LifeformError::Overloaded)?;
@@ -170,7 +185,9 @@ impl Canvas {
                 return Ok(Frames::Reset);
             }
             if after == shared.snapshot.rev || shared.ring.front().is_some_and(|(first, _)| *first <= after + 1) {
-                return Ok(Frames::Deltas(shared.ring.iter().filter(|(rev, _)| *rev > after).take(256).cloned().collect()));
+                return Ok(Frames::Deltas(
+                    shared.ring.iter().filter(|(rev, _)| *rev > after).take(256).cloned().collect(),
+                ));
             }
         }
         let mut frames = Vec::new();
@@ -193,7 +210,8 @@ impl Canvas {
 }
 
 fn apply(state: &mut Value, patch: &json_patch::Patch) -> Result<(), StoreError> {
-    json_patch::patch(state, patch).map_err(|error| StoreError::Corrupt(format!("a canvas patch does not apply: {error}")))
+    json_patch::patch(state, patch)
+        .map_err(|error| StoreError::Corrupt(format!("a canvas patch does not apply: {error}")))
 }
 
 fn push(ring: &mut VecDeque<(u64, Arc<str>)>, rev: u64, frame: Arc<str>) {
@@ -238,7 +256,10 @@ impl Owner {
 
     /// Decides one op and starts its commit; answers refusals and repetitions at once.
     async fn decide(&mut self, write: Write) -> Option<UnderWay> {
-        let seen = write.op_id.as_ref().map(|op_id| Key::new(Kind::Idempotency, format!("{}#{}#{op_id}", self.stream, write.origin.principal.id)));
+        let seen = write
+            .op_id
+            .as_ref()
+            .map(|op_id| Key::new(Kind::Idempotency, format!("{}#{}#{op_id}", self.stream, write.origin.principal.id)));
         if let Some(seen) = &seen {
             match self.store.document::<u64>(seen).await {
                 Ok(None) => {}
@@ -253,7 +274,14 @@ impl Owner {
             }
         }
         let rev = self.trial.rev + 1;
-        let decided = chat::decide(&self.trial.state, &write.op, &write.origin.principal, write.base, rev, self.store.clock().now());
+        let decided = chat::decide(
+            &self.trial.state,
+            &write.op,
+            &write.origin.principal,
+            write.base,
+            rev,
+            self.store.clock().now(),
+        );
         let refused = |write: Write, refusal: Refusal| {
             let _ = write.reply.send(Err(LifeformError::Refused(refusal)));
             None
@@ -274,7 +302,8 @@ impl Owner {
             batch = batch.create(seen, &rev);
         }
         if rev.is_multiple_of(SNAPSHOT_EVERY) {
-            batch = batch.put(self.key.clone(), &Kept { epoch: self.trial.epoch.clone(), rev, state: self.trial.state.clone() });
+            batch = batch
+                .put(self.key.clone(), &Kept { epoch: self.trial.epoch.clone(), rev, state: self.trial.state.clone() });
         }
         let store = self.store.clone();
         // The committer takes batches in the order they are handed over, and `spawn` alone would not keep it.
@@ -301,7 +330,14 @@ impl Owner {
 
     fn publish(&self, write: &Write, delta: &Delta, receipt: &Receipt) -> Result<Applied, StoreError> {
         let rev = receipt.versions[0];
-        let entry = Entry { seq: rev, at: receipt.at, by: write.origin.principal.id.clone(), cause: write.origin.cause.clone(), kind: delta.op.kind().into(), data: nexus::store::json(&Value::Null) };
+        let entry = Entry {
+            seq: rev,
+            at: receipt.at,
+            by: write.origin.principal.id.clone(),
+            cause: write.origin.cause.clone(),
+            kind: delta.op.kind().into(),
+            data: nexus::store::json(&Value::Null),
+        };
         let mut shared = self.shared.write().unwrap_or_else(PoisonError::into_inner);
         apply(&mut shared.snapshot.state, &delta.patch)?;
         shared.snapshot.rev = rev;

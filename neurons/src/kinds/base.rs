@@ -19,6 +19,10 @@ pub(crate) fn step(reply: &ChatReply) -> Step {
     if reply.tool_calls.is_empty() {
         return Step::Completed(Completed { output: Value::String(reply.text.clone()) });
     }
-    let calls = reply.tool_calls.iter().map(|call| ToolCall { id: call.id.clone(), name: call.function.name.clone(), params: call.function.arguments.clone() });
+    let calls = reply.tool_calls.iter().map(|call| ToolCall {
+        id: call.id.clone(),
+        name: call.function.name.clone(),
+        params: call.function.arguments.clone(),
+    });
     Step::ToolCallRequired(ToolCallRequired { calls: calls.collect() })
 }

@@ -14,16 +14,22 @@ use crate::spec::NeuronSpec;
 fn conversation(spec: &NeuronSpec, input: &Value) -> Result<Vec<ChatMessage>, NeuronError> {
     let wrong = |what: &str| NeuronError::Input(what.to_owned());
     let mut messages = Vec::new();
-    let memory = input.get("memory").map_or(Ok(spec.memory.as_str()), |memory| memory.as_str().ok_or_else(|| wrong("input.memory must be a string")))?;
+    let memory = input.get("memory").map_or(Ok(spec.memory.as_str()), |memory| {
+        memory.as_str().ok_or_else(|| wrong("input.memory must be a string"))
+    })?;
     if !memory.is_empty() {
         messages.push(ChatMessage::text("system", memory));
     }
     match input {
         Value::String(text) => messages.push(ChatMessage::text("user", text)),
         Value::Object(_) => {
-            let events = input.get("events").and_then(Value::as_array).ok_or_else(|| wrong("input must be a string or {\"events\": [{\"role\", \"content\"}]}"))?;
+            let events = input
+                .get("events")
+                .and_then(Value::as_array)
+                .ok_or_else(|| wrong("input must be a string or {\"events\": [{\"role\", \"content\"}]}"))?;
             for (place, event) in events.iter().enumerate() {
-                let next = message(event).ok_or_else(|| wrong(&format!("input.events[{place}] must have a role and a content")))?;
+                let next = message(event)
+                    .ok_or_else(|| wrong(&format!("input.events[{place}] must have a role and a content")))?;
                 match messages.last_mut() {
                     // Many models take one system message only.
                     Some(last) if last.role == "system" && next.role == "system" => {

@@ -15,7 +15,9 @@ pub(crate) fn begin(spec: &NeuronSpec, input: &Value) -> Result<Vec<ChatMessage>
 }
 
 pub(crate) fn shape(spec: &NeuronSpec, request: &mut ChatRequest) {
-    request.response_format = Some(json!({"type": "json_schema", "json_schema": {"name": "output", "strict": true, "schema": spec.structured_output}}));
+    request.response_format = Some(
+        json!({"type": "json_schema", "json_schema": {"name": "output", "strict": true, "schema": spec.structured_output}}),
+    );
 }
 
 pub(crate) fn step(spec: &NeuronSpec, reply: &ChatReply, tries: u32) -> Result<Step, NeuronError> {
@@ -23,7 +25,8 @@ pub(crate) fn step(spec: &NeuronSpec, reply: &ChatReply, tries: u32) -> Result<S
     let validator = compile(&schema).map_err(NeuronError::Output)?;
     let wrong = match serde_json::from_str::<Value>(reply.text.trim()) {
         Ok(output) => {
-            let wrong = validator.iter_errors(&output).next().map(|error| format!("{error} at {}", error.instance_path()));
+            let wrong =
+                validator.iter_errors(&output).next().map(|error| format!("{error} at {}", error.instance_path()));
             match wrong {
                 None => return Ok(Step::Completed(Completed { output })),
                 Some(wrong) => wrong,

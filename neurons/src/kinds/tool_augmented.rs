@@ -19,7 +19,9 @@ pub(crate) fn shape(spec: &NeuronSpec, request: &mut ChatRequest) {
     request.tools = super::tools(spec);
     if let Some(schema) = &spec.structured_output {
         let described = "Registers the final output and ends. Call it once, when the work is done.";
-        request.tools.push(json!({"type": "function", "function": {"name": FINALIZE, "description": described, "parameters": schema}}));
+        request.tools.push(
+            json!({"type": "function", "function": {"name": FINALIZE, "description": described, "parameters": schema}}),
+        );
     }
 }
 

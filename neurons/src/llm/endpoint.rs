@@ -58,7 +58,10 @@ impl Endpoint {
                 Transport::Local(router) => self.local(router.clone(), request).await,
             }
         };
-        let late = || LlmError::Broken { provider: self.provider.to_string(), message: format!("no answer within {} s", self.deadline.as_secs()) };
+        let late = || LlmError::Broken {
+            provider: self.provider.to_string(),
+            message: format!("no answer within {} s", self.deadline.as_secs()),
+        };
         tokio::time::timeout(self.deadline, sent).await.map_err(|_| late())?
     }
 
@@ -67,7 +70,8 @@ impl Endpoint {
         for (name, value) in request.headers() {
             copy = copy.header(name, value);
         }
-        let body = request.body().and_then(reqwest::Body::as_bytes).map(bytes::Bytes::copy_from_slice).unwrap_or_default();
+        let body =
+            request.body().and_then(reqwest::Body::as_bytes).map(bytes::Bytes::copy_from_slice).unwrap_or_default();
         let copy = copy.body(Body::from(body)).map_err(|error| self.unreachable(error))?;
         let Ok(response) = router.oneshot(copy).await;
         let (parts, body) = response.into_parts();
@@ -79,9 +83,14 @@ impl Endpoint {
     }
 
     fn unsent_or_broken(&self, error: &reqwest::Error) -> LlmError {
-        let message = std::error::Error::source(error).map_or_else(|| error.to_string(), |source| format!("{error}: {source}"));
+        let message =
+            std::error::Error::source(error).map_or_else(|| error.to_string(), |source| format!("{error}: {source}"));
         let provider = self.provider.to_string();
-        if error.is_connect() || error.is_builder() { LlmError::Unreachable { provider, message } } else { LlmError::Broken { provider, message } }
+        if error.is_connect() || error.is_builder() {
+            LlmError::Unreachable { provider, message }
+        } else {
+            LlmError::Broken { provider, message }
+        }
     }
 
     async fn call_with_retries(&self, factory: HttpRequestFactory) -> Result<Response, LlmError> {
@@ -110,7 +119,8 @@ impl Endpoint {
     /// Turns an answer that is no success into an error that keeps its status.
     async fn judge(&self, response: Response) -> LlmError {
         let status = response.status().as_u16();
-        let retry_after = response.headers().get("retry-after").and_then(|value| value.to_str().ok()).and_then(retry_after);
+        let retry_after =
+            response.headers().get("retry-after").and_then(|value| value.to_str().ok()).and_then(retry_after);
         let text = response.text().await.unwrap_or_default();
         let parsed: Option<serde_json::Value> = serde_json::from_str(&text).ok();
         let said = parsed.as_ref().and_then(|body| body["error"]["message"].as_str().or(body["message"].as_str()));
@@ -153,8 +163,10 @@ impl Service<HttpRequestFactory> for Endpoint {
     fn call(&mut self, factory: HttpRequestFactory) -> Self::Future {
         let endpoint = self.clone();
         Box::pin(async move {
-            let permit = endpoint.permits.clone().acquire_owned().await.map_err(|error| OpenAIError::Boxed(error.into()))?;
-            let response = endpoint.call_with_retries(factory).await.map_err(|error| OpenAIError::Boxed(error.into()))?;
+            let permit =
+                endpoint.permits.clone().acquire_owned().await.map_err(|error| OpenAIError::Boxed(error.into()))?;
+            let response =
+                endpoint.call_with_retries(factory).await.map_err(|error| OpenAIError::Boxed(error.into()))?;
             Ok(hold_until_read(response, permit))
         })
     }

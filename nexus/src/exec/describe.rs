@@ -22,14 +22,22 @@ pub fn describe(what: &Describe, graph: &dyn GraphRead) -> Result<Value, KipErro
         Describe::Primer => Ok(primer(graph)),
         Describe::Domains => Ok(names(graph, "Domain", ANSWER_MAX)),
         Describe::ConceptTypes(limit) => Ok(names(graph, "$ConceptType", limit_of(limit.as_ref(), ANSWER_MAX)?)),
-        Describe::PropositionTypes(limit) => Ok(names(graph, "$PropositionType", limit_of(limit.as_ref(), ANSWER_MAX)?)),
+        Describe::PropositionTypes(limit) => {
+            Ok(names(graph, "$PropositionType", limit_of(limit.as_ref(), ANSWER_MAX)?))
+        }
         Describe::ConceptType(name) => definition(graph, "$ConceptType", name),
         Describe::PropositionType(name) => definition(graph, "$PropositionType", name),
     }
 }
 
 fn names(graph: &dyn GraphRead, kind: &str, limit: usize) -> Value {
-    graph.of_type(kind).into_iter().take(limit).filter_map(|no| name_of(graph, no)).map(|name| name.to_string()).collect()
+    graph
+        .of_type(kind)
+        .into_iter()
+        .take(limit)
+        .filter_map(|no| name_of(graph, no))
+        .map(|name| name.to_string())
+        .collect()
 }
 
 fn name_of(graph: &dyn GraphRead, no: No) -> Option<Arc<str>> {
@@ -43,14 +51,25 @@ fn definition(graph: &dyn GraphRead, meta: &str, name: &Val) -> Result<Value, Ki
     let name = name.json().as_str().unwrap_or_default();
     match graph.concept(meta, name) {
         Some(no) => Ok(graph.json(no)),
-        None => Err(KipError::new(ErrorKind::NotFound, format!("{meta} \"{name}\" is not defined")).hint(if meta == "$ConceptType" { "DESCRIBE CONCEPT TYPES lists them" } else { "DESCRIBE PROPOSITION TYPES lists them" })),
+        None => Err(KipError::new(ErrorKind::NotFound, format!("{meta} \"{name}\" is not defined")).hint(
+            if meta == "$ConceptType" {
+                "DESCRIBE CONCEPT TYPES lists them"
+            } else {
+                "DESCRIBE PROPOSITION TYPES lists them"
+            },
+        )),
     }
 }
 
 /// Identity, the domains with what is most linked in each, the sizes, and how to ask (§5.1.1).
 /// The principal id of `$self` is nobody's business (the Principle of Privacy) and is left out.
 fn primer(graph: &dyn GraphRead) -> Value {
-    let attributes = |kind: &str, name: &str| graph.concept(kind, name).and_then(|no| graph.element(no)).map(|element| element.properties().attributes.clone());
+    let attributes = |kind: &str, name: &str| {
+        graph
+            .concept(kind, name)
+            .and_then(|no| graph.element(no))
+            .map(|element| element.properties().attributes.clone())
+    };
     let mut identity = attributes("Person", "$self").unwrap_or_default();
     identity.shift_remove("id");
     let membership: Arc<str> = "belongs_to_domain".into();
@@ -64,7 +83,12 @@ fn primer(graph: &dyn GraphRead) -> Value {
             Some(json!({"name": name, "description": description, "concepts": members.len(), "key_concepts": key_concepts(graph, &members), "key_propositions": key_predicates(graph, &members)}))
         })
         .collect();
-    let types: BTreeMap<String, usize> = graph.of_type("$ConceptType").into_iter().filter_map(|no| name_of(graph, no)).map(|name| (name.to_string(), graph.of_type(&name).len())).collect();
+    let types: BTreeMap<String, usize> = graph
+        .of_type("$ConceptType")
+        .into_iter()
+        .filter_map(|no| name_of(graph, no))
+        .map(|name| (name.to_string(), graph.of_type(&name).len()))
+        .collect();
     json!({
         "identity": identity,
         "domain_map": domains,
@@ -81,7 +105,8 @@ fn subject_of(graph: &dyn GraphRead, link: No) -> Option<No> {
 }
 
 fn degree(graph: &dyn GraphRead, no: No) -> usize {
-    graph.links_estimate(&Pattern { subject: Some(no), ..Pattern::default() }) + graph.links_estimate(&Pattern { object: Some(no), ..Pattern::default() })
+    graph.links_estimate(&Pattern { subject: Some(no), ..Pattern::default() })
+        + graph.links_estimate(&Pattern { object: Some(no), ..Pattern::default() })
 }
 
 fn key_concepts(graph: &dyn GraphRead, members: &[No]) -> Vec<String> {

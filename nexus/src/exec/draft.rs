@@ -93,11 +93,16 @@ impl Draft {
             Element::Concept(concept) => {
                 let key = (&*concept.kind, &*concept.name);
                 if PROTECTED.contains(&key) {
-                    return refuse(format!("{{type: \"{}\", name: \"{}\"}} is part of the core and cannot be deleted", key.0, key.1));
+                    return refuse(format!(
+                        "{{type: \"{}\", name: \"{}\"}} is part of the core and cannot be deleted",
+                        key.0, key.1
+                    ));
                 }
                 let in_use = match key.0 {
                     "$ConceptType" => self.graph.of_type(key.1).len(),
-                    "$PropositionType" => self.graph.links(&Pattern { predicates: &[concept.name.clone()], ..Pattern::default() }).len(),
+                    "$PropositionType" => {
+                        self.graph.links(&Pattern { predicates: &[concept.name.clone()], ..Pattern::default() }).len()
+                    }
                     _ => 0,
                 };
                 if in_use > 0 {
@@ -132,7 +137,8 @@ impl Draft {
 /// Keys that begin with `_` belong to the engine.
 pub(super) fn check_metadata(metadata: &Map<String, Value>) -> Result<(), KipError> {
     match metadata.keys().find(|key| key.starts_with('_')) {
-        Some(key) => Err(KipError::new(ErrorKind::Schema, format!("metadata key {key} is kept by the engine")).hint("use a key that does not begin with '_'")),
+        Some(key) => Err(KipError::new(ErrorKind::Schema, format!("metadata key {key} is kept by the engine"))
+            .hint("use a key that does not begin with '_'")),
         None => Ok(()),
     }
 }

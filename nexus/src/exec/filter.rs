@@ -27,7 +27,9 @@ fn evaluate(graph: &dyn GraphRead, plan: &Plan, row: &Row, test: &Expr) -> Resul
         Expr::Not(inner) => Value::Bool(!truth(inner)?),
         Expr::And(a, b) => Value::Bool(truth(a)? && truth(b)?),
         Expr::Or(a, b) => Value::Bool(truth(a)? || truth(b)?),
-        Expr::Compare(a, operator, b) => Value::Bool(compare(&evaluate(graph, plan, row, a)?, *operator, &evaluate(graph, plan, row, b)?)),
+        Expr::Compare(a, operator, b) => {
+            Value::Bool(compare(&evaluate(graph, plan, row, a)?, *operator, &evaluate(graph, plan, row, b)?))
+        }
         Expr::Text(kind, a, b, span) => {
             let (text, part) = (evaluate(graph, plan, row, a)?, evaluate(graph, plan, row, b)?);
             let (Some(text), Some(part)) = (text.as_str(), part.as_str()) else { return Ok(Value::Bool(false)) };
@@ -35,7 +37,11 @@ fn evaluate(graph: &dyn GraphRead, plan: &Plan, row: &Row, test: &Expr) -> Resul
                 TextTest::Contains => text.contains(part),
                 TextTest::StartsWith => text.starts_with(part),
                 TextTest::EndsWith => text.ends_with(part),
-                TextTest::Regex => regex::Regex::new(part).map_err(|error| KipError::new(ErrorKind::Parameter, format!("not a regular expression: {error}")).at(*span))?.is_match(text),
+                TextTest::Regex => regex::Regex::new(part)
+                    .map_err(|error| {
+                        KipError::new(ErrorKind::Parameter, format!("not a regular expression: {error}")).at(*span)
+                    })?
+                    .is_match(text),
             })
         }
     })
@@ -47,7 +53,9 @@ fn compare(a: &Value, operator: Comparison, b: &Value) -> bool {
         Comparison::Eq => same(a, b),
         Comparison::Ne => !same(a, b),
         _ => match (order(a, b), operator) {
-            (Some(Less), Comparison::Lt | Comparison::Le) | (Some(Greater), Comparison::Gt | Comparison::Ge) | (Some(Equal), Comparison::Le | Comparison::Ge) => true,
+            (Some(Less), Comparison::Lt | Comparison::Le)
+            | (Some(Greater), Comparison::Gt | Comparison::Ge)
+            | (Some(Equal), Comparison::Le | Comparison::Ge) => true,
             _ => false,
         },
     }
@@ -58,7 +66,9 @@ pub(super) fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(x), Value::Number(y)) => x == y || x.as_f64() == y.as_f64(),
         (Value::Array(x), Value::Array(y)) => x.len() == y.len() && x.iter().zip(y).all(|(x, y)| same(x, y)),
-        (Value::Object(x), Value::Object(y)) => x.len() == y.len() && x.iter().all(|(key, x)| y.get(key).is_some_and(|y| same(x, y))),
+        (Value::Object(x), Value::Object(y)) => {
+            x.len() == y.len() && x.iter().all(|(key, x)| y.get(key).is_some_and(|y| same(x, y)))
+        }
         _ => a == b,
     }
 }

@@ -20,23 +20,42 @@ pub fn find(find: &Find, graph: &dyn GraphRead) -> Result<Value, KipError> {
     let plan = plan::build(find, graph)?;
     let slot = |name: &str| plan.slot(name).unwrap_or_default();
     let rows = solve(&plan, graph)?;
-    let mut rows = distinct(rows, &find.select.iter().map(|selected| slot(&path_of(selected).var)).chain(find.order.iter().map(|(path, _)| slot(&path.var))).collect::<Vec<_>>());
+    let mut rows = distinct(
+        rows,
+        &find
+            .select
+            .iter()
+            .map(|selected| slot(&path_of(selected).var))
+            .chain(find.order.iter().map(|(path, _)| slot(&path.var)))
+            .collect::<Vec<_>>(),
+    );
     let counts = find.select.iter().any(|selected| matches!(selected, Selected::Count { .. }));
     if !find.order.is_empty() {
-        let key = |row: &Row| find.order.iter().map(|(path, _)| value_at(graph, &row[slot(&path.var)], &path.fields)).collect::<Vec<_>>();
+        let key = |row: &Row| {
+            find.order.iter().map(|(path, _)| value_at(graph, &row[slot(&path.var)], &path.fields)).collect::<Vec<_>>()
+        };
         rows.sort_by_cached_key(|row| Keys(key(row), find.order.iter().map(|(_, descending)| *descending).collect()));
     }
     let mut answer: Vec<Value> = if counts {
         grouped(find, graph, &rows, &slot)
     } else {
-        let cell = |row: &Row, selected: &Selected| value_at(graph, &row[slot(&path_of(selected).var)], &path_of(selected).fields);
-        rows.iter().take(limit).map(|row| shape(find.select.iter().map(|selected| cell(row, selected)).collect())).collect()
+        let cell = |row: &Row, selected: &Selected| {
+            value_at(graph, &row[slot(&path_of(selected).var)], &path_of(selected).fields)
+        };
+        rows.iter()
+            .take(limit)
+            .map(|row| shape(find.select.iter().map(|selected| cell(row, selected)).collect()))
+            .collect()
     };
     if answer.len() > limit {
         answer.truncate(limit);
     }
     if answer.len() > ANSWER_MAX {
-        return Err(KipError::new(ErrorKind::Execution, format!("the answer has {} rows, over the bound of {ANSWER_MAX}", answer.len())).hint("add a LIMIT"));
+        return Err(KipError::new(
+            ErrorKind::Execution,
+            format!("the answer has {} rows, over the bound of {ANSWER_MAX}", answer.len()),
+        )
+        .hint("add a LIMIT"));
     }
     Ok(Value::Array(answer))
 }
@@ -63,7 +82,10 @@ fn grouped(find: &Find, graph: &dyn GraphRead, rows: &[Row], slot: &impl Fn(&str
     let mut order: Vec<(Vec<Value>, Vec<&Row>)> = Vec::new();
     let mut index: BTreeMap<String, usize> = BTreeMap::new();
     for row in rows {
-        let values: Vec<Value> = plain.iter().map(|selected| value_at(graph, &row[slot(&path_of(selected).var)], &path_of(selected).fields)).collect();
+        let values: Vec<Value> = plain
+            .iter()
+            .map(|selected| value_at(graph, &row[slot(&path_of(selected).var)], &path_of(selected).fields))
+            .collect();
         let place = *index.entry(Value::Array(values.clone()).to_string()).or_insert_with(|| {
             order.push((values, Vec::new()));
             order.len() - 1
@@ -76,15 +98,33 @@ fn grouped(find: &Find, graph: &dyn GraphRead, rows: &[Row], slot: &impl Fn(&str
     let count = |members: &[&Row], selected: &Selected| match selected {
         Selected::Path(_) => Value::Null,
         Selected::Count { distinct, path } => {
-            let values = members.iter().map(|row| value_at(graph, &row[slot(&path.var)], &path.fields)).filter(|value| !value.is_null());
-            if *distinct { values.map(|value| value.to_string()).collect::<BTreeSet<_>>().len().into() } else { values.count().into() }
+            let values = members
+                .iter()
+                .map(|row| value_at(graph, &row[slot(&path.var)], &path.fields))
+                .filter(|value| !value.is_null());
+            if *distinct {
+                values.map(|value| value.to_string()).collect::<BTreeSet<_>>().len().into()
+            } else {
+                values.count().into()
+            }
         }
     };
     order
         .into_iter()
         .map(|(values, members)| {
             let mut values = values.into_iter();
-            shape(find.select.iter().map(|selected| if matches!(selected, Selected::Path(_)) { values.next().unwrap_or_default() } else { count(&members, selected) }).collect())
+            shape(
+                find.select
+                    .iter()
+                    .map(|selected| {
+                        if matches!(selected, Selected::Path(_)) {
+                            values.next().unwrap_or_default()
+                        } else {
+                            count(&members, selected)
+                        }
+                    })
+                    .collect(),
+            )
         })
         .collect()
 }

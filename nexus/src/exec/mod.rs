@@ -49,9 +49,15 @@ fn solve(plan: &Plan, graph: &dyn GraphRead) -> Result<Vec<Row>, KipError> {
     let mut rows: Vec<Row> = vec![vec![Bound::Free; plan.slots.len()]];
     for step in &plan.steps {
         rows = match step {
-            Step::Concept { slot, id, kind, name } => scan::concepts(graph, rows, *slot, id.as_deref(), kind.as_deref(), name.as_deref())?,
+            Step::Concept { slot, id, kind, name } => {
+                scan::concepts(graph, rows, *slot, id.as_deref(), kind.as_deref(), name.as_deref())?
+            }
             Step::LinkById { slot, id } => scan::link(graph, rows, *slot, id)?,
-            Step::Triple { link, subject, predicates, predicate, object } => triple::triples(graph, rows, &triple::Slots { link: *link, subject: *subject, predicates, predicate: *predicate, object: *object })?,
+            Step::Triple { link, subject, predicates, predicate, object } => triple::triples(
+                graph,
+                rows,
+                &triple::Slots { link: *link, subject: *subject, predicates, predicate: *predicate, object: *object },
+            )?,
             Step::Filter(test) => filter::keep(graph, plan, rows, test)?,
         };
         if rows.is_empty() {
@@ -64,7 +70,8 @@ fn solve(plan: &Plan, graph: &dyn GraphRead) -> Result<Vec<Row>, KipError> {
 /// Adds `row`, or says that the query is too large.
 fn push(rows: &mut Vec<Row>, row: Row) -> Result<(), KipError> {
     if rows.len() == ROWS_MAX {
-        return Err(KipError::new(ErrorKind::Execution, format!("the query holds more than {ROWS_MAX} rows at once")).hint("name a type or a name in more of its clauses"));
+        return Err(KipError::new(ErrorKind::Execution, format!("the query holds more than {ROWS_MAX} rows at once"))
+            .hint("name a type or a name in more of its clauses"));
     }
     rows.push(row);
     Ok(())
@@ -81,7 +88,9 @@ fn value_at(graph: &dyn GraphRead, bound: &Bound, fields: &[Arc<str>]) -> Value 
     let properties = element.properties();
     let bag = |bag: &serde_json::Map<String, Value>, rest: &[Arc<str>]| match rest {
         [] => Value::Object(bag.clone()),
-        [key, deeper @ ..] => deeper.iter().fold(bag.get(&**key).cloned().unwrap_or(Value::Null), |value, key| value.get(&**key).cloned().unwrap_or(Value::Null)),
+        [key, deeper @ ..] => deeper.iter().fold(bag.get(&**key).cloned().unwrap_or(Value::Null), |value, key| {
+            value.get(&**key).cloned().unwrap_or(Value::Null)
+        }),
     };
     match fields {
         [] => graph.json(no),
@@ -94,10 +103,14 @@ fn value_at(graph: &dyn GraphRead, bound: &Bound, fields: &[Arc<str>]) -> Value 
 }
 
 /// The number behind a LIMIT.
-fn limit_of(limit: Option<&(crate::kip::ast::Val, crate::kip::error::Span)>, default: usize) -> Result<usize, KipError> {
+fn limit_of(
+    limit: Option<&(crate::kip::ast::Val, crate::kip::error::Span)>,
+    default: usize,
+) -> Result<usize, KipError> {
     let Some((value, span)) = limit else { return Ok(default) };
     match value.json().as_u64() {
         Some(n) if n >= 1 => Ok((n as usize).min(ANSWER_MAX)),
-        _ => Err(KipError::new(ErrorKind::Parameter, format!("LIMIT is a whole number from 1, not {}", value.json())).at(*span)),
+        _ => Err(KipError::new(ErrorKind::Parameter, format!("LIMIT is a whole number from 1, not {}", value.json()))
+            .at(*span)),
     }
 }

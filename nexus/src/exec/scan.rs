@@ -5,9 +5,20 @@ use crate::graph::{Element, GraphRead, No};
 use crate::kip::KipError;
 
 /// Binds `slot` to every concept of that id, type and name; a bound slot is checked instead.
-pub(super) fn concepts(graph: &dyn GraphRead, rows: Vec<Row>, slot: usize, id: Option<&str>, kind: Option<&str>, name: Option<&str>) -> Result<Vec<Row>, KipError> {
+pub(super) fn concepts(
+    graph: &dyn GraphRead,
+    rows: Vec<Row>,
+    slot: usize,
+    id: Option<&str>,
+    kind: Option<&str>,
+    name: Option<&str>,
+) -> Result<Vec<Row>, KipError> {
     let fits = |no: No| match graph.element(no).as_deref() {
-        Some(element @ Element::Concept(concept)) => id.is_none_or(|id| element.id(no) == id) && kind.is_none_or(|kind| &*concept.kind == kind) && name.is_none_or(|name| &*concept.name == name),
+        Some(element @ Element::Concept(concept)) => {
+            id.is_none_or(|id| element.id(no) == id)
+                && kind.is_none_or(|kind| &*concept.kind == kind)
+                && name.is_none_or(|name| &*concept.name == name)
+        }
         _ => false,
     };
     let mut found: Option<Vec<No>> = None;

@@ -15,7 +15,12 @@ const HITS_DEFAULT: usize = 20;
 /// # Errors
 /// `parameter` when the term or the type is no string.
 pub fn search(search: &Search, graph: &dyn GraphRead) -> Result<Value, KipError> {
-    let text = |value: &Value, what: &str| value.as_str().map(str::to_owned).ok_or_else(|| KipError::new(ErrorKind::Parameter, format!("{what} is a string, not {value}")));
+    let text = |value: &Value, what: &str| {
+        value
+            .as_str()
+            .map(str::to_owned)
+            .ok_or_else(|| KipError::new(ErrorKind::Parameter, format!("{what} is a string, not {value}")))
+    };
     let term = text(search.term.json(), "the term")?;
     let kind = search.kind.as_ref().map(|kind| text(kind.json(), "the type")).transpose()?;
     let limit = limit_of(search.limit.as_ref(), HITS_DEFAULT)?;

@@ -33,7 +33,9 @@ pub(super) fn triples(graph: &dyn GraphRead, rows: Vec<Row>, slots: &Slots<'_>) 
             Bound::Element(no) => Ok(Some(*no)),
             Bound::Name(_) => Err(()),
         };
-        let (Ok(subject), Ok(object), Ok(link)) = (end(slots.subject), end(slots.object), end(slots.link)) else { continue };
+        let (Ok(subject), Ok(object), Ok(link)) = (end(slots.subject), end(slots.object), end(slots.link)) else {
+            continue;
+        };
         let found = match link {
             Some(no) => vec![no],
             None => graph.links(&Pattern { subject, predicates, object }),

@@ -68,20 +68,31 @@ impl Run<'_> {
         }
     }
 
-    fn concept(&mut self, pattern: &ConceptPattern, attributes: &Object, metadata: &Map<String, Value>) -> Result<No, KipError> {
+    fn concept(
+        &mut self,
+        pattern: &ConceptPattern,
+        attributes: &Object,
+        metadata: &Map<String, Value>,
+    ) -> Result<No, KipError> {
         let attributes = plain(attributes);
         if let Some(id) = &pattern.id {
             let no = self.by_id(id, 'C', pattern.span)?;
             return self.set(no, attributes, metadata).map(|()| no);
         }
         let (Some(kind), Some(name)) = (&pattern.kind, &pattern.name) else {
-            return Err(KipError::new(ErrorKind::Syntax, "a concept is written by {type, name} or by {id}").at(pattern.span));
+            return Err(
+                KipError::new(ErrorKind::Syntax, "a concept is written by {type, name} or by {id}").at(pattern.span)
+            );
         };
         let (kind, name) = (text(kind, "a type", pattern.span)?, text(name, "a name", pattern.span)?);
         check_defined(&self.draft.graph, "$ConceptType", &kind).map_err(|error| error.at(pattern.span))?;
         match self.draft.graph.concept(&kind, &name) {
             Some(no) => self.set(no, attributes, metadata).map(|()| no),
-            None => Ok(self.draft.insert(Element::Concept(Concept { kind, name, properties: Properties { attributes, metadata: metadata.clone() } }))),
+            None => Ok(self.draft.insert(Element::Concept(Concept {
+                kind,
+                name,
+                properties: Properties { attributes, metadata: metadata.clone() },
+            }))),
         }
     }
 
@@ -106,12 +117,20 @@ impl Run<'_> {
             Some(object) => {
                 self.put_link(subject, predicate, object, Map::new(), &metadata)?;
             }
-            None => self.draft.warnings.push(format!("the target of \"{predicate}\" does not exist, so that link was passed over")),
+            None => self
+                .draft
+                .warnings
+                .push(format!("the target of \"{predicate}\" does not exist, so that link was passed over")),
         }
         Ok(())
     }
 
-    fn proposition(&mut self, pattern: &PropositionPattern, attributes: &Object, metadata: &Map<String, Value>) -> Result<No, KipError> {
+    fn proposition(
+        &mut self,
+        pattern: &PropositionPattern,
+        attributes: &Object,
+        metadata: &Map<String, Value>,
+    ) -> Result<No, KipError> {
         match pattern {
             PropositionPattern::Id(id, span) => {
                 let no = self.by_id(id, 'P', *span)?;
@@ -119,8 +138,13 @@ impl Run<'_> {
             }
             PropositionPattern::Triple(triple) => {
                 let predicate = literal(triple)?;
-                check_defined(&self.draft.graph, "$PropositionType", &predicate).map_err(|error| error.at(triple.span))?;
-                let missing = || KipError::new(ErrorKind::NotFound, "an end of this proposition does not exist").at(triple.span).hint("create the concept in an earlier CONCEPT block");
+                check_defined(&self.draft.graph, "$PropositionType", &predicate)
+                    .map_err(|error| error.at(triple.span))?;
+                let missing = || {
+                    KipError::new(ErrorKind::NotFound, "an end of this proposition does not exist")
+                        .at(triple.span)
+                        .hint("create the concept in an earlier CONCEPT block")
+                };
                 let subject = self.find_term(&triple.subject)?.ok_or_else(missing)?;
                 let object = self.find_term(&triple.object)?.ok_or_else(missing)?;
                 self.put_link(subject, predicate, object, plain(attributes), metadata)
@@ -128,11 +152,27 @@ impl Run<'_> {
         }
     }
 
-    fn put_link(&mut self, subject: No, predicate: Arc<str>, object: No, attributes: Map<String, Value>, metadata: &Map<String, Value>) -> Result<No, KipError> {
-        let wanted = crate::graph::Pattern { subject: Some(subject), predicates: std::slice::from_ref(&predicate), object: Some(object) };
+    fn put_link(
+        &mut self,
+        subject: No,
+        predicate: Arc<str>,
+        object: No,
+        attributes: Map<String, Value>,
+        metadata: &Map<String, Value>,
+    ) -> Result<No, KipError> {
+        let wanted = crate::graph::Pattern {
+            subject: Some(subject),
+            predicates: std::slice::from_ref(&predicate),
+            object: Some(object),
+        };
         match self.draft.graph.links(&wanted).first().copied() {
             Some(no) => self.set(no, attributes, metadata).map(|()| no),
-            None => Ok(self.draft.insert(Element::Link(GraphLink { subject, predicate, object, properties: Properties { attributes, metadata: metadata.clone() } }))),
+            None => Ok(self.draft.insert(Element::Link(GraphLink {
+                subject,
+                predicate,
+                object,
+                properties: Properties { attributes, metadata: metadata.clone() },
+            }))),
         }
     }
 
@@ -141,18 +181,35 @@ impl Run<'_> {
         match term {
             Term::Var(name, span) => match self.handles.get(name) {
                 Some(no) => Ok(Some(*no)),
-                None => Err(KipError::new(ErrorKind::Reference, format!("handle ?{name} is used before its block")).at(*span).hint("blocks run in order: move the block that defines it up")),
+                None => Err(KipError::new(ErrorKind::Reference, format!("handle ?{name} is used before its block"))
+                    .at(*span)
+                    .hint("blocks run in order: move the block that defines it up")),
             },
-            Term::Concept(_, pattern) => match (&pattern.id, &pattern.kind, &pattern.name) {
-                (Some(id), ..) => Ok(id.json().as_str().and_then(|id| self.draft.graph.by_id(id))),
-                (None, Some(kind), Some(name)) => Ok(self.draft.graph.concept(&text(kind, "a type", pattern.span)?, &text(name, "a name", pattern.span)?)),
-                _ => Err(KipError::new(ErrorKind::Syntax, "a target is named by {type, name} or by {id}").at(pattern.span)),
-            },
-            Term::Proposition(PropositionPattern::Id(id, _)) => Ok(id.json().as_str().and_then(|id| self.draft.graph.by_id(id))),
+            Term::Concept(_, pattern) => {
+                match (&pattern.id, &pattern.kind, &pattern.name) {
+                    (Some(id), ..) => Ok(id.json().as_str().and_then(|id| self.draft.graph.by_id(id))),
+                    (None, Some(kind), Some(name)) => Ok(self
+                        .draft
+                        .graph
+                        .concept(&text(kind, "a type", pattern.span)?, &text(name, "a name", pattern.span)?)),
+                    _ => Err(KipError::new(ErrorKind::Syntax, "a target is named by {type, name} or by {id}")
+                        .at(pattern.span)),
+                }
+            }
+            Term::Proposition(PropositionPattern::Id(id, _)) => {
+                Ok(id.json().as_str().and_then(|id| self.draft.graph.by_id(id)))
+            }
             Term::Proposition(PropositionPattern::Triple(triple)) => {
                 let predicate = literal(triple)?;
-                let (Some(subject), Some(object)) = (self.find_term(&triple.subject)?, self.find_term(&triple.object)?) else { return Ok(None) };
-                let wanted = crate::graph::Pattern { subject: Some(subject), predicates: std::slice::from_ref(&predicate), object: Some(object) };
+                let (Some(subject), Some(object)) = (self.find_term(&triple.subject)?, self.find_term(&triple.object)?)
+                else {
+                    return Ok(None);
+                };
+                let wanted = crate::graph::Pattern {
+                    subject: Some(subject),
+                    predicates: std::slice::from_ref(&predicate),
+                    object: Some(object),
+                };
                 Ok(self.draft.graph.links(&wanted).first().copied())
             }
         }
@@ -161,14 +218,21 @@ impl Run<'_> {
     fn by_id(&self, id: &Val, letter: char, span: Span) -> Result<No, KipError> {
         let id = text(id, "an id", span)?;
         if !id.starts_with(letter) || crate::graph::number(&id).is_none() {
-            return Err(KipError::new(ErrorKind::Syntax, format!("\"{id}\" is no id; ids look like {letter}:7")).at(span));
+            return Err(
+                KipError::new(ErrorKind::Syntax, format!("\"{id}\" is no id; ids look like {letter}:7")).at(span)
+            );
         }
-        self.draft.graph.by_id(&id).ok_or_else(|| KipError::new(ErrorKind::NotFound, format!("nothing has the id {id}")).at(span))
+        self.draft
+            .graph
+            .by_id(&id)
+            .ok_or_else(|| KipError::new(ErrorKind::NotFound, format!("nothing has the id {id}")).at(span))
     }
 }
 
 fn text(value: &Val, what: &str, span: Span) -> Result<Arc<str>, KipError> {
-    value.json().as_str().map(Arc::from).ok_or_else(|| KipError::new(ErrorKind::Parameter, format!("{what} is a string, not {}", value.json())).at(span))
+    value.json().as_str().map(Arc::from).ok_or_else(|| {
+        KipError::new(ErrorKind::Parameter, format!("{what} is a string, not {}", value.json())).at(span)
+    })
 }
 
 fn literal(triple: &Triple) -> Result<Arc<str>, KipError> {

@@ -91,7 +91,11 @@ pub fn number(id: &str) -> Option<No> {
 pub(super) fn to_json(no: No, element: &Element, id_of: impl Fn(No) -> String) -> Value {
     let properties = element.properties();
     match element {
-        Element::Concept(concept) => json!({"id": element.id(no), "type": concept.kind, "name": concept.name, "attributes": properties.attributes, "metadata": properties.metadata}),
-        Element::Link(link) => json!({"id": element.id(no), "subject": id_of(link.subject), "predicate": link.predicate, "object": id_of(link.object), "attributes": properties.attributes, "metadata": properties.metadata}),
+        Element::Concept(concept) => {
+            json!({"id": element.id(no), "type": concept.kind, "name": concept.name, "attributes": properties.attributes, "metadata": properties.metadata})
+        }
+        Element::Link(link) => {
+            json!({"id": element.id(no), "subject": id_of(link.subject), "predicate": link.predicate, "object": id_of(link.object), "attributes": properties.attributes, "metadata": properties.metadata})
+        }
     }
 }

@@ -84,7 +84,13 @@ impl GraphRead for Graph {
             Some(set) => set.into_iter().flatten().copied().filter(fits).collect(),
             None if pattern.predicates.is_empty() => self.elements.keys().copied().filter(fits).collect(),
             None => {
-                let mut found: Vec<No> = pattern.predicates.iter().filter_map(|predicate| self.by_predicate.get(predicate)).flatten().copied().collect();
+                let mut found: Vec<No> = pattern
+                    .predicates
+                    .iter()
+                    .filter_map(|predicate| self.by_predicate.get(predicate))
+                    .flatten()
+                    .copied()
+                    .collect();
                 found.sort_unstable();
                 found
             }
@@ -94,7 +100,12 @@ impl GraphRead for Graph {
     fn links_estimate(&self, pattern: &Pattern<'_>) -> usize {
         let ends = [pattern.subject.map(|no| self.out.get(&no)), pattern.object.map(|no| self.into.get(&no))];
         let smallest_end = ends.into_iter().flatten().map(|set| set.map_or(0, OrdSetLen::length)).min();
-        let by_predicate: usize = pattern.predicates.iter().filter_map(|predicate| self.by_predicate.get(predicate)).map(OrdSetLen::length).sum();
+        let by_predicate: usize = pattern
+            .predicates
+            .iter()
+            .filter_map(|predicate| self.by_predicate.get(predicate))
+            .map(OrdSetLen::length)
+            .sum();
         match (smallest_end, pattern.predicates.is_empty()) {
             (Some(end), true) => end,
             (Some(end), false) => end.min(by_predicate),
@@ -151,14 +162,17 @@ impl View {
         let Some(scopes) = &self.scopes else { return true };
         let Some(element) = self.graph.element(no) else { return false };
         let itself = match element.properties().metadata.get(SCOPES_KEY) {
-            Some(Value::Array(listed)) => listed.iter().filter_map(Value::as_str).any(|scope| scopes.contains(&Scope(scope.into()))),
+            Some(Value::Array(listed)) => {
+                listed.iter().filter_map(Value::as_str).any(|scope| scopes.contains(&Scope(scope.into())))
+            }
             _ => true,
         };
         // A link is as hidden as either of its ends.
-        itself && match &*element {
-            Element::Link(link) => self.sees(link.subject) && self.sees(link.object),
-            Element::Concept(_) => true,
-        }
+        itself
+            && match &*element {
+                Element::Link(link) => self.sees(link.subject) && self.sees(link.object),
+                Element::Concept(_) => true,
+            }
     }
 }
 
@@ -189,7 +203,9 @@ impl GraphRead for View {
 
     fn search(&self, words: &str, kind: Option<&str>, limit: usize) -> Vec<(No, f32)> {
         // Hidden hits must not take up the places of visible ones.
-        let of_kind = |no: No| self.sees(no) && kind.is_none_or(|kind| matches!(self.graph.element(no).as_deref(), Some(Element::Concept(concept)) if &*concept.kind == kind));
+        let of_kind = |no: No| {
+            self.sees(no) && kind.is_none_or(|kind| matches!(self.graph.element(no).as_deref(), Some(Element::Concept(concept)) if &*concept.kind == kind))
+        };
         self.graph.text().search(&text::terms(words), of_kind, limit)
     }
 }

@@ -70,7 +70,9 @@ fn flush_run(run: &mut Vec<char>, terms: &mut Vec<Arc<str>>) {
 
 /// Words so common that they say nothing about what a query means.
 const STOP: [&str; 44] = [
-    "a", "an", "and", "are", "as", "at", "be", "by", "can", "did", "do", "doe", "for", "from", "has", "have", "how", "i", "in", "is", "it", "me", "my", "of", "on", "or", "that", "the", "they", "this", "to", "was", "we", "what", "when", "where", "which", "who", "whose", "why", "will", "with", "you", "your",
+    "a", "an", "and", "are", "as", "at", "be", "by", "can", "did", "do", "doe", "for", "from", "has", "have", "how",
+    "i", "in", "is", "it", "me", "my", "of", "on", "or", "that", "the", "they", "this", "to", "was", "we", "what",
+    "when", "where", "which", "who", "whose", "why", "will", "with", "you", "your",
 ];
 
 /// An inverted index that is cheap to snapshot.
@@ -128,10 +130,15 @@ impl Index {
             best_possible += rarity * (K1 + 1.0);
             for (no, weight) in found.into_iter().flatten() {
                 let length = self.lengths.get(no).copied().unwrap_or(average);
-                *scores.entry(*no).or_default() += rarity * weight * (K1 + 1.0) / (weight + K1 * (1.0 - B + B * length / average));
+                *scores.entry(*no).or_default() +=
+                    rarity * weight * (K1 + 1.0) / (weight + K1 * (1.0 - B + B * length / average));
             }
         }
-        let mut hits: Vec<(No, f32)> = scores.into_iter().filter(|(no, _)| keep(*no)).map(|(no, score)| (no, (score / best_possible).min(1.0))).collect();
+        let mut hits: Vec<(No, f32)> = scores
+            .into_iter()
+            .filter(|(no, _)| keep(*no))
+            .map(|(no, score)| (no, (score / best_possible).min(1.0)))
+            .collect();
         hits.sort_by(|(a_no, a), (b_no, b)| b.total_cmp(a).then(a_no.cmp(b_no)));
         hits.truncate(limit);
         hits

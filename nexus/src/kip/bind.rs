@@ -2,7 +2,9 @@
 
 use serde_json::{Map, Value};
 
-use super::ast::{Block, Clause, Command, ConceptPattern, Describe, Expr, Object, Predicate, PropositionPattern, Term, Val};
+use super::ast::{
+    Block, Clause, Command, ConceptPattern, Describe, Expr, Object, Predicate, PropositionPattern, Term, Val,
+};
 use super::error::{ErrorKind, KipError};
 
 /// Replaces every placeholder of `command` by its value; afterwards it holds only [`Val::Json`].
@@ -19,7 +21,9 @@ fn resolve(value: &mut Val, parameters: &Map<String, Value>) -> Result<(), KipEr
     let bound = match std::mem::replace(value, Val::Json(Value::Null)) {
         Val::Json(json) => json,
         Val::Param(name, span) => parameters.get(&*name).cloned().ok_or_else(|| {
-            KipError::new(ErrorKind::Parameter, format!("placeholder ${name} has no value")).at(span).hint(format!("give it in \"parameters\": {{\"{name}\": …}}"))
+            KipError::new(ErrorKind::Parameter, format!("placeholder ${name} has no value"))
+                .at(span)
+                .hint(format!("give it in \"parameters\": {{\"{name}\": …}}"))
         })?,
         Val::Array(mut items) => {
             items.iter_mut().try_for_each(|item| resolve(item, parameters))?;
@@ -41,7 +45,9 @@ impl Val {
             Self::Json(json) => json,
             Self::Param(..) => Value::Null,
             Self::Array(items) => Value::Array(items.into_iter().map(Self::into_json).collect()),
-            Self::Object(members) => Value::Object(members.into_iter().map(|(key, item)| (key.to_string(), item.into_json())).collect()),
+            Self::Object(members) => {
+                Value::Object(members.into_iter().map(|(key, item)| (key.to_string(), item.into_json())).collect())
+            }
         }
     }
 
@@ -71,7 +77,9 @@ fn command_values<'a>(command: &'a mut Command, out: &mut Values<'a>) {
         Command::Delete(delete) => clauses(&mut delete.clauses, out),
         Command::Describe(describe) => match describe {
             Describe::Primer | Describe::Domains => {}
-            Describe::ConceptTypes(limit) | Describe::PropositionTypes(limit) => out.extend(limit.iter_mut().map(|(value, _)| value)),
+            Describe::ConceptTypes(limit) | Describe::PropositionTypes(limit) => {
+                out.extend(limit.iter_mut().map(|(value, _)| value))
+            }
             Describe::ConceptType(name) | Describe::PropositionType(name) => out.push(name),
         },
         Command::Search(search) => {

@@ -33,7 +33,8 @@ pub struct Token {
 }
 
 /// Longer marks first, so that `||` is not read as two `|`.
-const MARKS: [&str; 20] = ["||", "&&", "==", "!=", "<=", ">=", "{", "}", "(", ")", "[", "]", ",", ":", ".", "|", "!", "<", ">", ";"];
+const MARKS: [&str; 20] =
+    ["||", "&&", "==", "!=", "<=", ">=", "{", "}", "(", ")", "[", "]", ",", ":", ".", "|", "!", "<", ">", ";"];
 
 /// Cuts `text` into tokens, `End` last.
 ///
@@ -101,7 +102,9 @@ fn string(rest: &str, at: usize) -> Result<(T, usize), KipError> {
             '\\' => escaped = true,
             '"' => {
                 let literal = rest[..=offset].replace('\n', "\\n").replace('\r', "\\r").replace('\t', "\\t");
-                let value: String = serde_json::from_str(&literal).map_err(|error| syntax(format!("a broken string: {error}"), Span { start: at, end: at + offset + 1 }))?;
+                let value: String = serde_json::from_str(&literal).map_err(|error| {
+                    syntax(format!("a broken string: {error}"), Span { start: at, end: at + offset + 1 })
+                })?;
                 return Ok((T::Str(value.into()), offset + 1));
             }
             _ => {}
@@ -112,6 +115,8 @@ fn string(rest: &str, at: usize) -> Result<(T, usize), KipError> {
 
 fn number(rest: &str, at: usize) -> Result<(T, usize), KipError> {
     let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && !"+-.".contains(c)).unwrap_or(rest.len());
-    let number = rest[..end].parse().map_err(|_| syntax(format!("\"{}\" is not a number", &rest[..end]), Span { start: at, end: at + end }))?;
+    let number = rest[..end]
+        .parse()
+        .map_err(|_| syntax(format!("\"{}\" is not a number", &rest[..end]), Span { start: at, end: at + end }))?;
     Ok((T::Num(number), end))
 }

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::ast::{Block, Clause, Command, Comparison, ConceptPattern, Delete, Deleted, Describe, Expr, Find, Link, Object, Path, Predicate, PropositionPattern, Search, Selected, Term, TextTest, Triple, Upsert, Val};
+use super::ast::{
+    Block, Clause, Command, Comparison, ConceptPattern, Delete, Deleted, Describe, Expr, Find, Link, Object, Path,
+    Predicate, PropositionPattern, Search, Selected, Term, TextTest, Triple, Upsert, Val,
+};
 use super::error::{KipError, Span, syntax};
 use super::lexer::{T, Token, tokens};
 use super::{COMMAND_BYTES_MAX, NESTING_MAX};
@@ -15,7 +18,10 @@ use super::{COMMAND_BYTES_MAX, NESTING_MAX};
 /// A `syntax` error at the first token that cannot stand where it stands.
 pub fn parse(text: &str) -> Result<Command, KipError> {
     if text.len() > COMMAND_BYTES_MAX {
-        return Err(syntax(format!("a command of {} bytes is over the bound of {COMMAND_BYTES_MAX}", text.len()), Span::default()));
+        return Err(syntax(
+            format!("a command of {} bytes is over the bound of {COMMAND_BYTES_MAX}", text.len()),
+            Span::default(),
+        ));
     }
     let mut parser = Parser { tokens: tokens(text)?, at: 0, depth: 0 };
     let command = command(&mut parser)?;
@@ -139,7 +145,9 @@ fn command(p: &mut Parser) -> Parsed<Command> {
     if p.take_word("SEARCH") {
         return search(p).map(Command::Search);
     }
-    Err(p.unexpected("FIND, UPSERT, DELETE, DESCRIBE or SEARCH").hint("a command begins with one of these words, as in FIND(?x.name) WHERE { ?x {type: \"Person\"} }"))
+    Err(p
+        .unexpected("FIND, UPSERT, DELETE, DESCRIBE or SEARCH")
+        .hint("a command begins with one of these words, as in FIND(?x.name) WHERE { ?x {type: \"Person\"} }"))
 }
 
 // find ::= 'FIND' '(' selected (',' selected)* ')' where ('ORDER' 'BY' key (',' key)*)? ('LIMIT' value)?
@@ -171,7 +179,8 @@ fn find(p: &mut Parser) -> Parsed<Find> {
 }
 
 fn not_yet(p: &Parser, what: &str) -> KipError {
-    syntax(format!("{what} is not part of this release"), p.span()).hint("this release reads concept and proposition clauses, FILTER, ORDER BY and LIMIT")
+    syntax(format!("{what} is not part of this release"), p.span())
+        .hint("this release reads concept and proposition clauses, FILTER, ORDER BY and LIMIT")
 }
 
 // limit ::= 'LIMIT' value
@@ -250,8 +259,13 @@ fn clause(p: &mut Parser) -> Parsed<Clause> {
     if p.is_mark("(") {
         return Ok(Clause::Proposition(None, proposition(p)?));
     }
-    let (var, _) = p.var().map_err(|error| error.hint("a clause is ?x {type: \"…\"}, (?s, \"predicate\", ?o) or FILTER(…)"))?;
-    if p.is_mark("{") { Ok(Clause::Concept(var, concept(p)?)) } else { Ok(Clause::Proposition(Some(var), proposition(p)?)) }
+    let (var, _) =
+        p.var().map_err(|error| error.hint("a clause is ?x {type: \"…\"}, (?s, \"predicate\", ?o) or FILTER(…)"))?;
+    if p.is_mark("{") {
+        Ok(Clause::Concept(var, concept(p)?))
+    } else {
+        Ok(Clause::Proposition(Some(var), proposition(p)?))
+    }
 }
 
 // concept ::= '{' ('id'|'type'|'name') ':' value (',' …)* '}'
@@ -264,7 +278,10 @@ fn concept(p: &mut Parser) -> Parsed<ConceptPattern> {
             "id" => &mut pattern.id,
             "type" => &mut pattern.kind,
             "name" => &mut pattern.name,
-            other => return Err(syntax(format!("a concept is matched by id, type and name, not by {other}"), at).hint(format!("write FILTER(?x.attributes.{other} == …) instead"))),
+            other => {
+                return Err(syntax(format!("a concept is matched by id, type and name, not by {other}"), at)
+                    .hint(format!("write FILTER(?x.attributes.{other} == …) instead")));
+            }
         };
         p.mark(":")?;
         *place = Some(value(p)?);
@@ -274,7 +291,8 @@ fn concept(p: &mut Parser) -> Parsed<ConceptPattern> {
     }
     pattern.span = open.to(p.mark("}")?);
     if pattern.id.is_none() && pattern.kind.is_none() && pattern.name.is_none() {
-        return Err(syntax("an empty concept pattern matches everything", pattern.span).hint("name at least one of id, type, name"));
+        return Err(syntax("an empty concept pattern matches everything", pattern.span)
+            .hint("name at least one of id, type, name"));
     }
     Ok(pattern)
 }

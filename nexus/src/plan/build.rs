@@ -55,7 +55,9 @@ pub fn build_where(clauses: &[Clause], graph: &dyn GraphRead) -> Result<Plan, Ki
 fn bound(plan: &Plan, path: &Path) -> Result<(), KipError> {
     match plan.slot(&path.var) {
         Some(_) => Ok(()),
-        None => Err(KipError::new(ErrorKind::Reference, format!("?{} is bound nowhere in WHERE", path.var)).at(path.span).hint(format!("add a clause such as ?{} {{type: \"…\"}}", path.var))),
+        None => Err(KipError::new(ErrorKind::Reference, format!("?{} is bound nowhere in WHERE", path.var))
+            .at(path.span)
+            .hint(format!("add a clause such as ?{} {{type: \"…\"}}", path.var))),
     }
 }
 
@@ -75,18 +77,25 @@ fn concept(plan: &mut Plan, slot: usize, pattern: &ConceptPattern) -> Result<(),
     let text = |value: &Option<Val>, what: &str| {
         let text = |value: &Val| match value.json().as_str() {
             Some(text) => Ok(Arc::<str>::from(text)),
-            None => Err(KipError::new(ErrorKind::Parameter, format!("{what} is a string, not {}", value.json())).at(pattern.span)),
+            None => Err(KipError::new(ErrorKind::Parameter, format!("{what} is a string, not {}", value.json()))
+                .at(pattern.span)),
         };
         value.as_ref().map(text).transpose()
     };
-    plan.steps.push(Step::Concept { slot, id: text(&pattern.id, "an id")?, kind: text(&pattern.kind, "a type")?, name: text(&pattern.name, "a name")? });
+    plan.steps.push(Step::Concept {
+        slot,
+        id: text(&pattern.id, "an id")?,
+        kind: text(&pattern.kind, "a type")?,
+        name: text(&pattern.name, "a name")?,
+    });
     Ok(())
 }
 
 fn proposition(plan: &mut Plan, link: usize, pattern: &PropositionPattern) -> Result<(), KipError> {
     match pattern {
         PropositionPattern::Id(id, span) => {
-            let id = id.json().as_str().ok_or_else(|| KipError::new(ErrorKind::Parameter, "an id is a string").at(*span))?;
+            let id =
+                id.json().as_str().ok_or_else(|| KipError::new(ErrorKind::Parameter, "an id is a string").at(*span))?;
             plan.steps.push(Step::LinkById { slot: link, id: id.into() });
         }
         PropositionPattern::Triple(triple) => {
@@ -95,7 +104,11 @@ fn proposition(plan: &mut Plan, link: usize, pattern: &PropositionPattern) -> Re
             let (predicates, predicate) = match &triple.predicate {
                 Predicate::Var(name) => (Vec::new(), Some(named(plan, name))),
                 Predicate::Names(names) => {
-                    let text = |name: &Val| name.json().as_str().map(Arc::from).ok_or_else(|| KipError::new(ErrorKind::Parameter, "a predicate is a string").at(triple.span));
+                    let text = |name: &Val| {
+                        name.json().as_str().map(Arc::from).ok_or_else(|| {
+                            KipError::new(ErrorKind::Parameter, "a predicate is a string").at(triple.span)
+                        })
+                    };
                     (names.iter().map(text).collect::<Result<_, _>>()?, None)
                 }
             };

@@ -12,7 +12,11 @@ pub(super) fn optimize(plan: &mut Plan, graph: &dyn GraphRead) {
     let mut waiting: Vec<Step> = std::mem::take(&mut plan.steps);
     let mut bound: BTreeSet<usize> = BTreeSet::new();
     while !waiting.is_empty() {
-        let cheapest = waiting.iter().enumerate().min_by_key(|(place, step)| (cost(plan, graph, step, &bound), *place)).map_or(0, |(place, _)| place);
+        let cheapest = waiting
+            .iter()
+            .enumerate()
+            .min_by_key(|(place, step)| (cost(plan, graph, step, &bound), *place))
+            .map_or(0, |(place, _)| place);
         let step = waiting.remove(cheapest);
         bound.extend(binds(&step));
         plan.steps.push(step);
@@ -22,7 +26,9 @@ pub(super) fn optimize(plan: &mut Plan, graph: &dyn GraphRead) {
 fn binds(step: &Step) -> Vec<usize> {
     match step {
         Step::Concept { slot, .. } | Step::LinkById { slot, .. } => vec![*slot],
-        Step::Triple { link, subject, predicate, object, .. } => [Some(*link), Some(*subject), Some(*object), *predicate].into_iter().flatten().collect(),
+        Step::Triple { link, subject, predicate, object, .. } => {
+            [Some(*link), Some(*subject), Some(*object), *predicate].into_iter().flatten().collect()
+        }
         Step::Filter(_) => Vec::new(),
     }
 }

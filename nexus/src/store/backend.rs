@@ -6,8 +6,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use super::batch::{Entry, Hash, Key, Kind, Stream, Versioned};
 use super::StoreError;
+use super::batch::{Entry, Hash, Key, Kind, Stream, Versioned};
 use crate::clock::Timestamp;
 use crate::ledger::Account;
 
@@ -57,7 +57,12 @@ pub trait Backend: Send + Sync + 'static {
     async fn document(&self, key: &Key) -> Result<Option<Versioned<Bytes>>, StoreError>;
 
     /// Projected documents of a kind with ids after `after`, in order.
-    async fn documents(&self, kind: Kind, after: &str, limit: usize) -> Result<Vec<(Arc<str>, Versioned<Bytes>)>, StoreError>;
+    async fn documents(
+        &self,
+        kind: Kind,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<(Arc<str>, Versioned<Bytes>)>, StoreError>;
 
     /// Projected entries of a stream after number `after`, in order.
     async fn entries(&self, stream: &Stream, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError>;

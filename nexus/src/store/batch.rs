@@ -113,7 +113,9 @@ impl Hash {
 
     /// Reads what [`Hash::hex`] wrote.
     pub fn parse(text: &str) -> Option<Self> {
-        let bytes: Vec<u8> = (0..text.len() / 2).map(|i| u8::from_str_radix(text.get(2 * i..2 * i + 2)?, 16).ok()).collect::<Option<_>>()?;
+        let bytes: Vec<u8> = (0..text.len() / 2)
+            .map(|i| u8::from_str_radix(text.get(2 * i..2 * i + 2)?, 16).ok())
+            .collect::<Option<_>>()?;
         Some(Self(bytes.try_into().ok()?))
     }
 }
@@ -237,7 +239,13 @@ impl Batch {
     }
 
     /// Appends to a stream whose last entry must be number `head`.
-    pub fn append_after<T: Serialize + ?Sized>(mut self, stream: impl Into<Stream>, head: u64, kind: &str, data: &T) -> Self {
+    pub fn append_after<T: Serialize + ?Sized>(
+        mut self,
+        stream: impl Into<Stream>,
+        head: u64,
+        kind: &str,
+        data: &T,
+    ) -> Self {
         self.ops.push(Op::Append { stream: stream.into(), expect: Some(head), kind: kind.into(), data: json(data) });
         self
     }
@@ -295,7 +303,8 @@ impl Entry {
     /// # Errors
     /// [`super::StoreError::Corrupt`] when it has another shape.
     pub fn decode<T: serde::de::DeserializeOwned>(&self) -> Result<T, super::StoreError> {
-        serde_json::from_slice(&self.data).map_err(|error| super::StoreError::Corrupt(format!("journal entry {} {}: {error}", self.seq, self.kind)))
+        serde_json::from_slice(&self.data)
+            .map_err(|error| super::StoreError::Corrupt(format!("journal entry {} {}: {error}", self.seq, self.kind)))
     }
 
     /// The entry as the API shows it.

@@ -43,7 +43,12 @@ pub(super) struct Committer {
 }
 
 impl Committer {
-    pub(super) fn new(backend: Arc<dyn Backend>, state: Arc<RwLock<State>>, clock: Arc<dyn Clock>, inbox: mpsc::Receiver<Request>) -> Self {
+    pub(super) fn new(
+        backend: Arc<dyn Backend>,
+        state: Arc<RwLock<State>>,
+        clock: Arc<dyn Clock>,
+        inbox: mpsc::Receiver<Request>,
+    ) -> Self {
         Self { backend, state, clock, inbox, deferred: None, projecting: None }
     }
 
@@ -149,7 +154,13 @@ impl Committer {
         }
     }
 
-    async fn admit(&self, n: u64, batch: Batch, staged: &mut Staged, row: &mut BytesMut) -> Result<(Frame, Receipt), StoreError> {
+    async fn admit(
+        &self,
+        n: u64,
+        batch: Batch,
+        staged: &mut Staged,
+        row: &mut BytesMut,
+    ) -> Result<(Frame, Receipt), StoreError> {
         let (keys, streams) = self.read(|state| state.unknown(&batch.ops));
         if !keys.is_empty() || !streams.is_empty() {
             let (documents, heads) = ask(&*self.backend, keys, streams).await?;
@@ -160,7 +171,11 @@ impl Committer {
         let start = row.len();
         frame::encode(&frame, row)?;
         let bytes = row.len() - start;
-        let judged = if bytes > COMMIT_BYTES_MAX { Err(StoreError::TooLarge { bytes, max: COMMIT_BYTES_MAX }) } else { self.read(|state| state.judge(staged, &frame.ops)) };
+        let judged = if bytes > COMMIT_BYTES_MAX {
+            Err(StoreError::TooLarge { bytes, max: COMMIT_BYTES_MAX })
+        } else {
+            self.read(|state| state.judge(staged, &frame.ops))
+        };
         match judged {
             Ok(versions) => Ok((frame, Receipt { log: n, at, versions })),
             Err(refusal) => {
@@ -200,7 +215,9 @@ impl Committer {
 
     /// Writes the projections beside whatever is committed meanwhile; one checkpoint at a time.
     fn start_checkpoint(&mut self) {
-        if self.projecting.as_ref().is_some_and(|running| !running.is_finished()) || self.read(|state| state.row == state.checkpoint) {
+        if self.projecting.as_ref().is_some_and(|running| !running.is_finished())
+            || self.read(|state| state.row == state.checkpoint)
+        {
             return;
         }
         let projection = self.change(|state| {

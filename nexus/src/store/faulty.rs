@@ -75,7 +75,12 @@ impl<B: Backend> Backend for Faulty<B> {
         self.inner.document(key).await
     }
 
-    async fn documents(&self, kind: Kind, after: &str, limit: usize) -> Result<Vec<(Arc<str>, Versioned<Bytes>)>, StoreError> {
+    async fn documents(
+        &self,
+        kind: Kind,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<(Arc<str>, Versioned<Bytes>)>, StoreError> {
         self.inner.documents(kind, after, limit).await
     }
 

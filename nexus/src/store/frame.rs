@@ -33,7 +33,8 @@ const HEADER: usize = 8;
 /// # Errors
 /// [`StoreError::Corrupt`] when the frame cannot be encoded, which plain data always can.
 pub(super) fn encode(frame: &Frame, row: &mut BytesMut) -> Result<(), StoreError> {
-    let body = rmp_serde::to_vec_named(frame).map_err(|error| StoreError::Corrupt(format!("a frame does not encode: {error}")))?;
+    let body = rmp_serde::to_vec_named(frame)
+        .map_err(|error| StoreError::Corrupt(format!("a frame does not encode: {error}")))?;
     row.reserve(HEADER + body.len());
     row.extend_from_slice(&(body.len() as u32).to_le_bytes());
     row.extend_from_slice(&crc32fast::hash(&body).to_le_bytes());
@@ -74,7 +75,12 @@ mod tests {
                 Op::Delete { key: Key::new(Kind::Meta, format!("k{n}")), expect: super::super::Expect::Version(3) },
                 Op::Append { stream: "s".into(), expect: None, kind: "k".into(), data: Bytes::from_static(b"{}") },
             ];
-            let frame = Frame { at: Timestamp::UNIX_EPOCH, by: PrincipalId::new("user:ada"), cause: Cause::of("test"), ops: ops.into() };
+            let frame = Frame {
+                at: Timestamp::UNIX_EPOCH,
+                by: PrincipalId::new("user:ada"),
+                cause: Cause::of("test"),
+                ops: ops.into(),
+            };
             encode(&frame, &mut row).unwrap();
         }
         row.freeze()

@@ -49,7 +49,11 @@ impl Backend for Memory {
         if std::mem::replace(&mut rows.in_use, true) {
             return Err(StoreError::Locked("in memory".into()));
         }
-        Ok(Opened { checkpoint: rows.checkpoint, accounts: rows.accounts.clone(), log: rows.log.iter().map(|(n, row)| (*n, row.clone())).collect() })
+        Ok(Opened {
+            checkpoint: rows.checkpoint,
+            accounts: rows.accounts.clone(),
+            log: rows.log.iter().map(|(n, row)| (*n, row.clone())).collect(),
+        })
     }
 
     async fn append(&self, n: u64, row: Bytes) -> Result<(), StoreError> {
@@ -85,10 +89,21 @@ impl Backend for Memory {
         Ok(self.rows().documents.get(key).cloned())
     }
 
-    async fn documents(&self, kind: Kind, after: &str, limit: usize) -> Result<Vec<(Arc<str>, Versioned<Bytes>)>, StoreError> {
+    async fn documents(
+        &self,
+        kind: Kind,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<(Arc<str>, Versioned<Bytes>)>, StoreError> {
         let from = (std::ops::Bound::Excluded(Key::new(kind, after)), std::ops::Bound::Unbounded);
         let rows = self.rows();
-        Ok(rows.documents.range(from).take_while(|(key, _)| key.0 == kind).take(limit).map(|(key, document)| (key.1.clone(), document.clone())).collect())
+        Ok(rows
+            .documents
+            .range(from)
+            .take_while(|(key, _)| key.0 == kind)
+            .take(limit)
+            .map(|(key, document)| (key.1.clone(), document.clone()))
+            .collect())
     }
 
     async fn entries(&self, stream: &Stream, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
@@ -108,7 +123,12 @@ impl Backend for Memory {
     async fn elements(&self, nexus: &str) -> Result<Vec<(u64, Bytes)>, StoreError> {
         let from = (Arc::<str>::from(nexus), 0);
         let rows = self.rows();
-        Ok(rows.elements.range(from..).take_while(|((of, _), _)| &**of == nexus).map(|((_, no), body)| (*no, body.clone())).collect())
+        Ok(rows
+            .elements
+            .range(from..)
+            .take_while(|((of, _), _)| &**of == nexus)
+            .map(|((_, no), body)| (*no, body.clone()))
+            .collect())
     }
 
     async fn close(&self) -> Result<(), StoreError> {

@@ -164,11 +164,17 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Corrupt`] when one has another shape than `T`.
-    pub async fn documents<T: DeserializeOwned>(&self, kind: Kind, after: &str, limit: usize) -> Result<Vec<(Arc<str>, Versioned<T>)>, StoreError> {
+    pub async fn documents<T: DeserializeOwned>(
+        &self,
+        kind: Kind,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<(Arc<str>, Versioned<T>)>, StoreError> {
         let fresh = self.read(|state| state.documents(kind, after));
         // A deletion in memory hides a row, so as many more are asked for as memory knows.
         let stored = self.backend.documents(kind, after, limit.saturating_add(fresh.len())).await?;
-        let mut merged: std::collections::BTreeMap<Arc<str>, Option<Versioned<Bytes>>> = stored.into_iter().map(|(id, found)| (id, Some(found))).collect();
+        let mut merged: std::collections::BTreeMap<Arc<str>, Option<Versioned<Bytes>>> =
+            stored.into_iter().map(|(id, found)| (id, Some(found))).collect();
         merged.extend(fresh);
         let present = merged.into_iter().filter_map(|(id, found)| Some((id, found?)));
         present.take(limit).map(|(id, found)| Ok((id.clone(), decode(&Key(kind, id), found)?))).collect()
@@ -233,7 +239,8 @@ impl Store {
     /// Only the store's own.
     pub async fn elements(&self, nexus: &str) -> Result<Vec<(u64, Bytes)>, StoreError> {
         let fresh = self.read(|state| state.elements(nexus));
-        let mut rows: std::collections::BTreeMap<u64, Option<Bytes>> = self.backend.elements(nexus).await?.into_iter().map(|(no, body)| (no, Some(body))).collect();
+        let mut rows: std::collections::BTreeMap<u64, Option<Bytes>> =
+            self.backend.elements(nexus).await?.into_iter().map(|(no, body)| (no, Some(body))).collect();
         rows.extend(fresh);
         Ok(rows.into_iter().filter_map(|(no, body)| Some((no, body?))).collect())
     }
@@ -268,7 +275,8 @@ impl Store {
 }
 
 fn decode<T: DeserializeOwned>(key: &Key, found: Versioned<Bytes>) -> Result<Versioned<T>, StoreError> {
-    let value = serde_json::from_slice(&found.value).map_err(|error| StoreError::Corrupt(format!("document {key}: {error}")))?;
+    let value = serde_json::from_slice(&found.value)
+        .map_err(|error| StoreError::Corrupt(format!("document {key}: {error}")))?;
     Ok(Versioned { version: found.version, value })
 }
 

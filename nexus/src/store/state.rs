@@ -84,7 +84,11 @@ impl State {
     pub(super) fn documents(&self, kind: Kind, after: &str) -> Vec<(Arc<str>, Option<Versioned<Bytes>>)> {
         let from = (std::ops::Bound::Excluded(Key::new(kind, after)), std::ops::Bound::Unbounded);
         let of_kind = self.documents.range(from).take_while(|(key, _)| key.0 == kind);
-        of_kind.map(|(key, known)| (key.1.clone(), known.body.clone().map(|value| Versioned { version: known.version, value }))).collect()
+        of_kind
+            .map(|(key, known)| {
+                (key.1.clone(), known.body.clone().map(|value| Versioned { version: known.version, value }))
+            })
+            .collect()
     }
 
     /// The first entry number held here, and the entries after `after` from there on.
@@ -113,7 +117,11 @@ impl State {
 
     pub(super) fn elements(&self, nexus: &str) -> Vec<(u64, Option<Bytes>)> {
         let from = (Arc::<str>::from(nexus), 0);
-        self.elements.range(from..).take_while(|((of, _), _)| &**of == nexus).map(|((_, no), (body, _))| (*no, body.clone())).collect()
+        self.elements
+            .range(from..)
+            .take_while(|((of, _), _)| &**of == nexus)
+            .map(|((_, no), (body, _))| (*no, body.clone()))
+            .collect()
     }
 
     pub(super) fn watch(&mut self, stream: &Stream) -> watch::Receiver<u64> {
@@ -127,7 +135,9 @@ impl State {
         let (mut keys, mut streams) = (Vec::new(), Vec::new());
         for op in ops {
             match op {
-                Op::Put { key, .. } | Op::Delete { key, .. } if !self.documents.contains_key(key) => keys.push(key.clone()),
+                Op::Put { key, .. } | Op::Delete { key, .. } if !self.documents.contains_key(key) => {
+                    keys.push(key.clone())
+                }
                 Op::Append { stream, .. } if !self.journals.contains_key(stream) => streams.push(stream.clone()),
                 Op::Account { account, .. } => {
                     let stream = ledger_stream(account);
@@ -178,8 +188,14 @@ impl State {
 
     fn judge_op(&self, staged: &Staged, trial: &mut Staged, op: &Op) -> Result<u64, StoreError> {
         let version_of = |trial: &Staged, key: &Key| {
-            let pending = trial.documents.get(key).or_else(|| staged.documents.get(key)).map(|(version, body)| if body.is_some() { *version } else { 0 });
-            pending.unwrap_or_else(|| self.documents.get(key).map_or(0, |known| if known.body.is_some() { known.version } else { 0 }))
+            let pending = trial
+                .documents
+                .get(key)
+                .or_else(|| staged.documents.get(key))
+                .map(|(version, body)| if body.is_some() { *version } else { 0 });
+            pending.unwrap_or_else(|| {
+                self.documents.get(key).map_or(0, |known| if known.body.is_some() { known.version } else { 0 })
+            })
         };
         let next_head = |trial: &Staged, stream: &Stream| {
             let pending = trial.heads.get(stream).or_else(|| staged.heads.get(stream)).copied();
@@ -204,7 +220,11 @@ impl State {
                 Ok(head + 1)
             }
             Op::Account { account, op, .. } => {
-                let known = trial.accounts.get(account).or_else(|| staged.accounts.get(account)).or_else(|| self.accounts.get(account).map(|(account, _)| account));
+                let known = trial
+                    .accounts
+                    .get(account)
+                    .or_else(|| staged.accounts.get(account))
+                    .or_else(|| self.accounts.get(account).map(|(account, _)| account));
                 let changed = next_account(account, known, op)?;
                 let stream = ledger_stream(account);
                 let head = next_head(trial, &stream);
@@ -224,7 +244,9 @@ impl State {
             match op {
                 Op::Put { key, body, .. } => {
                     self.dirty_bytes += body.len();
-                    let version = self.documents.get(key).map_or(0, |known| if known.body.is_some() { known.version } else { 0 }) + 1;
+                    let version =
+                        self.documents.get(key).map_or(0, |known| if known.body.is_some() { known.version } else { 0 })
+                            + 1;
                     self.documents.insert(key.clone(), Document { version, body: Some(body.clone()), row: n });
                 }
                 Op::Delete { key, .. } => {
@@ -235,7 +257,9 @@ impl State {
                     let known = self.accounts.get(account).map(|(account, _)| account);
                     // The batch was judged before it was written, so this cannot refuse.
                     if let Ok(changed) = next_account(account, known, op) {
-                        let line = super::json(&serde_json::json!({"op": op, "memo": memo, "balance": changed.balance, "held": changed.held()}));
+                        let line = super::json(
+                            &serde_json::json!({"op": op, "memo": memo, "balance": changed.balance, "held": changed.held()}),
+                        );
                         self.accounts.insert(account.clone(), (changed, n));
                         self.push(n, frame, &ledger_stream(account), "transaction".into(), line);
                     }
@@ -259,7 +283,8 @@ impl State {
         self.dirty_bytes += data.len();
         let journal = self.journals.entry(stream.clone()).or_default();
         journal.head += 1;
-        let entry = Entry { seq: journal.head, at: frame.at, by: frame.by.clone(), cause: frame.cause.clone(), kind, data };
+        let entry =
+            Entry { seq: journal.head, at: frame.at, by: frame.by.clone(), cause: frame.cause.clone(), kind, data };
         journal.fresh.push_back((n, entry));
     }
 
@@ -285,9 +310,22 @@ impl State {
         let dirty_journals = self.journals.iter().filter(|(_, journal)| !journal.fresh.is_empty());
         Projection {
             upto: self.row,
-            documents: dirty_documents.map(|(key, known)| (key.clone(), known.body.clone().map(|value| Versioned { version: known.version, value }))).collect(),
-            journals: dirty_journals.map(|(stream, journal)| (stream.clone(), journal.fresh.iter().map(|(_, entry)| entry.clone()).collect())).collect(),
-            accounts: self.accounts.iter().filter(|(_, (_, row))| *row > 0).map(|(name, (account, _))| (name.clone(), account.clone())).collect(),
+            documents: dirty_documents
+                .map(|(key, known)| {
+                    (key.clone(), known.body.clone().map(|value| Versioned { version: known.version, value }))
+                })
+                .collect(),
+            journals: dirty_journals
+                .map(|(stream, journal)| {
+                    (stream.clone(), journal.fresh.iter().map(|(_, entry)| entry.clone()).collect())
+                })
+                .collect(),
+            accounts: self
+                .accounts
+                .iter()
+                .filter(|(_, (_, row))| *row > 0)
+                .map(|(name, (account, _))| (name.clone(), account.clone()))
+                .collect(),
             elements: self.elements.iter().map(|((nexus, no), (body, _))| (nexus.clone(), *no, body.clone())).collect(),
             payloads: self.payloads.iter().map(|(hash, (body, _))| (*hash, body.clone())).collect(),
         }
@@ -326,12 +364,18 @@ impl State {
 
 fn check(expect: Expect, found: u64, what: impl FnOnce() -> String) -> Result<(), StoreError> {
     match expect {
-        Expect::Version(expected) if expected != found => Err(StoreError::Conflict { what: what().into(), expected, found }),
+        Expect::Version(expected) if expected != found => {
+            Err(StoreError::Conflict { what: what().into(), expected, found })
+        }
         _ => Ok(()),
     }
 }
 
-fn next_account(name: &Arc<str>, known: Option<&Account>, op: &crate::ledger::AccountOp) -> Result<Account, StoreError> {
+fn next_account(
+    name: &Arc<str>,
+    known: Option<&Account>,
+    op: &crate::ledger::AccountOp,
+) -> Result<Account, StoreError> {
     use crate::ledger::{AccountOp, LedgerError};
     let mut account = match (known, op) {
         (Some(account), _) => account.clone(),

@@ -13,7 +13,9 @@ use crate::{ManualClock, ledger};
 pub type Disk<'a> = &'a (dyn Fn() -> Arc<dyn Backend> + Sync);
 
 async fn open(disk: Disk<'_>) -> Store {
-    Store::open(disk(), Arc::new(ManualClock::default())).await.unwrap_or_else(|error| panic!("the store does not open: {error}"))
+    Store::open(disk(), Arc::new(ManualClock::default()))
+        .await
+        .unwrap_or_else(|error| panic!("the store does not open: {error}"))
 }
 
 fn batch() -> Batch {
@@ -50,7 +52,11 @@ pub async fn all(disks: &dyn Fn() -> Box<dyn Fn() -> Arc<dyn Backend> + Sync>) {
 
 async fn a_commit_is_all_or_nothing(disk: Disk<'_>) {
     let store = open(disk).await;
-    let mixed = batch().put(key("a"), &1).append("s", "k", &json!({})).create(key("b"), &2).put_expecting(key("c"), Expect::Version(7), &3);
+    let mixed = batch().put(key("a"), &1).append("s", "k", &json!({})).create(key("b"), &2).put_expecting(
+        key("c"),
+        Expect::Version(7),
+        &3,
+    );
     let refused = store.commit(mixed).await;
     assert!(matches!(refused, Err(StoreError::Conflict { expected: 7, found: 0, .. })), "{refused:?}");
     assert_eq!(value(&store, "a").await, None);
@@ -64,7 +70,10 @@ async fn versions_rise_and_are_checked(disk: Disk<'_>) {
     assert!(store.commit(batch().create(key("a"), &2)).await.is_err());
     assert_eq!(must(&store, batch().put_expecting(key("a"), Expect::Version(1), &2)).await.versions, [2]);
     // Within one batch each change sees the one before it.
-    assert_eq!(must(&store, batch().put(key("a"), &3).put_expecting(key("a"), Expect::Version(3), &4)).await.versions, [3, 4]);
+    assert_eq!(
+        must(&store, batch().put(key("a"), &3).put_expecting(key("a"), Expect::Version(3), &4)).await.versions,
+        [3, 4]
+    );
     must(&store, batch().delete(key("a"), Expect::Version(4))).await;
     assert_eq!(value(&store, "a").await, None);
     assert_eq!(must(&store, batch().create(key("a"), &5)).await.versions, [1]);
@@ -101,14 +110,18 @@ async fn what_was_acknowledged_is_there_after_the_store_is_dropped(disk: Disk<'_
     let store = open(disk).await;
     must(&store, batch().put(key("old"), &1).put(key("gone"), &1).append("s", "k", &1)).await;
     store.checkpoint().await.unwrap_or_else(|error| panic!("{error}"));
-    must(&store, batch().put(key("old"), &2).put(key("new"), &1).append("s", "k", &2).delete(key("gone"), Expect::Any)).await;
+    must(&store, batch().put(key("old"), &2).put(key("new"), &1).append("s", "k", &2).delete(key("gone"), Expect::Any))
+        .await;
     store.close().await.unwrap_or_else(|error| panic!("{error}"));
     let store = open(disk).await;
     assert_eq!(value(&store, "old").await, Some((2, json!(2))));
     assert_eq!(value(&store, "new").await, Some((1, json!(1))));
     assert_eq!(value(&store, "gone").await, None);
     let entries = store.entries(&"s".into(), 0, 10).await.unwrap_or_default();
-    assert_eq!(entries.iter().map(|entry| (entry.seq, entry.decode().ok())).collect::<Vec<_>>(), [(1, Some(1)), (2, Some(2))]);
+    assert_eq!(
+        entries.iter().map(|entry| (entry.seq, entry.decode().ok())).collect::<Vec<_>>(),
+        [(1, Some(1)), (2, Some(2))]
+    );
     assert_eq!(must(&store, batch().append("s", "k", &3)).await.versions, [3]);
     store.close().await.unwrap_or_else(|error| panic!("{error}"));
 }
@@ -120,7 +133,13 @@ async fn a_checkpoint_changes_nothing_a_reader_sees(disk: Disk<'_>) {
     }
     must(&store, batch().delete(key("k07"), Expect::Any)).await;
     let seen = |store: Store| async move {
-        let documents: Vec<(Arc<str>, Value)> = store.documents::<Value>(Kind::Meta, "k03", 9).await.unwrap_or_default().into_iter().map(|(id, found)| (id, found.value)).collect();
+        let documents: Vec<(Arc<str>, Value)> = store
+            .documents::<Value>(Kind::Meta, "k03", 9)
+            .await
+            .unwrap_or_default()
+            .into_iter()
+            .map(|(id, found)| (id, found.value))
+            .collect();
         let mut streams = Vec::new();
         for s in 0..3 {
             streams.extend(store.entries(&format!("s{s}").into(), 2, 3).await.unwrap_or_default());
@@ -145,7 +164,8 @@ async fn the_ledger_is_checked_in_the_same_commit(disk: Disk<'_>) {
     let refused = store.commit(batch().put(key("paid"), &1).account("a", hold("y", 41), "call")).await;
     assert!(matches!(refused, Err(StoreError::Ledger(ledger::LedgerError::Insufficient { .. }))), "{refused:?}");
     assert_eq!(value(&store, "paid").await, None);
-    must(&store, batch().account("a", AccountOp::Settle { id: "x".into(), used: Some(Amount::tokens(25)) }, "call")).await;
+    must(&store, batch().account("a", AccountOp::Settle { id: "x".into(), used: Some(Amount::tokens(25)) }, "call"))
+        .await;
     store.close().await.unwrap_or_else(|error| panic!("{error}"));
     let store = open(disk).await;
     let account = store.account("a").unwrap_or_default();

@@ -84,7 +84,14 @@ impl IntoResponse for ApiError {
         if self.status.is_server_error() {
             tracing::error!(code = self.code, detail = %self.detail, "request failed");
         }
-        let body = Problem { kind: "about:blank", title: self.status.canonical_reason().unwrap_or("error"), status: self.status.as_u16(), code: self.code, detail: self.detail, hint: self.hint };
+        let body = Problem {
+            kind: "about:blank",
+            title: self.status.canonical_reason().unwrap_or("error"),
+            status: self.status.as_u16(),
+            code: self.code,
+            detail: self.detail,
+            hint: self.hint,
+        };
         let mut response = (self.status, Json(body)).into_response();
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if let Some(seconds) = self.retry_after_s {
@@ -98,13 +105,23 @@ impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         let detail = error.to_string();
         match error {
-            StoreError::Conflict { .. } => Self::new(StatusCode::CONFLICT, "conflict", detail).hint("read it again and repeat the change on what you find"),
-            StoreError::Ledger(LedgerError::Insufficient { .. }) => Self::new(StatusCode::PAYMENT_REQUIRED, "insufficient_nutrients", detail).hint("an operator can add to the account"),
-            StoreError::Ledger(LedgerError::TooManyHolds { .. }) => Self::new(StatusCode::TOO_MANY_REQUESTS, "overloaded", detail).retry_after(1),
+            StoreError::Conflict { .. } => Self::new(StatusCode::CONFLICT, "conflict", detail)
+                .hint("read it again and repeat the change on what you find"),
+            StoreError::Ledger(LedgerError::Insufficient { .. }) => {
+                Self::new(StatusCode::PAYMENT_REQUIRED, "insufficient_nutrients", detail)
+                    .hint("an operator can add to the account")
+            }
+            StoreError::Ledger(LedgerError::TooManyHolds { .. }) => {
+                Self::new(StatusCode::TOO_MANY_REQUESTS, "overloaded", detail).retry_after(1)
+            }
             StoreError::Ledger(_) => Self::new(StatusCode::CONFLICT, "ledger", detail),
             StoreError::TooLarge { .. } => Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", detail),
-            StoreError::Closed | StoreError::LeaseLost(_) => Self::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", detail).retry_after(2),
-            StoreError::Io(_) | StoreError::Locked(_) => Self::new(StatusCode::SERVICE_UNAVAILABLE, "store", detail).hint("nothing was written; check that the disk is neither full nor read-only").retry_after(5),
+            StoreError::Closed | StoreError::LeaseLost(_) => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", detail).retry_after(2)
+            }
+            StoreError::Io(_) | StoreError::Locked(_) => Self::new(StatusCode::SERVICE_UNAVAILABLE, "store", detail)
+                .hint("nothing was written; check that the disk is neither full nor read-only")
+                .retry_after(5),
             StoreError::Corrupt(_) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "corrupt", detail),
         }
     }
@@ -123,22 +140,32 @@ impl From<NeuronError> for ApiError {
     fn from(error: NeuronError) -> Self {
         let detail = error.to_string();
         match error {
-            NeuronError::NotFound(_) => Self::new(StatusCode::NOT_FOUND, "neuron_not_found", detail).hint("GET /v1/neurons lists them"),
-            NeuronError::Exists(_) => Self::new(StatusCode::CONFLICT, "neuron_exists", detail).hint("PUT /v1/neurons/{id} replaces it"),
+            NeuronError::NotFound(_) => {
+                Self::new(StatusCode::NOT_FOUND, "neuron_not_found", detail).hint("GET /v1/neurons lists them")
+            }
+            NeuronError::Exists(_) => {
+                Self::new(StatusCode::CONFLICT, "neuron_exists", detail).hint("PUT /v1/neurons/{id} replaces it")
+            }
             NeuronError::Spec(_) | NeuronError::Input(_) => Self::invalid(detail),
             NeuronError::Output(_) => Self::new(StatusCode::BAD_GATEWAY, "unusable_output", detail),
             NeuronError::NoContinuation => Self::new(StatusCode::NOT_FOUND, "no_continuation", detail),
             NeuronError::Expired => Self::new(StatusCode::GONE, "expired", detail).hint("invoke the neuron again"),
-            NeuronError::InFlight => Self::new(StatusCode::CONFLICT, "in_flight", detail).hint("ask again with the same body: the answer is kept").retry_after(1),
+            NeuronError::InFlight => Self::new(StatusCode::CONFLICT, "in_flight", detail)
+                .hint("ask again with the same body: the answer is kept")
+                .retry_after(1),
             NeuronError::Results(_) => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "tool_results", detail),
             NeuronError::Overloaded => Self::new(StatusCode::TOO_MANY_REQUESTS, "overloaded", detail).retry_after(1),
             NeuronError::Died(_) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "neuron_died", detail),
             NeuronError::Store(error) => error.into(),
             NeuronError::Llm(error) => match error {
-                LlmError::Unavailable(_) => Self::new(StatusCode::SERVICE_UNAVAILABLE, "no_model", detail).hint("run `lifeformd models pull`, or configure [providers] and [tiers]"),
-                LlmError::Busy { retry_after, .. } => Self::new(StatusCode::TOO_MANY_REQUESTS, "model_busy", detail).retry_after(retry_after.map_or(1, |wait| wait.as_secs().max(1))),
+                LlmError::Unavailable(_) => Self::new(StatusCode::SERVICE_UNAVAILABLE, "no_model", detail)
+                    .hint("run `lifeformd models pull`, or configure [providers] and [tiers]"),
+                LlmError::Busy { retry_after, .. } => Self::new(StatusCode::TOO_MANY_REQUESTS, "model_busy", detail)
+                    .retry_after(retry_after.map_or(1, |wait| wait.as_secs().max(1))),
                 LlmError::Refused { .. } => Self::new(StatusCode::BAD_GATEWAY, "model_refused", detail),
-                LlmError::Unreachable { .. } | LlmError::Broken { .. } => Self::new(StatusCode::BAD_GATEWAY, "model_failed", detail),
+                LlmError::Unreachable { .. } | LlmError::Broken { .. } => {
+                    Self::new(StatusCode::BAD_GATEWAY, "model_failed", detail)
+                }
             },
         }
     }
@@ -148,9 +175,13 @@ impl From<FascicleError> for ApiError {
     fn from(error: FascicleError) -> Self {
         let detail = error.to_string();
         match error {
-            FascicleError::NotFound(_) => Self::new(StatusCode::NOT_FOUND, "fascicle_not_found", detail).hint("GET /v1/fascicles lists them"),
+            FascicleError::NotFound(_) => {
+                Self::new(StatusCode::NOT_FOUND, "fascicle_not_found", detail).hint("GET /v1/fascicles lists them")
+            }
             FascicleError::JobNotFound(_) => Self::new(StatusCode::NOT_FOUND, "job_not_found", detail),
-            FascicleError::Spec(_) | FascicleError::UnknownNode { .. } | FascicleError::Cycle { .. } => Self::invalid(detail),
+            FascicleError::Spec(_) | FascicleError::UnknownNode { .. } | FascicleError::Cycle { .. } => {
+                Self::invalid(detail)
+            }
             FascicleError::Overloaded => Self::new(StatusCode::TOO_MANY_REQUESTS, "overloaded", detail).retry_after(1),
             FascicleError::Died(_) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "job_died", detail),
             FascicleError::Store(error) => error.into(),
@@ -162,18 +193,24 @@ impl From<LifeformError> for ApiError {
     fn from(error: LifeformError) -> Self {
         let detail = error.to_string();
         match error {
-            LifeformError::NotFound(_) => Self::new(StatusCode::NOT_FOUND, "lifeform_not_found", detail).hint("GET /v1/lifeforms lists them"),
-            LifeformError::NoCanvas(_) => Self::new(StatusCode::NOT_FOUND, "canvas_not_found", detail).hint("GET /v1/lifeforms/{id}/canvases lists them"),
+            LifeformError::NotFound(_) => {
+                Self::new(StatusCode::NOT_FOUND, "lifeform_not_found", detail).hint("GET /v1/lifeforms lists them")
+            }
+            LifeformError::NoCanvas(_) => Self::new(StatusCode::NOT_FOUND, "canvas_not_found", detail)
+                .hint("GET /v1/lifeforms/{id}/canvases lists them"),
             LifeformError::Spec(_) => Self::invalid(detail),
             LifeformError::Overloaded => Self::new(StatusCode::TOO_MANY_REQUESTS, "overloaded", detail).retry_after(1),
-            LifeformError::Died(_) => Self::new(StatusCode::CONFLICT, "not_alive", detail).hint("POST /v1/lifeforms/{id}/start"),
+            LifeformError::Died(_) => {
+                Self::new(StatusCode::CONFLICT, "not_alive", detail).hint("POST /v1/lifeforms/{id}/start")
+            }
             LifeformError::Refused(refusal) => match refusal {
                 Refusal::Missing(_) => Self::new(StatusCode::NOT_FOUND, "not_found", detail),
                 Refusal::Exists(_) => Self::new(StatusCode::CONFLICT, "exists", detail),
                 Refusal::Schema { .. } => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "schema", detail),
                 Refusal::Forbidden(_) => Self::forbidden(detail),
                 Refusal::State(_) => Self::new(StatusCode::CONFLICT, "state", detail),
-                Refusal::Stale { .. } => Self::new(StatusCode::PRECONDITION_FAILED, "stale", detail).hint("read the message again and amend what you find"),
+                Refusal::Stale { .. } => Self::new(StatusCode::PRECONDITION_FAILED, "stale", detail)
+                    .hint("read the message again and amend what you find"),
             },
             LifeformError::Fascicle(error) => error.into(),
             LifeformError::Nexus(error) => error.into(),

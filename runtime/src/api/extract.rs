@@ -25,10 +25,17 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for ApiJson<T> {
             Err(rejection) => {
                 let detail = rejection.body_text();
                 Err(match rejection {
-                    JsonRejection::JsonSyntaxError(_) => ApiError::new(StatusCode::BAD_REQUEST, "malformed_json", detail),
+                    JsonRejection::JsonSyntaxError(_) => {
+                        ApiError::new(StatusCode::BAD_REQUEST, "malformed_json", detail)
+                    }
                     JsonRejection::JsonDataError(_) => ApiError::invalid(detail),
-                    JsonRejection::MissingJsonContentType(_) => ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_json", detail).hint("send Content-Type: application/json"),
-                    other if other.status() == StatusCode::PAYLOAD_TOO_LARGE => ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", detail),
+                    JsonRejection::MissingJsonContentType(_) => {
+                        ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_json", detail)
+                            .hint("send Content-Type: application/json")
+                    }
+                    other if other.status() == StatusCode::PAYLOAD_TOO_LARGE => {
+                        ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", detail)
+                    }
                     other => ApiError::new(other.status(), "body", detail),
                 })
             }
@@ -44,11 +51,16 @@ impl FromRequestParts<App> for Caller {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
         let header = parts.headers.get("authorization").and_then(|value| value.to_str().ok());
-        let token = header.and_then(|value| value.strip_prefix("Bearer ").or_else(|| value.strip_prefix("bearer "))).map(str::trim);
+        let token = header
+            .and_then(|value| value.strip_prefix("Bearer ").or_else(|| value.strip_prefix("bearer ")))
+            .map(str::trim);
         let Some(token) = token else {
-            return Err(ApiError::new(StatusCode::UNAUTHORIZED, "no_token", "this route wants a token").hint("send Authorization: Bearer <token>; the operator's is in <data>/operator.token"));
+            return Err(ApiError::new(StatusCode::UNAUTHORIZED, "no_token", "this route wants a token")
+                .hint("send Authorization: Bearer <token>; the operator's is in <data>/operator.token"));
         };
-        let principal = app.tokens.principal(token).ok_or_else(|| ApiError::new(StatusCode::UNAUTHORIZED, "bad_token", "this token is not known here, or it was taken back"))?;
+        let principal = app.tokens.principal(token).ok_or_else(|| {
+            ApiError::new(StatusCode::UNAUTHORIZED, "bad_token", "this token is not known here, or it was taken back")
+        })?;
         let cause = Cause::of(format!("http:{} {}", parts.method, parts.uri.path()));
         Ok(Self(Origin::new(principal, cause)))
     }
@@ -75,7 +87,11 @@ impl FromRequestParts<App> for Operator {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
         let Caller(origin) = parts.extract_with_state::<Caller, App>(app).await?;
-        if origin.principal.may(Role::Operator) { Ok(Self(origin)) } else { Err(ApiError::forbidden("this is for operators")) }
+        if origin.principal.may(Role::Operator) {
+            Ok(Self(origin))
+        } else {
+            Err(ApiError::forbidden("this is for operators"))
+        }
     }
 }
 
@@ -89,7 +105,11 @@ impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
         let Some(value) = parts.headers.get("idempotency-key") else { return Ok(Self(None)) };
         match value.to_str() {
             Ok(key) if (1..=255).contains(&key.len()) => Ok(Self(Some(key.into()))),
-            _ => Err(ApiError::new(StatusCode::BAD_REQUEST, "idempotency_key", "Idempotency-Key is 1 to 255 visible characters")),
+            _ => Err(ApiError::new(
+                StatusCode::BAD_REQUEST,
+                "idempotency_key",
+                "Idempotency-Key is 1 to 255 visible characters",
+            )),
         }
     }
 }

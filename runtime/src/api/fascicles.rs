@@ -18,14 +18,24 @@ pub(super) async fn list(State(app): State<App>, _caller: Caller) -> Json<Value>
 
 /// A fascicle's definition.
 #[utoipa::path(get, path = "/v1/fascicles/{id}", params(("id" = String, Path)), responses((status = 200, description = "the definition"), (status = 404, description = "there is none")))]
-pub(super) async fn read(State(app): State<App>, _caller: Caller, Path(id): Path<FascicleId>) -> Result<Json<Value>, ApiError> {
+pub(super) async fn read(
+    State(app): State<App>,
+    _caller: Caller,
+    Path(id): Path<FascicleId>,
+) -> Result<Json<Value>, ApiError> {
     Ok(Json(json!(app.fascicles.get(&id)?)))
 }
 
 /// How a job stands and what the world was told about it.
 #[utoipa::path(get, path = "/v1/jobs/{id}", params(("id" = String, Path)), responses((status = 200, description = "the job"), (status = 404, description = "there is none")))]
-pub(super) async fn job(State(app): State<App>, _caller: Caller, Path(id): Path<JobId>) -> Result<Json<Value>, ApiError> {
+pub(super) async fn job(
+    State(app): State<App>,
+    _caller: Caller,
+    Path(id): Path<JobId>,
+) -> Result<Json<Value>, ApiError> {
     let head = app.fascicles.job(&id).await?;
     let events = app.fascicles.observed(&id).await?;
-    Ok(Json(json!({"job_id": head.id, "fascicle": head.fascicle, "status": head.status, "current_stage": head.current_stage, "events": events, "output": head.output, "error": head.error})))
+    Ok(Json(
+        json!({"job_id": head.id, "fascicle": head.fascicle, "status": head.status, "current_stage": head.current_stage, "events": events, "output": head.output, "error": head.error}),
+    ))
 }

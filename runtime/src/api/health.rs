@@ -14,5 +14,10 @@ pub(super) async fn health(State(app): State<App>) -> (StatusCode, Json<Value>) 
     let models = app.neurons.models();
     let thinks = models.pick(neurons::Tier::Standard).is_ok();
     let status = if stopping { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
-    (status, Json(json!({"status": if stopping { "stopping" } else { "ok" }, "version": env!("CARGO_PKG_VERSION"), "models": models.describe(), "thinks": thinks})))
+    (
+        status,
+        Json(
+            json!({"status": if stopping { "stopping" } else { "ok" }, "version": env!("CARGO_PKG_VERSION"), "models": models.describe(), "thinks": thinks}),
+        ),
+    )
 }

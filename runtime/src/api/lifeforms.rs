@@ -55,9 +55,17 @@ async fn summed_up(app: &App, head: &LifeformHead) -> Value {
 
 /// Makes a lifeform.
 #[utoipa::path(post, path = "/v1/lifeforms", request_body = CreateBody, responses((status = 201, description = "made"), (status = 404, description = "no such shipped definition"), (status = 422, description = "not well made")))]
-pub(super) async fn create(State(app): State<App>, Operator(origin): Operator, IdempotencyKey(key): IdempotencyKey, ApiJson(body): ApiJson<CreateBody>) -> Result<(StatusCode, Json<Value>), ApiError> {
+pub(super) async fn create(
+    State(app): State<App>,
+    Operator(origin): Operator,
+    IdempotencyKey(key): IdempotencyKey,
+    ApiJson(body): ApiJson<CreateBody>,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
     let mut definition: LifeformSpec = match body.definition {
-        Value::String(name) => shipped_lifeform(&name).ok_or_else(|| ApiError::new(StatusCode::NOT_FOUND, "no_definition", format!("there is no shipped definition \"{name}\"")).hint("\"first\" is one; or send the definition itself"))?,
+        Value::String(name) => shipped_lifeform(&name).ok_or_else(|| {
+            ApiError::new(StatusCode::NOT_FOUND, "no_definition", format!("there is no shipped definition \"{name}\""))
+                .hint("\"first\" is one; or send the definition itself")
+        })?,
         other => serde_json::from_value(other).map_err(|error| ApiError::invalid(format!("definition: {error}")))?,
     };
     if let Some(name) = body.name {
@@ -79,26 +87,41 @@ pub(super) async fn list(State(app): State<App>, _caller: Caller) -> Result<Json
 
 /// How a lifeform stands.
 #[utoipa::path(get, path = "/v1/lifeforms/{id}", params(("id" = String, Path)), responses((status = 200, description = "the summary"), (status = 404, description = "there is none")))]
-pub(super) async fn read(State(app): State<App>, _caller: Caller, Path(id): Path<LifeformId>) -> Result<Json<Value>, ApiError> {
+pub(super) async fn read(
+    State(app): State<App>,
+    _caller: Caller,
+    Path(id): Path<LifeformId>,
+) -> Result<Json<Value>, ApiError> {
     let head = app.lifeforms.get(&id).await?;
     Ok(Json(summed_up(&app, &head).await))
 }
 
 /// Ends a lifeform.
 #[utoipa::path(delete, path = "/v1/lifeforms/{id}", params(("id" = String, Path)), responses((status = 204, description = "terminated"), (status = 404, description = "there is none")))]
-pub(super) async fn terminate(State(app): State<App>, Operator(origin): Operator, Path(id): Path<LifeformId>) -> Result<StatusCode, ApiError> {
+pub(super) async fn terminate(
+    State(app): State<App>,
+    Operator(origin): Operator,
+    Path(id): Path<LifeformId>,
+) -> Result<StatusCode, ApiError> {
     app.lifeforms.terminate(&origin, &id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Starts, stops or reboots a lifeform.
 #[utoipa::path(post, path = "/v1/lifeforms/{id}/{action}", params(("id" = String, Path), ("action" = String, Path, description = "start, stop or reboot")), responses((status = 200, description = "the summary"), (status = 404, description = "there is none")))]
-pub(super) async fn act(State(app): State<App>, Operator(origin): Operator, Path((id, action)): Path<(LifeformId, String)>) -> Result<Json<Value>, ApiError> {
+pub(super) async fn act(
+    State(app): State<App>,
+    Operator(origin): Operator,
+    Path((id, action)): Path<(LifeformId, String)>,
+) -> Result<Json<Value>, ApiError> {
     let head = match action.as_str() {
         "start" => app.lifeforms.start(&id).await?,
         "stop" => app.lifeforms.stop(&origin, &id).await?,
         "reboot" => app.lifeforms.reboot(&origin, &id).await?,
-        _ => return Err(ApiError::new(StatusCode::NOT_FOUND, "no_action", format!("there is no action \"{action}\"")).hint("there are start, stop and reboot")),
+        _ => {
+            return Err(ApiError::new(StatusCode::NOT_FOUND, "no_action", format!("there is no action \"{action}\""))
+                .hint("there are start, stop and reboot"));
+        }
     };
     Ok(Json(summed_up(&app, &head).await))
 }
@@ -128,7 +151,13 @@ enum Currency {
 
 /// Tops a lifeform up, or takes from it. With `Idempotency-Key` it happens once.
 #[utoipa::path(post, path = "/v1/lifeforms/{id}/resources/transactions", params(("id" = String, Path)), request_body = TransactionBody, responses((status = 201, description = "booked"), (status = 422, description = "the key was used for something else")))]
-pub(super) async fn transact(State(app): State<App>, Operator(origin): Operator, Path(id): Path<LifeformId>, IdempotencyKey(key): IdempotencyKey, ApiJson(body): ApiJson<TransactionBody>) -> Result<(StatusCode, Json<Value>), ApiError> {
+pub(super) async fn transact(
+    State(app): State<App>,
+    Operator(origin): Operator,
+    Path(id): Path<LifeformId>,
+    IdempotencyKey(key): IdempotencyKey,
+    ApiJson(body): ApiJson<TransactionBody>,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
     const AMOUNT_MAX: i64 = 1 << 50;
     if body.amount == 0 || body.amount.abs() > AMOUNT_MAX {
         return Err(ApiError::invalid(format!("amount is a whole number other than 0, at most {AMOUNT_MAX}")));
@@ -146,7 +175,12 @@ pub(super) async fn transact(State(app): State<App>, Operator(origin): Operator,
 
 /// The balance and the latest statement lines.
 #[utoipa::path(get, path = "/v1/lifeforms/{id}/resources", params(("id" = String, Path), Page), responses((status = 200, description = "balance and a page of the statement")))]
-pub(super) async fn resources(State(app): State<App>, _caller: Caller, Path(id): Path<LifeformId>, Query(page): Query<Page>) -> Result<Json<Value>, ApiError> {
+pub(super) async fn resources(
+    State(app): State<App>,
+    _caller: Caller,
+    Path(id): Path<LifeformId>,
+    Query(page): Query<Page>,
+) -> Result<Json<Value>, ApiError> {
     let account = app.lifeforms.account(&id).await?;
     let (lines, next) = journal(&app, format!("ledger:{id}").into(), &page).await?;
     let mut body = resources_of(&account);
@@ -157,7 +191,11 @@ pub(super) async fn resources(State(app): State<App>, _caller: Caller, Path(id):
 
 /// A page of a journal and where the next one starts.
 async fn journal(app: &App, stream: Arc<str>, page: &Page) -> Result<(Vec<Value>, Value), ApiError> {
-    let after: u64 = if page.after.is_empty() { 0 } else { page.after.parse().map_err(|_| ApiError::invalid("after is the number of an entry"))? };
+    let after: u64 = if page.after.is_empty() {
+        0
+    } else {
+        page.after.parse().map_err(|_| ApiError::invalid("after is the number of an entry"))?
+    };
     let entries = app.store.entries(&stream, after, page.limit()).await?;
     let next = (entries.len() == page.limit()).then(|| entries.last().map(|entry| entry.seq)).flatten();
     Ok((entries.iter().map(nexus::store::Entry::to_json).collect(), json!(next)))
@@ -181,7 +219,12 @@ pub(super) struct PolicyBody {
 
 /// Orders how a lifeform is to live. The cap of its account binds all the same.
 #[utoipa::path(put, path = "/v1/lifeforms/{id}/metabolism/policy", params(("id" = String, Path)), request_body = PolicyBody, responses((status = 200, description = "the summary")))]
-pub(super) async fn set_policy(State(app): State<App>, Operator(origin): Operator, Path(id): Path<LifeformId>, ApiJson(body): ApiJson<PolicyBody>) -> Result<Json<Value>, ApiError> {
+pub(super) async fn set_policy(
+    State(app): State<App>,
+    Operator(origin): Operator,
+    Path(id): Path<LifeformId>,
+    ApiJson(body): ApiJson<PolicyBody>,
+) -> Result<Json<Value>, ApiError> {
     if body.reason.len() > 1000 {
         return Err(ApiError::invalid("reason is at most 1000 bytes"));
     }
@@ -192,14 +235,23 @@ pub(super) async fn set_policy(State(app): State<App>, Operator(origin): Operato
 
 /// The policy in force.
 #[utoipa::path(get, path = "/v1/lifeforms/{id}/metabolism/policy", params(("id" = String, Path)), responses((status = 200, description = "the policy")))]
-pub(super) async fn policy(State(app): State<App>, _caller: Caller, Path(id): Path<LifeformId>) -> Result<Json<Value>, ApiError> {
+pub(super) async fn policy(
+    State(app): State<App>,
+    _caller: Caller,
+    Path(id): Path<LifeformId>,
+) -> Result<Json<Value>, ApiError> {
     let head = app.lifeforms.get(&id).await?;
     Ok(Json(json!({"policy": head.policy, "mode": head.mode})))
 }
 
 /// Every model call of a lifeform, prompts and answers as they were.
 #[utoipa::path(get, path = "/v1/lifeforms/{id}/calls", params(("id" = String, Path), Page), responses((status = 200, description = "a page of recorded calls")))]
-pub(super) async fn calls(State(app): State<App>, _operator: Operator, Path(id): Path<LifeformId>, Query(page): Query<Page>) -> Result<Json<Value>, ApiError> {
+pub(super) async fn calls(
+    State(app): State<App>,
+    _operator: Operator,
+    Path(id): Path<LifeformId>,
+    Query(page): Query<Page>,
+) -> Result<Json<Value>, ApiError> {
     app.lifeforms.get(&id).await?;
     let (entries, next) = journal(&app, paid::calls_stream(&id), &page).await?;
     let mut calls = Vec::with_capacity(entries.len());
@@ -211,7 +263,12 @@ pub(super) async fn calls(State(app): State<App>, _operator: Operator, Path(id):
 
 /// How the lifeform's standing changed, and why.
 #[utoipa::path(get, path = "/v1/lifeforms/{id}/trace", params(("id" = String, Path), Page), responses((status = 200, description = "a page of the trace")))]
-pub(super) async fn trace(State(app): State<App>, _caller: Caller, Path(id): Path<LifeformId>, Query(page): Query<Page>) -> Result<Json<Value>, ApiError> {
+pub(super) async fn trace(
+    State(app): State<App>,
+    _caller: Caller,
+    Path(id): Path<LifeformId>,
+    Query(page): Query<Page>,
+) -> Result<Json<Value>, ApiError> {
     app.lifeforms.get(&id).await?;
     let (entries, next) = journal(&app, format!("trace:{id}").into(), &page).await?;
     Ok(Json(json!({"entries": entries, "next": next})))
@@ -219,7 +276,11 @@ pub(super) async fn trace(State(app): State<App>, _caller: Caller, Path(id): Pat
 
 /// The fascicles a lifeform lives by.
 #[utoipa::path(get, path = "/v1/lifeforms/{id}/fascicles", params(("id" = String, Path)), responses((status = 200, description = "its fascicles")))]
-pub(super) async fn list_fascicles(State(app): State<App>, _caller: Caller, Path(id): Path<LifeformId>) -> Result<Json<Value>, ApiError> {
+pub(super) async fn list_fascicles(
+    State(app): State<App>,
+    _caller: Caller,
+    Path(id): Path<LifeformId>,
+) -> Result<Json<Value>, ApiError> {
     let head = app.lifeforms.get(&id).await?;
     Ok(Json(json!({"fascicles": [{"id": head.definition.reply, "status": "active"}]})))
 }

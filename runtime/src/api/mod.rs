@@ -57,8 +57,27 @@ const SOCKETS_MAX: usize = 4096;
 
 impl App {
     #[expect(clippy::too_many_arguments, reason = "the daemon hands over each of its parts once")]
-    pub(crate) fn new(store: Store, nexus: Nexus, neurons: Neurons, fascicles: Fascicles, lifeforms: Lifeforms, tokens: Tokens, address: SocketAddr, stopping: watch::Receiver<bool>) -> Self {
-        Self { store, nexus, neurons, fascicles, lifeforms, tokens, address, stopping, sockets: Arc::new(tokio::sync::Semaphore::new(SOCKETS_MAX)) }
+    pub(crate) fn new(
+        store: Store,
+        nexus: Nexus,
+        neurons: Neurons,
+        fascicles: Fascicles,
+        lifeforms: Lifeforms,
+        tokens: Tokens,
+        address: SocketAddr,
+        stopping: watch::Receiver<bool>,
+    ) -> Self {
+        Self {
+            store,
+            nexus,
+            neurons,
+            fascicles,
+            lifeforms,
+            tokens,
+            address,
+            stopping,
+            sockets: Arc::new(tokio::sync::Semaphore::new(SOCKETS_MAX)),
+        }
     }
 
     /// The handle on the lifeforms.
@@ -73,7 +92,10 @@ impl App {
 }
 
 #[derive(OpenApi)]
-#[openapi(info(title = "lifeformd", description = "AiLifeforms over HTTP and WebSocket. Every route but /health wants Authorization: Bearer <token>."))]
+#[openapi(info(
+    title = "lifeformd",
+    description = "AiLifeforms over HTTP and WebSocket. Every route but /health wants Authorization: Bearer <token>."
+))]
 struct Described;
 
 /// Every route.
@@ -133,11 +155,16 @@ async fn unknown() -> ApiError {
 }
 
 async fn wrong_method() -> ApiError {
-    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method", "this route does not take that method").hint("GET /openapi.json lists them")
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method", "this route does not take that method")
+        .hint("GET /openapi.json lists them")
 }
 
 /// Lets nothing in without a token but the open doors; keeps other web sites out; bounds the time.
-async fn guard(axum::extract::State(app): axum::extract::State<App>, request: Request, next: Next) -> Result<Response, ApiError> {
+async fn guard(
+    axum::extract::State(app): axum::extract::State<App>,
+    request: Request,
+    next: Next,
+) -> Result<Response, ApiError> {
     const REQUEST_MAX: Duration = Duration::from_secs(600);
     if let Some(origin) = request.headers().get(header::ORIGIN).and_then(|value| value.to_str().ok()) {
         check_origin(&app, origin)?;
@@ -148,16 +175,22 @@ async fn guard(axum::extract::State(app): axum::extract::State<App>, request: Re
     let is_socket = path.ends_with("/subscribe");
     let has_token = request.headers().contains_key(header::AUTHORIZATION);
     if !open && !is_socket && !has_token {
-        return Err(ApiError::new(StatusCode::UNAUTHORIZED, "no_token", "this route wants a token").hint("send Authorization: Bearer <token>; the operator's is in <data>/operator.token"));
+        return Err(ApiError::new(StatusCode::UNAUTHORIZED, "no_token", "this route wants a token")
+            .hint("send Authorization: Bearer <token>; the operator's is in <data>/operator.token"));
     }
     if let (true, Some(token)) = (has_token, request.headers().get(header::AUTHORIZATION)) {
         let token = token.to_str().ok().and_then(|value| value.split_once(' ')).map_or("", |(_, token)| token.trim());
         if !open && app.tokens.principal(token).is_none() {
-            return Err(ApiError::new(StatusCode::UNAUTHORIZED, "bad_token", "this token is not known here, or it was taken back"));
+            return Err(ApiError::new(
+                StatusCode::UNAUTHORIZED,
+                "bad_token",
+                "this token is not known here, or it was taken back",
+            ));
         }
     }
     let answered = tokio::time::timeout(REQUEST_MAX, next.run(request)).await;
-    let mut response = answered.map_err(|_| ApiError::new(StatusCode::GATEWAY_TIMEOUT, "timeout", "the request took too long"))?;
+    let mut response =
+        answered.map_err(|_| ApiError::new(StatusCode::GATEWAY_TIMEOUT, "timeout", "the request took too long"))?;
     response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     Ok(response)
 }
@@ -165,6 +198,15 @@ async fn guard(axum::extract::State(app): axum::extract::State<App>, request: Re
 /// Only pages of this daemon itself may call it from a browser.
 fn check_origin(app: &App, origin: &str) -> Result<(), ApiError> {
     let port = app.address.port();
-    let ours = [format!("http://{}", app.address), format!("http://localhost:{port}"), format!("http://127.0.0.1:{port}"), format!("http://[::1]:{port}")];
-    if ours.iter().any(|known| known == origin) { Ok(()) } else { Err(ApiError::forbidden(format!("pages of {origin} may not call this daemon"))) }
+    let ours = [
+        format!("http://{}", app.address),
+        format!("http://localhost:{port}"),
+        format!("http://127.0.0.1:{port}"),
+        format!("http://[::1]:{port}"),
+    ];
+    if ours.iter().any(|known| known == origin) {
+        Ok(())
+    } else {
+        Err(ApiError::forbidden(format!("pages of {origin} may not call this daemon")))
+    }
 }

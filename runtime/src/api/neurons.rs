@@ -44,14 +44,22 @@ fn shown(id: &NeuronId, found: &Versioned<NeuronSpec>) -> Value {
 
 /// Defines a neuron.
 #[utoipa::path(post, path = "/v1/neurons", request_body = Value, responses((status = 201, description = "defined"), (status = 409, description = "the id is taken"), (status = 422, description = "not well made")))]
-pub(super) async fn create(State(app): State<App>, Participant(origin): Participant, ApiJson(spec): ApiJson<NeuronSpec>) -> Result<(StatusCode, Json<Value>), ApiError> {
+pub(super) async fn create(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    ApiJson(spec): ApiJson<NeuronSpec>,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
     let (id, made) = app.neurons.create(&origin, spec).await?;
     Ok((StatusCode::CREATED, Json(shown(&id, &made))))
 }
 
 /// Lists neurons by id.
 #[utoipa::path(get, path = "/v1/neurons", params(Page), responses((status = 200, description = "a page of definitions")))]
-pub(super) async fn list(State(app): State<App>, _caller: Caller, Query(page): Query<Page>) -> Result<Json<Value>, ApiError> {
+pub(super) async fn list(
+    State(app): State<App>,
+    _caller: Caller,
+    Query(page): Query<Page>,
+) -> Result<Json<Value>, ApiError> {
     let found = app.neurons.list(&page.after, page.limit()).await?;
     let next = (found.len() == page.limit()).then(|| found.last().map(|(id, _)| id.clone())).flatten();
     Ok(Json(json!({"neurons": found.iter().map(|(id, found)| shown(id, found)).collect::<Vec<_>>(), "next": next})))
@@ -59,17 +67,31 @@ pub(super) async fn list(State(app): State<App>, _caller: Caller, Query(page): Q
 
 /// A neuron's definition.
 #[utoipa::path(get, path = "/v1/neurons/{id}", params(("id" = String, Path)), responses((status = 200, description = "the definition"), (status = 404, description = "there is none")))]
-pub(super) async fn read(State(app): State<App>, _caller: Caller, Path(id): Path<NeuronId>) -> Result<Json<Value>, ApiError> {
+pub(super) async fn read(
+    State(app): State<App>,
+    _caller: Caller,
+    Path(id): Path<NeuronId>,
+) -> Result<Json<Value>, ApiError> {
     let found = app.neurons.get(&id).await?;
     Ok(Json(shown(&id, &found)))
 }
 
 /// Replaces a definition; `If-Match` names the version it must have.
 #[utoipa::path(put, path = "/v1/neurons/{id}", params(("id" = String, Path)), request_body = Value, responses((status = 200, description = "replaced"), (status = 409, description = "it was changed meanwhile")))]
-pub(super) async fn update(State(app): State<App>, Participant(origin): Participant, Path(id): Path<NeuronId>, headers: HeaderMap, ApiJson(spec): ApiJson<NeuronSpec>) -> Result<Json<Value>, ApiError> {
+pub(super) async fn update(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    Path(id): Path<NeuronId>,
+    headers: HeaderMap,
+    ApiJson(spec): ApiJson<NeuronSpec>,
+) -> Result<Json<Value>, ApiError> {
     let expect = match headers.get(header::IF_MATCH) {
         None => None,
-        Some(value) => Some(value.to_str().ok().and_then(|value| value.trim_matches('"').parse().ok()).ok_or_else(|| ApiError::new(StatusCode::BAD_REQUEST, "if_match", "If-Match is a version in quotes, as in \"3\""))?),
+        Some(value) => {
+            Some(value.to_str().ok().and_then(|value| value.trim_matches('"').parse().ok()).ok_or_else(|| {
+                ApiError::new(StatusCode::BAD_REQUEST, "if_match", "If-Match is a version in quotes, as in \"3\"")
+            })?)
+        }
     };
     let made = app.neurons.update(&origin, &id, spec, expect).await?;
     Ok(Json(shown(&id, &made)))
@@ -77,7 +99,11 @@ pub(super) async fn update(State(app): State<App>, Participant(origin): Particip
 
 /// Removes a definition.
 #[utoipa::path(delete, path = "/v1/neurons/{id}", params(("id" = String, Path)), responses((status = 204, description = "removed"), (status = 404, description = "there is none")))]
-pub(super) async fn delete(State(app): State<App>, Participant(origin): Participant, Path(id): Path<NeuronId>) -> Result<StatusCode, ApiError> {
+pub(super) async fn delete(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    Path(id): Path<NeuronId>,
+) -> Result<StatusCode, ApiError> {
     app.neurons.delete(&origin, &id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -125,20 +151,32 @@ pub(super) enum InvokeAnswer {
 fn answered(answer: Answer) -> (StatusCode, Json<InvokeAnswer>) {
     match answer {
         Answer::Completed(completed) => (StatusCode::OK, Json(InvokeAnswer::Completed { output: completed.output })),
-        Answer::Paused { token, calls } => (StatusCode::ACCEPTED, Json(InvokeAnswer::ToolCallRequired { context_token: token, tool_calls: calls })),
+        Answer::Paused { token, calls } => {
+            (StatusCode::ACCEPTED, Json(InvokeAnswer::ToolCallRequired { context_token: token, tool_calls: calls }))
+        }
     }
 }
 
 /// Starts a computation.
 #[utoipa::path(post, path = "/v1/neurons/{id}/invoke", params(("id" = String, Path)), request_body = InvokeBody,
     responses((status = 200, body = InvokeAnswer, description = "it has ended"), (status = 202, body = InvokeAnswer, description = "it waits for tools"), (status = 402, description = "the account cannot pay"), (status = 503, description = "no model answers")))]
-pub(super) async fn invoke(State(app): State<App>, Participant(origin): Participant, Path(id): Path<NeuronId>, ApiJson(body): ApiJson<InvokeBody>) -> Result<(StatusCode, Json<InvokeAnswer>), ApiError> {
+pub(super) async fn invoke(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    Path(id): Path<NeuronId>,
+    ApiJson(body): ApiJson<InvokeBody>,
+) -> Result<(StatusCode, Json<InvokeAnswer>), ApiError> {
     Ok(answered(app.neurons.invoke(&origin, &id, &body.input).await?))
 }
 
 /// Goes on with a paused computation.
 #[utoipa::path(post, path = "/v1/neurons/{id}/continue", params(("id" = String, Path)), request_body = ContinueBody,
     responses((status = 200, body = InvokeAnswer, description = "it has ended"), (status = 202, body = InvokeAnswer, description = "it waits again"), (status = 404, description = "no call waits under this token"), (status = 409, description = "in flight"), (status = 410, description = "expired"), (status = 422, description = "not the results asked for")))]
-pub(super) async fn resume(State(app): State<App>, Participant(origin): Participant, Path(id): Path<NeuronId>, ApiJson(body): ApiJson<ContinueBody>) -> Result<(StatusCode, Json<InvokeAnswer>), ApiError> {
+pub(super) async fn resume(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    Path(id): Path<NeuronId>,
+    ApiJson(body): ApiJson<ContinueBody>,
+) -> Result<(StatusCode, Json<InvokeAnswer>), ApiError> {
     Ok(answered(app.neurons.resume(&origin, &id, &body.context_token, body.tool_results).await?))
 }

@@ -30,12 +30,20 @@ fn participant() -> Role {
 
 /// Makes a token. It is shown this once; only its hash is kept.
 #[utoipa::path(post, path = "/v1/tokens", request_body = TokenBody, responses((status = 201, description = "the token")))]
-pub(super) async fn add(State(app): State<App>, Operator(origin): Operator, ApiJson(body): ApiJson<TokenBody>) -> Result<(StatusCode, Json<Value>), ApiError> {
+pub(super) async fn add(
+    State(app): State<App>,
+    Operator(origin): Operator,
+    ApiJson(body): ApiJson<TokenBody>,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
     Principal::parse_id(&body.principal).map_err(|error| ApiError::invalid(format!("principal: {error}")))?;
     if body.principal == "user:operator" {
         return Err(ApiError::forbidden("the operator's token is set by the configuration or its file"));
     }
-    let (token, principal) = app.tokens.add(&origin, &body.principal, body.role).await.map_err(|error| ApiError::invalid(error.to_string()))?;
+    let (token, principal) = app
+        .tokens
+        .add(&origin, &body.principal, body.role)
+        .await
+        .map_err(|error| ApiError::invalid(error.to_string()))?;
     Ok((StatusCode::CREATED, Json(json!({"token": token, "principal": principal}))))
 }
 
@@ -47,7 +55,11 @@ pub(super) async fn list(State(app): State<App>, _operator: Operator) -> Json<Va
 
 /// Takes every token of a principal back.
 #[utoipa::path(delete, path = "/v1/tokens/{principal}", params(("principal" = String, Path)), responses((status = 204, description = "taken back"), (status = 404, description = "it has none")))]
-pub(super) async fn revoke(State(app): State<App>, Operator(origin): Operator, Path(principal): Path<String>) -> Result<StatusCode, ApiError> {
+pub(super) async fn revoke(
+    State(app): State<App>,
+    Operator(origin): Operator,
+    Path(principal): Path<String>,
+) -> Result<StatusCode, ApiError> {
     if principal == "user:operator" {
         return Err(ApiError::forbidden("the operator's token is set by the configuration or its file"));
     }

@@ -88,12 +88,28 @@ impl Closing {
 }
 
 /// Opens the socket.
-pub(super) async fn subscribe(State(app): State<App>, Path((id, canvas)): Path<(LifeformId, CanvasId)>, headers: HeaderMap, upgrade: WebSocketUpgrade) -> Result<Response, ApiError> {
-    let by_header = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()).and_then(|value| value.split_once(' ')).map(|(_, token)| token.trim().to_owned());
-    let protocols = headers.get(header::SEC_WEBSOCKET_PROTOCOL).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let by_protocol = protocols.split(',').filter_map(|protocol| protocol.trim().strip_prefix("bearer.")).map(str::to_owned).next();
+pub(super) async fn subscribe(
+    State(app): State<App>,
+    Path((id, canvas)): Path<(LifeformId, CanvasId)>,
+    headers: HeaderMap,
+    upgrade: WebSocketUpgrade,
+) -> Result<Response, ApiError> {
+    let by_header = headers
+        .get(header::AUTHORIZATION)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.split_once(' '))
+        .map(|(_, token)| token.trim().to_owned());
+    let protocols =
+        headers.get(header::SEC_WEBSOCKET_PROTOCOL).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let by_protocol =
+        protocols.split(',').filter_map(|protocol| protocol.trim().strip_prefix("bearer.")).map(str::to_owned).next();
     let principal = by_header.or(by_protocol).and_then(|token| app.tokens.principal(&token));
-    let upgrade = upgrade.protocols([SUBPROTOCOL]).max_message_size(FRAME_BYTES_MAX).max_frame_size(FRAME_BYTES_MAX).read_buffer_size(4096).write_buffer_size(4096);
+    let upgrade = upgrade
+        .protocols([SUBPROTOCOL])
+        .max_message_size(FRAME_BYTES_MAX)
+        .max_frame_size(FRAME_BYTES_MAX)
+        .read_buffer_size(4096)
+        .write_buffer_size(4096);
     Ok(upgrade.on_upgrade(move |socket| async move {
         let (sink, stream) = socket.split();
         let Ok(_permit) = app.sockets.clone().try_acquire_owned() else {
@@ -113,7 +129,14 @@ async fn close(mut sink: SplitSink<WebSocket, Message>, closing: Closing) {
     let _ = timeout(Duration::from_secs(2), farewell).await;
 }
 
-async fn serve(app: App, id: LifeformId, name: CanvasId, mut principal: Option<Principal>, sink: SplitSink<WebSocket, Message>, mut stream: SplitStream<WebSocket>) {
+async fn serve(
+    app: App,
+    id: LifeformId,
+    name: CanvasId,
+    mut principal: Option<Principal>,
+    sink: SplitSink<WebSocket, Message>,
+    mut stream: SplitStream<WebSocket>,
+) {
     let mut first = None;
     let wait = if principal.is_some() { HELLO_GRACE } else { HELLO_MAX };
     match timeout(wait, next(&mut stream)).await {
@@ -132,7 +155,9 @@ async fn serve(app: App, id: LifeformId, name: CanvasId, mut principal: Option<P
         other => held = other,
     }
     let Some(principal) = principal else { return close(sink, Closing::because(4401, "unauthorized")).await };
-    let Ok(canvas) = app.lifeforms.named_canvas(&id, &name).await else { return close(sink, Closing::because(4404, "not_found")).await };
+    let Ok(canvas) = app.lifeforms.named_canvas(&id, &name).await else {
+        return close(sink, Closing::because(4404, "not_found")).await;
+    };
     Socket { app, canvas, principal, held }.run(resume, sink, stream).await;
 }
 
@@ -141,13 +166,19 @@ async fn next(stream: &mut SplitStream<WebSocket>) -> Result<Option<FromClient>,
     loop {
         match stream.next().await {
             None | Some(Ok(Message::Close(_))) => return Ok(None),
-            Some(Err(error)) if error.to_string().contains("too large") || error.to_string().contains("too long") => return Err(Closing::because(4413, "too_large")),
+            Some(Err(error)) if error.to_string().contains("too large") || error.to_string().contains("too long") => {
+                return Err(Closing::because(4413, "too_large"));
+            }
             Some(Err(_)) => return Ok(None),
             Some(Ok(Message::Ping(_))) => {}
             Some(Ok(Message::Pong(_))) => return Ok(Some(FromClient::Ack {})),
             Some(Ok(Message::Binary(_))) => return Err(Closing::because(1003, "text_frames_only")),
             Some(Ok(Message::Text(text))) => {
-                return serde_json::from_str(&text).map(Some).map_err(|error| Closing { code: 1007, reason: "bad_frame", last: Some(json!({"t": "error", "code": "bad_frame", "message": error.to_string(), "fatal": true})) });
+                return serde_json::from_str(&text).map(Some).map_err(|error| Closing {
+                    code: 1007,
+                    reason: "bad_frame",
+                    last: Some(json!({"t": "error", "code": "bad_frame", "message": error.to_string(), "fatal": true})),
+                });
             }
         }
     }
@@ -181,7 +212,9 @@ impl Out {
 
     /// Queues a frame that may be dropped, if there is plenty of room.
     fn hint(&self, frame: Arc<str>) {
-        if self.bytes.load(Ordering::Relaxed) < QUEUE_BYTES / 4 && self.frames.try_send(Outgoing::Text(frame.clone())).is_ok() {
+        if self.bytes.load(Ordering::Relaxed) < QUEUE_BYTES / 4
+            && self.frames.try_send(Outgoing::Text(frame.clone())).is_ok()
+        {
             self.bytes.fetch_add(frame.len(), Ordering::Relaxed);
         }
     }
@@ -196,7 +229,12 @@ struct Socket {
 }
 
 impl Socket {
-    async fn run(mut self, resume: Option<Resume>, sink: SplitSink<WebSocket, Message>, mut stream: SplitStream<WebSocket>) {
+    async fn run(
+        mut self,
+        resume: Option<Resume>,
+        sink: SplitSink<WebSocket, Message>,
+        mut stream: SplitStream<WebSocket>,
+    ) {
         let (frames, queue) = mpsc::channel(QUEUE_FRAMES);
         let bytes = Arc::new(AtomicUsize::new(0));
         let (end, ended) = watch::channel(false);
@@ -208,7 +246,11 @@ impl Socket {
         };
         let slow = closing.code == 4408;
         let snapshot = self.canvas.snapshot();
-        let last = if slow { Some(json!({"t": "reset", "reason": "lagged", "epoch": snapshot.epoch, "rev": snapshot.rev})) } else { closing.last };
+        let last = if slow {
+            Some(json!({"t": "reset", "reason": "lagged", "epoch": snapshot.epoch, "rev": snapshot.rev}))
+        } else {
+            closing.last
+        };
         // A slow subscriber's queue is dropped; any other's is sent first.
         let _ = end.send(slow);
         drop(out);
@@ -220,7 +262,12 @@ impl Socket {
         }
     }
 
-    async fn converse(&mut self, out: &Out, resume: Option<Resume>, stream: &mut SplitStream<WebSocket>) -> Result<(), Closing> {
+    async fn converse(
+        &mut self,
+        out: &Out,
+        resume: Option<Resume>,
+        stream: &mut SplitStream<WebSocket>,
+    ) -> Result<(), Closing> {
         // Watching begins before reading: no op can fall between the replay and what follows.
         let mut head = self.canvas.watch();
         let mut shown = self.canvas.ephemeral();
@@ -281,7 +328,12 @@ impl Socket {
             (None, asked) => {
                 if let Some(asked) = asked {
                     let reason = if asked.epoch == snapshot.epoch { "ahead_of_log" } else { "epoch_changed" };
-                    out.put(json!({"t": "reset", "reason": reason, "epoch": snapshot.epoch, "rev": snapshot.rev}).to_string().into()).await?;
+                    out.put(
+                        json!({"t": "reset", "reason": reason, "epoch": snapshot.epoch, "rev": snapshot.rev})
+                            .to_string()
+                            .into(),
+                    )
+                    .await?;
                 }
                 out.put(json!({"t": "snapshot", "epoch": snapshot.epoch, "rev": snapshot.rev, "part": 1, "parts": 1, "state": snapshot.state}).to_string().into()).await?;
                 snapshot.rev
@@ -341,7 +393,12 @@ impl Socket {
 }
 
 /// Sends what is queued until the queue ends, or at once no more when told so; gives the socket back.
-async fn write(mut sink: SplitSink<WebSocket, Message>, mut queue: mpsc::Receiver<Outgoing>, waiting: Arc<AtomicUsize>, mut drop_queue: watch::Receiver<bool>) -> SplitSink<WebSocket, Message> {
+async fn write(
+    mut sink: SplitSink<WebSocket, Message>,
+    mut queue: mpsc::Receiver<Outgoing>,
+    waiting: Arc<AtomicUsize>,
+    mut drop_queue: watch::Receiver<bool>,
+) -> SplitSink<WebSocket, Message> {
     let told = async move {
         let _ = drop_queue.wait_for(|told| *told).await;
         // The sender going away without telling is no order to drop anything.
@@ -394,7 +451,8 @@ impl Allowance {
 
     fn take(&mut self) -> bool {
         let now = Instant::now();
-        self.left = (self.left + now.duration_since(self.at).as_secs_f64() * f64::from(OPS_PER_S)).min(f64::from(OPS_PER_S));
+        self.left =
+            (self.left + now.duration_since(self.at).as_secs_f64() * f64::from(OPS_PER_S)).min(f64::from(OPS_PER_S));
         self.at = now;
         let may = self.left >= 1.0;
         self.left -= f64::from(u8::from(may));

@@ -23,15 +23,28 @@ pub(super) async fn run(config: Config, lifeform: Option<String>, topic: Option<
     let base = api["rest_base_path"].as_str().context("this lifeform has no chat canvas")?.to_owned();
     let topic = choose_topic(&client, &base, topic).await?;
 
-    let url = format!("{}{}", client.base.replacen("http", "ws", 1), api["realtime_protocol"]["endpoint"].as_str().unwrap_or_default());
+    let url = format!(
+        "{}{}",
+        client.base.replacen("http", "ws", 1),
+        api["realtime_protocol"]["endpoint"].as_str().unwrap_or_default()
+    );
     let mut request = url.into_client_request()?;
     request.headers_mut().insert("sec-websocket-protocol", "ailf.canvas.v1".parse()?);
-    let (mut socket, _) = tokio_tungstenite::connect_async(request).await.context("the canvas cannot be subscribed to")?;
-    socket.send(Message::text(json!({"t": "hello", "v": 1, "token": client.token, "want": ["stream"]}).to_string())).await?;
+    let (mut socket, _) =
+        tokio_tungstenite::connect_async(request).await.context("the canvas cannot be subscribed to")?;
+    socket
+        .send(Message::text(json!({"t": "hello", "v": 1, "token": client.token, "want": ["stream"]}).to_string()))
+        .await?;
 
     say("Say something; an empty line leaves. You need not wait for an answer.");
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
-    let mut screen = Screen { name: lifeform["name"].as_str().unwrap_or("it").to_owned(), author: format!("lifeform:{id}"), topic: topic.clone(), shown: std::collections::HashMap::new(), live: false };
+    let mut screen = Screen {
+        name: lifeform["name"].as_str().unwrap_or("it").to_owned(),
+        author: format!("lifeform:{id}"),
+        topic: topic.clone(),
+        shown: std::collections::HashMap::new(),
+        live: false,
+    };
     let mut waiting = 0_usize;
     let mut at_end = false;
     loop {
@@ -84,7 +97,9 @@ impl Screen {
     /// Shows a frame; answers how many answers were finished by it.
     fn take(&mut self, frame: &Value) -> anyhow::Result<usize> {
         match frame["t"].as_str() {
-            Some("error") => bail!("{}", frame["message"].as_str().or(frame["code"].as_str()).unwrap_or("the daemon refused")),
+            Some("error") => {
+                bail!("{}", frame["message"].as_str().or(frame["code"].as_str()).unwrap_or("the daemon refused"))
+            }
             Some("live") => self.live = true,
             Some("stream") if frame["topic"] == self.topic.as_str() => {
                 let message = frame["msg"].as_str().unwrap_or_default();
@@ -114,9 +129,15 @@ impl Screen {
         for op in frame["patch"].as_array().into_iter().flatten() {
             let Some(rest) = op["path"].as_str().and_then(|path| path.strip_prefix(&prefix)) else { continue };
             let (message, member) = rest.split_once('/').unwrap_or((rest, ""));
-            let text = if member == "content" { op["value"].as_str() } else { op["value"]["content"].as_str().filter(|_| member.is_empty()) };
+            let text = if member == "content" {
+                op["value"].as_str()
+            } else {
+                op["value"]["content"].as_str().filter(|_| member.is_empty())
+            };
             match (frame["kind"].as_str(), text) {
-                (Some("message.amend"), Some(text)) => say(&format!("\n{} amends: {text}", frame["actor"]["id"].as_str().unwrap_or_default())),
+                (Some("message.amend"), Some(text)) => {
+                    say(&format!("\n{} amends: {text}", frame["actor"]["id"].as_str().unwrap_or_default()))
+                }
                 (_, Some(text)) if by_lifeform => {
                     let shown = self.shown.get(message).cloned().unwrap_or_default();
                     if let Some(more) = text.strip_prefix(&shown).filter(|more| !more.is_empty()) {
@@ -129,7 +150,9 @@ impl Screen {
                 say(&format!("\n{} takes a message back", frame["actor"]["id"].as_str().unwrap_or_default()));
             }
         }
-        if by_lifeform && matches!(frame["kind"].as_str(), Some("message.finish" | "message.append" | "message.interrupt")) {
+        if by_lifeform
+            && matches!(frame["kind"].as_str(), Some("message.finish" | "message.append" | "message.interrupt"))
+        {
             say("");
             finished += 1;
         }

@@ -28,10 +28,19 @@ pub(super) async fn run(loaded: anyhow::Result<Config>) -> anyhow::Result<ExitCo
     providers(&mut report, &config).await;
     match TcpListener::bind(config.listen).await {
         Ok(_) => report.good("port", &format!("{} is free", config.listen)),
-        Err(error) => report.bad("port", &format!("{}: {error}; if that is not lifeformd itself, choose another with --listen", config.listen)),
+        Err(error) => report.bad(
+            "port",
+            &format!("{}: {error}; if that is not lifeformd itself, choose another with --listen", config.listen),
+        ),
     }
     if !config.listen.ip().is_loopback() {
-        report.note("network", &format!("{} is not loopback: everyone who reaches it and has a token comes in, unencrypted", config.listen));
+        report.note(
+            "network",
+            &format!(
+                "{} is not loopback: everyone who reaches it and has a token comes in, unencrypted",
+                config.listen
+            ),
+        );
     }
     Ok(if report.sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -57,7 +66,8 @@ impl Report {
 
 async fn store(report: &mut Report, config: &Config) {
     if !config.store().exists() {
-        return report.note("store", &format!("{} is not there yet; the first start makes it", config.store().display()));
+        return report
+            .note("store", &format!("{} is not there yet; the first start makes it", config.store().display()));
     }
     let opened = async {
         let store = Store::open(Arc::new(Surreal::embedded(config.store())?), Arc::new(SystemClock)).await?;
@@ -78,7 +88,8 @@ fn model(report: &mut Report, config: &Config) {
         Ok(weights) => {
             let (pulled, runnable) = (weights.path(&places(config)), weights.runnable(&places(config)));
             match (runnable.exists(), pulled.exists()) {
-                (false, false) => report.note("model", &format!("{} is not here yet; `lifeformd models pull` fetches it", weights.name)),
+                (false, false) => report
+                    .note("model", &format!("{} is not here yet; `lifeformd models pull` fetches it", weights.name)),
                 (_, true) => match weights.verify(&pulled) {
                     Ok(()) => report.good("model", &format!("{} is here and whole", weights.name)),
                     Err(error) => report.bad("model", &error.to_string()),

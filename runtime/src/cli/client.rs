@@ -19,7 +19,15 @@ impl Client {
     pub(super) fn new(config: &Config) -> anyhow::Result<Self> {
         let token = if config.token.is_empty() {
             let file = config.token_file();
-            std::fs::read_to_string(&file).with_context(|| format!("{} cannot be read: is this the daemon's --data folder, and was it started once?", file.display()))?.trim().to_owned()
+            std::fs::read_to_string(&file)
+                .with_context(|| {
+                    format!(
+                        "{} cannot be read: is this the daemon's --data folder, and was it started once?",
+                        file.display()
+                    )
+                })?
+                .trim()
+                .to_owned()
         } else {
             config.token.clone()
         };
@@ -32,7 +40,9 @@ impl Client {
         if let Some(body) = body {
             request = request.json(body);
         }
-        let response = request.send().await.with_context(|| format!("no lifeformd answers at {}: start one with `lifeformd up`, or give --listen", self.base))?;
+        let response = request.send().await.with_context(|| {
+            format!("no lifeformd answers at {}: start one with `lifeformd up`, or give --listen", self.base)
+        })?;
         let status = response.status();
         let text = response.text().await?;
         let answer: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
@@ -54,6 +64,11 @@ impl Client {
             Some(wanted) => all.into_iter().find(|one| one["id"] == wanted || one["name"] == wanted),
             None => all.into_iter().next(),
         };
-        found.with_context(|| wanted.map_or_else(|| "no lifeform lives there yet".to_owned(), |wanted| format!("there is no lifeform \"{wanted}\"")))
+        found.with_context(|| {
+            wanted.map_or_else(
+                || "no lifeform lives there yet".to_owned(),
+                |wanted| format!("there is no lifeform \"{wanted}\""),
+            )
+        })
     }
 }

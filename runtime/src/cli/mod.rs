@@ -124,7 +124,9 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Up(settings) => Box::pin(up::run(settings.load()?)).await,
         Command::Chat { settings, lifeform, topic } => chat::run(settings.load()?, lifeform, topic).await,
-        Command::Kip { settings, lifeform, parameters, dry_run, command } => kip::run(settings.load()?, lifeform, &parameters, dry_run, command).await,
+        Command::Kip { settings, lifeform, parameters, dry_run, command } => {
+            kip::run(settings.load()?, lifeform, &parameters, dry_run, command).await
+        }
         Command::Check(settings) => check::run(settings.load()).await,
         Command::Models { settings, command } => models::run(settings.load()?, command).await,
         Command::Token { settings, command } => token::run(settings.load()?, command).await,

@@ -18,7 +18,11 @@ pub(super) enum Models {
 
 /// The embedded model of that name.
 pub(super) fn known(name: &str) -> anyhow::Result<Weights> {
-    if name == SMOLLM2.name { Ok(SMOLLM2) } else { anyhow::bail!("models.embedded names \"{name}\"; there are \"{}\" and \"none\"", SMOLLM2.name) }
+    if name == SMOLLM2.name {
+        Ok(SMOLLM2)
+    } else {
+        anyhow::bail!("models.embedded names \"{name}\"; there are \"{}\" and \"none\"", SMOLLM2.name)
+    }
 }
 
 pub(super) fn places(config: &Config) -> Places {
@@ -40,9 +44,16 @@ pub(super) async fn prepare(weights: Weights, places: &Places) -> anyhow::Result
     let show = |progress: Progress| {
         let mut bar = bar.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         match progress {
-            Progress::Asking(source) => say_error(&format!("fetching {} ({} MB, {}) from {source}", weights.name, weights.bytes / 1_000_000, weights.licence)),
+            Progress::Asking(source) => say_error(&format!(
+                "fetching {} ({} MB, {}) from {source}",
+                weights.name,
+                weights.bytes / 1_000_000,
+                weights.licence
+            )),
             Progress::Working(what) => say_error(&format!("{}: {what}", weights.name)),
-            Progress::Bytes(here, all) => bar.get_or_insert_with(|| ProgressBar::new(all).with_style(style())).set_position(here),
+            Progress::Bytes(here, all) => {
+                bar.get_or_insert_with(|| ProgressBar::new(all).with_style(style())).set_position(here)
+            }
         }
     };
     let ready = weights.prepare(places, &show).await;
@@ -58,5 +69,6 @@ pub(super) async fn prepare(_: Weights, _: &Places) -> anyhow::Result<std::path:
 }
 
 fn style() -> ProgressStyle {
-    ProgressStyle::with_template("{bar:32} {bytes}/{total_bytes} {eta}").unwrap_or_else(|_| ProgressStyle::default_bar())
+    ProgressStyle::with_template("{bar:32} {bytes}/{total_bytes} {eta}")
+        .unwrap_or_else(|_| ProgressStyle::default_bar())
 }

@@ -33,7 +33,8 @@ pub(super) async fn run(config: Config, command: Token) -> anyhow::Result<ExitCo
     let client = Client::new(&config)?;
     match command {
         Token::Add { principal, role } => {
-            let made = client.ask(Method::POST, "/v1/tokens", Some(&json!({"principal": principal, "role": role}))).await?;
+            let made =
+                client.ask(Method::POST, "/v1/tokens", Some(&json!({"principal": principal, "role": role}))).await?;
             say(made["token"].as_str().unwrap_or_default());
         }
         Token::List => {

@@ -19,9 +19,17 @@ pub(super) async fn run(config: Config) -> anyhow::Result<ExitCode> {
     if let Some(why) = &why_not {
         say_error(&format!("there is no embedded model: {why}"));
         let remote = !config.tiers.is_empty();
-        say_error(if remote { "remote models answer; everything works" } else { "what works: the API, canvases, KIP, the ledger; what does not: answering, learning and invoking neurons, until a model is there" });
+        say_error(if remote {
+            "remote models answer; everything works"
+        } else {
+            "what works: the API, canvases, KIP, the ledger; what does not: answering, learning and invoking neurons, until a model is there"
+        });
     }
-    let models = models(&config, embedded, why_not.as_deref().unwrap_or("models.embedded is \"none\" and no tier is configured"))?;
+    let models = models(
+        &config,
+        embedded,
+        why_not.as_deref().unwrap_or("models.embedded is \"none\" and no tier is configured"),
+    )?;
     let daemon = Daemon::start(&config, Parts::real(&config, models)?).await?;
     let lifeform = first_lifeform(&daemon).await?;
     greet(&daemon, &lifeform, &config);
@@ -72,14 +80,23 @@ async fn first_lifeform(daemon: &Daemon) -> anyhow::Result<lifeform::LifeformHea
 
 fn greet(daemon: &Daemon, lifeform: &lifeform::LifeformHead, config: &Config) {
     let base = format!("http://{}", daemon.address);
-    let token = if daemon.token_is_new { daemon.token.clone() } else { format!("$(cat {})", config.token_file().display()) };
-    let page = if daemon.token_is_new { format!("{base}/#token={}", daemon.token) } else { format!("{base}/  (token: {})", config.token_file().display()) };
+    let token =
+        if daemon.token_is_new { daemon.token.clone() } else { format!("$(cat {})", config.token_file().display()) };
+    let page = if daemon.token_is_new {
+        format!("{base}/#token={}", daemon.token)
+    } else {
+        format!("{base}/  (token: {})", config.token_file().display())
+    };
     let canvas = format!("{base}/v1/lifeforms/{}/canvases/{}", lifeform.id, lifeform::canvas::CHAT);
     say(&format!("\n{} ({}) is here. Talk to it:\n", lifeform.definition.name, lifeform.id));
     say(&format!("  in a browser     {page}"));
     say(&format!("  in a terminal    lifeformd chat --data {} --listen {}", config.data.display(), daemon.address));
     say(&format!("  with curl        TOKEN={token}"));
-    say(&format!("                   curl -sH \"authorization: Bearer $TOKEN\" --json '{{\"title\":\"hello\",\"id\":\"t1\"}}' {canvas}/topics"));
-    say(&format!("                   curl -sH \"authorization: Bearer $TOKEN\" --json '{{\"content\":\"Hello!\"}}' {canvas}/topics/t1/messages"));
+    say(&format!(
+        "                   curl -sH \"authorization: Bearer $TOKEN\" --json '{{\"title\":\"hello\",\"id\":\"t1\"}}' {canvas}/topics"
+    ));
+    say(&format!(
+        "                   curl -sH \"authorization: Bearer $TOKEN\" --json '{{\"content\":\"Hello!\"}}' {canvas}/topics/t1/messages"
+    ));
     say(&format!("                   curl -sH \"authorization: Bearer $TOKEN\" {canvas}/topics/t1/messages\n"));
 }

@@ -62,25 +62,36 @@ impl Loaded {
         let text = |key: &str| content.metadata.get(key).and_then(|value| value.to_string().ok()).cloned();
         let architecture = text("general.architecture").unwrap_or_default();
         if architecture != "llama" {
-            return Err(EmbeddedError::Weights(format!("its architecture is \"{architecture}\", this engine runs llama")));
+            return Err(EmbeddedError::Weights(format!(
+                "its architecture is \"{architecture}\", this engine runs llama"
+            )));
         }
-        let template = text("tokenizer.chat_template").ok_or_else(|| EmbeddedError::Weights("it has no chat template".into()))?;
+        let template =
+            text("tokenizer.chat_template").ok_or_else(|| EmbeddedError::Weights("it has no chat template".into()))?;
         let tokens = tokens::read(&content)?;
-        let mut grammars = ParserFactory::new_simple(&tokens.env).map_err(|error| EmbeddedError::Weights(error.to_string()))?;
+        let mut grammars =
+            ParserFactory::new_simple(&tokens.env).map_err(|error| EmbeddedError::Weights(error.to_string()))?;
         grammars.quiet();
         let pristine = ModelWeights::from_gguf(content, &mut file, &Device::Cpu)?;
         Ok(Self { pristine, tokens, template, grammars })
     }
 
     /// Answers a request: text goes to `say` as it comes, a tool call to `call`; either may say stop.
-    pub(super) fn answer(&self, request: &ChatRequest, say: &mut dyn FnMut(String) -> bool, call: &mut dyn FnMut(WireToolCall) -> bool) -> Result<Part, EmbeddedError> {
+    pub(super) fn answer(
+        &self,
+        request: &ChatRequest,
+        say: &mut dyn FnMut(String) -> bool,
+        call: &mut dyn FnMut(WireToolCall) -> bool,
+    ) -> Result<Part, EmbeddedError> {
         let prompt = template::render(&self.template, &self.tokens.eos_text, &request.messages)?;
-        let encoded = self.tokens.tokenizer.encode(prompt, false).map_err(|error| EmbeddedError::Prompt(error.to_string()))?;
+        let encoded =
+            self.tokens.tokenizer.encode(prompt, false).map_err(|error| EmbeddedError::Prompt(error.to_string()))?;
         let prompt = encoded.get_ids();
         if prompt.len() as u32 + 16 > CONTEXT_TOKENS {
             return Err(EmbeddedError::TooLong { tokens: prompt.len(), max: CONTEXT_TOKENS });
         }
-        let output_max = request.max_tokens.unwrap_or(OUTPUT_DEFAULT).min(CONTEXT_TOKENS - prompt.len() as u32) as usize;
+        let output_max =
+            request.max_tokens.unwrap_or(OUTPUT_DEFAULT).min(CONTEXT_TOKENS - prompt.len() as u32) as usize;
         let wanted = shape(request).map_err(EmbeddedError::Schema)?;
         let (schema, is_tool) = match wanted {
             Shape::Text => (None, false),
@@ -93,17 +104,37 @@ impl Loaded {
             is_tool || say(text)
         };
         let (finish, written) = self.generate(prompt, schema, request, output_max, &mut take)?;
-        let usage = Usage { prompt_tokens: prompt.len() as u64, completion_tokens: written as u64, total_tokens: (prompt.len() + written) as u64 };
+        let usage = Usage {
+            prompt_tokens: prompt.len() as u64,
+            completion_tokens: written as u64,
+            total_tokens: (prompt.len() + written) as u64,
+        };
         if !is_tool {
             return Ok(Part::Done { finish, usage });
         }
-        let chosen: serde_json::Value = serde_json::from_str(&whole).map_err(|_| EmbeddedError::Schema("the output bound cut the tool call short".into()))?;
-        let function = WireFunction { name: chosen["name"].as_str().unwrap_or_default().into(), arguments: chosen["arguments"].to_string() };
-        call(WireToolCall { index: Some(0), id: format!("call_{}", uuid::Uuid::now_v7().simple()), kind: "function".into(), function });
+        let chosen: serde_json::Value = serde_json::from_str(&whole)
+            .map_err(|_| EmbeddedError::Schema("the output bound cut the tool call short".into()))?;
+        let function = WireFunction {
+            name: chosen["name"].as_str().unwrap_or_default().into(),
+            arguments: chosen["arguments"].to_string(),
+        };
+        call(WireToolCall {
+            index: Some(0),
+            id: format!("call_{}", uuid::Uuid::now_v7().simple()),
+            kind: "function".into(),
+            function,
+        });
         Ok(Part::Done { finish: "tool_calls", usage })
     }
 
-    fn generate(&self, prompt: &[u32], schema: Option<serde_json::Value>, request: &ChatRequest, output_max: usize, take: &mut dyn FnMut(String) -> bool) -> Result<(&'static str, usize), EmbeddedError> {
+    fn generate(
+        &self,
+        prompt: &[u32],
+        schema: Option<serde_json::Value>,
+        request: &ChatRequest,
+        output_max: usize,
+        take: &mut dyn FnMut(String) -> bool,
+    ) -> Result<(&'static str, usize), EmbeddedError> {
         let mut matcher = schema.map(|schema| Matcher::new(self.grammars.create_parser(of_schema(schema))));
         if let Some(error) = matcher.as_ref().and_then(Matcher::get_error) {
             return Err(EmbeddedError::Schema(error));
@@ -127,8 +158,13 @@ impl Loaded {
             if step.is_empty() {
                 let mut scores: Vec<f32> = logits.flatten_all()?.to_vec1()?;
                 if let Some(matcher) = matcher.as_mut() {
-                    let allowed = matcher.compute_mask_or_eos().map_err(|error| EmbeddedError::Schema(error.to_string()))?;
-                    scores.iter_mut().enumerate().filter(|(token, _)| !allowed.is_allowed(*token as u32)).for_each(|(_, score)| *score = f32::NEG_INFINITY);
+                    let allowed =
+                        matcher.compute_mask_or_eos().map_err(|error| EmbeddedError::Schema(error.to_string()))?;
+                    scores
+                        .iter_mut()
+                        .enumerate()
+                        .filter(|(token, _)| !allowed.is_allowed(*token as u32))
+                        .for_each(|(_, score)| *score = f32::NEG_INFINITY);
                 }
                 let token = sample(&scores, temperature, &mut rng);
                 if token == self.tokens.eos {
@@ -162,13 +198,17 @@ impl Loaded {
 fn stops(request: &ChatRequest) -> Vec<String> {
     match &request.stop {
         Some(serde_json::Value::String(stop)) => vec![stop.clone()],
-        Some(serde_json::Value::Array(stops)) => stops.iter().filter_map(|stop| stop.as_str().map(Into::into)).collect(),
+        Some(serde_json::Value::Array(stops)) => {
+            stops.iter().filter_map(|stop| stop.as_str().map(Into::into)).collect()
+        }
         _ => Vec::new(),
     }
 }
 
 fn sample(scores: &[f32], temperature: f32, rng: &mut StdRng) -> u32 {
-    let (best, top) = scores.iter().enumerate().fold((0, f32::NEG_INFINITY), |(best, top), (token, score)| if *score > top { (token, *score) } else { (best, top) });
+    let (best, top) = scores.iter().enumerate().fold((0, f32::NEG_INFINITY), |(best, top), (token, score)| {
+        if *score > top { (token, *score) } else { (best, top) }
+    });
     if temperature <= 0.0 {
         return best as u32;
     }

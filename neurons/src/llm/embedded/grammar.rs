@@ -48,7 +48,11 @@ fn tool_schema(request: &ChatRequest) -> Result<Value, String> {
             json!({"type": "object", "additionalProperties": false, "required": ["name", "arguments"], "properties": {"name": {"const": function["name"]}, "arguments": arguments}})
         })
         .collect();
-    if branches.is_empty() { Err("tool_choice names no tool of this request".into()) } else { Ok(json!({"anyOf": branches})) }
+    if branches.is_empty() {
+        Err("tool_choice names no tool of this request".into())
+    } else {
+        Ok(json!({"anyOf": branches}))
+    }
 }
 
 /// Refuses what the engine could only fail on later.
@@ -58,8 +62,12 @@ pub(super) fn check(request: &ChatRequest) -> Result<(), String> {
     }
     match shape(request)? {
         Shape::Text => Ok(()),
-        Shape::Json(schema) | Shape::Tool(schema) if schema.to_string().len() > SCHEMA_BYTES_MAX => Err(format!("a schema over {SCHEMA_BYTES_MAX} bytes")),
-        Shape::Json(schema) | Shape::Tool(schema) if !schema.is_object() && !schema.is_boolean() => Err("json_schema.schema is missing".into()),
+        Shape::Json(schema) | Shape::Tool(schema) if schema.to_string().len() > SCHEMA_BYTES_MAX => {
+            Err(format!("a schema over {SCHEMA_BYTES_MAX} bytes"))
+        }
+        Shape::Json(schema) | Shape::Tool(schema) if !schema.is_object() && !schema.is_boolean() => {
+            Err("json_schema.schema is missing".into())
+        }
         Shape::Json(_) | Shape::Tool(_) => Ok(()),
     }
 }

@@ -50,12 +50,20 @@ impl Embedded {
                 if job.parts.is_closed() {
                     continue;
                 }
-                let last = engine.answer(&job.request, &mut |text| job.parts.blocking_send(Part::Text(text)).is_ok(), &mut |call| job.parts.blocking_send(Part::Tool(call)).is_ok());
+                let last = engine.answer(
+                    &job.request,
+                    &mut |text| job.parts.blocking_send(Part::Text(text)).is_ok(),
+                    &mut |call| job.parts.blocking_send(Part::Tool(call)).is_ok(),
+                );
                 let last = last.unwrap_or_else(|error| Part::Failed(error.to_string()));
                 let _ = job.parts.blocking_send(last);
             }
         };
-        std::thread::Builder::new().name("model".into()).stack_size(8 << 20).spawn(run).map_err(|error| EmbeddedError::Weights(error.to_string()))?;
+        std::thread::Builder::new()
+            .name("model".into())
+            .stack_size(8 << 20)
+            .spawn(run)
+            .map_err(|error| EmbeddedError::Weights(error.to_string()))?;
         Ok(Self { name: name.to_owned(), jobs })
     }
 
@@ -64,7 +72,8 @@ impl Embedded {
     /// # Errors
     /// Never in practice; the provider's constructor checks its key.
     pub fn provider(self) -> Result<Arc<dyn LlmProvider>, LlmError> {
-        let endpoint = Endpoint::new("embedded", Transport::Local(router(Arc::new(self))), QUEUE_MAX, Duration::from_secs(600));
+        let endpoint =
+            Endpoint::new("embedded", Transport::Local(router(Arc::new(self))), QUEUE_MAX, Duration::from_secs(600));
         Ok(Arc::new(OpenAi::new("embedded", "http://embedded/v1", "-", endpoint)?))
     }
 }
@@ -80,8 +89,14 @@ impl Engine for Embedded {
         let (parts, receiver) = mpsc::channel(32);
         match self.jobs.try_send(Job { request, parts }) {
             Ok(()) => Ok(receiver),
-            Err(TrySendError::Full(_)) => Err(Refusal { status: 429, message: format!("{QUEUE_MAX} requests are waiting for the embedded model"), retry_after_s: Some(2) }),
-            Err(TrySendError::Disconnected(_)) => Err(Refusal { status: 500, message: "the embedded model has stopped".into(), retry_after_s: None }),
+            Err(TrySendError::Full(_)) => Err(Refusal {
+                status: 429,
+                message: format!("{QUEUE_MAX} requests are waiting for the embedded model"),
+                retry_after_s: Some(2),
+            }),
+            Err(TrySendError::Disconnected(_)) => {
+                Err(Refusal { status: 500, message: "the embedded model has stopped".into(), retry_after_s: None })
+            }
         }
     }
 }

@@ -23,7 +23,8 @@ pub fn requantize(from: &Path, to: &Path) -> Result<(), EmbeddedError> {
         tensors.push((name.clone(), tensor));
     }
     tensors.sort_by(|(a, _), (b, _)| a.cmp(b));
-    let metadata: Vec<(&str, &gguf_file::Value)> = content.metadata.iter().map(|(key, value)| (key.as_str(), value)).collect();
+    let metadata: Vec<(&str, &gguf_file::Value)> =
+        content.metadata.iter().map(|(key, value)| (key.as_str(), value)).collect();
     let tensors: Vec<(&str, &QTensor)> = tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
     let part = to.with_extension("part");
     let mut writer = std::io::BufWriter::new(std::fs::File::create(&part)?);

@@ -11,17 +11,28 @@ pub(super) fn render(template: &str, eos: &str, messages: &[ChatMessage]) -> Res
     // Templates are written for Python and call methods of its strings.
     environment.set_unknown_method_callback(|_, value, method, arguments| match (value.as_str(), method) {
         (Some(text), "strip") => Ok(text.trim().into()),
-        (Some(text), "startswith") => Ok(arguments.first().and_then(Value::as_str).is_some_and(|prefix| text.starts_with(prefix)).into()),
+        (Some(text), "startswith") => {
+            Ok(arguments.first().and_then(Value::as_str).is_some_and(|prefix| text.starts_with(prefix)).into())
+        }
         _ => Err(Error::from(ErrorKind::UnknownMethod)),
     });
-    environment.add_function("raise_exception", |message: String| -> Result<String, Error> { Err(Error::new(ErrorKind::InvalidOperation, message)) });
+    environment.add_function("raise_exception", |message: String| -> Result<String, Error> {
+        Err(Error::new(ErrorKind::InvalidOperation, message))
+    });
     let failed = |error: Error| EmbeddedError::Prompt(error.to_string());
     environment.add_template("chat", template).map_err(failed)?;
     // A tool's answer is a role small templates do not have.
     let shown: Vec<_> = messages
         .iter()
         .map(|message| {
-            let calls: Vec<String> = message.tool_calls.iter().flatten().map(|call| format!("{{\"name\": \"{}\", \"arguments\": {}}}", call.function.name, call.function.arguments)).collect();
+            let calls: Vec<String> = message
+                .tool_calls
+                .iter()
+                .flatten()
+                .map(|call| {
+                    format!("{{\"name\": \"{}\", \"arguments\": {}}}", call.function.name, call.function.arguments)
+                })
+                .collect();
             let text = message.content.clone().unwrap_or_default() + &calls.join("\n");
             let role = if message.role == "tool" { "user" } else { &message.role };
             serde_json::json!({"role": role, "content": text})

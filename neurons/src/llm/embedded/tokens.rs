@@ -32,7 +32,9 @@ impl TokenizerEnv for Env {
     }
 
     fn tokenize_bytes(&self, bytes: &[u8]) -> Vec<TokenId> {
-        self.trie.tokenize_with_greedy_fallback(bytes, |text| self.tokenizer.encode_fast(text, false).map(|found| found.get_ids().to_vec()).unwrap_or_default())
+        self.trie.tokenize_with_greedy_fallback(bytes, |text| {
+            self.tokenizer.encode_fast(text, false).map(|found| found.get_ids().to_vec()).unwrap_or_default()
+        })
     }
 }
 
@@ -43,18 +45,35 @@ pub(super) fn read(content: &gguf_file::Content) -> Result<Tokens, EmbeddedError
     let broken = |what: &str| EmbeddedError::Weights(format!("the file has no usable {what}"));
     let field = |name: &str| content.metadata.get(name).ok_or_else(|| broken(name));
     let eos = field("tokenizer.ggml.eos_token_id")?.to_u32()?;
-    let texts: Vec<String> = field("tokenizer.ggml.tokens")?.to_vec()?.iter().map(|value| value.to_string().cloned()).collect::<Result<_, _>>()?;
-    let kinds: Vec<i64> = field("tokenizer.ggml.token_type")?.to_vec()?.iter().map(|value| value.to_i32().map_or(NORMAL, i64::from)).collect();
+    let texts: Vec<String> = field("tokenizer.ggml.tokens")?
+        .to_vec()?
+        .iter()
+        .map(|value| value.to_string().cloned())
+        .collect::<Result<_, _>>()?;
+    let kinds: Vec<i64> = field("tokenizer.ggml.token_type")?
+        .to_vec()?
+        .iter()
+        .map(|value| value.to_i32().map_or(NORMAL, i64::from))
+        .collect();
     let mut tokenizer = Tokenizer::from_gguf(content).map_err(|error| EmbeddedError::Weights(error.to_string()))?;
     if field("tokenizer.ggml.pre")?.to_string().is_ok_and(|pre| pre == "smollm") {
         // The reader does not know this splitter and takes GPT-2's, which glues digits and adds a space.
-        tokenizer.with_pre_tokenizer(Some(Sequence::new(vec![Digits::new(true).into(), ByteLevel::new(false, true, true).into()])));
+        tokenizer.with_pre_tokenizer(Some(Sequence::new(vec![
+            Digits::new(true).into(),
+            ByteLevel::new(false, true, true).into(),
+        ])));
     }
     let bytes_of = byte_decoder();
     let words: Vec<Vec<u8>> = texts
         .iter()
         .zip(&kinds)
-        .map(|(text, kind)| if *kind == NORMAL { text.chars().map(|c| bytes_of.get(&c).copied().unwrap_or(b'?')).collect() } else { [&[0xff], text.as_bytes()].concat() })
+        .map(|(text, kind)| {
+            if *kind == NORMAL {
+                text.chars().map(|c| bytes_of.get(&c).copied().unwrap_or(b'?')).collect()
+            } else {
+                [&[0xff], text.as_bytes()].concat()
+            }
+        })
         .collect();
     let trie = TokTrie::from(&TokRxInfo::new(words.len() as u32, eos), &words);
     let eos_text = texts.get(eos as usize).cloned().ok_or_else(|| broken("end-of-text token"))?;
@@ -65,5 +84,10 @@ pub(super) fn read(content: &gguf_file::Content) -> Result<Tokens, EmbeddedError
 fn byte_decoder() -> HashMap<char, u8> {
     let plain: Vec<u32> = (33..=126).chain(161..=172).chain(174..=255).collect();
     let stand_ins = (0..256_u32).filter(|byte| !plain.contains(byte)).zip(256..);
-    plain.iter().map(|byte| (*byte, *byte)).chain(stand_ins).filter_map(|(byte, shown)| Some((char::from_u32(shown)?, byte as u8))).collect()
+    plain
+        .iter()
+        .map(|byte| (*byte, *byte))
+        .chain(stand_ins)
+        .filter_map(|(byte, shown)| Some((char::from_u32(shown)?, byte as u8)))
+        .collect()
 }

@@ -62,13 +62,18 @@ pub fn router(engine: Arc<dyn Engine>) -> Router {
 }
 
 async fn models(State(engine): State<Arc<dyn Engine>>) -> Response {
-    let data: Vec<_> = engine.models().into_iter().map(|id| json!({"id": id, "object": "model", "created": 0, "owned_by": "lifeformd"})).collect();
+    let data: Vec<_> = engine
+        .models()
+        .into_iter()
+        .map(|id| json!({"id": id, "object": "model", "created": 0, "owned_by": "lifeformd"}))
+        .collect();
     Json(json!({"object": "list", "data": data})).into_response()
 }
 
 fn error(status: u16, message: &str) -> Response {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    (status, Json(json!({"error": {"message": message, "type": "embedded_engine", "code": status.as_str()}}))).into_response()
+    (status, Json(json!({"error": {"message": message, "type": "embedded_engine", "code": status.as_str()}})))
+        .into_response()
 }
 
 async fn chat(State(engine): State<Arc<dyn Engine>>, Json(request): Json<ChatRequest>) -> Response {
@@ -87,7 +92,13 @@ async fn chat(State(engine): State<Arc<dyn Engine>>, Json(request): Json<ChatReq
 }
 
 fn response(model: &str, object: &str, choices: Vec<Choice>) -> ChatResponse {
-    ChatResponse { id: "chatcmpl-local".into(), object: object.into(), model: model.into(), choices, ..ChatResponse::default() }
+    ChatResponse {
+        id: "chatcmpl-local".into(),
+        object: object.into(),
+        model: model.into(),
+        choices,
+        ..ChatResponse::default()
+    }
 }
 
 async fn whole(model: String, mut parts: mpsc::Receiver<Part>) -> Response {
@@ -99,7 +110,12 @@ async fn whole(model: String, mut parts: mpsc::Receiver<Part>) -> Response {
             Part::Failed(message) => return error(500, &message),
             Part::Done { finish, usage } => {
                 let content = (calls.is_empty() || !text.is_empty()).then_some(text);
-                let message = ChatMessage { role: "assistant".into(), content, tool_calls: (!calls.is_empty()).then_some(calls), tool_call_id: None };
+                let message = ChatMessage {
+                    role: "assistant".into(),
+                    content,
+                    tool_calls: (!calls.is_empty()).then_some(calls),
+                    tool_call_id: None,
+                };
                 let choice = Choice { message: Some(message), finish_reason: Some(finish.into()), ..Choice::default() };
                 let mut answer = response(&model, "chat.completion", vec![choice]);
                 answer.usage = Some(usage);
@@ -113,15 +129,28 @@ async fn whole(model: String, mut parts: mpsc::Receiver<Part>) -> Response {
 fn events(model: String, parts: mpsc::Receiver<Part>) -> impl Stream<Item = Result<Event, Infallible>> {
     let parts = stream::unfold(parts, |mut parts| async move { parts.recv().await.map(|part| (part, parts)) });
     parts.flat_map(move |part| {
-        let chunk = |delta: ChatMessage, finish: Option<&str>| response(&model, "chat.completion.chunk", vec![Choice { delta: Some(delta), finish_reason: finish.map(Into::into), ..Choice::default() }]);
+        let chunk = |delta: ChatMessage, finish: Option<&str>| {
+            response(
+                &model,
+                "chat.completion.chunk",
+                vec![Choice { delta: Some(delta), finish_reason: finish.map(Into::into), ..Choice::default() }],
+            )
+        };
         let frames = match part {
             Part::Text(text) => vec![json_event(&chunk(ChatMessage::text("assistant", text), None))],
-            Part::Tool(call) => vec![json_event(&chunk(ChatMessage { role: "assistant".into(), tool_calls: Some(vec![call]), ..ChatMessage::default() }, None))],
+            Part::Tool(call) => vec![json_event(&chunk(
+                ChatMessage { role: "assistant".into(), tool_calls: Some(vec![call]), ..ChatMessage::default() },
+                None,
+            ))],
             Part::Failed(message) => vec![json_event(&json!({"error": {"message": message}}))],
             Part::Done { finish, usage } => {
                 let mut last = response(&model, "chat.completion.chunk", Vec::new());
                 last.usage = Some(usage);
-                vec![json_event(&chunk(ChatMessage::default(), Some(finish))), json_event(&last), Event::default().data("[DONE]")]
+                vec![
+                    json_event(&chunk(ChatMessage::default(), Some(finish))),
+                    json_event(&last),
+                    Event::default().data("[DONE]"),
+                ]
             }
         };
         stream::iter(frames.into_iter().map(Ok))

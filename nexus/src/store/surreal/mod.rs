@@ -118,11 +118,19 @@ impl Surreal {
             .enable_all()
             .build()
             .map_err(|error| StoreError::Io(error.to_string()))?;
-        Ok(Self { path: path.as_ref().to_path_buf(), runtime: Some(runtime), opened: Mutex::new(None), epoch: AtomicI64::new(0) })
+        Ok(Self {
+            path: path.as_ref().to_path_buf(),
+            runtime: Some(runtime),
+            opened: Mutex::new(None),
+            epoch: AtomicI64::new(0),
+        })
     }
 
     /// Runs `work` on the database's own threads.
-    async fn on_its_threads<T: Send + 'static>(&self, work: impl Future<Output = Result<T, StoreError>> + Send + 'static) -> Result<T, StoreError> {
+    async fn on_its_threads<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+    ) -> Result<T, StoreError> {
         let runtime = self.runtime.as_ref().ok_or(StoreError::Closed)?;
         runtime.spawn(work).await.map_err(|panic| StoreError::Io(format!("the database died: {panic}")))?
     }
@@ -177,15 +185,21 @@ impl Backend for Surreal {
                     .with_key_value("surrealkv_block_cache_capacity", BLOCK_CACHE_BYTES.to_string())
                     .with_key_value("live_query_engine", "inline");
                 let url = format!("surrealkv://{}?sync=every", path.display());
-                let built = Datastore::builder().with_config(settings).without_maintenance_tasks().build_with_path(&url).await;
+                let built =
+                    Datastore::builder().with_config(settings).without_maintenance_tasks().build_with_path(&url).await;
                 let datastore = built.map_err(|error| {
                     let text = error.to_string();
                     let locked = text.contains("locked by another process") || text.contains("already locked");
-                    if locked { StoreError::Locked(path.display().to_string()) } else { StoreError::Io(format!("{}: {text}", path.display())) }
+                    if locked {
+                        StoreError::Locked(path.display().to_string())
+                    } else {
+                        StoreError::Io(format!("{}: {text}", path.display()))
+                    }
                 })?;
                 datastore.check_version().await.map_err(io)?;
                 datastore.bootstrap().await.map_err(io)?;
-                let db: Client<Db> = Client::<Db>::unstable_from_datastore(datastore.clone(), None).await.map_err(io)?;
+                let db: Client<Db> =
+                    Client::<Db>::unstable_from_datastore(datastore.clone(), None).await.map_err(io)?;
                 db.use_ns("lifeformd").use_db("main").await.map_err(io)?;
                 schema::migrate(&db).await?;
                 let epoch = take_lease(&db, now).await?;
@@ -206,7 +220,8 @@ impl Backend for Surreal {
             COMMIT;";
         let (db, epoch) = (self.db()?, self.epoch());
         self.on_its_threads(async move {
-            let asked = db.query(APPEND).bind(("epoch", epoch)).bind(("n", n as i64)).bind(("b", DbBytes::from(row.to_vec())));
+            let asked =
+                db.query(APPEND).bind(("epoch", epoch)).bind(("n", n as i64)).bind(("b", DbBytes::from(row.to_vec())));
             settle(asked.await.map_err(io)?).map(drop)
         })
         .await
@@ -252,18 +267,30 @@ impl Backend for Surreal {
     async fn document(&self, key: &Key) -> Result<Option<Versioned<Bytes>>, StoreError> {
         let (db, key) = (self.db()?, key.clone());
         self.on_its_threads(async move {
-            let asked = db.query("SELECT * FROM type::record('doc', [$kind, $name])").bind(("kind", key.0.as_str())).bind(("name", key.1.to_string()));
+            let asked = db
+                .query("SELECT * FROM type::record('doc', [$kind, $name])")
+                .bind(("kind", key.0.as_str()))
+                .bind(("name", key.1.to_string()));
             let rows: Vec<DocRow> = settle(asked.await.map_err(io)?)?.take(0).map_err(io)?;
             Ok(rows.into_iter().next().map(DocRow::document))
         })
         .await
     }
 
-    async fn documents(&self, kind: Kind, after: &str, limit: usize) -> Result<Vec<(Arc<str>, Versioned<Bytes>)>, StoreError> {
+    async fn documents(
+        &self,
+        kind: Kind,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<(Arc<str>, Versioned<Bytes>)>, StoreError> {
         let (db, after) = (self.db()?, after.to_owned());
         self.on_its_threads(async move {
             // An array sorts after every string, so [kind, []] ends the kind.
-            let asked = db.query("SELECT * FROM doc:[$kind, $after]>..[$kind, []] LIMIT $limit").bind(("kind", kind.as_str())).bind(("after", after)).bind(("limit", limit.min(i64::MAX as usize) as i64));
+            let asked = db
+                .query("SELECT * FROM doc:[$kind, $after]>..[$kind, []] LIMIT $limit")
+                .bind(("kind", kind.as_str()))
+                .bind(("after", after))
+                .bind(("limit", limit.min(i64::MAX as usize) as i64));
             let rows: Vec<DocRow> = settle(asked.await.map_err(io)?)?.take(0).map_err(io)?;
             Ok(rows.into_iter().map(|row| (Arc::from(row.name.as_str()), row.document())).collect())
         })
@@ -274,11 +301,16 @@ impl Backend for Surreal {
         let (db, stream) = (self.db()?, stream.to_string());
         self.on_its_threads(async move {
             // Rows are named by their last entry, so the first row past `after` holds after + 1.
-            let asked = db.query("SELECT * FROM journal:[$stream, $after]>..[$stream, []] LIMIT $limit").bind(("stream", stream)).bind(("after", after as i64)).bind(("limit", limit as i64));
+            let asked = db
+                .query("SELECT * FROM journal:[$stream, $after]>..[$stream, []] LIMIT $limit")
+                .bind(("stream", stream))
+                .bind(("after", after as i64))
+                .bind(("limit", limit as i64));
             let rows: Vec<JournalRow> = settle(asked.await.map_err(io)?)?.take(0).map_err(io)?;
             let mut entries = Vec::new();
             for row in rows {
-                let packed: Vec<Entry> = rmp_serde::from_slice(row.b.as_ref()).map_err(|error| StoreError::Corrupt(format!("journal row of {}: {error}", row.stream)))?;
+                let packed: Vec<Entry> = rmp_serde::from_slice(row.b.as_ref())
+                    .map_err(|error| StoreError::Corrupt(format!("journal row of {}: {error}", row.stream)))?;
                 entries.extend(packed.into_iter().filter(|entry| entry.seq > after));
                 if entries.len() >= limit {
                     break;
@@ -353,10 +385,15 @@ async fn read_opened(db: &Client<Db>) -> Result<Opened, StoreError> {
     let log: Vec<LogRow> = response.take(2).map_err(io)?;
     let mut by_name: BTreeMap<Arc<str>, Account> = BTreeMap::new();
     for row in accounts {
-        let account = serde_json::from_str(&row.b).map_err(|error| StoreError::Corrupt(format!("account {}: {error}", row.name)))?;
+        let account = serde_json::from_str(&row.b)
+            .map_err(|error| StoreError::Corrupt(format!("account {}: {error}", row.name)))?;
         by_name.insert(row.name.into(), account);
     }
-    Ok(Opened { checkpoint: checkpoint.first().map_or(0, |n| *n as u64), accounts: by_name, log: log.into_iter().map(|row| (row.n as u64, bytes_of(row.b))).collect() })
+    Ok(Opened {
+        checkpoint: checkpoint.first().map_or(0, |n| *n as u64),
+        accounts: by_name,
+        log: log.into_iter().map(|row| (row.n as u64, bytes_of(row.b))).collect(),
+    })
 }
 
 fn bytes_of(bytes: DbBytes) -> Bytes {
@@ -384,17 +421,33 @@ struct Rows {
 
 impl Rows {
     fn of(projection: Projection) -> Result<Self, StoreError> {
-        let mut rows = Self { upto: projection.upto as i64, docs: vec![], gone: vec![], journals: vec![], streams: vec![], accounts: vec![], elements: vec![], gone_elements: vec![], payloads: vec![] };
+        let mut rows = Self {
+            upto: projection.upto as i64,
+            docs: vec![],
+            gone: vec![],
+            journals: vec![],
+            streams: vec![],
+            accounts: vec![],
+            elements: vec![],
+            gone_elements: vec![],
+            payloads: vec![],
+        };
         for (Key(kind, name), document) in projection.documents {
             let (kind, name) = (kind.as_str().to_owned(), name.to_string());
             match document {
-                Some(document) => rows.docs.push(DocRow { kind, name, v: document.version as i64, b: DbBytes::from(document.value.to_vec()) }),
+                Some(document) => rows.docs.push(DocRow {
+                    kind,
+                    name,
+                    v: document.version as i64,
+                    b: DbBytes::from(document.value.to_vec()),
+                }),
                 None => rows.gone.push(GoneRow { kind, name }),
             }
         }
         for (stream, entries) in projection.journals {
             for chunk in entries.chunks(CHUNK_ENTRIES) {
-                let packed = rmp_serde::to_vec_named(chunk).map_err(|error| StoreError::Corrupt(format!("entries of {stream} do not encode: {error}")))?;
+                let packed = rmp_serde::to_vec_named(chunk)
+                    .map_err(|error| StoreError::Corrupt(format!("entries of {stream} do not encode: {error}")))?;
                 let last = chunk.last().map_or(0, |entry| entry.seq as i64);
                 rows.journals.push(JournalRow { stream: stream.to_string(), last, b: DbBytes::from(packed) });
             }
@@ -403,16 +456,25 @@ impl Rows {
             }
         }
         for (name, account) in projection.accounts {
-            let b = serde_json::to_string(&account).map_err(|error| StoreError::Corrupt(format!("account {name}: {error}")))?;
+            let b = serde_json::to_string(&account)
+                .map_err(|error| StoreError::Corrupt(format!("account {name}: {error}")))?;
             rows.accounts.push(AccountRow { name: name.to_string(), b });
         }
         for (nexus, no, body) in projection.elements {
             match body {
-                Some(body) => rows.elements.push(ElementRow { nexus: nexus.to_string(), no: no as i64, b: DbBytes::from(body.to_vec()) }),
+                Some(body) => rows.elements.push(ElementRow {
+                    nexus: nexus.to_string(),
+                    no: no as i64,
+                    b: DbBytes::from(body.to_vec()),
+                }),
                 None => rows.gone_elements.push(GoneElementRow { nexus: nexus.to_string(), no: no as i64 }),
             }
         }
-        rows.payloads = projection.payloads.into_iter().map(|(hash, body)| PayloadRow { hash: hash.hex(), b: DbBytes::from(body.to_vec()) }).collect();
+        rows.payloads = projection
+            .payloads
+            .into_iter()
+            .map(|(hash, body)| PayloadRow { hash: hash.hex(), b: DbBytes::from(body.to_vec()) })
+            .collect();
         Ok(rows)
     }
 }

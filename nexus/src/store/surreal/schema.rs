@@ -18,7 +18,10 @@ pub(super) async fn migrate(db: &Client<Db>) -> Result<(), StoreError> {
     let found: Vec<i64> = response.take(0).map_err(io)?;
     let done = found.first().map_or(0, |n| *n as usize);
     if done > STEPS.len() {
-        return Err(StoreError::Corrupt(format!("its schema is step {done}, this lifeformd knows {}: run a newer one", STEPS.len())));
+        return Err(StoreError::Corrupt(format!(
+            "its schema is step {done}, this lifeformd knows {}: run a newer one",
+            STEPS.len()
+        )));
     }
     for (step, text) in STEPS.iter().enumerate().skip(done) {
         let transaction = format!("BEGIN; {text} UPSERT meta:schema SET n = $n; COMMIT;");
