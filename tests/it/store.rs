@@ -22,3 +22,138 @@ async fn surreal_passes_the_suite() {
     })
     .await;
 }
+
+mod failing {
+    use super::*;
+    use nexus::store::faulty::{Fault, Faulty};
+    use nexus::store::{Key, Kind};
+    use nexus::{Batch, ManualClock, Origin, Store, StoreError};
+
+    fn batch(n: u64) -> Batch {
+        Batch::new(&Origin::system("test")).put(Key::new(Kind::Meta, format!("k{n}")), &n).append("s", "k", &n)
+    }
+
+    async fn values(store: &Store) -> Vec<u64> {
+        let mut values = Vec::new();
+        for n in 0..20 {
+            let found = store.document::<u64>(&Key::new(Kind::Meta, format!("k{n}"))).await.unwrap();
+            values.extend(found.map(|found| found.value));
+        }
+        assert_eq!(store.head(&"s".into()).await.unwrap(), values.len() as u64, "documents and journal agree");
+        values
+    }
+
+    #[tokio::test]
+    async fn a_passing_fault_is_retried_and_never_doubles() {
+        let disk = Arc::new(Memory::default());
+        let faults = [Fault::None, Fault::Before, Fault::None, Fault::After, Fault::None, Fault::Torn(9), Fault::After, Fault::None];
+        let store = Store::open(Arc::new(Faulty::new(disk.clone(), faults)), Arc::new(ManualClock::default())).await.unwrap();
+        for n in 0..6 {
+            store.commit(batch(n)).await.unwrap();
+        }
+        assert_eq!(values(&store).await, [0, 1, 2, 3, 4, 5]);
+        disk.kill();
+        let again = Store::open(disk, Arc::new(ManualClock::default())).await.unwrap();
+        assert_eq!(values(&again).await, [0, 1, 2, 3, 4, 5]);
+    }
+
+    #[tokio::test]
+    async fn a_full_disk_refuses_and_what_was_there_stays() {
+        let disk = Arc::new(Memory::default());
+        let store = Store::open(Arc::new(Faulty::new(disk.clone(), [Fault::None, Fault::Full])), Arc::new(ManualClock::default())).await.unwrap();
+        store.commit(batch(0)).await.unwrap();
+        for n in 1..3 {
+            assert!(matches!(store.commit(batch(n)).await, Err(StoreError::Io(_))));
+        }
+        assert_eq!(values(&store).await, [0]);
+        disk.kill();
+        assert_eq!(values(&Store::open(disk, Arc::new(ManualClock::default())).await.unwrap()).await, [0]);
+    }
+
+    #[tokio::test]
+    async fn a_last_row_torn_at_any_byte_leaves_whole_commits_only() {
+        for cut in (0..600).step_by(7) {
+            let disk = Arc::new(Memory::default());
+            let faults = [Fault::None, Fault::None, Fault::Torn(cut), Fault::Torn(cut), Fault::Torn(cut), Fault::Torn(cut)];
+            let store = Store::open(Arc::new(Faulty::new(disk.clone(), faults)), Arc::new(ManualClock::default())).await.unwrap();
+            store.commit(batch(0)).await.unwrap();
+            store.commit(batch(1)).await.unwrap();
+            let acknowledged = store.commit(batch(2)).await.is_ok();
+            disk.kill();
+            let again = values(&Store::open(disk, Arc::new(ManualClock::default())).await.unwrap()).await;
+            assert!(again.starts_with(&[0, 1]) && again.len() <= 3 && (again.len() == 3 || !acknowledged), "cut at {cut}: {again:?}");
+        }
+    }
+}
+
+mod on_disk {
+    use super::*;
+    use nexus::store::{Key, Kind};
+    use nexus::{Batch, ManualClock, Origin, Store};
+    use std::path::{Path, PathBuf};
+
+    fn copy(from: &Path, to: &Path) {
+        std::fs::create_dir_all(to).unwrap();
+        for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+            let target = to.join(entry.file_name());
+            if entry.file_type().unwrap().is_dir() { copy(&entry.path(), &target) } else { drop(std::fs::copy(entry.path(), target).unwrap()) }
+        }
+    }
+
+    /// The database's own log: the file that grows with every commit.
+    fn wal(folder: &Path) -> PathBuf {
+        let mut files = Vec::new();
+        let mut waiting = vec![folder.to_path_buf()];
+        while let Some(folder) = waiting.pop() {
+            for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+                if entry.file_type().unwrap().is_dir() { waiting.push(entry.path()) } else { files.push(entry.path()) }
+            }
+        }
+        files.into_iter().filter(|file| file.to_string_lossy().contains("wal")).max_by_key(|file| file.metadata().unwrap().len()).expect("a write-ahead log")
+    }
+
+    /// A power cut leaves a prefix of what was written after the last sync, or garbage there. Whatever
+    /// is cut or torn past the bytes that were synced before an acknowledgement, that commit is there.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_log_cut_or_torn_after_any_sync_reopens_with_everything_acknowledged() {
+        let home = tempfile::tempdir().unwrap();
+        let live = home.path().join("live");
+        let store = Store::open(Arc::new(Surreal::embedded(&live).unwrap()), Arc::new(ManualClock::default())).await.unwrap();
+        let mut synced = Vec::new();
+        for n in 0..12_u64 {
+            let batch = Batch::new(&Origin::system("test")).put(Key::new(Kind::Meta, format!("k{n}")), &n).append("s", "k", &n);
+            store.commit(batch).await.unwrap();
+            synced.push(wal(&live).metadata().unwrap().len());
+        }
+        let still = home.path().join("still");
+        copy(&live, &still);
+        let name = wal(&live).strip_prefix(&live).unwrap().to_path_buf();
+        for (acknowledged, pair) in synced.windows(2).enumerate().map(|(n, pair)| (n + 1, pair)) {
+            let span = pair[1] - pair[0];
+            for (cut, torn) in [(pair[0], false), (pair[0] + 1, false), (pair[0] + span / 2, true), (pair[1] - 1, false), (pair[1] - 1, true)] {
+                let copy_of = home.path().join(format!("cut{acknowledged}-{cut}-{torn}"));
+                copy(&still, &copy_of);
+                let _ = std::fs::remove_file(copy_of.join("LOCK"));
+                let file = copy_of.join(&name);
+                let mut bytes = std::fs::read(&file).unwrap();
+                if torn {
+                    bytes.truncate(pair[1] as usize);
+                    bytes[cut as usize..].fill(0x5a);
+                } else {
+                    bytes.truncate(cut as usize);
+                }
+                std::fs::write(&file, bytes).unwrap();
+                let store = Store::open(Arc::new(Surreal::embedded(&copy_of).unwrap()), Arc::new(ManualClock::default())).await;
+                let store = store.unwrap_or_else(|error| panic!("{acknowledged} acknowledged, cut at {cut} (torn: {torn}): {error}"));
+                let head = store.head(&"s".into()).await.unwrap();
+                assert!(head >= acknowledged as u64, "{acknowledged} acknowledged, {head} found after a cut at {cut} (torn: {torn})");
+                for n in 0..12_u64 {
+                    let found = store.document::<u64>(&Key::new(Kind::Meta, format!("k{n}"))).await.unwrap();
+                    assert_eq!(found.is_some(), n < head, "nothing half there");
+                }
+                store.close().await.unwrap();
+                std::fs::remove_dir_all(&copy_of).unwrap();
+            }
+        }
+    }
+}

@@ -1,1 +1,282 @@
-//! tests
+//! What the integration tests share: a daemon on a free port with a scripted model, and clients for it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{SinkExt, StreamExt};
+use neurons::llm::scripted::{Reply, Scripted};
+use neurons::llm::{ChatRequest, LlmProvider, Model, Price};
+use neurons::{Models, Tier};
+use nexus::store::{Backend, Memory};
+use nexus::{Clock, ManualClock};
+use reqwest::{Method, StatusCode};
+use runtime::{Config, Daemon, Parts};
+use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
+
+/// The longest a test waits for anything.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A daemon under test.
+pub struct TestDaemon {
+    /// The daemon.
+    pub daemon: Daemon,
+    /// The model it thinks with.
+    pub model: Scripted,
+    /// Its clock.
+    pub clock: ManualClock,
+    /// A client with the operator's token.
+    pub operator: Client,
+    disk: Arc<Memory>,
+    _folder: tempfile::TempDir,
+}
+
+/// A provider as the model of every tier, named by tier so that a script can tell them apart.
+pub fn models_of(provider: &Arc<dyn LlmProvider>) -> Models {
+    let model = |tier: Tier| {
+        let name = serde_json::to_value(tier).unwrap_or_default().as_str().unwrap_or_default().to_owned();
+        (tier, Model { provider: provider.clone(), name, price: Price::default(), context_tokens: 8192 })
+    };
+    Models::new(BTreeMap::from([model(Tier::Economy), model(Tier::Standard), model(Tier::High)]))
+}
+
+/// A model that learns and answers by rule: asked for JSON it reads the user's sentence as one fact; asked
+/// for text it repeats what it remembers, or says that it does not know.
+pub fn honest(request: &ChatRequest, _: usize) -> Reply {
+    let last = |role: &str| request.messages.iter().rev().find(|message| message.role == role);
+    let user = last("user").and_then(|message| message.content.clone()).unwrap_or_default();
+    if request.response_format.is_some() {
+        return Reply::Text(json!({"facts": [{"subject": "it", "statement": user}]}).to_string());
+    }
+    let system = last("system").and_then(|message| message.content.clone()).unwrap_or_default();
+    match system.split_once("What you remember:") {
+        Some((_, memories)) => Reply::Text(format!("I remember: {}", memories.trim())),
+        None => Reply::Text("I do not know.".into()),
+    }
+}
+
+impl TestDaemon {
+    /// A daemon whose model answers by `script`.
+    pub async fn start(script: impl Fn(&ChatRequest, usize) -> Reply + Send + Sync + 'static) -> Self {
+        Self::on(Arc::new(Memory::default()), Scripted::new(script), tempfile::tempdir().unwrap()).await
+    }
+
+    async fn on(disk: Arc<Memory>, model: Scripted, folder: tempfile::TempDir) -> Self {
+        let clock = ManualClock::default();
+        let models = models_of(&model.provider("scripted").unwrap());
+        let flags = [("data", folder.path().display().to_string()), ("listen", "127.0.0.1:0".into())];
+        let config = Config::load(None, &flags).unwrap();
+        let parts = Parts { backend: disk.clone() as Arc<dyn Backend>, clock: Arc::new(clock.clone()) as Arc<dyn Clock>, models };
+        let daemon = Daemon::start(&config, parts).await.unwrap();
+        let operator = Client::new(format!("http://{}", daemon.address), daemon.token.clone());
+        Self { daemon, model, clock, operator, disk, _folder: folder }
+    }
+
+    /// What a machine does when its process dies: nothing is closed, another daemon wakes on the same disk.
+    pub async fn kill_and_restart(self) -> Self {
+        self.daemon.app.lifeforms().halt();
+        self.disk.kill();
+        let (disk, model, folder) = (self.disk, self.model, self._folder);
+        drop(self.daemon);
+        Self::on(disk, model, folder).await
+    }
+
+    /// A lifeform that lives, and the path of its chat canvas.
+    pub async fn lifeform(&self) -> (String, String) {
+        let made = self.operator.post("/v1/lifeforms", json!({"definition": "first"})).await.expect(StatusCode::CREATED);
+        let id = made["id"].as_str().unwrap().to_owned();
+        self.operator.post(&format!("/v1/lifeforms/{id}/start"), json!({})).await.expect(StatusCode::OK);
+        let base = format!("/v1/lifeforms/{id}/canvases/canvas_chat_main");
+        (id, base)
+    }
+
+    /// A client of another person.
+    pub async fn person(&self, id: &str, role: &str) -> Client {
+        let made = self.operator.post("/v1/tokens", json!({"principal": id, "role": role})).await.expect(StatusCode::CREATED);
+        Client::new(self.operator.base.clone(), made["token"].as_str().unwrap().to_owned())
+    }
+}
+
+/// A client with one token.
+#[derive(Clone)]
+pub struct Client {
+    /// `http://host:port`
+    pub base: String,
+    /// The token.
+    pub token: String,
+    http: reqwest::Client,
+}
+
+/// What a request brought.
+pub struct Answer {
+    /// The status.
+    pub status: StatusCode,
+    /// The headers.
+    pub headers: reqwest::header::HeaderMap,
+    /// The body, null when it is no JSON.
+    pub body: Value,
+}
+
+impl Answer {
+    /// The body, if the status is the expected one.
+    #[track_caller]
+    pub fn expect(self, status: StatusCode) -> Value {
+        assert_eq!(self.status, status, "{}", self.body);
+        self.body
+    }
+
+    /// Checks a refusal: its status and code, and that it is a problem as RFC 9457 has it.
+    #[track_caller]
+    pub fn refused(self, status: u16, code: &str) -> Value {
+        assert_eq!((self.status.as_u16(), self.body["code"].as_str()), (status, Some(code)), "{}", self.body);
+        assert_eq!(self.headers["content-type"], "application/problem+json");
+        assert!(self.body["detail"].as_str().is_some_and(|detail| !detail.is_empty()));
+        self.body
+    }
+}
+
+impl Client {
+    /// A client.
+    pub fn new(base: String, token: String) -> Self {
+        Self { base, token, http: reqwest::Client::new() }
+    }
+
+    /// Sends a request with headers.
+    pub async fn send(&self, method: Method, path: &str, headers: &[(&str, &str)], body: Option<Value>) -> Answer {
+        let mut request = self.http.request(method, format!("{}{path}", self.base));
+        if !self.token.is_empty() {
+            request = request.bearer_auth(&self.token);
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        if let Some(body) = body {
+            request = request.json(&body);
+        }
+        Self::read(request).await
+    }
+
+    /// Sends raw bytes as JSON.
+    pub async fn raw(&self, path: &str, bytes: impl Into<reqwest::Body>) -> Answer {
+        let request = self.http.post(format!("{}{path}", self.base)).bearer_auth(&self.token);
+        Self::read(request.header("content-type", "application/json").body(bytes)).await
+    }
+
+    async fn read(request: reqwest::RequestBuilder) -> Answer {
+        let response = tokio::time::timeout(PATIENCE, request.send()).await.unwrap().unwrap();
+        let (status, headers) = (response.status(), response.headers().clone());
+        let body = serde_json::from_slice(&response.bytes().await.unwrap()).unwrap_or(Value::Null);
+        Answer { status, headers, body }
+    }
+
+    /// GET
+    pub async fn get(&self, path: &str) -> Answer {
+        self.send(Method::GET, path, &[], None).await
+    }
+
+    /// POST
+    pub async fn post(&self, path: &str, body: Value) -> Answer {
+        self.send(Method::POST, path, &[], Some(body)).await
+    }
+
+    /// PUT
+    pub async fn put(&self, path: &str, body: Value) -> Answer {
+        self.send(Method::PUT, path, &[], Some(body)).await
+    }
+
+    /// PATCH
+    pub async fn patch(&self, path: &str, body: Value) -> Answer {
+        self.send(Method::PATCH, path, &[], Some(body)).await
+    }
+
+    /// DELETE
+    pub async fn delete(&self, path: &str) -> Answer {
+        self.send(Method::DELETE, path, &[], None).await
+    }
+
+    /// Opens a topic of that id.
+    pub async fn topic(&self, base: &str, id: &str) {
+        self.post(&format!("{base}/topics"), json!({"id": id, "title": id})).await.expect(StatusCode::CREATED);
+    }
+
+    /// Says something in a topic; answers `{id, rev, epoch}`.
+    pub async fn say(&self, base: &str, topic: &str, content: &str) -> Value {
+        self.post(&format!("{base}/topics/{topic}/messages"), json!({"content": content})).await.expect(StatusCode::CREATED)
+    }
+
+    /// Subscribes to a canvas with this token in `hello`.
+    pub async fn subscribe(&self, base: &str, resume: Option<Value>) -> Socket {
+        let mut socket = self.socket(base).await;
+        socket.send(&json!({"t": "hello", "v": 1, "token": self.token, "resume": resume, "want": ["stream"]})).await;
+        socket
+    }
+
+    /// Opens a socket and says nothing.
+    pub async fn socket(&self, base: &str) -> Socket {
+        let mut request = format!("{}{base}/subscribe", self.base.replacen("http", "ws", 1)).into_client_request().unwrap();
+        request.headers_mut().insert("sec-websocket-protocol", "ailf.canvas.v1".parse().unwrap());
+        let (socket, _) = tokio_tungstenite::connect_async(request).await.unwrap();
+        Socket(socket)
+    }
+}
+
+/// A subscription.
+pub struct Socket(pub WebSocketStream<MaybeTlsStream<tokio::net::TcpStream>>);
+
+impl Socket {
+    /// Sends a frame.
+    pub async fn send(&mut self, frame: &Value) {
+        self.0.send(Message::text(frame.to_string())).await.unwrap();
+    }
+
+    /// The next frame, or the code the socket was closed with.
+    pub async fn next(&mut self) -> Result<Value, u16> {
+        loop {
+            match tokio::time::timeout(PATIENCE, self.0.next()).await.unwrap() {
+                Some(Ok(Message::Text(text))) => return Ok(serde_json::from_str(&text).unwrap()),
+                Some(Ok(Message::Close(frame))) => return Err(frame.map_or(1005, |frame| frame.code.into())),
+                Some(Ok(_)) => {}
+                Some(Err(_)) | None => return Err(1006),
+            }
+        }
+    }
+
+    /// Frames up to and with the first that `is` wanted.
+    pub async fn until(&mut self, is: impl Fn(&Value) -> bool) -> Vec<Value> {
+        let mut frames = Vec::new();
+        loop {
+            let frame = self.next().await.unwrap_or_else(|code| panic!("closed with {code} after {frames:?}"));
+            let found = is(&frame);
+            frames.push(frame);
+            if found {
+                return frames;
+            }
+        }
+    }
+
+    /// The code the socket is closed with, and the frames before.
+    pub async fn closed(&mut self) -> (Vec<Value>, u16) {
+        let mut frames = Vec::new();
+        loop {
+            match self.next().await {
+                Ok(frame) => frames.push(frame),
+                Err(code) => return (frames, code),
+            }
+        }
+    }
+
+    /// Frames until the lifeform has finished an answer; the last is the one that finished it.
+    pub async fn answer(&mut self) -> Vec<Value> {
+        self.until(|frame| frame["kind"] == "message.finish" || (frame["kind"] == "message.append" && frame["actor"]["kind"] == "lifeform")).await
+    }
+}
+
+/// The text of the message that a frame finished or appended.
+pub fn text_of(frame: &Value) -> String {
+    let ops = frame["patch"].as_array().cloned().unwrap_or_default();
+    let text = ops.iter().find_map(|op| op["value"]["content"].as_str().or_else(|| op["value"].as_str().filter(|_| op["path"].as_str().is_some_and(|path| path.ends_with("/content")))));
+    text.unwrap_or_default().to_owned()
+}

@@ -1,0 +1,155 @@
+//! What bad input gets: its own clear refusal, and nothing half done.
+
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+use tests::{Client, TestDaemon, honest};
+
+#[tokio::test]
+async fn every_route_but_health_and_the_page_wants_a_token() {
+    let daemon = TestDaemon::start(honest).await;
+    let described = daemon.operator.get("/openapi.json").await.expect(StatusCode::OK);
+    let stranger = Client::new(daemon.operator.base.clone(), String::new());
+    let impostor = Client::new(daemon.operator.base.clone(), "lfd_no_such_token_here".into());
+    let mut routes = 0;
+    for (path, methods) in described["paths"].as_object().unwrap() {
+        for method in methods.as_object().unwrap().keys().filter(|method| ["get", "post", "put", "patch", "delete"].contains(&method.as_str())) {
+            let method: Method = method.to_uppercase().parse().unwrap();
+            let path = path.replace(['{', '}'], "");
+            if path == "/health" {
+                stranger.send(method, &path, &[], None).await.expect(StatusCode::OK);
+                continue;
+            }
+            stranger.send(method.clone(), &path, &[], None).await.refused(401, "no_token");
+            impostor.send(method, &path, &[], None).await.refused(401, "bad_token");
+            routes += 1;
+        }
+    }
+    assert!(routes >= 35, "only {routes} routes are described");
+    stranger.get("/openapi.json").await.refused(401, "no_token");
+    for page in ["/", "/ui/chat.js", "/ui/style.css"] {
+        let answer = stranger.get(page).await;
+        assert_eq!(answer.status, StatusCode::OK);
+        assert!(answer.headers["content-security-policy"].to_str().unwrap().starts_with("default-src 'none'"));
+    }
+}
+
+#[tokio::test]
+async fn bodies_that_are_not_what_a_route_takes_are_refused_by_name() {
+    let daemon = TestDaemon::start(honest).await;
+    let (id, base) = daemon.lifeform().await;
+    let op = &daemon.operator;
+    op.topic(&base, "t1").await;
+    let messages = format!("{base}/topics/t1/messages");
+    op.raw(&messages, "{\"content\": \"half").await.refused(400, "malformed_json");
+    op.raw(&messages, "\u{0}").await.refused(400, "malformed_json");
+    op.raw(&messages, "x".repeat(2 << 20)).await.refused(413, "too_large");
+    op.post(&messages, json!({"content": 7})).await.refused(422, "invalid");
+    op.post(&messages, json!({"content": "x", "colour": 1})).await.refused(422, "invalid");
+    op.post(&messages, json!({"content": "  "})).await.refused(422, "schema");
+    op.post(&messages, json!({"content": "x".repeat(40_000)})).await.refused(422, "schema");
+    op.post(&messages, json!({"content": "x", "id": "../../etc"})).await.refused(422, "schema");
+    op.post(&messages, json!({"content": "x", "reply_to": "none"})).await.refused(404, "not_found");
+    op.post(&format!("{base}/topics/none/messages"), json!({"content": "x"})).await.refused(404, "not_found");
+    op.post(&format!("{base}/topics"), json!({"title": ""})).await.refused(422, "schema");
+    op.post(&format!("{base}/topics"), json!({"title": "again", "id": "t1"})).await.refused(409, "exists");
+    op.get(&format!("{base}/ops?after=99999")).await.refused(410, "reset");
+    op.get(&format!("{base}/ops?after=x")).await.refused(422, "invalid");
+    op.get("/v1/lifeforms/none").await.refused(404, "lifeform_not_found");
+    op.get("/v1/nothing").await.refused(404, "no_route");
+    op.send(Method::PATCH, "/v1/neurons", &[], None).await.refused(405, "method");
+    op.get("/v1/jobs/none").await.refused(404, "job_not_found");
+    op.get("/v1/fascicles/none").await.refused(404, "fascicle_not_found");
+    assert_eq!(op.get("/v1/fascicles/reply").await.expect(StatusCode::OK)["output"], "say");
+    assert_eq!(op.get("/v1/fascicles").await.expect(StatusCode::OK)["fascicles"][0]["id"], "reply");
+    let pay = format!("/v1/lifeforms/{id}/resources/transactions");
+    op.post(&pay, json!({"amount": 0, "currency": "tokens"})).await.refused(422, "invalid");
+    op.post(&pay, json!({"amount": 1, "currency": "gold"})).await.refused(422, "invalid");
+    op.post(&pay, json!({"amount": 1.5, "currency": "tokens"})).await.refused(422, "invalid");
+    op.send(Method::POST, &messages, &[("idempotency-key", "")], Some(json!({"content": "x"}))).await.refused(400, "idempotency_key");
+    assert_eq!(op.get(&messages).await.expect(StatusCode::OK)["messages"], json!([]), "nothing half done");
+}
+
+#[tokio::test]
+async fn kip_answers_its_envelope_and_only_operators_write() {
+    let daemon = TestDaemon::start(honest).await;
+    let (id, _) = daemon.lifeform().await;
+    let path = format!("/v1/lifeforms/{id}/kip");
+    let find = json!({"command": "FIND(?p.attributes.name) WHERE { ?p {type: \"Person\", name: $who} }", "parameters": {"who": "$self"}});
+    assert_eq!(daemon.operator.post(&path, find.clone()).await.expect(StatusCode::OK), json!({"result": ["Iris"]}));
+    let wrong = daemon.operator.post(&path, json!({"command": "FIND(?p"})).await.expect(StatusCode::OK);
+    assert_eq!((&wrong["error"]["kind"], &wrong["error"]["line"]), (&json!("syntax"), &json!(1)));
+    let ada = daemon.person("user:ada", "participant").await;
+    assert_eq!(ada.post(&path, find).await.expect(StatusCode::OK), json!({"result": ["Iris"]}));
+    let write = json!({"command": "UPSERT { CONCEPT ?d { {type: \"Domain\", name: \"Sea\"} } }"});
+    assert_eq!(ada.post(&path, write.clone()).await.expect(StatusCode::OK)["error"]["kind"], "execution");
+    assert!(daemon.operator.post(&path, write).await.expect(StatusCode::OK)["result"].is_object());
+    daemon.operator.post(&path, json!({"commmand": "x"})).await.refused(422, "invalid");
+    daemon.operator.post("/v1/lifeforms/none/kip", json!({"command": "DESCRIBE PRIMER"})).await.refused(404, "lifeform_not_found");
+}
+
+#[tokio::test]
+async fn roles_bound_what_a_token_may_do_and_a_revoked_one_is_nobody() {
+    let daemon = TestDaemon::start(honest).await;
+    let (id, base) = daemon.lifeform().await;
+    let (ada, eve) = (daemon.person("user:ada", "participant").await, daemon.person("user:eve", "observer").await);
+    ada.post("/v1/lifeforms", json!({"definition": "first"})).await.refused(403, "forbidden");
+    ada.post(&format!("/v1/lifeforms/{id}/resources/transactions"), json!({"amount": 5, "currency": "tokens"})).await.refused(403, "forbidden");
+    ada.post("/v1/tokens", json!({"principal": "user:mallory", "role": "operator"})).await.refused(403, "forbidden");
+    ada.get(&format!("/v1/lifeforms/{id}/calls")).await.refused(403, "forbidden");
+    ada.topic(&base, "t1").await;
+    eve.post(&format!("{base}/topics"), json!({"title": "x"})).await.refused(403, "forbidden");
+    eve.get(&format!("{base}/state")).await.expect(StatusCode::OK);
+    for wrong in ["ada", "user:", "ghost:ada", "user:a b", "system:x"] {
+        daemon.operator.post("/v1/tokens", json!({"principal": wrong})).await.refused(422, "invalid");
+    }
+    let listed = daemon.operator.get("/v1/tokens").await.expect(StatusCode::OK);
+    let names: Vec<&Value> = listed["principals"].as_array().unwrap().iter().map(|one| &one["id"]).collect();
+    assert_eq!(names, ["user:ada", "user:eve", "user:operator"]);
+    assert!(!listed.to_string().contains("lfd_"), "a token is shown once");
+    assert_eq!(daemon.operator.delete("/v1/tokens/user:ada").await.status, StatusCode::NO_CONTENT);
+    ada.get("/v1/lifeforms").await.refused(401, "bad_token");
+    daemon.operator.delete("/v1/tokens/user:ada").await.refused(404, "no_token");
+    daemon.operator.delete("/v1/tokens/user:operator").await.refused(403, "forbidden");
+}
+
+#[tokio::test]
+async fn pages_of_other_sites_are_kept_out() {
+    let daemon = TestDaemon::start(honest).await;
+    for foreign in ["https://evil.example", "null"] {
+        let answer = daemon.operator.send(Method::GET, "/v1/lifeforms", &[("origin", foreign)], None).await;
+        answer.refused(403, "forbidden");
+    }
+    let own = daemon.operator.base.clone();
+    let answer = daemon.operator.send(Method::GET, "/v1/lifeforms", &[("origin", own.as_str())], None).await;
+    assert_eq!(answer.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn without_any_model_everything_else_works_and_says_so() {
+    use nexus::store::Memory;
+    use nexus::{Clock, SystemClock};
+    use std::sync::Arc;
+    let folder = tempfile::tempdir().unwrap();
+    let config = runtime::Config::load(None, &[("data", folder.path().display().to_string()), ("listen", "127.0.0.1:0".into())]).unwrap();
+    let parts = runtime::Parts { backend: Arc::new(Memory::default()), clock: Arc::new(SystemClock) as Arc<dyn Clock>, models: neurons::Models::none("no weights could be had") };
+    let daemon = runtime::Daemon::start(&config, parts).await.unwrap();
+    let op = Client::new(format!("http://{}", daemon.address), daemon.token.clone());
+    assert_eq!(op.get("/health").await.expect(StatusCode::OK)["thinks"], false);
+    op.post("/v1/neurons", json!({"id": "n"})).await.expect(StatusCode::CREATED);
+    let body = op.post("/v1/neurons/n/invoke", json!({"input": "x"})).await.refused(503, "no_model");
+    assert!(body["detail"].as_str().unwrap().contains("no weights could be had"));
+    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(config.token_file()).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600, "the operator's token is nobody else's to read");
+}
+
+#[tokio::test]
+async fn a_stopping_daemon_says_goodbye_and_closes_its_store() {
+    let daemon = TestDaemon::start(honest).await;
+    let (_, base) = daemon.lifeform().await;
+    let mut socket = daemon.operator.subscribe(&base, None).await;
+    socket.until(|frame| frame["t"] == "live").await;
+    let stopping = tokio::spawn(daemon.daemon.stop());
+    let (frames, code) = socket.closed().await;
+    assert_eq!((frames.last().unwrap()["t"].as_str(), code), (Some("bye"), 1012));
+    stopping.await.unwrap().unwrap();
+}
