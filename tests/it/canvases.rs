@@ -78,7 +78,8 @@ async fn several_people_write_at_once_and_all_see_the_same() {
     assert_eq!(lifeform::canvas::chat::as_arrays(&mirror.state), rest["state"], "push and pull show one state");
     let messages = rest["state"]["topics"][0]["messages"].as_array().unwrap().clone();
     assert_eq!(messages.len(), 60);
-    let of_ada: Vec<&str> = messages.iter().filter(|m| m["sender"] == "user:ada").map(|m| m["content"].as_str().unwrap()).collect();
+    let of_ada: Vec<&str> =
+        messages.iter().filter(|m| m["sender"] == "user:ada").map(|m| m["content"].as_str().unwrap()).collect();
     assert_eq!(of_ada, (0..20).map(|n| format!("ada {n}")).collect::<Vec<_>>(), "each one's own order is kept");
 }
 
@@ -91,7 +92,10 @@ async fn a_subscriber_resumes_where_it_was_from_any_revision() {
     }
     let mut all = daemon.operator.subscribe(&base, Some(json!({"epoch": "other", "rev": 3}))).await;
     let frames = all.until(|frame| frame["t"] == "live").await;
-    assert_eq!(frames.iter().map(|frame| frame["t"].as_str().unwrap()).collect::<Vec<_>>(), ["hello", "reset", "snapshot", "live"]);
+    assert_eq!(
+        frames.iter().map(|frame| frame["t"].as_str().unwrap()).collect::<Vec<_>>(),
+        ["hello", "reset", "snapshot", "live"]
+    );
     let (epoch, rev) = (frames[0]["epoch"].clone(), frames[0]["rev"].as_u64().unwrap());
     let pulled = daemon.operator.get(&format!("{base}/ops?after=0&limit=200")).await.expect(StatusCode::OK);
     let daemon = daemon.kill_and_restart().await;
@@ -100,7 +104,10 @@ async fn a_subscriber_resumes_where_it_was_from_any_revision() {
         let frames = socket.until(|frame| frame["t"] == "live").await;
         assert_eq!((&frames[0]["mode"], &frames[0]["replay"]), (&json!("resume"), &json!(rev - from)));
         let deltas: Vec<&Value> = frames.iter().filter(|frame| frame["t"] == "delta").collect();
-        assert_eq!(deltas.iter().map(|delta| delta["rev"].as_u64().unwrap()).collect::<Vec<_>>(), (from + 1..=rev).collect::<Vec<_>>());
+        assert_eq!(
+            deltas.iter().map(|delta| delta["rev"].as_u64().unwrap()).collect::<Vec<_>>(),
+            (from + 1..=rev).collect::<Vec<_>>()
+        );
         let expected: Vec<&Value> = pulled["ops"].as_array().unwrap().iter().skip(from as usize).collect();
         assert_eq!(deltas, expected, "what is pushed is what is pulled");
     }
@@ -113,19 +120,26 @@ async fn a_message_is_amended_and_retracted_with_its_history_kept() {
     let (daemon, base) = quiet().await;
     let (ada, bob) = (daemon.person("user:ada", "participant").await, daemon.person("user:bob", "participant").await);
     ada.topic(&base, "t1").await;
-    let said = ada.post(&format!("{base}/topics/t1/messages"), json!({"content": "It is 41.", "id": "m1"})).await.expect(StatusCode::CREATED);
+    let said = ada
+        .post(&format!("{base}/topics/t1/messages"), json!({"content": "It is 41.", "id": "m1"}))
+        .await
+        .expect(StatusCode::CREATED);
     let path = format!("{base}/topics/t1/messages/m1");
     bob.patch(&path, json!({"content": "mine now"})).await.refused(403, "forbidden");
-    ada.patch(&path, json!({"content": "It is 42.", "reason": "arithmetic", "base_rev": said["rev"]})).await.expect(StatusCode::OK);
+    ada.patch(&path, json!({"content": "It is 42.", "reason": "arithmetic", "base_rev": said["rev"]}))
+        .await
+        .expect(StatusCode::OK);
     ada.patch(&path, json!({"content": "It is 43.", "base_rev": said["rev"]})).await.refused(412, "stale");
     let tag = ada.get(&path).await.headers["etag"].to_str().unwrap().to_owned();
-    let by_tag = ada.send(Method::PATCH, &path, &[("if-match", &tag)], Some(json!({"content": "It is 42, surely."}))).await;
+    let by_tag =
+        ada.send(Method::PATCH, &path, &[("if-match", &tag)], Some(json!({"content": "It is 42, surely."}))).await;
     by_tag.expect(StatusCode::OK);
     ada.send(Method::PATCH, &path, &[("if-match", &tag)], Some(json!({"content": "x"}))).await.refused(412, "stale");
     ada.send(Method::DELETE, &format!("{path}?reason=never%20mind"), &[], None).await.expect(StatusCode::OK);
     ada.patch(&path, json!({"content": "again"})).await.refused(409, "state");
     let history = ada.get(&format!("{path}/revisions")).await.expect(StatusCode::OK);
-    let past: Vec<&str> = history["revisions"].as_array().unwrap().iter().map(|one| one["content"].as_str().unwrap()).collect();
+    let past: Vec<&str> =
+        history["revisions"].as_array().unwrap().iter().map(|one| one["content"].as_str().unwrap()).collect();
     assert_eq!(past, ["It is 41.", "It is 42.", "It is 42, surely."]);
     assert_eq!(history["revisions"][0]["reason"], "arithmetic");
     let message = ada.get(&path).await.expect(StatusCode::OK);
@@ -139,7 +153,8 @@ async fn the_same_key_says_it_once() {
     let (daemon, base) = quiet().await;
     daemon.operator.topic(&base, "t1").await;
     let path = format!("{base}/topics/t1/messages");
-    let say = || daemon.operator.send(Method::POST, &path, &[("idempotency-key", "k1")], Some(json!({"content": "once"})));
+    let say =
+        || daemon.operator.send(Method::POST, &path, &[("idempotency-key", "k1")], Some(json!({"content": "once"})));
     let (first, again) = (say().await, say().await);
     assert_eq!(again.headers["idempotency-replayed"], "true");
     assert_eq!(first.expect(StatusCode::CREATED), again.expect(StatusCode::CREATED));
@@ -173,7 +188,9 @@ async fn an_answer_streams_and_can_be_interrupted() {
     assert_eq!(text_of(frames.last().unwrap()), "One two three.");
     let second = socket.until(|frame| frame["t"] == "stream" && frame["text"] == "two ").await;
     let message = second.last().unwrap()["msg"].as_str().unwrap().to_owned();
-    op.post(&format!("{base}/topics/t1/messages/{message}/interrupt?reason=enough"), json!({})).await.expect(StatusCode::OK);
+    op.post(&format!("{base}/topics/t1/messages/{message}/interrupt?reason=enough"), json!({}))
+        .await
+        .expect(StatusCode::OK);
     go_on.notify_one();
     socket.until(|frame| frame["kind"] == "message.interrupt").await;
     op.say(&base, "t1", "Still there?").await;
@@ -207,7 +224,9 @@ async fn ops_over_the_socket_are_acknowledged_once_and_refused_by_name() {
     assert_eq!(socket.until(|frame| frame["t"] == "pong").await.pop().unwrap()["n"], 5);
     // Past a second's worth of ops the rest are refused, and the socket lives on.
     for n in 0..80 {
-        socket.send(&op(&format!("r{n}"), json!({"kind": "message.append", "topic": "none", "id": "x", "content": "x"}))).await;
+        socket
+            .send(&op(&format!("r{n}"), json!({"kind": "message.append", "topic": "none", "id": "x", "content": "x"})))
+            .await;
     }
     socket.until(|frame| frame["t"] == "reject" && frame["code"] == "rate").await;
     let observer = daemon.person("user:eve", "observer").await;
@@ -233,7 +252,8 @@ async fn wrong_sockets_are_closed_with_their_code() {
     futures::SinkExt::send(&mut binary.0, tokio_tungstenite::tungstenite::Message::binary(vec![1])).await.unwrap();
     assert_eq!(binary.closed().await.1, 1003);
     let mut large = op.subscribe(&base, None).await;
-    let _ = futures::SinkExt::send(&mut large.0, tokio_tungstenite::tungstenite::Message::text("x".repeat(300 << 10))).await;
+    let _ = futures::SinkExt::send(&mut large.0, tokio_tungstenite::tungstenite::Message::text("x".repeat(300 << 10)))
+        .await;
     assert!([4413, 1006].contains(&large.closed().await.1));
 }
 
@@ -241,8 +261,13 @@ async fn wrong_sockets_are_closed_with_their_code() {
 async fn a_socket_authorised_by_header_or_subprotocol_may_just_listen() {
     use tokio_tungstenite::tungstenite::client::IntoClientRequest;
     let (daemon, base) = quiet().await;
-    for (name, value) in [("authorization", format!("Bearer {}", daemon.operator.token)), ("sec-websocket-protocol", format!("ailf.canvas.v1, bearer.{}", daemon.operator.token))] {
-        let mut request = format!("{}{base}/subscribe", daemon.operator.base.replacen("http", "ws", 1)).into_client_request().unwrap();
+    for (name, value) in [
+        ("authorization", format!("Bearer {}", daemon.operator.token)),
+        ("sec-websocket-protocol", format!("ailf.canvas.v1, bearer.{}", daemon.operator.token)),
+    ] {
+        let mut request = format!("{}{base}/subscribe", daemon.operator.base.replacen("http", "ws", 1))
+            .into_client_request()
+            .unwrap();
         request.headers_mut().insert(name, value.parse().unwrap());
         let (socket, _) = tokio_tungstenite::connect_async(request).await.unwrap();
         let frames = tests::Socket(socket).until(|frame| frame["t"] == "live").await;
@@ -260,9 +285,10 @@ async fn a_subscriber_that_does_not_read_is_closed_and_slows_nobody() {
     let mut quick = op.subscribe(&base, None).await;
     quick.until(|frame| frame["t"] == "live").await;
     let big = "x".repeat(30_000);
-    let reader = tokio::spawn(async move {
-        quick.until(|frame| frame["patch"].to_string().contains("the last one")).await.len()
-    });
+    let reader =
+        tokio::spawn(
+            async move { quick.until(|frame| frame["patch"].to_string().contains("the last one")).await.len() },
+        );
     for _ in 0..400 {
         op.say(&base, "t1", &big).await;
     }

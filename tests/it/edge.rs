@@ -12,7 +12,12 @@ async fn every_route_but_health_and_the_page_wants_a_token() {
     let impostor = Client::new(daemon.operator.base.clone(), "lfd_no_such_token_here".into());
     let mut routes = 0;
     for (path, methods) in described["paths"].as_object().unwrap() {
-        for method in methods.as_object().unwrap().keys().filter(|method| ["get", "post", "put", "patch", "delete"].contains(&method.as_str())) {
+        for method in methods
+            .as_object()
+            .unwrap()
+            .keys()
+            .filter(|method| ["get", "post", "put", "patch", "delete"].contains(&method.as_str()))
+        {
             let method: Method = method.to_uppercase().parse().unwrap();
             let path = path.replace(['{', '}'], "");
             if path == "/health" {
@@ -65,7 +70,9 @@ async fn bodies_that_are_not_what_a_route_takes_are_refused_by_name() {
     op.post(&pay, json!({"amount": 0, "currency": "tokens"})).await.refused(422, "invalid");
     op.post(&pay, json!({"amount": 1, "currency": "gold"})).await.refused(422, "invalid");
     op.post(&pay, json!({"amount": 1.5, "currency": "tokens"})).await.refused(422, "invalid");
-    op.send(Method::POST, &messages, &[("idempotency-key", "")], Some(json!({"content": "x"}))).await.refused(400, "idempotency_key");
+    op.send(Method::POST, &messages, &[("idempotency-key", "")], Some(json!({"content": "x"})))
+        .await
+        .refused(400, "idempotency_key");
     assert_eq!(op.get(&messages).await.expect(StatusCode::OK)["messages"], json!([]), "nothing half done");
 }
 
@@ -84,7 +91,11 @@ async fn kip_answers_its_envelope_and_only_operators_write() {
     assert_eq!(ada.post(&path, write.clone()).await.expect(StatusCode::OK)["error"]["kind"], "execution");
     assert!(daemon.operator.post(&path, write).await.expect(StatusCode::OK)["result"].is_object());
     daemon.operator.post(&path, json!({"commmand": "x"})).await.refused(422, "invalid");
-    daemon.operator.post("/v1/lifeforms/none/kip", json!({"command": "DESCRIBE PRIMER"})).await.refused(404, "lifeform_not_found");
+    daemon
+        .operator
+        .post("/v1/lifeforms/none/kip", json!({"command": "DESCRIBE PRIMER"}))
+        .await
+        .refused(404, "lifeform_not_found");
 }
 
 #[tokio::test]
@@ -93,7 +104,9 @@ async fn roles_bound_what_a_token_may_do_and_a_revoked_one_is_nobody() {
     let (id, base) = daemon.lifeform().await;
     let (ada, eve) = (daemon.person("user:ada", "participant").await, daemon.person("user:eve", "observer").await);
     ada.post("/v1/lifeforms", json!({"definition": "first"})).await.refused(403, "forbidden");
-    ada.post(&format!("/v1/lifeforms/{id}/resources/transactions"), json!({"amount": 5, "currency": "tokens"})).await.refused(403, "forbidden");
+    ada.post(&format!("/v1/lifeforms/{id}/resources/transactions"), json!({"amount": 5, "currency": "tokens"}))
+        .await
+        .refused(403, "forbidden");
     ada.post("/v1/tokens", json!({"principal": "user:mallory", "role": "operator"})).await.refused(403, "forbidden");
     ada.get(&format!("/v1/lifeforms/{id}/calls")).await.refused(403, "forbidden");
     ada.topic(&base, "t1").await;
@@ -130,8 +143,14 @@ async fn without_any_model_everything_else_works_and_says_so() {
     use nexus::{Clock, SystemClock};
     use std::sync::Arc;
     let folder = tempfile::tempdir().unwrap();
-    let config = runtime::Config::load(None, &[("data", folder.path().display().to_string()), ("listen", "127.0.0.1:0".into())]).unwrap();
-    let parts = runtime::Parts { backend: Arc::new(Memory::default()), clock: Arc::new(SystemClock) as Arc<dyn Clock>, models: neurons::Models::none("no weights could be had") };
+    let config =
+        runtime::Config::load(None, &[("data", folder.path().display().to_string()), ("listen", "127.0.0.1:0".into())])
+            .unwrap();
+    let parts = runtime::Parts {
+        backend: Arc::new(Memory::default()),
+        clock: Arc::new(SystemClock) as Arc<dyn Clock>,
+        models: neurons::Models::none("no weights could be had"),
+    };
     let daemon = runtime::Daemon::start(&config, parts).await.unwrap();
     let op = Client::new(format!("http://{}", daemon.address), daemon.token.clone());
     assert_eq!(op.get("/health").await.expect(StatusCode::OK)["thinks"], false);

@@ -15,8 +15,8 @@ async fn ask(client: &Client, base: &str, topic: &str, question: &str) -> String
 }
 
 /// Waits until every job of the lifeform has ended: what was said is then also learned.
-async fn settled(daemon: &TestDaemon, id: &str, topic: &str, rev: u64) {
-    let mut follow = daemon.daemon.app.store().follow(format!("job:{id}.{topic}.r{rev}").into(), 0);
+pub async fn settled(store: &nexus::Store, id: &str, topic: &str, rev: u64) {
+    let mut follow = store.follow(format!("job:{id}.{topic}.r{rev}").into(), 0);
     while let Ok(entry) = follow.next().await {
         if entry.to_json()["data"]["fact"] == "ended" {
             assert_eq!(entry.to_json()["data"]["status"], "completed");
@@ -29,17 +29,23 @@ async fn settled(daemon: &TestDaemon, id: &str, topic: &str, rev: u64) {
 async fn a_lifeform_is_made_started_stopped_rebooted_and_terminated() {
     let daemon = TestDaemon::start(honest).await;
     let op = &daemon.operator;
-    let made = op.post("/v1/lifeforms", json!({"definition": "first", "name": "Ada's"})).await.expect(StatusCode::CREATED);
+    let made =
+        op.post("/v1/lifeforms", json!({"definition": "first", "name": "Ada's"})).await.expect(StatusCode::CREATED);
     assert_eq!((&made["status"], &made["name"]), (&json!("created"), &json!("Ada's")));
     let path = format!("/v1/lifeforms/{}", made["id"].as_str().unwrap());
-    for (action, status) in [("start", "running"), ("start", "running"), ("stop", "stopped"), ("stop", "stopped"), ("reboot", "running")] {
+    for (action, status) in
+        [("start", "running"), ("start", "running"), ("stop", "stopped"), ("stop", "stopped"), ("reboot", "running")]
+    {
         let answer = op.post(&format!("{path}/{action}"), json!({})).await.expect(StatusCode::OK);
         assert_eq!(answer["status"], status, "{action}");
         assert_eq!(op.get(&path).await.expect(StatusCode::OK)["status"], status);
     }
     op.post(&format!("{path}/dance"), json!({})).await.refused(404, "no_action");
     assert_eq!(op.get("/v1/lifeforms").await.expect(StatusCode::OK)["lifeforms"][0]["id"], made["id"]);
-    assert_eq!(op.get(&format!("{path}/fascicles")).await.expect(StatusCode::OK)["fascicles"][0], json!({"id": "reply", "status": "active"}));
+    assert_eq!(
+        op.get(&format!("{path}/fascicles")).await.expect(StatusCode::OK)["fascicles"][0],
+        json!({"id": "reply", "status": "active"})
+    );
     assert_eq!(op.delete(&path).await.status, StatusCode::NO_CONTENT);
     op.get(&path).await.refused(404, "lifeform_not_found");
     op.post(&format!("{path}/start"), json!({})).await.refused(404, "lifeform_not_found");
@@ -52,11 +58,19 @@ async fn a_lifeform_is_made_started_stopped_rebooted_and_terminated() {
 async fn the_same_key_makes_one_lifeform_and_one_transaction() {
     let daemon = TestDaemon::start(honest).await;
     let op = &daemon.operator;
-    let make = || op.send(Method::POST, "/v1/lifeforms", &[("idempotency-key", "k1")], Some(json!({"definition": "first"})));
+    let make =
+        || op.send(Method::POST, "/v1/lifeforms", &[("idempotency-key", "k1")], Some(json!({"definition": "first"})));
     let (a, b) = (make().await.expect(StatusCode::CREATED), make().await.expect(StatusCode::CREATED));
     assert_eq!(a["id"], b["id"]);
     let path = format!("/v1/lifeforms/{}/resources/transactions", a["id"].as_str().unwrap());
-    let pay = |amount: i64| op.send(Method::POST, &path, &[("idempotency-key", "k2")], Some(json!({"amount": amount, "currency": "tokens", "memo": "m"})));
+    let pay = |amount: i64| {
+        op.send(
+            Method::POST,
+            &path,
+            &[("idempotency-key", "k2")],
+            Some(json!({"amount": amount, "currency": "tokens", "memo": "m"})),
+        )
+    };
     assert_eq!(pay(50).await.expect(StatusCode::CREATED)["balance"]["tokens"], 200_050);
     assert_eq!(pay(50).await.expect(StatusCode::CREATED)["balance"]["tokens"], 200_050);
     pay(51).await.refused(422, "invalid");
@@ -70,7 +84,7 @@ async fn what_it_was_told_it_answers_in_a_new_topic_after_a_kill_until_the_conce
     let before = op.get(&format!("/v1/lifeforms/{id}/resources")).await.expect(StatusCode::OK);
     op.topic(&base, "t1").await;
     let said = op.say(&base, "t1", "My boat is called Petrel.").await;
-    settled(&daemon, &id, "t1", said["rev"].as_u64().unwrap()).await;
+    settled(daemon.daemon.app.store(), &id, "t1", said["rev"].as_u64().unwrap()).await;
     let after = op.get(&format!("/v1/lifeforms/{id}/resources")).await.expect(StatusCode::OK);
     assert!(after["spent"]["tokens"].as_i64() > before["spent"]["tokens"].as_i64());
     assert_eq!(after["held"]["tokens"], 0);
@@ -85,20 +99,76 @@ async fn what_it_was_told_it_answers_in_a_new_topic_after_a_kill_until_the_conce
     assert_eq!(prompt.messages.len(), 2);
     assert_eq!(prompt.messages[1].content.as_deref(), Some("What is my boat called?"));
     let calls = op.get(&format!("/v1/lifeforms/{id}/calls?limit=200")).await.expect(StatusCode::OK);
-    let recorded: Vec<&Value> = calls["calls"].as_array().unwrap().iter().filter(|call| call["kind"] == "sent").collect();
+    let recorded: Vec<&Value> =
+        calls["calls"].as_array().unwrap().iter().filter(|call| call["kind"] == "sent").collect();
     assert_eq!(recorded.last().unwrap()["data"]["messages"], json!(prompt.messages));
 
     let kip = format!("/v1/lifeforms/{id}/kip");
-    let gone = op.post(&kip, json!({"command": "DELETE CONCEPT ?f DETACH WHERE { ?f {type: \"Fact\"} }"})).await.expect(StatusCode::OK);
+    let gone = op
+        .post(&kip, json!({"command": "DELETE CONCEPT ?f DETACH WHERE { ?f {type: \"Fact\"} }"}))
+        .await
+        .expect(StatusCode::OK);
     assert_eq!(gone["result"]["deleted_concepts"], 1);
     assert_eq!(ask(&op, &base, "t3", "What is my boat called?").await, "I do not know.");
 }
 
 /// Twenty facts of different kinds, each with a question that names its subject in other words.
-fn twenty() -> Vec<(String, String, String)> {
-    let subjects = ["boat", "sister", "bakery", "dentist", "garden gate", "bicycle", "landlord", "violin", "parrot", "cousin", "office plant", "chess club", "van", "recipe", "tent", "kettle", "teacher", "guitar", "cabin", "project"];
-    let values = ["Petrel", "Mirela", "Kornblum", "Okafor", "emerald", "Zephyr", "Lindqvist", "Amati", "Pascal", "Tamsin", "Ficus", "Rookery", "Bertha", "Solyanka", "Basecamp", "Whistler", "Yamamoto", "Telecaster", "Hollow", "Nightjar"];
-    subjects.iter().zip(values).map(|(subject, value)| (format!("The name of my {subject} is {value}."), format!("What is the name of my {subject}?"), value.to_owned())).collect()
+pub fn twenty() -> Vec<(String, String, String)> {
+    let subjects = [
+        "boat",
+        "sister",
+        "bakery",
+        "dentist",
+        "garden gate",
+        "bicycle",
+        "landlord",
+        "violin",
+        "parrot",
+        "cousin",
+        "office plant",
+        "chess club",
+        "van",
+        "recipe",
+        "tent",
+        "kettle",
+        "teacher",
+        "guitar",
+        "cabin",
+        "project",
+    ];
+    let values = [
+        "Petrel",
+        "Mirela",
+        "Kornblum",
+        "Okafor",
+        "emerald",
+        "Zephyr",
+        "Lindqvist",
+        "Amati",
+        "Pascal",
+        "Tamsin",
+        "Ficus",
+        "Rookery",
+        "Bertha",
+        "Solyanka",
+        "Basecamp",
+        "Whistler",
+        "Yamamoto",
+        "Telecaster",
+        "Hollow",
+        "Nightjar",
+    ];
+    subjects
+        .iter()
+        .zip(values)
+        .map(|(subject, value)| {
+            (
+                format!("The name of my {subject} is {value}."),
+                format!("What is the name of my {subject}?"),
+                value.to_owned(),
+            )
+        })
+        .collect()
 }
 
 #[tokio::test]
@@ -109,7 +179,7 @@ async fn twenty_facts_of_twenty_are_remembered() {
     op.topic(&base, "telling").await;
     for (fact, _, _) in twenty() {
         let said = op.say(&base, "telling", &fact).await;
-        settled(&daemon, &id, "telling", said["rev"].as_u64().unwrap()).await;
+        settled(daemon.daemon.app.store(), &id, "telling", said["rev"].as_u64().unwrap()).await;
     }
     let daemon = daemon.kill_and_restart().await;
     let op = daemon.operator.clone();
@@ -137,7 +207,12 @@ async fn a_lifeform_that_cannot_pay_rests_says_so_and_answers_after_a_top_up() {
     assert!(daemon.model.asked().is_empty(), "no call was made that could not be paid");
     let mut socket = op.subscribe(&base, None).await;
     socket.until(|frame| frame["t"] == "live").await;
-    op.post(&format!("{path}/resources/transactions"), json!({"amount": 100_000, "currency": "tokens", "memo": "Operator top-up"})).await.expect(StatusCode::CREATED);
+    op.post(
+        &format!("{path}/resources/transactions"),
+        json!({"amount": 100_000, "currency": "tokens", "memo": "Operator top-up"}),
+    )
+    .await
+    .expect(StatusCode::CREATED);
     let frames = socket.answer().await;
     assert_eq!(text_of(frames.last().unwrap()), "I do not know.");
     assert_eq!(op.get(&path).await.expect(StatusCode::OK)["status"], "running");
@@ -151,7 +226,9 @@ async fn a_policy_chooses_the_model_and_the_length_of_the_answer() {
     let (id, base) = daemon.lifeform().await;
     let op = &daemon.operator;
     let path = format!("/v1/lifeforms/{id}/metabolism/policy");
-    for (strategy, tier, cap, topic) in [("force_hyper", "high", 1024, "a"), ("force_eco", "economy", 96, "b"), ("default", "standard", 384, "c")] {
+    for (strategy, tier, cap, topic) in
+        [("force_hyper", "high", 1024, "a"), ("force_eco", "economy", 96, "b"), ("default", "standard", 384, "c")]
+    {
         op.put(&path, json!({"strategy": strategy, "reason": "High-priority task"})).await.expect(StatusCode::OK);
         ask(op, &base, topic, "Are you there?").await;
         let asked = daemon.model.asked().into_iter().rev().find(|asked| asked.response_format.is_none()).unwrap();
@@ -177,18 +254,38 @@ async fn an_answer_that_was_cut_by_a_kill_is_finished_once_and_paid_as_it_was_se
     op.topic(&base, "t1").await;
     op.say(&base, "t1", "Tell me?").await;
     socket.until(|frame| frame["t"] == "stream").await;
-    let held = op.get(&format!("/v1/lifeforms/{id}/resources")).await.expect(StatusCode::OK)["held"]["tokens"].as_i64().unwrap();
+    let held = op.get(&format!("/v1/lifeforms/{id}/resources")).await.expect(StatusCode::OK)["held"]["tokens"]
+        .as_i64()
+        .unwrap();
     assert!(held > 0);
     let daemon = daemon.kill_and_restart().await;
     let op = daemon.operator.clone();
     let mut socket = op.subscribe(&base, None).await;
-    let finished = |frame: &Value| frame["t"] == "snapshot" && frame["state"]["topics"]["t1"]["messages"].as_object().unwrap().values().any(|m| m["content"] == "The whole answer.") || frame["kind"] == "message.finish";
+    let finished = |frame: &Value| {
+        frame["t"] == "snapshot"
+            && frame["state"]["topics"]["t1"]["messages"]
+                .as_object()
+                .unwrap()
+                .values()
+                .any(|m| m["content"] == "The whole answer.")
+            || frame["kind"] == "message.finish"
+    };
     socket.until(finished).await;
     let messages = op.get(&format!("{base}/topics/t1/messages")).await.expect(StatusCode::OK);
-    let answers: Vec<&Value> = messages["messages"].as_array().unwrap().iter().filter(|message| message["sender"] == format!("lifeform:{id}")).collect();
+    let answers: Vec<&Value> = messages["messages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|message| message["sender"] == format!("lifeform:{id}"))
+        .collect();
     assert_eq!(answers.len(), 1, "one answer, not two");
-    assert_eq!((answers[0]["content"].as_str(), answers[0]["status"].as_str()), (Some("The whole answer."), Some("final")));
-    let spent = op.get(&format!("/v1/lifeforms/{id}/resources")).await.expect(StatusCode::OK)["spent"]["tokens"].as_i64().unwrap();
+    assert_eq!(
+        (answers[0]["content"].as_str(), answers[0]["status"].as_str()),
+        (Some("The whole answer."), Some("final"))
+    );
+    let spent = op.get(&format!("/v1/lifeforms/{id}/resources")).await.expect(StatusCode::OK)["spent"]["tokens"]
+        .as_i64()
+        .unwrap();
     assert!(spent >= held, "the call whose outcome nobody knows is charged in full");
     go_on.notify_waiters();
 }

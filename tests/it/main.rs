@@ -2,7 +2,10 @@
 
 mod canvases;
 mod edge;
+mod embedded;
+mod killed;
 mod kip;
 mod lifeforms;
 mod neurons;
 mod store;
+mod tidy;

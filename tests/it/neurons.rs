@@ -12,11 +12,12 @@ const TOOL: &str = "search_web";
 
 /// Calls a tool first, and then says what it brought.
 async fn searching() -> TestDaemon {
-    let daemon = TestDaemon::start(|request, _| match request.messages.iter().rev().find(|message| message.role == "tool") {
-        Some(found) => Reply::Text(format!("found {}", found.content.as_deref().unwrap_or_default())),
-        None => Reply::Tools(vec![("call_1".into(), TOOL.into(), "{\"query\":\"x\"}".into())]),
-    })
-    .await;
+    let daemon =
+        TestDaemon::start(|request, _| match request.messages.iter().rev().find(|message| message.role == "tool") {
+            Some(found) => Reply::Text(format!("found {}", found.content.as_deref().unwrap_or_default())),
+            None => Reply::Tools(vec![("call_1".into(), TOOL.into(), "{\"query\":\"x\"}".into())]),
+        })
+        .await;
     let spec = json!({"id": "t1", "kind": "tool_augmented", "memory": "You search.", "tools": [{"name": TOOL, "parameters": {"type": "object"}}]});
     daemon.operator.post("/v1/neurons", spec).await.expect(StatusCode::CREATED);
     daemon
@@ -24,14 +25,21 @@ async fn searching() -> TestDaemon {
 
 #[tokio::test]
 async fn a_base_neuron_completes_with_a_string() {
-    let daemon = TestDaemon::start(|request, _| Reply::Text(format!("you said {}", request.messages.last().unwrap().content.as_deref().unwrap()))).await;
+    let daemon = TestDaemon::start(|request, _| {
+        Reply::Text(format!("you said {}", request.messages.last().unwrap().content.as_deref().unwrap()))
+    })
+    .await;
     daemon.operator.post("/v1/neurons", json!({"id": "n1", "memory": "Be brief."})).await.expect(StatusCode::CREATED);
     let answer = daemon.operator.post("/v1/neurons/n1/invoke", json!({"input": "hello"})).await;
     assert_eq!(answer.expect(StatusCode::OK), json!({"status": "completed", "output": "you said hello"}));
     let asked = daemon.model.asked();
     assert_eq!(asked[0].messages[0].content.as_deref(), Some("Be brief."));
-    let events = json!({"input": {"events": [{"role": "user", "content": "a"}, {"role": "note", "content": {"b": 1}}]}});
-    assert_eq!(daemon.operator.post("/v1/neurons/n1/invoke", events).await.expect(StatusCode::OK)["output"], "you said [note] {\"b\":1}");
+    let events =
+        json!({"input": {"events": [{"role": "user", "content": "a"}, {"role": "note", "content": {"b": 1}}]}});
+    assert_eq!(
+        daemon.operator.post("/v1/neurons/n1/invoke", events).await.expect(StatusCode::OK)["output"],
+        "you said [note] {\"b\":1}"
+    );
 }
 
 #[tokio::test]
@@ -42,7 +50,9 @@ async fn definitions_are_made_read_changed_and_removed() {
     let path = format!("/v1/neurons/{}", made["id"].as_str().unwrap());
     assert_eq!(op.get(&path).await.expect(StatusCode::OK)["version"], 1);
     assert_eq!(op.put(&path, json!({"memory": "two"})).await.expect(StatusCode::OK)["version"], 2);
-    op.send(Method::PUT, &path, &[("if-match", "\"1\"")], Some(json!({"memory": "three"}))).await.refused(409, "conflict");
+    op.send(Method::PUT, &path, &[("if-match", "\"1\"")], Some(json!({"memory": "three"})))
+        .await
+        .refused(409, "conflict");
     assert_eq!(op.get("/v1/neurons").await.expect(StatusCode::OK)["neurons"][0]["memory"], "two");
     assert_eq!(op.delete(&path).await.status, StatusCode::NO_CONTENT);
     op.get(&path).await.refused(404, "neuron_not_found");
@@ -52,7 +62,10 @@ async fn definitions_are_made_read_changed_and_removed() {
         (json!({"id": "a/b"}), "id"),
         (json!({"kind": "structured_output"}), "structured_output is missing"),
         (json!({"tools": [{"name": "x y"}]}), "tools[0].name"),
-        (json!({"structured_output": {"$ref": "http://example.com/schema"}, "kind": "structured_output"}), "structured_output"),
+        (
+            json!({"structured_output": {"$ref": "http://example.com/schema"}, "kind": "structured_output"}),
+            "structured_output",
+        ),
         (json!({"temperature": 9.0}), "temperature"),
         (json!({"memorry": "x"}), "memorry"),
     ] {
@@ -71,23 +84,34 @@ async fn a_tool_call_pauses_and_continue_goes_on() {
     let token = paused["context_token"].as_str().unwrap();
     let results = |result: Value| json!({"context_token": token, "tool_results": [result]});
     // A wrong answer consumes nothing.
-    op.post("/v1/neurons/t1/continue", results(json!({"id": "other", "result": "1"}))).await.refused(422, "tool_results");
-    op.post("/v1/neurons/t1/continue", json!({"context_token": token, "tool_results": []})).await.refused(422, "tool_results");
-    let done = op.post("/v1/neurons/t1/continue", results(json!({"id": "call_1", "result": "{\"a\":1}"}))).await.expect(StatusCode::OK);
+    op.post("/v1/neurons/t1/continue", results(json!({"id": "other", "result": "1"})))
+        .await
+        .refused(422, "tool_results");
+    op.post("/v1/neurons/t1/continue", json!({"context_token": token, "tool_results": []}))
+        .await
+        .refused(422, "tool_results");
+    let done = op
+        .post("/v1/neurons/t1/continue", results(json!({"id": "call_1", "result": "{\"a\":1}"})))
+        .await
+        .expect(StatusCode::OK);
     assert_eq!(done, json!({"status": "completed", "output": "found {\"a\":1}"}));
     // The same body again is the same answer, not another call; another body is refused.
     let calls = daemon.model.asked().len();
     let again = op.post("/v1/neurons/t1/continue", results(json!({"id": "call_1", "result": "{\"a\":1}"}))).await;
     assert_eq!(again.expect(StatusCode::OK), done);
-    op.post("/v1/neurons/t1/continue", results(json!({"id": "call_1", "result": "2"}))).await.refused(422, "tool_results");
+    op.post("/v1/neurons/t1/continue", results(json!({"id": "call_1", "result": "2"})))
+        .await
+        .refused(422, "tool_results");
     assert_eq!(daemon.model.asked().len(), calls);
 }
 
 #[tokio::test]
 async fn a_failed_tool_is_told_to_the_model() {
     let daemon = searching().await;
-    let paused = daemon.operator.post("/v1/neurons/t1/invoke", json!({"input": "look"})).await.expect(StatusCode::ACCEPTED);
-    let body = json!({"context_token": paused["context_token"], "tool_results": [{"id": "call_1", "error": "no network"}]});
+    let paused =
+        daemon.operator.post("/v1/neurons/t1/invoke", json!({"input": "look"})).await.expect(StatusCode::ACCEPTED);
+    let body =
+        json!({"context_token": paused["context_token"], "tool_results": [{"id": "call_1", "error": "no network"}]});
     let done = daemon.operator.post("/v1/neurons/t1/continue", body).await.expect(StatusCode::OK);
     assert_eq!(done["output"], "found {\"error\":\"no network\"}");
 }
@@ -115,7 +139,8 @@ async fn a_token_is_bound_to_its_neuron_its_principal_and_its_time() {
 #[tokio::test]
 async fn a_pause_survives_a_kill() {
     let daemon = searching().await;
-    let paused = daemon.operator.post("/v1/neurons/t1/invoke", json!({"input": "look"})).await.expect(StatusCode::ACCEPTED);
+    let paused =
+        daemon.operator.post("/v1/neurons/t1/invoke", json!({"input": "look"})).await.expect(StatusCode::ACCEPTED);
     let daemon = daemon.kill_and_restart().await;
     let body = json!({"context_token": paused["context_token"], "tool_results": [{"id": "call_1", "result": "1"}]});
     assert_eq!(daemon.operator.post("/v1/neurons/t1/continue", body).await.expect(StatusCode::OK)["output"], "found 1");
@@ -124,13 +149,15 @@ async fn a_pause_survives_a_kill() {
 #[tokio::test]
 async fn sixty_four_racing_continues_make_one_model_call() {
     let daemon = searching().await;
-    let paused = daemon.operator.post("/v1/neurons/t1/invoke", json!({"input": "look"})).await.expect(StatusCode::ACCEPTED);
+    let paused =
+        daemon.operator.post("/v1/neurons/t1/invoke", json!({"input": "look"})).await.expect(StatusCode::ACCEPTED);
     let before = daemon.model.asked().len();
     let completed = Arc::new(AtomicUsize::new(0));
     let racers: Vec<_> = (0..64)
         .map(|_| {
             let (client, completed) = (daemon.operator.clone(), completed.clone());
-            let body = json!({"context_token": paused["context_token"], "tool_results": [{"id": "call_1", "result": "1"}]});
+            let body =
+                json!({"context_token": paused["context_token"], "tool_results": [{"id": "call_1", "result": "1"}]});
             tokio::spawn(async move {
                 let answer = client.post("/v1/neurons/t1/continue", body).await;
                 match answer.status {
@@ -168,13 +195,19 @@ async fn a_structured_neuron_answers_json_that_fits_or_fails_by_name() {
 
 #[tokio::test]
 async fn the_server_runs_kip_for_a_neuron() {
-    let daemon = TestDaemon::start(|request, _| match request.messages.iter().rev().find(|message| message.role == "tool") {
-        Some(found) => Reply::Text(found.content.clone().unwrap_or_default()),
-        None => Reply::Tools(vec![("c".into(), "execute_kip".into(), json!({"command": "FIND(?p.name) WHERE { ?p {type: \"Person\"} }"}).to_string())]),
-    })
-    .await;
+    let daemon =
+        TestDaemon::start(|request, _| match request.messages.iter().rev().find(|message| message.role == "tool") {
+            Some(found) => Reply::Text(found.content.clone().unwrap_or_default()),
+            None => Reply::Tools(vec![(
+                "c".into(),
+                "execute_kip".into(),
+                json!({"command": "FIND(?p.name) WHERE { ?p {type: \"Person\"} }"}).to_string(),
+            )]),
+        })
+        .await;
     let (id, _) = daemon.lifeform().await;
-    let spec = json!({"id": "k", "kind": "tool_augmented", "tools": [{"name": "execute_kip", "run": {"kip": {"nexus": id}}}]});
+    let spec =
+        json!({"id": "k", "kind": "tool_augmented", "tools": [{"name": "execute_kip", "run": {"kip": {"nexus": id}}}]});
     daemon.operator.post("/v1/neurons", spec).await.expect(StatusCode::CREATED);
     let answer = daemon.operator.post("/v1/neurons/k/invoke", json!({"input": "who"})).await.expect(StatusCode::OK);
     assert_eq!(answer["output"], "{\"result\":[\"$self\",\"$system\"]}");

@@ -46,8 +46,18 @@ mod failing {
     #[tokio::test]
     async fn a_passing_fault_is_retried_and_never_doubles() {
         let disk = Arc::new(Memory::default());
-        let faults = [Fault::None, Fault::Before, Fault::None, Fault::After, Fault::None, Fault::Torn(9), Fault::After, Fault::None];
-        let store = Store::open(Arc::new(Faulty::new(disk.clone(), faults)), Arc::new(ManualClock::default())).await.unwrap();
+        let faults = [
+            Fault::None,
+            Fault::Before,
+            Fault::None,
+            Fault::After,
+            Fault::None,
+            Fault::Torn(9),
+            Fault::After,
+            Fault::None,
+        ];
+        let store =
+            Store::open(Arc::new(Faulty::new(disk.clone(), faults)), Arc::new(ManualClock::default())).await.unwrap();
         for n in 0..6 {
             store.commit(batch(n)).await.unwrap();
         }
@@ -60,7 +70,12 @@ mod failing {
     #[tokio::test]
     async fn a_full_disk_refuses_and_what_was_there_stays() {
         let disk = Arc::new(Memory::default());
-        let store = Store::open(Arc::new(Faulty::new(disk.clone(), [Fault::None, Fault::Full])), Arc::new(ManualClock::default())).await.unwrap();
+        let store = Store::open(
+            Arc::new(Faulty::new(disk.clone(), [Fault::None, Fault::Full])),
+            Arc::new(ManualClock::default()),
+        )
+        .await
+        .unwrap();
         store.commit(batch(0)).await.unwrap();
         for n in 1..3 {
             assert!(matches!(store.commit(batch(n)).await, Err(StoreError::Io(_))));
@@ -74,14 +89,20 @@ mod failing {
     async fn a_last_row_torn_at_any_byte_leaves_whole_commits_only() {
         for cut in (0..600).step_by(7) {
             let disk = Arc::new(Memory::default());
-            let faults = [Fault::None, Fault::None, Fault::Torn(cut), Fault::Torn(cut), Fault::Torn(cut), Fault::Torn(cut)];
-            let store = Store::open(Arc::new(Faulty::new(disk.clone(), faults)), Arc::new(ManualClock::default())).await.unwrap();
+            let faults =
+                [Fault::None, Fault::None, Fault::Torn(cut), Fault::Torn(cut), Fault::Torn(cut), Fault::Torn(cut)];
+            let store = Store::open(Arc::new(Faulty::new(disk.clone(), faults)), Arc::new(ManualClock::default()))
+                .await
+                .unwrap();
             store.commit(batch(0)).await.unwrap();
             store.commit(batch(1)).await.unwrap();
             let acknowledged = store.commit(batch(2)).await.is_ok();
             disk.kill();
             let again = values(&Store::open(disk, Arc::new(ManualClock::default())).await.unwrap()).await;
-            assert!(again.starts_with(&[0, 1]) && again.len() <= 3 && (again.len() == 3 || !acknowledged), "cut at {cut}: {again:?}");
+            assert!(
+                again.starts_with(&[0, 1]) && again.len() <= 3 && (again.len() == 3 || !acknowledged),
+                "cut at {cut}: {again:?}"
+            );
         }
     }
 }
@@ -96,7 +117,11 @@ mod on_disk {
         std::fs::create_dir_all(to).unwrap();
         for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
             let target = to.join(entry.file_name());
-            if entry.file_type().unwrap().is_dir() { copy(&entry.path(), &target) } else { drop(std::fs::copy(entry.path(), target).unwrap()) }
+            if entry.file_type().unwrap().is_dir() {
+                copy(&entry.path(), &target)
+            } else {
+                drop(std::fs::copy(entry.path(), target).unwrap())
+            }
         }
     }
 
@@ -109,7 +134,11 @@ mod on_disk {
                 if entry.file_type().unwrap().is_dir() { waiting.push(entry.path()) } else { files.push(entry.path()) }
             }
         }
-        files.into_iter().filter(|file| file.to_string_lossy().contains("wal")).max_by_key(|file| file.metadata().unwrap().len()).expect("a write-ahead log")
+        files
+            .into_iter()
+            .filter(|file| file.to_string_lossy().contains("wal"))
+            .max_by_key(|file| file.metadata().unwrap().len())
+            .expect("a write-ahead log")
     }
 
     /// A power cut leaves a prefix of what was written after the last sync, or garbage there. Whatever
@@ -118,10 +147,12 @@ mod on_disk {
     async fn a_log_cut_or_torn_after_any_sync_reopens_with_everything_acknowledged() {
         let home = tempfile::tempdir().unwrap();
         let live = home.path().join("live");
-        let store = Store::open(Arc::new(Surreal::embedded(&live).unwrap()), Arc::new(ManualClock::default())).await.unwrap();
+        let store =
+            Store::open(Arc::new(Surreal::embedded(&live).unwrap()), Arc::new(ManualClock::default())).await.unwrap();
         let mut synced = Vec::new();
         for n in 0..12_u64 {
-            let batch = Batch::new(&Origin::system("test")).put(Key::new(Kind::Meta, format!("k{n}")), &n).append("s", "k", &n);
+            let batch =
+                Batch::new(&Origin::system("test")).put(Key::new(Kind::Meta, format!("k{n}")), &n).append("s", "k", &n);
             store.commit(batch).await.unwrap();
             synced.push(wal(&live).metadata().unwrap().len());
         }
@@ -130,7 +161,13 @@ mod on_disk {
         let name = wal(&live).strip_prefix(&live).unwrap().to_path_buf();
         for (acknowledged, pair) in synced.windows(2).enumerate().map(|(n, pair)| (n + 1, pair)) {
             let span = pair[1] - pair[0];
-            for (cut, torn) in [(pair[0], false), (pair[0] + 1, false), (pair[0] + span / 2, true), (pair[1] - 1, false), (pair[1] - 1, true)] {
+            for (cut, torn) in [
+                (pair[0], false),
+                (pair[0] + 1, false),
+                (pair[0] + span / 2, true),
+                (pair[1] - 1, false),
+                (pair[1] - 1, true),
+            ] {
                 let copy_of = home.path().join(format!("cut{acknowledged}-{cut}-{torn}"));
                 copy(&still, &copy_of);
                 let _ = std::fs::remove_file(copy_of.join("LOCK"));
@@ -143,10 +180,16 @@ mod on_disk {
                     bytes.truncate(cut as usize);
                 }
                 std::fs::write(&file, bytes).unwrap();
-                let store = Store::open(Arc::new(Surreal::embedded(&copy_of).unwrap()), Arc::new(ManualClock::default())).await;
-                let store = store.unwrap_or_else(|error| panic!("{acknowledged} acknowledged, cut at {cut} (torn: {torn}): {error}"));
+                let store =
+                    Store::open(Arc::new(Surreal::embedded(&copy_of).unwrap()), Arc::new(ManualClock::default())).await;
+                let store = store.unwrap_or_else(|error| {
+                    panic!("{acknowledged} acknowledged, cut at {cut} (torn: {torn}): {error}")
+                });
                 let head = store.head(&"s".into()).await.unwrap();
-                assert!(head >= acknowledged as u64, "{acknowledged} acknowledged, {head} found after a cut at {cut} (torn: {torn})");
+                assert!(
+                    head >= acknowledged as u64,
+                    "{acknowledged} acknowledged, {head} found after a cut at {cut} (torn: {torn})"
+                );
                 for n in 0..12_u64 {
                     let found = store.document::<u64>(&Key::new(Kind::Meta, format!("k{n}"))).await.unwrap();
                     assert_eq!(found.is_some(), n < head, "nothing half there");

@@ -69,7 +69,11 @@ impl TestDaemon {
         let models = models_of(&model.provider("scripted").unwrap());
         let flags = [("data", folder.path().display().to_string()), ("listen", "127.0.0.1:0".into())];
         let config = Config::load(None, &flags).unwrap();
-        let parts = Parts { backend: disk.clone() as Arc<dyn Backend>, clock: Arc::new(clock.clone()) as Arc<dyn Clock>, models };
+        let parts = Parts {
+            backend: disk.clone() as Arc<dyn Backend>,
+            clock: Arc::new(clock.clone()) as Arc<dyn Clock>,
+            models,
+        };
         let daemon = Daemon::start(&config, parts).await.unwrap();
         let operator = Client::new(format!("http://{}", daemon.address), daemon.token.clone());
         Self { daemon, model, clock, operator, disk, _folder: folder }
@@ -86,7 +90,8 @@ impl TestDaemon {
 
     /// A lifeform that lives, and the path of its chat canvas.
     pub async fn lifeform(&self) -> (String, String) {
-        let made = self.operator.post("/v1/lifeforms", json!({"definition": "first"})).await.expect(StatusCode::CREATED);
+        let made =
+            self.operator.post("/v1/lifeforms", json!({"definition": "first"})).await.expect(StatusCode::CREATED);
         let id = made["id"].as_str().unwrap().to_owned();
         self.operator.post(&format!("/v1/lifeforms/{id}/start"), json!({})).await.expect(StatusCode::OK);
         let base = format!("/v1/lifeforms/{id}/canvases/canvas_chat_main");
@@ -95,7 +100,8 @@ impl TestDaemon {
 
     /// A client of another person.
     pub async fn person(&self, id: &str, role: &str) -> Client {
-        let made = self.operator.post("/v1/tokens", json!({"principal": id, "role": role})).await.expect(StatusCode::CREATED);
+        let made =
+            self.operator.post("/v1/tokens", json!({"principal": id, "role": role})).await.expect(StatusCode::CREATED);
         Client::new(self.operator.base.clone(), made["token"].as_str().unwrap().to_owned())
     }
 }
@@ -166,10 +172,21 @@ impl Client {
     }
 
     async fn read(request: reqwest::RequestBuilder) -> Answer {
-        let response = tokio::time::timeout(PATIENCE, request.send()).await.unwrap().unwrap();
+        Self::try_read(request).await.unwrap()
+    }
+
+    async fn try_read(request: reqwest::RequestBuilder) -> reqwest::Result<Answer> {
+        let response = tokio::time::timeout(PATIENCE, request.send()).await.unwrap()?;
         let (status, headers) = (response.status(), response.headers().clone());
-        let body = serde_json::from_slice(&response.bytes().await.unwrap()).unwrap_or(Value::Null);
-        Answer { status, headers, body }
+        let body = serde_json::from_slice(&response.bytes().await?).unwrap_or(Value::Null);
+        Ok(Answer { status, headers, body })
+    }
+
+    /// POST under an idempotency key; `None` when the daemon went away before it answered.
+    pub async fn post_once(&self, path: &str, key: &str, body: Value) -> Option<StatusCode> {
+        let request = self.http.post(format!("{}{path}", self.base)).bearer_auth(&self.token);
+        let request = request.header("idempotency-key", key).json(&body);
+        Self::try_read(request).await.ok().map(|answer| answer.status)
     }
 
     /// GET
@@ -204,7 +221,9 @@ impl Client {
 
     /// Says something in a topic; answers `{id, rev, epoch}`.
     pub async fn say(&self, base: &str, topic: &str, content: &str) -> Value {
-        self.post(&format!("{base}/topics/{topic}/messages"), json!({"content": content})).await.expect(StatusCode::CREATED)
+        self.post(&format!("{base}/topics/{topic}/messages"), json!({"content": content}))
+            .await
+            .expect(StatusCode::CREATED)
     }
 
     /// Subscribes to a canvas with this token in `hello`.
@@ -216,7 +235,8 @@ impl Client {
 
     /// Opens a socket and says nothing.
     pub async fn socket(&self, base: &str) -> Socket {
-        let mut request = format!("{}{base}/subscribe", self.base.replacen("http", "ws", 1)).into_client_request().unwrap();
+        let mut request =
+            format!("{}{base}/subscribe", self.base.replacen("http", "ws", 1)).into_client_request().unwrap();
         request.headers_mut().insert("sec-websocket-protocol", "ailf.canvas.v1".parse().unwrap());
         let (socket, _) = tokio_tungstenite::connect_async(request).await.unwrap();
         Socket(socket)
@@ -270,13 +290,21 @@ impl Socket {
 
     /// Frames until the lifeform has finished an answer; the last is the one that finished it.
     pub async fn answer(&mut self) -> Vec<Value> {
-        self.until(|frame| frame["kind"] == "message.finish" || (frame["kind"] == "message.append" && frame["actor"]["kind"] == "lifeform")).await
+        self.until(|frame| {
+            frame["kind"] == "message.finish"
+                || (frame["kind"] == "message.append" && frame["actor"]["kind"] == "lifeform")
+        })
+        .await
     }
 }
 
 /// The text of the message that a frame finished or appended.
 pub fn text_of(frame: &Value) -> String {
     let ops = frame["patch"].as_array().cloned().unwrap_or_default();
-    let text = ops.iter().find_map(|op| op["value"]["content"].as_str().or_else(|| op["value"].as_str().filter(|_| op["path"].as_str().is_some_and(|path| path.ends_with("/content")))));
+    let text = ops.iter().find_map(|op| {
+        op["value"]["content"].as_str().or_else(|| {
+            op["value"].as_str().filter(|_| op["path"].as_str().is_some_and(|path| path.ends_with("/content")))
+        })
+    });
     text.unwrap_or_default().to_owned()
 }

@@ -100,9 +100,10 @@ impl Draft {
                 }
                 let in_use = match key.0 {
                     "$ConceptType" => self.graph.of_type(key.1).len(),
-                    "$PropositionType" => {
-                        self.graph.links(&Pattern { predicates: &[concept.name.clone()], ..Pattern::default() }).len()
-                    }
+                    "$PropositionType" => self
+                        .graph
+                        .links(&Pattern { predicates: std::slice::from_ref(&concept.name), ..Pattern::default() })
+                        .len(),
                     _ => 0,
                 };
                 if in_use > 0 {

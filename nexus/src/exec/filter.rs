@@ -52,12 +52,12 @@ fn compare(a: &Value, operator: Comparison, b: &Value) -> bool {
     match operator {
         Comparison::Eq => same(a, b),
         Comparison::Ne => !same(a, b),
-        _ => match (order(a, b), operator) {
+        _ => matches!(
+            (order(a, b), operator),
             (Some(Less), Comparison::Lt | Comparison::Le)
-            | (Some(Greater), Comparison::Gt | Comparison::Ge)
-            | (Some(Equal), Comparison::Le | Comparison::Ge) => true,
-            _ => false,
-        },
+                | (Some(Greater), Comparison::Gt | Comparison::Ge)
+                | (Some(Equal), Comparison::Le | Comparison::Ge)
+        ),
     }
 }
 

@@ -164,7 +164,10 @@ fn find(p: &mut Parser) -> Parsed<Find> {
         p.word("BY")?;
         loop {
             let key = path(p)?;
-            let descending = p.take_word("DESC") || (p.take_word("ASC") && false);
+            let descending = p.take_word("DESC");
+            if !descending {
+                p.take_word("ASC");
+            }
             order.push((key, descending));
             if !p.take_mark(",") {
                 break;

@@ -1,0 +1,202 @@
+//! A real process, a real database, and SIGKILL at any moment: nothing acknowledged is lost or doubled.
+//! The process is this test binary itself, run again as a daemon.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use neurons::llm::scripted::Scripted;
+use rand::RngExt;
+use reqwest::StatusCode;
+use runtime::{Config, Daemon, Parts};
+use serde_json::json;
+use tests::{Client, honest, models_of};
+
+/// Tells the process where it is to live.
+const FOLDER: &str = "KILLED_DAEMON_FOLDER";
+const TOKEN: &str = "lfd_the_token_of_the_killed";
+
+/// Not a test of its own: the daemon that the tests below kill.
+#[test]
+fn the_daemon_that_is_killed() {
+    let Ok(folder) = std::env::var(FOLDER) else { return };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async move {
+        let models = models_of(&Scripted::new(honest).provider("scripted").unwrap());
+        let flags = [("data", folder), ("listen", "127.0.0.1:0".into()), ("token", TOKEN.into())];
+        let config = Config::load(None, &flags).unwrap();
+        let daemon = Daemon::start(&config, Parts::real(&config, models).unwrap()).await.unwrap();
+        println!("\nserving {}", daemon.address);
+        std::future::pending::<()>().await;
+    });
+}
+
+struct Victim {
+    process: Child,
+    client: Client,
+}
+
+impl Victim {
+    fn start(folder: &Path, under: &[&str]) -> Self {
+        let me = std::env::current_exe().unwrap();
+        let arguments = ["--exact", "killed::the_daemon_that_is_killed", "--nocapture", "--test-threads=1"];
+        let mut command = match under {
+            [] => Command::new(&me),
+            [tracer, rest @ ..] => {
+                let mut command = Command::new(tracer);
+                command.args(rest).arg(&me);
+                command
+            }
+        };
+        command.args(arguments).env(FOLDER, folder).stdout(Stdio::piped()).stderr(Stdio::inherit());
+        let mut process = command.spawn().unwrap();
+        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let address = lines
+            .find_map(|line| line.unwrap().strip_prefix("serving ").map(str::to_owned))
+            .expect("the daemon starts");
+        std::thread::spawn(move || lines.for_each(drop));
+        Self { process, client: Client::new(format!("http://{address}"), TOKEN.into()) }
+    }
+
+    fn kill(mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+/// What was asked for under a key, and whether it was acknowledged.
+type Ledger = Arc<Mutex<BTreeMap<String, bool>>>;
+
+#[derive(Clone)]
+struct Work {
+    id: String,
+    base: String,
+}
+
+impl Work {
+    /// Asks for everything a key stands for: a message, a top-up, a fact.
+    async fn ask(&self, client: &Client, key: &str) -> Option<()> {
+        let said = client.post_once(&format!("{}/topics/t1/messages", self.base), key, json!({"content": key})).await?;
+        let credit = json!({"amount": 1, "currency": "tokens", "memo": key});
+        let paid = client.post_once(&format!("/v1/lifeforms/{}/resources/transactions", self.id), key, credit).await?;
+        let kip = "UPSERT { CONCEPT ?f { {type: \"Fact\", name: $key} SET ATTRIBUTES { statement: $key } } }";
+        let upsert = json!({"command": kip, "parameters": {"key": key}});
+        let learned = client.post_once(&format!("/v1/lifeforms/{}/kip", self.id), key, upsert).await?;
+        (said == StatusCode::CREATED && paid == StatusCode::CREATED && learned == StatusCode::OK).then_some(())
+    }
+}
+
+async fn load(work: Work, client: Client, round: usize, writer: usize, ledger: Ledger) {
+    for n in 0.. {
+        let key = format!("r{round}w{writer}n{n}");
+        ledger.lock().unwrap().insert(key.clone(), false);
+        if work.ask(&client, &key).await.is_none() {
+            return;
+        }
+        ledger.lock().unwrap().insert(key, true);
+    }
+}
+
+async fn everything(client: &Client, work: &Work) -> (Vec<String>, i64, Vec<String>) {
+    let messages = client.get(&format!("{}/topics/t1/messages", work.base)).await.expect(StatusCode::OK);
+    let said = messages["messages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|message| message["content"].as_str().unwrap().to_owned())
+        .collect();
+    let account = client.get(&format!("/v1/lifeforms/{}/resources?limit=1", work.id)).await.expect(StatusCode::OK);
+    let kip = json!({"command": "FIND(?f.name) WHERE { ?f {type: \"Fact\"} }"});
+    let facts = client.post(&format!("/v1/lifeforms/{}/kip", work.id), kip).await.expect(StatusCode::OK);
+    let facts = facts["result"].as_array().unwrap().iter().map(|name| name.as_str().unwrap().to_owned()).collect();
+    (said, account["balance"]["tokens"].as_i64().unwrap(), facts)
+}
+
+/// `KILLS` says how often; a few by default, so that every run can afford it.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_acknowledged_is_lost_or_doubled_by_kill_9() {
+    let kills: usize = std::env::var("KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(8);
+    let folder = tempfile::tempdir().unwrap();
+    let victim = Victim::start(folder.path(), &[]);
+    let made = victim.client.post("/v1/lifeforms", json!({"definition": "first"})).await.expect(StatusCode::CREATED);
+    let id = made["id"].as_str().unwrap().to_owned();
+    let work = Work { base: format!("/v1/lifeforms/{id}/canvases/canvas_chat_main"), id };
+    victim.client.topic(&work.base, "t1").await;
+    victim.kill();
+    let ledger = Ledger::default();
+    for round in 0..kills {
+        let victim = Victim::start(folder.path(), &[]);
+        let writers: Vec<_> = (0..6)
+            .map(|writer| tokio::spawn(load(work.clone(), victim.client.clone(), round, writer, ledger.clone())))
+            .collect();
+        let after = Duration::from_millis(rand::rng().random_range(20..400));
+        tokio::time::sleep(after).await;
+        victim.kill();
+        for writer in writers {
+            writer.await.unwrap();
+        }
+    }
+    let victim = Victim::start(folder.path(), &[]);
+    let keys = ledger.lock().unwrap().clone();
+    let (said, balance, facts) = everything(&victim.client, &work).await;
+    let acknowledged: Vec<&String> = keys.iter().filter(|(_, acked)| **acked).map(|(key, _)| key).collect();
+    for key in &acknowledged {
+        assert!(said.contains(key) && facts.contains(key), "{key} was acknowledged and is lost");
+    }
+    assert!(balance >= 200_000 + acknowledged.len() as i64);
+    // Whoever was not answered asks again with the same key: everything is there once, and only once.
+    for key in keys.keys() {
+        work.ask(&victim.client, key).await.expect("asking again succeeds");
+    }
+    let (mut said, balance, mut facts) = everything(&victim.client, &work).await;
+    said.sort();
+    facts.sort();
+    let all: Vec<String> = keys.keys().cloned().collect();
+    assert_eq!(said, all);
+    assert_eq!(facts, all);
+    assert_eq!(balance, 200_000 + all.len() as i64);
+    println!("{kills} kills, {} of {} requests acknowledged, none lost, none doubled", acknowledged.len(), all.len());
+    victim.kill();
+}
+
+/// The page cache survives SIGKILL, so that test says nothing about power. This one does: between each
+/// request and its acknowledgement, a sync of the database's log has returned.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sync_returns_between_each_request_and_its_acknowledgement() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace");
+    let traced = [
+        "strace",
+        "-f",
+        "-s",
+        "48",
+        "-e",
+        "trace=fsync,fdatasync,recvfrom,sendto,read,write,writev",
+        "-o",
+        trace.to_str().unwrap(),
+    ];
+    let victim = Victim::start(&folder.path().join("data"), &traced);
+    let made = victim.client.post("/v1/lifeforms", json!({"definition": "first"})).await.expect(StatusCode::CREATED);
+    let base = format!("/v1/lifeforms/{}/canvases/canvas_chat_main", made["id"].as_str().unwrap());
+    victim.client.topic(&base, "t1").await;
+    for n in 0..10 {
+        victim.client.say(&base, "t1", &format!("m{n}")).await;
+    }
+    victim.kill();
+    let text = std::fs::read_to_string(&trace).unwrap();
+    let (mut pending, mut synced, mut pairs) = (false, 0, 0);
+    for line in text.lines() {
+        if line.contains("\"POST /v1/lifeforms") {
+            (pending, synced) = (true, 0);
+        } else if (line.contains("fsync") || line.contains("fdatasync")) && line.trim_end().ends_with("= 0") {
+            synced += 1;
+        } else if pending && line.contains("\"HTTP/1.1 201") {
+            assert!(synced > 0, "acknowledged without a sync: {line}");
+            (pending, pairs) = (false, pairs + 1);
+        }
+    }
+    assert_eq!(pairs, 12, "the lifeform, the topic and ten messages");
+}

@@ -1,0 +1,127 @@
+//! The house rules that a machine can check: which crate may import which, and who knows about what.
+
+use std::path::{Path, PathBuf};
+
+const CRATES: [&str; 6] = ["nexus", "neurons", "fascicles", "lifeform", "runtime", "tests"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_path_buf()
+}
+
+/// Every source file of the crates, as a path from the root and its text.
+fn sources() -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut waiting: Vec<PathBuf> = CRATES.iter().map(|name| root().join(name)).collect();
+    while let Some(folder) = waiting.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap().map(Result::unwrap) {
+            let path = entry.path();
+            if path.is_dir() {
+                waiting.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let name = path.strip_prefix(root()).unwrap().to_string_lossy().into_owned();
+                found.push((name, std::fs::read_to_string(&path).unwrap()));
+            }
+        }
+    }
+    assert!(found.len() > 60, "only {} sources were found", found.len());
+    found
+}
+
+/// Code without its comments and its strings' contents kept; enough to look for names.
+fn code(text: &str) -> String {
+    text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn arrows_between_crates_point_one_way() {
+    for (place, name) in CRATES.iter().enumerate() {
+        let manifest = std::fs::read_to_string(root().join(name).join("Cargo.toml")).unwrap();
+        for right in &CRATES[place + 1..] {
+            let imports = manifest.lines().any(|line| line.split(['.', ' ', '=']).next() == Some(right));
+            assert!(!imports, "{name} imports {right}, which stands to its right");
+        }
+    }
+}
+
+#[test]
+fn each_thing_is_known_only_where_it_belongs() {
+    let only_here: [(&str, &[&str]); 9] = [
+        ("surrealdb::", &["nexus/src/store/surreal/"]),
+        ("surrealdb_", &["nexus/src/store/surreal/"]),
+        ("async_openai::", &["neurons/src/llm/"]),
+        ("candle_", &["neurons/src/llm/embedded/"]),
+        (
+            "axum::",
+            &[
+                "runtime/src/api/",
+                "runtime/src/ui.rs",
+                "runtime/src/daemon.rs",
+                "neurons/src/llm/wire/",
+                "neurons/src/llm/endpoint.rs",
+            ],
+        ),
+        ("StatusCode", &["runtime/src/api/", "neurons/src/llm/wire/", "tests/"]),
+        (
+            "ractor::",
+            &[
+                "neurons/src/actor.rs",
+                "fascicles/src/job.rs",
+                "fascicles/src/fascicles.rs",
+                "lifeform/src/life.rs",
+                "lifeform/src/lifeforms.rs",
+            ],
+        ),
+        ("std::env::", &["runtime/src/config.rs", "tests/"]),
+        ("Timestamp::now()", &["nexus/src/clock.rs", "neurons/src/llm/endpoint.rs"]),
+    ];
+    for (file, text) in sources() {
+        let code = code(&text);
+        for (name, places) in only_here {
+            let allowed = places.iter().any(|place| file.starts_with(place)) || file == "tests/it/tidy.rs";
+            assert!(allowed || !code.contains(name), "{file} knows about {name}, which belongs in {places:?}");
+        }
+        if file.starts_with("nexus/src/kip/")
+            || file.starts_with("nexus/src/exec/")
+            || file.starts_with("nexus/src/plan/")
+        {
+            assert!(!code.contains("async ") && !code.contains(".await"), "{file}: the language does no I/O");
+        }
+    }
+}
+
+#[test]
+fn every_shipped_file_loads() {
+    for (name, _) in runtime::config::LIFEFORMS {
+        let definition = runtime::daemon::shipped_lifeform(name).unwrap_or_else(|| panic!("{name} does not load"));
+        definition.check().unwrap();
+    }
+    for text in runtime::config::FASCICLES {
+        let spec: fascicles::FascicleSpec = toml::from_str(text).unwrap();
+        fascicles::graph::Graph::build(&spec).unwrap();
+    }
+    let shipped = |folder: &str| std::fs::read_dir(root().join("config").join(folder)).unwrap().count();
+    assert_eq!(
+        shipped("lifeforms"),
+        runtime::config::LIFEFORMS.len(),
+        "a definition in config/lifeforms is not built in"
+    );
+    assert_eq!(
+        shipped("fascicles"),
+        runtime::config::FASCICLES.len(),
+        "a fascicle in config/fascicles is not built in"
+    );
+}
+
+#[test]
+fn a_definition_that_waits_for_nobody_or_itself_is_refused_by_name() {
+    let spec = |after: &str| {
+        format!(
+            "id = \"f\"\noutput = \"a\"\n[[nodes]]\nid = \"a\"\nafter = [\"{after}\"]\nrun = {{ tool = {{ name = \"t\" }} }}\n"
+        )
+    };
+    for (after, says) in [("b", "waits for b, which does not exist"), ("a", "closes a cycle")] {
+        let spec: fascicles::FascicleSpec = toml::from_str(&spec(after)).unwrap();
+        let error = fascicles::graph::Graph::build(&spec).unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+    }
+}
