@@ -154,7 +154,8 @@ impl Hands {
         Ok(json!({"message": id}))
     }
 
-    async fn solidify(&self, context: &ToolContext, origin: &Origin) -> Result<Value, ToolFailure> {
+    /// Keeps the facts of a message, with what a model read in it if one has.
+    async fn keep(&self, context: &ToolContext, origin: &Origin) -> Result<Value, ToolFailure> {
         let perception = Self::perception(context)?;
         let read = context.event("learn").map_or(Value::Null, |event| event.content.clone());
         let facts = facts(&perception.content, &read);
@@ -187,7 +188,7 @@ impl Toolbox for Hands {
                 Ok(json!({"events": events}))
             }
             "say" => self.say(context, &origin).await,
-            "solidify" => self.solidify(context, &origin).await,
+            "note" | "solidify" => self.keep(context, &origin).await,
             other => Err(ToolFailure::fatal(format!("there is no tool {other}"))),
         }
     }

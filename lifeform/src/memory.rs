@@ -42,20 +42,20 @@ const NAME_SELF: &str = r#"UPSERT { CONCEPT ?me { {type: "Person", name: "$self"
 
 /// A memory that came to mind.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Recalled {
+pub(crate) struct Recalled {
     /// The concept's id.
-    pub id: String,
+    pub(crate) id: String,
     /// What was said.
-    pub statement: String,
+    pub(crate) statement: String,
     /// Who said it, if that is known.
-    pub person: Option<String>,
+    pub(crate) person: Option<String>,
     /// How much of the question it holds.
-    pub score: f64,
+    pub(crate) score: f64,
 }
 
 /// What a lifeform keeps in mind.
 #[derive(Clone)]
-pub struct Memory {
+pub(crate) struct Memory {
     nexus: Nexus,
     id: NexusId,
     me: Origin,
@@ -63,7 +63,7 @@ pub struct Memory {
 
 impl Memory {
     /// The memory of the lifeform that `me` acts for.
-    pub fn new(nexus: Nexus, id: NexusId, me: Origin) -> Self {
+    pub(crate) fn new(nexus: Nexus, id: NexusId, me: Origin) -> Self {
         Self { nexus, id, me }
     }
 
@@ -80,7 +80,7 @@ impl Memory {
     ///
     /// # Errors
     /// The store's own.
-    pub async fn name_self(&self, name: &str, persona: &str) -> Result<(), NexusError> {
+    pub(crate) async fn name_self(&self, name: &str, persona: &str) -> Result<(), NexusError> {
         let id = &self.me.principal.id;
         self.run(NAME_SELF, json!({"id": id, "name": name, "persona": persona}), &self.me).await.map(drop)
     }
@@ -89,7 +89,7 @@ impl Memory {
     ///
     /// # Errors
     /// The store's own.
-    pub async fn recall(&self, words: &str, cause: &Origin) -> Result<Vec<Recalled>, NexusError> {
+    pub(crate) async fn recall(&self, words: &str, cause: &Origin) -> Result<Vec<Recalled>, NexusError> {
         let hits = self.run(RECALL, json!({"words": words}), cause).await?;
         let mut recalled = Vec::new();
         for hit in hits["result"].as_array().into_iter().flatten() {
@@ -110,7 +110,7 @@ impl Memory {
     ///
     /// # Errors
     /// The store's own.
-    pub async fn learn(
+    pub(crate) async fn learn(
         &self,
         person: &str,
         topic: &str,
@@ -131,11 +131,11 @@ impl Memory {
 
 /// Something worth keeping.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Fact {
+pub(crate) struct Fact {
     /// The words it was said in.
-    pub statement: Arc<str>,
+    pub(crate) statement: Arc<str>,
     /// What it is about.
-    pub subject: Arc<str>,
+    pub(crate) subject: Arc<str>,
 }
 
 /// Facts kept from one message.
@@ -143,37 +143,27 @@ const FACTS_MAX: usize = 5;
 /// Characters of one statement.
 const STATEMENT_CHARS_MAX: usize = 300;
 
-/// The facts in a message: what a model read in it as far as the message bears it out, else its
-/// declarative sentences as they stand. A model's word alone is never kept: what it adds is not there.
-pub fn facts(message: &str, read: &Value) -> Vec<Fact> {
-    let said: BTreeSet<Arc<str>> = terms(message).into_iter().collect();
-    let borne_out = |text: &str| {
-        let words = terms(text);
-        words.len() >= 2 && words.iter().all(|word| said.contains(word))
-    };
-    let sentences = statements(message);
-    let given = read["facts"].as_array().map_or(&[][..], Vec::as_slice);
-    let mut kept: Vec<Fact> = Vec::new();
-    for fact in given {
-        let (Some(statement), subject) = (fact["statement"].as_str(), fact["subject"].as_str().unwrap_or_default())
-        else {
+/// The facts in a message: its declarative sentences as they stand, with the subjects that a model read
+/// in them, and what else a model read as far as the message bears it out. A model's word alone is never
+/// kept: a reading that uses other words than the message is passed over.
+pub(crate) fn facts(message: &str, read: &Value) -> Vec<Fact> {
+    let words_of = |text: &str| terms(text).into_iter().collect::<BTreeSet<Arc<str>>>();
+    let said = words_of(message);
+    let mut kept: Vec<Fact> = statements(message)
+        .into_iter()
+        .map(|sentence| Fact { subject: sentence.as_str().into(), statement: sentence.into() })
+        .collect();
+    for fact in read["facts"].as_array().into_iter().flatten() {
+        let statement = fact["statement"].as_str().unwrap_or_default().trim();
+        let subject = fact["subject"].as_str().unwrap_or_default().trim();
+        let (words, about) = (words_of(statement), words_of(subject));
+        let borne_out = words.len() >= 2 && words.is_subset(&said) && !about.is_empty() && about.is_subset(&said);
+        if !borne_out || statement.chars().count() > STATEMENT_CHARS_MAX {
             continue;
-        };
-        if borne_out(statement) && statement.chars().count() <= STATEMENT_CHARS_MAX {
-            let subject = if subject.is_empty() || !terms(subject).iter().all(|word| said.contains(word)) {
-                statement
-            } else {
-                subject
-            };
-            kept.push(Fact { statement: statement.trim().into(), subject: subject.trim().into() });
         }
-    }
-    // A sentence none of whose words a model took up would be forgotten; it is kept as it was said.
-    for sentence in sentences {
-        let words: BTreeSet<Arc<str>> = terms(&sentence).into_iter().collect();
-        let covered = kept.iter().any(|fact| words.iter().all(|word| terms(&fact.statement).contains(word)));
-        if !covered {
-            kept.push(Fact { statement: sentence.as_str().into(), subject: sentence.as_str().into() });
+        match kept.iter_mut().find(|known| words.is_subset(&words_of(&known.statement))) {
+            Some(known) => known.subject = subject.into(),
+            None => kept.push(Fact { statement: statement.into(), subject: subject.into() }),
         }
     }
     kept.truncate(FACTS_MAX);
@@ -181,7 +171,7 @@ pub fn facts(message: &str, read: &Value) -> Vec<Fact> {
 }
 
 /// The declarative sentences of a message: neither questions, nor greetings, nor commands to answer.
-pub fn statements(message: &str) -> Vec<String> {
+pub(crate) fn statements(message: &str) -> Vec<String> {
     let mut sentences = Vec::new();
     let mut current = String::new();
     let mut chars = message.chars().peekable();
@@ -247,12 +237,14 @@ mod tests {
 
     #[test]
     fn a_model_is_believed_only_as_far_as_the_message_bears_it_out() {
-        let read = json!({"facts": [{"subject": "cat", "statement": "my cat is called Miso"}, {"subject": "cat", "statement": "the cat is twelve years old"}]});
-        assert_eq!(kept("My cat is called Miso.", read), ["my cat is called Miso <cat>"]);
-        assert_eq!(
-            kept("My cat is called Miso.", json!({"facts": [{"subject": "x", "statement": "Dogs bark"}]})),
-            ["My cat is called Miso. <My cat is called Miso.>"]
-        );
+        let cat = "My cat is called Miso.";
+        let read = |subject: &str, statement: &str| json!({"facts": [{"subject": subject, "statement": statement}]});
+        assert_eq!(kept(cat, Value::Null), ["My cat is called Miso. <My cat is called Miso.>"]);
+        assert_eq!(kept(cat, read("cat", "my cat is called Miso")), ["My cat is called Miso. <cat>"]);
+        assert_eq!(kept(cat, read("cat", "the cat is twelve years old")), kept(cat, Value::Null));
+        assert_eq!(kept(cat, read("Dogs", "my cat is called Miso")), kept(cat, Value::Null));
+        let asked = "Did you know that my cat is called Miso?";
+        assert_eq!(kept(asked, read("cat", "my cat is called Miso")), ["my cat is called Miso <cat>"]);
         assert_eq!(kept("What is this?", Value::Null), [""; 0]);
     }
 }

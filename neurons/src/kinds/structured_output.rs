@@ -34,6 +34,9 @@ pub(crate) fn step(spec: &NeuronSpec, reply: &ChatReply, tries: u32) -> Result<S
         }
         Err(error) => format!("it is not JSON: {error}"),
     };
+    if reply.finish == "length" {
+        return Err(NeuronError::Output("the bound on its output cut the JSON short".into()));
+    }
     if tries >= TRIES_MAX {
         return Err(NeuronError::Output(format!("{TRIES_MAX} answers did not fit the schema; the last: {wrong}")));
     }

@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 
 /// A refusal as a client sees it (RFC 9457).
 #[derive(Debug, Serialize, ToSchema)]
-pub struct Problem {
+pub(crate) struct Problem {
     /// `about:blank`: the code says what it is.
     #[serde(rename = "type")]
     kind: &'static str,
@@ -32,7 +32,7 @@ pub struct Problem {
 
 /// A problem on its way out.
 #[derive(Debug)]
-pub struct ApiError {
+pub(crate) struct ApiError {
     status: StatusCode,
     code: &'static str,
     detail: String,
@@ -42,13 +42,13 @@ pub struct ApiError {
 
 impl ApiError {
     /// A problem of that status, code and detail.
-    pub fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
+    pub(crate) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
         Self { status, code, detail: detail.into(), hint: "", retry_after_s: None }
     }
 
     /// The problem with advice.
     #[must_use]
-    pub fn hint(mut self, hint: &'static str) -> Self {
+    pub(crate) fn hint(mut self, hint: &'static str) -> Self {
         self.hint = hint;
         self
     }
@@ -59,22 +59,22 @@ impl ApiError {
     }
 
     /// The stable name of the problem.
-    pub fn code(&self) -> &'static str {
+    pub(crate) fn code(&self) -> &'static str {
         self.code
     }
 
     /// What is wrong.
-    pub fn detail(&self) -> &str {
+    pub(crate) fn detail(&self) -> &str {
         &self.detail
     }
 
     /// A body that is not what the route takes.
-    pub fn invalid(detail: impl Into<String>) -> Self {
+    pub(crate) fn invalid(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", detail)
     }
 
     /// A principal that may not.
-    pub fn forbidden(detail: impl Into<String>) -> Self {
+    pub(crate) fn forbidden(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::FORBIDDEN, "forbidden", detail)
     }
 }

@@ -14,7 +14,7 @@ use super::App;
 use super::error::ApiError;
 
 /// A JSON body whose refusal says what is wrong and where.
-pub struct ApiJson<T>(pub T);
+pub(crate) struct ApiJson<T>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for ApiJson<T> {
     type Rejection = ApiError;
@@ -44,7 +44,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for ApiJson<T> {
 }
 
 /// Whoever sent the request, with the request as the cause of what follows.
-pub struct Caller(pub Origin);
+pub(crate) struct Caller(pub(crate) Origin);
 
 impl FromRequestParts<App> for Caller {
     type Rejection = ApiError;
@@ -67,7 +67,7 @@ impl FromRequestParts<App> for Caller {
 }
 
 /// A caller that may act, not only look.
-pub struct Participant(pub Origin);
+pub(crate) struct Participant(pub(crate) Origin);
 
 impl FromRequestParts<App> for Participant {
     type Rejection = ApiError;
@@ -80,7 +80,7 @@ impl FromRequestParts<App> for Participant {
 }
 
 /// A caller that runs this daemon.
-pub struct Operator(pub Origin);
+pub(crate) struct Operator(pub(crate) Origin);
 
 impl FromRequestParts<App> for Operator {
     type Rejection = ApiError;
@@ -96,7 +96,7 @@ impl FromRequestParts<App> for Operator {
 }
 
 /// The `Idempotency-Key` header, if it was sent.
-pub struct IdempotencyKey(pub Option<Arc<str>>);
+pub(crate) struct IdempotencyKey(pub(crate) Option<Arc<str>>);
 
 impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
     type Rejection = ApiError;
