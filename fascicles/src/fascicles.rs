@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use neurons::llm::Usage;
 use neurons::{Neurons, Tier};
+use nexus::ledger::Amount;
 use nexus::store::{Key, Kind, Stream};
 use nexus::{Batch, Event, Origin, Store};
 use ractor::ActorCell;
@@ -11,7 +13,7 @@ use serde_json::Value;
 
 use crate::graph::Graph;
 use crate::job::{Handle, Head, JobArgs, commit_of, plant};
-use crate::run::{Fact, Observed, Run};
+use crate::run::{Fact, Observed, Run, Start};
 use crate::spec::{FascicleId, FascicleSpec, NodeId, NodeRun};
 use crate::toolbox::Toolbox;
 use crate::{FascicleError, JobId};
@@ -134,14 +136,14 @@ impl Fascicles {
             output_tokens_max: order.output_tokens_max,
         };
         let mut run = Run::new(graph);
-        let (facts, _) = run.on(Fact::Accepted { events: order.events });
+        let (facts, starts) = run.on(Fact::Accepted { events: order.events });
         // The head must not exist yet: the commit refuses a job that was started before.
         let mut batch =
             Batch::new(origin).create(Key::new(Kind::Running, format!("{}/{}", head.owner, head.id)), &head.id);
         batch = batch.put_expecting(Key::new(Kind::Job, head.id.clone()), nexus::store::Expect::Version(0), &head);
         batch.ops.extend(commit_of(&mut head, &run, &facts).ops);
         match self.inner.store.commit(with(batch)).await {
-            Ok(_) => self.spawn(head, run, toolbox).await,
+            Ok(_) => self.spawn(head, run, toolbox, starts, false).await,
             Err(nexus::StoreError::Conflict { what, .. })
                 if what.starts_with("job:") || what.starts_with("running:") =>
             {
@@ -151,11 +153,22 @@ impl Fascicles {
         }
     }
 
-    async fn spawn(&self, head: Head, run: Run, toolbox: Arc<dyn Toolbox>) -> Result<(), FascicleError> {
+    async fn spawn(
+        &self,
+        head: Head,
+        run: Run,
+        toolbox: Arc<dyn Toolbox>,
+        starts: Vec<Start>,
+        resumed: bool,
+    ) -> Result<(), FascicleError> {
         let id = head.id.clone();
-        let handle =
-            Handle::spawn(JobArgs { inner: self.inner.clone(), head, run, toolbox }, self.supervisor.clone()).await?;
-        self.inner.running().insert(id, handle);
+        let args = JobArgs { inner: self.inner.clone(), head, run, toolbox, starts, resumed };
+        let handle = Handle::spawn(args, self.supervisor.clone()).await?;
+        // A quick job may be over by now; what has ended is not put down as running.
+        let mut running = self.inner.running();
+        if !handle.has_ended() {
+            running.insert(id, handle);
+        }
         Ok(())
     }
 
@@ -179,20 +192,30 @@ impl Fascicles {
             for fact in self.facts(&job.value).await? {
                 run.apply(&fact);
             }
-            self.spawn(head.value, run, toolbox.clone()).await?;
+            self.spawn(head.value, run, toolbox.clone(), Vec::new(), true).await?;
             count += 1;
         }
         Ok(count)
     }
 
-    /// Stops a job's work as a kill would; it goes on when its owner is taken up again.
-    pub fn halt(&self, owner: &str, jobs: &[JobId]) {
-        let running = self.inner.running();
-        for job in jobs {
-            if let Some(handle) = running.get(job) {
-                tracing::debug!(owner, %job, "halting job");
-                handle.halt();
-            }
+    /// Stops jobs where they are, and waits until they have; they go on when their owner is taken up again.
+    pub async fn halt(&self, jobs: &[JobId]) {
+        let handles: Vec<Handle> = jobs.iter().filter_map(|job| self.inner.running().get(job).cloned()).collect();
+        for handle in handles {
+            handle.halt().await;
+        }
+    }
+
+    /// How many jobs are under way.
+    pub fn running(&self) -> usize {
+        self.inner.running().len()
+    }
+
+    /// What a call of `tier` with that usage costs at most; tokens alone when no model answers.
+    pub fn price(&self, tier: Tier, usage: Usage) -> Amount {
+        match self.inner.neurons.models().pick(tier) {
+            Ok(model) => model.price.of(usage),
+            Err(_) => Amount::tokens((usage.prompt_tokens + usage.completion_tokens) as i64),
         }
     }
 

@@ -1,8 +1,10 @@
 //! The only ractor of this crate: one actor a job. It decides with `Run`, commits the facts, and only
 //! then starts what they call for.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use futures::FutureExt;
 use neurons::{CallOptions, NeuronError, Tier};
 use nexus::store::{Expect, Key, Kind};
 use nexus::{Batch, Event, Origin};
@@ -10,6 +12,7 @@ use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SupervisionEvent};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
+use tokio::task::JoinSet;
 
 use crate::fascicles::{Inner, job_stream};
 use crate::run::{Fact, Run, Start, Status};
@@ -49,8 +52,10 @@ pub(crate) enum JobMsg {
     Resume,
     /// A node's work brought news.
     News(Fact),
-    /// Somebody stops the job.
+    /// Somebody stops the job for good.
     Cancel(oneshot::Sender<()>),
+    /// Stop here; the job goes on when its owner is taken up again.
+    Halt,
 }
 
 pub(crate) struct JobArgs {
@@ -58,11 +63,23 @@ pub(crate) struct JobArgs {
     pub(crate) head: Head,
     pub(crate) run: Run,
     pub(crate) toolbox: Arc<dyn Toolbox>,
+    /// What a new job begins with; a resumed one finds out itself.
+    pub(crate) starts: Vec<Start>,
+    /// Whether an earlier life of the daemon began it.
+    pub(crate) resumed: bool,
 }
 
 pub(crate) struct Job {
     args: JobArgs,
-    work: Vec<tokio::task::JoinHandle<()>>,
+    /// Dropping it ends whatever is under way.
+    work: JoinSet<()>,
+}
+
+// However the actor ends, by a stop, an error or a panic, the job is no longer called running.
+impl Drop for Job {
+    fn drop(&mut self) {
+        self.args.inner.forget(&self.args.head.id);
+    }
 }
 
 pub(crate) struct JobActor;
@@ -74,16 +91,22 @@ impl Actor for JobActor {
 
     async fn pre_start(&self, me: ActorRef<JobMsg>, args: JobArgs) -> Result<Job, ActorProcessingErr> {
         me.cast(JobMsg::Resume)?;
-        Ok(Job { args, work: Vec::new() })
+        Ok(Job { args, work: JoinSet::new() })
     }
 
     async fn handle(&self, me: ActorRef<JobMsg>, message: JobMsg, job: &mut Job) -> Result<(), ActorProcessingErr> {
         match message {
-            JobMsg::Resume => {
-                for start in job.args.run.resume() {
+            JobMsg::Resume if !job.args.resumed => {
+                for start in std::mem::take(&mut job.args.starts) {
                     job.perform(&me, start);
                 }
             }
+            JobMsg::Resume => {
+                for node in job.args.run.under_way() {
+                    job.take(&me, Fact::Interrupted { node }).await?;
+                }
+            }
+            JobMsg::Halt => me.stop(None),
             JobMsg::News(news) => job.take(&me, news).await?,
             JobMsg::Cancel(done) => {
                 job.take(&me, Fact::Ended { status: Status::Cancelled, output: Value::Null, error: None }).await?;
@@ -93,12 +116,6 @@ impl Actor for JobActor {
         if job.args.run.status().is_final() {
             me.stop(None);
         }
-        Ok(())
-    }
-
-    async fn post_stop(&self, _: ActorRef<JobMsg>, job: &mut Job) -> Result<(), ActorProcessingErr> {
-        job.work.iter().for_each(tokio::task::JoinHandle::abort);
-        job.args.inner.forget(&job.args.head.id);
         Ok(())
     }
 }
@@ -138,18 +155,18 @@ impl Job {
         let (inner, head, toolbox) = (self.args.inner.clone(), self.args.head.clone(), self.args.toolbox.clone());
         let Some(run) = inner.node_run(&head.fascicle, &start.node) else { return };
         let me = me.clone();
-        self.work.retain(|work| !work.is_finished());
-        self.work.push(tokio::spawn(async move {
+        while self.work.try_join_next().is_some() {}
+        self.work.spawn(async move {
             let node = start.node.clone();
-            // The work runs in a task of its own, so that a panic in it is a failure of its node.
-            let outcome = tokio::spawn(work(inner, head, toolbox, run, start)).await;
+            // A panic in the work is a failure of its node.
+            let outcome = AssertUnwindSafe(work(inner, head, toolbox, run, start)).catch_unwind().await;
             let news = match outcome {
                 Ok(Ok(output)) => Fact::Done { node, output },
                 Ok(Err((error, retry))) => Fact::Failed { node, error, retry },
-                Err(panic) => Fact::Failed { node, error: format!("it died: {panic}"), retry: true },
+                Err(_) => Fact::Failed { node, error: "it panicked".into(), retry: true },
             };
             let _ = me.cast(JobMsg::News(news));
-        }));
+        });
     }
 }
 
@@ -275,8 +292,20 @@ impl Handle {
         }
     }
 
-    /// Stops without a trace in the journal, as a kill would; the job goes on at the next start.
-    pub(crate) fn halt(&self) {
-        self.0.kill();
+    /// Stops without a trace in the journal and waits until it has; the job goes on at the next start.
+    pub(crate) async fn halt(&self) {
+        if self.0.cast(JobMsg::Halt).is_ok() {
+            let _ = self.0.wait(None).await;
+        }
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        !matches!(
+            self.0.get_status(),
+            ractor::ActorStatus::Running
+                | ractor::ActorStatus::Starting
+                | ractor::ActorStatus::Unstarted
+                | ractor::ActorStatus::Upgrading
+        )
     }
 }

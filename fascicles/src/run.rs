@@ -42,6 +42,11 @@ pub enum Fact {
         /// Whether another try may help.
         retry: bool,
     },
+    /// The daemon stopped while a node was under way.
+    Interrupted {
+        /// Which node.
+        node: NodeId,
+    },
     /// The world was told something.
     Observed(Observed),
     /// The job ended.
@@ -115,6 +120,9 @@ enum State {
 
 /// Tries of one node.
 const ATTEMPTS_MAX: u32 = 3;
+/// Tries of one node when it was the daemon that stopped: a node that stops it every time must not be
+/// paid for at every start.
+const RESTARTS_MAX: u32 = 10;
 
 /// See the module.
 #[derive(Debug)]
@@ -152,7 +160,7 @@ impl Run {
                 self.nodes.insert(node.clone(), State::Started(*attempt));
             }
             Fact::Done { node, output } => drop(self.nodes.insert(node.clone(), State::Done(output.clone()))),
-            Fact::Failed { .. } => {}
+            Fact::Failed { .. } | Fact::Interrupted { .. } => {}
             Fact::Observed(_) => self.observed += 1,
             Fact::Ended { status, .. } => self.status = *status,
         }
@@ -162,7 +170,7 @@ impl Run {
     /// about a job that ended, or about a try that is not the present one, changes nothing.
     pub fn on(&mut self, news: Fact) -> (Vec<Fact>, Vec<Start>) {
         let stale = match &news {
-            Fact::Done { node, .. } | Fact::Failed { node, .. } => {
+            Fact::Done { node, .. } | Fact::Failed { node, .. } | Fact::Interrupted { node } => {
                 !matches!(self.nodes.get(node), Some(State::Started(_)))
             }
             _ => false,
@@ -175,24 +183,13 @@ impl Run {
         match &news {
             Fact::Done { node, .. } => self.observe(node, false, &mut facts),
             Fact::Failed { node, error, retry } => {
-                let attempt = match self.nodes.get(node) {
-                    Some(State::Started(attempt)) => *attempt,
-                    _ => 1,
-                };
-                let optional = self.graph.node(node).is_some_and(|node| node.optional);
-                if *retry && attempt < ATTEMPTS_MAX {
-                    self.start(&node.clone(), attempt + 1, &mut facts, &mut starts);
-                } else if optional {
-                    self.note(Fact::Done { node: node.clone(), output: Value::Null }, &mut facts);
-                } else {
-                    self.note(
-                        Fact::Ended {
-                            status: Status::Failed,
-                            output: Value::Null,
-                            error: Some(format!("{node}: {error}")),
-                        },
-                        &mut facts,
-                    );
+                if self.again(node, if *retry { ATTEMPTS_MAX } else { 0 }, error, &mut facts, &mut starts) {
+                    return (facts, starts);
+                }
+            }
+            Fact::Interrupted { node } => {
+                let error = "the daemon stopped each time this was tried";
+                if self.again(node, RESTARTS_MAX, error, &mut facts, &mut starts) {
                     return (facts, starts);
                 }
             }
@@ -202,23 +199,28 @@ impl Run {
         (facts, starts)
     }
 
-    /// What was announced before the daemon stopped and never ended: it is done again.
-    pub fn resume(&self) -> Vec<Start> {
-        self.nodes
-            .iter()
-            .filter_map(|(id, state)| {
-                if let State::Started(attempt) = state {
-                    Some(Start {
-                        node: id.clone(),
-                        attempt: *attempt,
-                        input: self.input.clone(),
-                        events: self.reads(self.graph.node(id)?),
-                    })
-                } else {
-                    None
-                }
-            })
-            .collect()
+    /// Tries a node again if it was tried less than `max` times; else passes it over or ends the job.
+    /// Answers whether the job has ended.
+    fn again(&mut self, node: &NodeId, max: u32, error: &str, facts: &mut Vec<Fact>, starts: &mut Vec<Start>) -> bool {
+        let attempt = match self.nodes.get(node) {
+            Some(State::Started(attempt)) => *attempt,
+            _ => 1,
+        };
+        if attempt < max {
+            self.start(node, attempt + 1, facts, starts);
+        } else if self.graph.node(node).is_some_and(|node| node.optional) {
+            self.note(Fact::Done { node: node.clone(), output: Value::Null }, facts);
+        } else {
+            let error = Some(format!("{node}: {error}"));
+            self.note(Fact::Ended { status: Status::Failed, output: Value::Null, error }, facts);
+            return true;
+        }
+        false
+    }
+
+    /// What was announced and has not ended.
+    pub fn under_way(&self) -> Vec<NodeId> {
+        self.nodes.iter().filter(|(_, state)| matches!(state, State::Started(_))).map(|(id, _)| id.clone()).collect()
     }
 
     fn note(&mut self, fact: Fact, facts: &mut Vec<Fact>) {
@@ -360,7 +362,7 @@ mod tests {
                 .iter()
                 .filter_map(|fact| if let Fact::Done { node, .. } = fact { Some(node) } else { None })
                 .collect();
-            assert!(again.resume().iter().all(|start| !finished.contains(&&start.node)), "cut at {cut}");
+            assert!(again.under_way().iter().all(|node| !finished.contains(&node)), "cut at {cut}");
         }
     }
 

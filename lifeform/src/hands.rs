@@ -18,6 +18,10 @@ use crate::memory::{Memory, facts};
 
 /// Earlier messages of the topic that an answer is given.
 const HISTORY_MAX: usize = 6;
+/// Characters of an earlier message that an answer is given.
+const HISTORY_CHARS: usize = 600;
+/// Characters of the answered message that a model is given.
+const MESSAGE_CHARS: usize = 4000;
 /// Text between two durable checkpoints of an answer.
 const CHECKPOINT_BYTES: usize = 2048;
 /// Time between two durable checkpoints of an answer.
@@ -40,6 +44,17 @@ pub(crate) struct Perception {
 
 /// The role of the event that a reply job begins with.
 pub(crate) const PERCEPTION: &str = "perception";
+
+/// The beginning and the end of a long text: what people put in the middle matters least.
+fn cut(text: &str, chars_max: usize) -> String {
+    let count = text.chars().count();
+    if count <= chars_max {
+        return text.to_owned();
+    }
+    let half = chars_max / 2;
+    let (head, tail): (String, String) = (text.chars().take(half).collect(), text.chars().skip(count - half).collect());
+    format!("{head} […] {tail}")
+}
 
 /// The hands of one lifeform on its chat canvas.
 pub(crate) struct Hands {
@@ -100,11 +115,15 @@ impl Hands {
         let mut events: Vec<Event> = said
             .map(|message| {
                 let role = if message["sender"] == *self.me.id.0 { "assistant" } else { "user" };
-                Event::text(role, message["content"].as_str().unwrap_or_default(), nexus::Cause::default())
+                Event::text(
+                    role,
+                    cut(message["content"].as_str().unwrap_or_default(), HISTORY_CHARS),
+                    nexus::Cause::default(),
+                )
             })
             .collect();
         events.drain(..events.len().saturating_sub(HISTORY_MAX));
-        events.push(Event::text("user", perception.content.clone(), nexus::Cause::default()));
+        events.push(Event::text("user", cut(&perception.content, MESSAGE_CHARS), nexus::Cause::default()));
         events
     }
 
@@ -182,7 +201,7 @@ impl Toolbox for Hands {
                 let perception = Self::perception(context)?;
                 let worth_learning = !crate::memory::statements(&perception.content).is_empty();
                 let events: Vec<Event> = worth_learning
-                    .then(|| Event::text("user", perception.content, nexus::Cause::default()))
+                    .then(|| Event::text("user", cut(&perception.content, MESSAGE_CHARS), nexus::Cause::default()))
                     .into_iter()
                     .collect();
                 Ok(json!({"events": events}))
@@ -208,22 +227,24 @@ impl Toolbox for Hands {
         let (pieces, mut inbox) = mpsc::channel::<String>(256);
         let canvas = self.canvas.clone();
         tokio::spawn(async move {
-            let (mut text, mut kept, mut kept_at, mut seq) = (String::new(), 0, Instant::now(), 0_u64);
+            let (mut text, mut kept, mut seq) = (String::new(), 0, 0_u64);
+            // A message that was interrupted takes no more; its author still hears the model out, since
+            // what it says is paid for.
+            let (mut kept_at, mut open) = (None, true);
             while let Some(piece) = inbox.recv().await {
                 seq += 1;
-                canvas.show(
-                    &json!({"t": "stream", "topic": topic, "msg": id, "seq": seq, "at_len": text.len(), "text": piece}),
-                );
-                text.push_str(&piece);
-                if text.len() - kept >= CHECKPOINT_BYTES || kept_at.elapsed() >= CHECKPOINT_EVERY {
-                    let checkpoint =
-                        chat::Op::Checkpoint { topic: topic.clone(), id: id.clone(), content: text.clone() };
-                    // A refusal says that the message was interrupted; its author is told by the end of the stream.
-                    if let Err(LifeformError::Refused(_)) = canvas.apply(checkpoint, None, None, &origin).await {
-                        return;
-                    }
-                    (kept, kept_at) = (text.len(), Instant::now());
+                if open {
+                    canvas.show(&json!({"t": "stream", "topic": topic, "msg": id, "seq": seq, "at_len": text.len(), "text": piece}));
                 }
+                text.push_str(&piece);
+                let since = *kept_at.get_or_insert_with(Instant::now);
+                let due = text.len() - kept >= CHECKPOINT_BYTES || since.elapsed() >= CHECKPOINT_EVERY;
+                if !open || !due || text.trim().is_empty() || text.len() > chat::CONTENT_BYTES_MAX {
+                    continue;
+                }
+                let checkpoint = chat::Op::Checkpoint { topic: topic.clone(), id: id.clone(), content: text.clone() };
+                open = !matches!(canvas.apply(checkpoint, None, None, &origin).await, Err(LifeformError::Refused(_)));
+                (kept, kept_at) = (text.len(), Some(Instant::now()));
             }
         });
         Ok(Some(pieces))

@@ -13,8 +13,10 @@ use crate::spec::LifeformId;
 
 #[derive(Default)]
 struct Wheel {
-    due: BinaryHeap<Reverse<(Instant, LifeformId)>>,
-    beating: HashMap<LifeformId, (Handle, Duration)>,
+    due: BinaryHeap<Reverse<(Instant, u64, LifeformId)>>,
+    beating: HashMap<LifeformId, (u64, Handle, Duration)>,
+    /// Tells a heart that was started again from its former self.
+    generation: u64,
 }
 
 /// See the module.
@@ -27,15 +29,15 @@ pub(crate) struct Heartbeat {
 /// Who beats now, and when the next one is due.
 fn due(wheel: &mut Wheel, now: Instant) -> (Vec<Handle>, Option<Instant>) {
     let mut beats = Vec::new();
-    while let Some(Reverse((at, id))) = wheel.due.peek().cloned() {
+    while let Some(Reverse((at, generation, id))) = wheel.due.peek().cloned() {
         if at > now {
             return (beats, Some(at));
         }
         wheel.due.pop();
-        if let Some((handle, period)) = wheel.beating.get(&id) {
+        if let Some((_, handle, period)) = wheel.beating.get(&id).filter(|(current, ..)| *current == generation) {
             beats.push(handle.clone());
             // From now, not from when it was due: a machine that slept must not catch up a night of beats.
-            wheel.due.push(Reverse((now + *period, id)));
+            wheel.due.push(Reverse((now + *period, generation, id)));
         }
     }
     (beats, None)
@@ -59,9 +61,10 @@ impl Heartbeat {
     /// Lets a lifeform's heart beat.
     pub(crate) fn start(&self, id: &LifeformId, handle: Handle, period: Duration) {
         let mut wheel = self.wheel.lock().unwrap_or_else(PoisonError::into_inner);
-        if wheel.beating.insert(id.clone(), (handle, period)).is_none() {
-            wheel.due.push(Reverse((Instant::now() + period, id.clone())));
-        }
+        wheel.generation += 1;
+        let generation = wheel.generation;
+        wheel.beating.insert(id.clone(), (generation, handle, period));
+        wheel.due.push(Reverse((Instant::now() + period, generation, id.clone())));
         drop(wheel);
         self.changed.notify_one();
     }

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use fascicles::run::{Fact, Status as JobStatus};
-use fascicles::{Fascicles, JobOrder, Toolbox};
+use fascicles::{FascicleError, Fascicles, JobOrder, Toolbox};
+use neurons::llm::Usage;
 use nexus::ledger::Amount;
 use nexus::store::{Entry, Expect, Key, Kind, json};
 use nexus::{Batch, Event, Origin, Principal, Store, StoreError, Timestamp};
@@ -85,6 +86,8 @@ pub(crate) enum Msg {
     Policy(Policy, Origin, oneshot::Sender<Result<Head, LifeformError>>),
     /// Answers the head.
     Inspect(oneshot::Sender<Head>),
+    /// Stop without a word; it wakes at the next start.
+    Halt,
     /// Stop living, in this status.
     Stop(Status, Origin, oneshot::Sender<Result<Head, LifeformError>>),
 }
@@ -103,7 +106,7 @@ pub(crate) struct Alive {
 }
 
 /// What a reply may read at most, in tokens: its reservation must be covered before it starts.
-const REPLY_PROMPT_TOKENS: i64 = 3_000;
+const REPLY_PROMPT_TOKENS: u64 = 4_000;
 
 impl Actor for Life {
     type Msg = Msg;
@@ -146,13 +149,14 @@ impl Actor for Life {
                 }
             }
             Msg::Ended(job, status) => {
-                alive.ended(&job, status);
+                alive.ended(&job, status).await;
                 alive.attend(&me).await?;
                 if let Some(reader) = alive.held_reader.take_if(|_| !alive.attention.is_full()) {
                     let _ = reader.send(());
                 }
             }
             Msg::Beat => alive.attend(&me).await?,
+            Msg::Halt => me.stop(None),
             Msg::Policy(policy, origin, reply) => {
                 alive.body.head.policy = policy;
                 let kept = alive.keep(&origin, "policy").await;
@@ -174,7 +178,7 @@ impl Actor for Life {
 
     async fn post_stop(&self, _: ActorRef<Msg>, alive: &mut Alive) -> Result<(), ActorProcessingErr> {
         alive.readers.iter().for_each(JoinHandle::abort);
-        alive.body.fascicles.halt(&alive.owner(), &alive.jobs);
+        alive.body.fascicles.halt(&alive.jobs).await;
         Ok(())
     }
 }
@@ -193,6 +197,8 @@ impl Alive {
     async fn wake(&mut self, me: &ActorRef<Msg>) -> Result<(), LifeformError> {
         self.body.head.status = Status::Running;
         self.keep(&Origin::system("wake"), "woke").await?;
+        let definition = &self.body.head.definition;
+        self.body.memory.name_self(&definition.name, &definition.persona).await?;
         let marks = self.body.store.documents::<Arc<str>>(Kind::Running, &format!("{}/", self.owner()), 1024).await?;
         let unfinished: Vec<Arc<str>> = marks
             .into_iter()
@@ -269,28 +275,41 @@ impl Alive {
         self.attention.hear(entry.seq, perception);
     }
 
-    fn ended(&mut self, job: &Arc<str>, status: JobStatus) {
+    async fn ended(&mut self, job: &Arc<str>, status: JobStatus) {
         self.jobs.retain(|running| running != job);
-        if let Some(topic) = topic_of(job) {
-            self.attention.release(topic);
-        }
+        let Some(topic) = topic_of(job) else { return };
+        self.attention.release(topic);
         if status == JobStatus::Failed {
-            tracing::warn!(lifeform = %self.body.head.id, %job, "an answer failed");
+            self.admit_failure(job, topic).await;
+        }
+    }
+
+    /// An answer that failed is not left hanging: what was begun is marked, and what was not is said.
+    async fn admit_failure(&self, job: &Arc<str>, topic: &str) {
+        let error = self.body.fascicles.job(job).await.ok().and_then(|head| head.error).unwrap_or_default();
+        tracing::warn!(lifeform = %self.body.head.id, %job, %error, "an answer failed");
+        let (topic, id): (Arc<str>, Arc<str>) = (topic.into(), format!("msg_{job}").into());
+        let snapshot = self.body.canvas.snapshot();
+        let op = match snapshot.state["topics"][&*topic]["messages"][&*id]["status"].as_str() {
+            Some("streaming") => chat::Op::Interrupt { topic, id, reason: error },
+            None => chat::Op::Append { topic, id, content: format!("I could not answer: {error}"), reply_to: None },
+            Some(_) => return,
+        };
+        let origin = Origin::new(self.me.clone(), nexus::Cause::of(format!("job:{job}")));
+        if let Err(error) = self.body.canvas.apply(op, None, None, &origin).await {
+            tracing::warn!(%error, "a failure cannot be shown");
         }
     }
 
     /// Answers what waits, as far as the means go.
     async fn attend(&mut self, me: &ActorRef<Msg>) -> Result<(), LifeformError> {
-        let free = self.body.store.account(&self.body.head.id).map(|account| account.available()).unwrap_or_default();
+        let free = self.free();
         let now = self.body.store.clock().now();
         let (was, status) = (self.body.head.mode, self.body.head.status);
         self.body.head.mode =
             mode(free.tokens, &self.body.head.definition.metabolism, &self.body.head.policy, was, now);
         let means = means(self.body.head.mode);
-        let needed = Amount::tokens(
-            (REPLY_PROMPT_TOKENS + i64::from(means.output_tokens_max))
-                .max(self.body.head.definition.metabolism.rest_below_tokens),
-        );
+        let needed = self.need(means);
         // Holds of answers under way come back when they are settled; only a lifeform at rest can starve.
         let starving = !free.covers(needed) && self.jobs.is_empty();
         self.body.head.status = if starving { Status::Dormant } else { Status::Running };
@@ -302,11 +321,36 @@ impl Alive {
             return self.say_so(starving).await;
         }
         while let Some((rev, perception)) = self.attention.next() {
+            // Each answer under way may still draw as much as one more would.
+            let room = (0..=self.jobs.len()).fold(Amount::default(), |sum, _| sum.plus(needed));
+            if !self.free().covers(room) {
+                break;
+            }
             let perception = perception.clone();
             let job: Arc<str> = format!("{}.{}.r{rev}", self.body.head.id, perception.topic).into();
-            self.answer(me, rev, perception, job, means).await?;
+            match self.answer(me, rev, perception, job, means).await {
+                // There is a next beat.
+                Err(LifeformError::Fascicle(FascicleError::Overloaded)) => break,
+                started => started?,
+            }
         }
         Ok(())
+    }
+
+    fn free(&self) -> Amount {
+        self.body.store.account(&self.body.head.id).map(|account| account.available()).unwrap_or_default()
+    }
+
+    /// What must be free before an answer is begun, at the price of the model that would give it.
+    fn need(&self, means: crate::metabolism::Means) -> Amount {
+        let usage = Usage {
+            prompt_tokens: REPLY_PROMPT_TOKENS,
+            completion_tokens: means.output_tokens_max.into(),
+            total_tokens: 0,
+        };
+        let mut need = self.body.fascicles.price(means.tier, usage);
+        need.tokens = need.tokens.max(self.body.head.definition.metabolism.rest_below_tokens);
+        need
     }
 
     /// The reflex of a starving lifeform: it needs no model to say that it rests, once a rest.
@@ -451,6 +495,13 @@ impl Handle {
 
     pub(crate) fn is_alive(&self) -> bool {
         self.0.get_status() == ractor::ActorStatus::Running
+    }
+
+    /// Stops it as it is, and waits until it has.
+    pub(crate) async fn halt(&self) {
+        if self.0.cast(Msg::Halt).is_ok() {
+            let _ = self.0.wait(None).await;
+        }
     }
 
     /// Waits until it lives no more.

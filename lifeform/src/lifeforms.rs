@@ -129,8 +129,15 @@ impl Lifeforms {
     /// # Errors
     /// The store's own.
     pub async fn list(&self) -> Result<Vec<Head>, LifeformError> {
-        let heads = self.inner.store.documents::<Head>(Kind::Lifeform, "", LIFEFORMS_MAX * 2).await?;
-        Ok(heads.into_iter().map(|(_, head)| head.value).filter(|head| head.status != Status::Terminated).collect())
+        let (mut heads, mut after) = (Vec::new(), Arc::<str>::from(""));
+        loop {
+            let page = self.inner.store.documents::<Head>(Kind::Lifeform, &after, 256).await?;
+            let Some((last, _)) = page.last() else { break };
+            after = last.clone();
+            heads.extend(page.into_iter().map(|(_, head)| head.value).filter(|head| head.status != Status::Terminated));
+        }
+        heads.sort_by_key(|head| head.created_at);
+        Ok(heads)
     }
 
     /// One lifeform as it stands.
@@ -192,8 +199,6 @@ impl Lifeforms {
     pub async fn reboot(&self, origin: &Origin, id: &LifeformId) -> Result<Head, LifeformError> {
         let _one = self.inner.standing.lock().await;
         self.rest(origin, id, Status::Stopped).await?;
-        self.inner.nexus.forget(id);
-        self.inner.canvases.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
         self.live(id).await?;
         self.get(id).await
     }
@@ -206,7 +211,10 @@ impl Lifeforms {
         let _one = self.inner.standing.lock().await;
         self.rest(origin, id, Status::Terminated).await?;
         self.inner.nexus.forget(id);
-        self.inner.canvases.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        let canvas = self.inner.canvases.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        if let Some(canvas) = canvas {
+            canvas.close();
+        }
         Ok(())
     }
 
@@ -301,9 +309,12 @@ impl Lifeforms {
     }
 
     /// Halts every lifeform as it is: they wake at the next start of the daemon.
-    pub fn halt(&self) {
-        let handles: Vec<LifeformId> = self.inner.alive().drain().map(|(id, _)| id).collect();
-        handles.iter().for_each(|id| self.inner.heartbeat.stop(id));
+    pub async fn halt(&self) {
+        let handles: Vec<(LifeformId, Handle)> = self.inner.alive().drain().collect();
+        for (id, handle) in handles {
+            self.inner.heartbeat.stop(&id);
+            handle.halt().await;
+        }
     }
 
     fn memory(&self, id: &LifeformId) -> Memory {
@@ -339,11 +350,14 @@ impl Lifeforms {
         let this = self.clone();
         tokio::spawn(async move {
             handle.ended().await;
-            let died = this.inner.alive().get(&id).is_some_and(|registered| !registered.is_alive());
-            if died {
-                tokio::time::sleep(Duration::from_secs(1)).await;
-                if let Err(error) = Box::pin(this.start(&id)).await {
-                    tracing::error!(lifeform = %id, %error, "it cannot be woken");
+            let mut wait = Duration::from_secs(1);
+            // One that was stopped or halted is no longer registered; this one died.
+            while this.inner.alive().get(&id).is_some_and(|registered| !registered.is_alive()) {
+                tokio::time::sleep(wait).await;
+                wait = (wait * 2).min(Duration::from_secs(60));
+                let ordered = this.inner.alive().get(&id).is_some_and(|registered| !registered.is_alive());
+                if let (true, Err(error)) = (ordered, Box::pin(this.start(&id)).await) {
+                    tracing::error!(lifeform = %id, %error, "it cannot be woken yet");
                 }
             }
         });

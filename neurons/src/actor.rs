@@ -63,7 +63,7 @@ impl Actor for NeuronActor {
             let mut spent = Spent::default();
             let stop = tokio::select! {
                 stop = run.drive(&mut messages, &mut spent) => Some(stop),
-                // A caller that went away takes the call with it; what was reserved is settled in full.
+                // A caller that went away takes the call with it; the paid call settles itself.
                 () = reply.closed() => None,
             };
             if let Some(stop) = stop {

@@ -237,25 +237,21 @@ impl Neurons {
         let (id, origin) = (id.clone(), run.origin.clone());
         let work = tokio::spawn(async move {
             let _permit = permit;
-            let before = Run::conversation(&this.store, &taken.invocation).await?;
-            let recorded = before.len();
-            let outcome = this.tree.run(run.clone(), before).await?;
             let mut batch = Batch::new(&origin);
-            let answer = match outcome.stop {
-                Ok(Stop::Paused(calls)) => {
-                    let (more, answer) = this.pause(
-                        &run,
-                        batch,
-                        &id,
-                        &taken.invocation,
-                        taken.step + 1,
-                        &outcome.messages[recorded..],
-                        calls,
-                    );
+            let ran = async {
+                let before = Run::conversation(&this.store, &taken.invocation).await?;
+                let recorded = before.len();
+                let outcome = this.tree.run(run.clone(), before).await?;
+                Ok((outcome.stop?, outcome.messages, recorded))
+            };
+            let answer = match ran.await {
+                Ok((Stop::Paused(calls), messages, recorded)) => {
+                    let fresh = &messages[recorded..];
+                    let (more, answer) = this.pause(&run, batch, &id, &taken.invocation, taken.step + 1, fresh, calls);
                     batch = more;
                     answer
                 }
-                Ok(stop) => completed(stop),
+                Ok((stop, ..)) => completed(stop),
                 Err(error) => {
                     // The results were not lost: the same call may be made again.
                     taken.stage = Stage::Consumed { body: body.clone(), life: "failed".into() };

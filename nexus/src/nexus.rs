@@ -11,7 +11,7 @@ use tokio::sync::{OnceCell, mpsc, oneshot};
 use crate::exec::{self, Draft};
 use crate::graph::{Element, Graph, GraphRead, View};
 use crate::kip::{self, Command, ErrorKind, KipError};
-use crate::principal::{Origin, Role};
+use crate::principal::{Origin, Principal, Role};
 use crate::store::{Batch, Expect, Key, Kind, Op, Store, StoreError, json as to_bytes};
 
 /// Names a nexus: a lifeform's id, or `commons`.
@@ -85,7 +85,6 @@ struct Write {
     request: Request,
     command: Command,
     origin: Origin,
-    privileged: bool,
     reply: oneshot::Sender<Result<Value, StoreError>>,
 }
 
@@ -111,7 +110,7 @@ impl Nexus {
             let principal = &origin.principal;
             let refusal = if request.readonly {
                 Some("this request is read-only")
-            } else if !(principal.may(Role::Operator) || principal.roles.contains(&Role::Lifeform)) {
+            } else if !(principal.may(Role::Operator) || is_self(principal, nexus)) {
                 Some("only an operator or the lifeform itself may write here")
             } else {
                 None
@@ -122,10 +121,10 @@ impl Nexus {
         }
         let awake = self.wake(nexus).await?;
         if command.writes() && !request.dry_run {
-            return Ok(awake.write(request, command, origin.clone(), false).await?);
+            return Ok(awake.write(request, command, origin.clone()).await?);
         }
         let graph = awake.snapshot.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let view = View::new(graph, &origin.principal);
+        let view = View::new(graph, &origin.principal, is_self(&origin.principal, nexus));
         let now = self.store.clock().now();
         let answered = match &command {
             _ if request.dry_run && command.writes() => {
@@ -146,7 +145,16 @@ impl Nexus {
     pub async fn view(&self, nexus: &NexusId, origin: &Origin) -> Result<View, NexusError> {
         let awake = self.wake(nexus).await?;
         let graph = awake.snapshot.read().unwrap_or_else(PoisonError::into_inner).clone();
-        Ok(View::new(graph, &origin.principal))
+        Ok(View::new(graph, &origin.principal, is_self(&origin.principal, nexus)))
+    }
+
+    /// Whether anybody was born with this nexus.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn exists(&self, nexus: &NexusId) -> Result<bool, NexusError> {
+        let head = self.store.document::<Head>(&Key::new(Kind::Nexus, nexus.clone())).await?;
+        Ok(head.is_some())
     }
 
     /// Lets a nexus go from memory; its rows stay.
@@ -170,48 +178,63 @@ impl Nexus {
         }
         let head = self.store.document::<Head>(&Key::new(Kind::Nexus, nexus.clone())).await?;
         graph.next = graph.next.max(head.as_ref().map_or(1, |head| head.value.next));
-        let newborn = graph.is_empty();
-        let snapshot = Arc::new(RwLock::new(Arc::new(graph.clone())));
-        let (writer, inbox) = mpsc::channel(WRITES_MAX);
-        let owner = Owner {
-            store: self.store.clone(),
-            nexus,
-            graph: Arc::new(graph),
-            head: head.map_or(0, |head| head.version),
-            snapshot: snapshot.clone(),
-            inbox,
-        };
-        tokio::spawn(owner.run());
-        let awake = Awake { snapshot, writer };
-        if newborn {
-            let origin = Origin::system("birth of a nexus");
-            for (name, text) in CAPSULES {
-                let request = Request { command: text.to_owned(), ..Request::default() };
-                let broken = |reason: String| NexusError::Capsule { name, reason };
-                let command = prepare(&request).map_err(|error| broken(error.to_json(text).to_string()))?;
-                let answer = awake.write(request, command, origin.clone(), true).await?;
-                if let Some(error) = answer.get("error") {
-                    return Err(broken(error.to_string()));
-                }
-            }
+        let mut head = head.map_or(0, |head| head.version);
+        if head == 0 {
+            head = self.bear(&nexus, &mut graph).await?;
         }
-        Ok(awake)
+        let graph = Arc::new(graph);
+        let snapshot = Arc::new(RwLock::new(graph.clone()));
+        let (writer, inbox) = mpsc::channel(WRITES_MAX);
+        let owner = Owner { store: self.store.clone(), nexus, graph, head, snapshot: snapshot.clone(), inbox };
+        tokio::spawn(owner.run());
+        Ok(Awake { snapshot, writer })
+    }
+
+    /// Gives a new nexus the shipped capsules, all in one commit: it is born whole or not at all.
+    async fn bear(&self, nexus: &NexusId, graph: &mut Graph) -> Result<u64, NexusError> {
+        let mut draft = Draft::new(graph, self.store.clock().now(), true);
+        let mut entries = Vec::new();
+        for (name, text) in CAPSULES {
+            let request = Request { command: text.to_owned(), ..Request::default() };
+            let broken = |error: KipError| NexusError::Capsule { name, reason: error.to_json(text).to_string() };
+            let command = prepare(&request).map_err(broken)?;
+            let result = run_write(&command, &mut draft).map_err(broken)?;
+            entries.push(json!({"capsule": name, "result": result}));
+        }
+        let origin = Origin::system("birth of a nexus");
+        let batch = entries.iter().fold(commit_of(nexus, &origin, &draft, 0), |batch, entry| {
+            batch.append(format!("nexus:{nexus}"), "capsule", entry)
+        });
+        let version = self.store.commit(batch).await?.versions[0];
+        *graph = draft.graph;
+        Ok(version)
     }
 }
 
+/// Whether `principal` is the lifeform whose mind this is; another lifeform is a visitor (K11).
+fn is_self(principal: &Principal, nexus: &NexusId) -> bool {
+    principal.roles.contains(&Role::Lifeform) && principal.id.0.strip_prefix("lifeform:") == Some(&**nexus)
+}
+
+/// The batch that makes a draft durable; its first change is the head, at the version it must have.
+fn commit_of(nexus: &NexusId, origin: &Origin, draft: &Draft, head: u64) -> Batch {
+    let key = Key::new(Kind::Nexus, nexus.clone());
+    let mut batch = Batch::new(origin).put_expecting(key, Expect::Version(head), &Head { next: draft.graph.next });
+    for (no, written) in &draft.changed {
+        let nexus = nexus.clone();
+        let op = match draft.graph.element(*no) {
+            Some(element) if *written => Op::PutElement { nexus, no: *no, body: to_bytes(&*element) },
+            _ => Op::DeleteElement { nexus, no: *no },
+        };
+        batch.push(op);
+    }
+    batch
+}
+
 impl Awake {
-    async fn write(
-        &self,
-        request: Request,
-        command: Command,
-        origin: Origin,
-        privileged: bool,
-    ) -> Result<Value, StoreError> {
+    async fn write(&self, request: Request, command: Command, origin: Origin) -> Result<Value, StoreError> {
         let (reply, answer) = oneshot::channel();
-        self.writer
-            .send(Write { request, command, origin, privileged, reply })
-            .await
-            .map_err(|_| StoreError::Closed)?;
+        self.writer.send(Write { request, command, origin, reply }).await.map_err(|_| StoreError::Closed)?;
         answer.await.map_err(|_| StoreError::Closed)?
     }
 }
@@ -265,34 +288,20 @@ impl Owner {
     }
 
     async fn write(&mut self, write: &Write) -> Result<Value, StoreError> {
-        let mut draft = Draft::new(&self.graph, self.store.clock().now(), write.privileged);
+        let mut draft = Draft::new(&self.graph, self.store.clock().now(), false);
         let result = match run_write(&write.command, &mut draft) {
             Ok(result) => result,
             Err(error) => return Ok(json!({"error": error.to_json(&write.request.command)})),
         };
         if !draft.changed.is_empty() {
-            let batch = self.batch(write, &draft, &result);
+            let entry =
+                json!({"command": write.request.command, "parameters": write.request.parameters, "result": result});
+            let batch = commit_of(&self.nexus, &write.origin, &draft, self.head);
+            let batch = batch.append(format!("nexus:{}", self.nexus), "kml", &entry);
             self.head = self.store.commit(batch).await?.versions[0];
             self.graph = Arc::new(draft.graph);
             *self.snapshot.write().unwrap_or_else(PoisonError::into_inner) = self.graph.clone();
         }
         Ok(envelope(Ok(result), &write.request.command, &draft.warnings))
-    }
-
-    fn batch(&self, write: &Write, draft: &Draft, result: &Value) -> Batch {
-        let head = Key::new(Kind::Nexus, self.nexus.clone());
-        let entry = json!({"command": write.request.command, "parameters": write.request.parameters, "result": result});
-        let mut batch = Batch::new(&write.origin)
-            .put_expecting(head, Expect::Version(self.head), &Head { next: draft.graph.next })
-            .append(format!("nexus:{}", self.nexus), "kml", &entry);
-        for (no, written) in &draft.changed {
-            let nexus = self.nexus.clone();
-            let op = match draft.graph.element(*no) {
-                Some(element) if *written => Op::PutElement { nexus, no: *no, body: to_bytes(&*element) },
-                _ => Op::DeleteElement { nexus, no: *no },
-            };
-            batch.push(op);
-        }
-        batch
     }
 }

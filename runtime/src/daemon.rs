@@ -104,7 +104,14 @@ impl Daemon {
     /// When the store cannot write its last checkpoint; nothing acknowledged is lost by that.
     pub async fn stop(self) -> anyhow::Result<()> {
         let _ = self.stop.send(true);
-        self.app.lifeforms.halt();
+        // Answers that are being given are given to their end, within reason.
+        let answered = async {
+            while self.app.fascicles.running() > 0 {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        let _ = tokio::time::timeout(DRAIN, answered).await;
+        self.app.lifeforms.halt().await;
         let mut server = self.server;
         if tokio::time::timeout(DRAIN, &mut server).await.is_err() {
             tracing::warn!("connections are still open, closing them");

@@ -45,6 +45,12 @@ impl Tokens {
         self.by_hash.read().unwrap_or_else(PoisonError::into_inner).get(&Hash::of(token.as_bytes())).cloned()
     }
 
+    /// Whether `principal` still has a token.
+    pub fn knows(&self, principal: &Principal) -> bool {
+        let tokens = self.by_hash.read().unwrap_or_else(PoisonError::into_inner);
+        tokens.values().any(|known| known.id == principal.id)
+    }
+
     /// Makes a token for `id` in `role`. It is shown once; only its hash is kept.
     ///
     /// # Errors

@@ -176,7 +176,7 @@ async fn twenty_facts_with_the_real_model() {
         let said = client.say(&base, "telling", fact).await;
         crate::lifeforms::settled(daemon.app.store(), &id, "telling", said["rev"].as_u64().unwrap()).await;
     }
-    daemon.app.lifeforms().halt();
+    daemon.app.lifeforms().halt().await;
     disk.kill();
     drop(daemon);
     let (_daemon, client) = start().await;

@@ -81,7 +81,7 @@ impl TestDaemon {
 
     /// What a machine does when its process dies: nothing is closed, another daemon wakes on the same disk.
     pub async fn kill_and_restart(self) -> Self {
-        self.daemon.app.lifeforms().halt();
+        self.daemon.app.lifeforms().halt().await;
         self.disk.kill();
         let (disk, model, folder) = (self.disk, self.model, self._folder);
         drop(self.daemon);

@@ -109,6 +109,10 @@ pub enum Op {
 pub const CONTENT_BYTES_MAX: usize = 32 << 10;
 /// Topics of one chat.
 pub const TOPICS_MAX: usize = 10_000;
+/// Messages of one topic.
+pub const MESSAGES_MAX: usize = 10_000;
+/// Characters of a topic's id: the ids of answers are made from it.
+pub const TOPIC_ID_MAX: usize = 64;
 /// Times one message may be amended.
 pub const REVISIONS_MAX: u64 = 1_000;
 
@@ -233,6 +237,12 @@ fn topic(
     at: Timestamp,
 ) -> Result<Value, Refusal> {
     check_id("id", id)?;
+    if id.len() > TOPIC_ID_MAX {
+        return Err(Refusal::Schema {
+            path: "id",
+            message: format!("a topic's id is at most {TOPIC_ID_MAX} characters"),
+        });
+    }
     if title.trim().is_empty() || title.chars().count() > 200 {
         return Err(Refusal::Schema { path: "title", message: "a title is 1 to 200 characters".into() });
     }
@@ -265,6 +275,12 @@ fn message(
         &state["topics"].get(&**topic).ok_or_else(|| Refusal::Missing(format!("topic {topic}")))?["messages"];
     if messages.get(&**id).is_some() {
         return Err(Refusal::Exists(format!("message {id}")));
+    }
+    if messages.as_object().is_some_and(|messages| messages.len() >= MESSAGES_MAX) {
+        return Err(Refusal::State(format!("a topic has at most {MESSAGES_MAX} messages: open another")));
+    }
+    if who.kind != PrincipalKind::Lifeform && (id.starts_with("msg_lf_") || id.starts_with("msg_resting_")) {
+        return Err(Refusal::Schema { path: "id", message: "ids like this are the lifeform's own".into() });
     }
     if let Some(answered) = reply_to.filter(|answered| messages.get(&***answered).is_none()) {
         return Err(Refusal::Missing(format!("message {answered}")));

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use nexus::store::{Entry, Key, Kind, Receipt, Stream};
+use nexus::store::{Entry, Hash, Key, Kind, Receipt, Stream};
 use nexus::{Batch, Origin, Store, StoreError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -92,6 +92,7 @@ pub struct Canvas {
     writer: mpsc::Sender<Write>,
     head: watch::Receiver<u64>,
     ephemeral: broadcast::Sender<Arc<str>>,
+    close: Arc<watch::Sender<bool>>,
 }
 
 impl Canvas {
@@ -102,33 +103,12 @@ impl Canvas {
     pub async fn open(store: Store, lifeform: &str, id: CanvasId) -> Result<Self, LifeformError> {
         let stream: Stream = format!("canvas:{lifeform}/{id}").into();
         let key = Key::new(Kind::Canvas, format!("{lifeform}/{id}"));
-        let mut kept = match store.document::<Kept>(&key).await? {
-            Some(found) => found.value,
-            None => {
-                let fresh =
-                    Kept { epoch: uuid::Uuid::new_v4().simple().to_string()[..8].into(), rev: 0, state: chat::empty() };
-                store.commit(Batch::new(&Origin::system("birth of a canvas")).create(key.clone(), &fresh)).await?;
-                fresh
-            }
-        };
-        let mut ring = VecDeque::new();
-        loop {
-            let page = store.entries(&stream, kept.rev, usize::MAX).await?;
-            if page.is_empty() {
-                break;
-            }
-            for entry in page {
-                let delta: Delta = entry.decode()?;
-                apply(&mut kept.state, &delta.patch)?;
-                kept.rev = entry.seq;
-                push(&mut ring, entry.seq, frame(&entry, &delta));
-            }
-        }
-        let snapshot = Snapshot { epoch: kept.epoch, rev: kept.rev, state: kept.state };
+        let (snapshot, ring) = load(&store, &key, &stream).await?;
         let (writer, inbox) = mpsc::channel(OPS_WAITING_MAX);
         let (head_sender, head) = watch::channel(snapshot.rev);
         let shared = Arc::new(RwLock::new(Shared { snapshot, ring }));
         let (ephemeral, _) = broadcast::channel(EPHEMERAL_MAX);
+        let (close, closed) = watch::channel(false);
         let owner = Owner {
             store: store.clone(),
             key,
@@ -137,9 +117,10 @@ impl Canvas {
             shared: shared.clone(),
             inbox,
             head: head_sender,
+            closed,
         };
         tokio::spawn(owner.run());
-        Ok(Self { id, stream, store, shared, writer, head, ephemeral })
+        Ok(Self { id, stream, store, shared, writer, head, ephemeral, close: Arc::new(close) })
     }
 
     /// The journal stream of this canvas; its entry numbers are the revisions.
@@ -170,7 +151,10 @@ impl Canvas {
     ) -> Result<Applied, LifeformError> {
         let (reply, answer) = oneshot::channel();
         let write = Write { op, op_id, base, origin: origin.clone(), reply };
-        self.writer.try_send(write).map_err(|_| LifeformError::Overloaded)?;
+        self.writer.try_send(write).map_err(|refused| match refused {
+            mpsc::error::TrySendError::Full(_) => LifeformError::Overloaded,
+            mpsc::error::TrySendError::Closed(_) => LifeformError::NoCanvas(self.id.clone()),
+        })?;
         answer.await.map_err(|_| LifeformError::Store(StoreError::Closed))?
     }
 
@@ -198,6 +182,11 @@ impl Canvas {
         Ok(Frames::Deltas(frames))
     }
 
+    /// Ends the canvas for everyone: subscribers are told, and no op is taken any more.
+    pub fn close(&self) {
+        self.close.send_replace(true);
+    }
+
     /// Shows something that need not last.
     pub fn show(&self, frame: &Value) {
         let _ = self.ephemeral.send(frame.to_string().into());
@@ -207,6 +196,33 @@ impl Canvas {
     pub fn ephemeral(&self) -> broadcast::Receiver<Arc<str>> {
         self.ephemeral.subscribe()
     }
+}
+
+/// The canvas as its last snapshot and the journal after it have it; a canvas nobody made is made.
+async fn load(store: &Store, key: &Key, stream: &Stream) -> Result<(Snapshot, VecDeque<(u64, Arc<str>)>), StoreError> {
+    let mut kept = match store.document::<Kept>(key).await? {
+        Some(found) => found.value,
+        None => {
+            let fresh =
+                Kept { epoch: uuid::Uuid::new_v4().simple().to_string()[..8].into(), rev: 0, state: chat::empty() };
+            store.commit(Batch::new(&Origin::system("birth of a canvas")).create(key.clone(), &fresh)).await?;
+            fresh
+        }
+    };
+    let mut ring = VecDeque::new();
+    loop {
+        let page = store.entries(stream, kept.rev, usize::MAX).await?;
+        if page.is_empty() {
+            break;
+        }
+        for entry in page {
+            let delta: Delta = entry.decode()?;
+            apply(&mut kept.state, &delta.patch)?;
+            kept.rev = entry.seq;
+            push(&mut ring, entry.seq, frame(&entry, &delta));
+        }
+    }
+    Ok((Snapshot { epoch: kept.epoch, rev: kept.rev, state: kept.state }, ring))
 }
 
 fn apply(state: &mut Value, patch: &json_patch::Patch) -> Result<(), StoreError> {
@@ -237,6 +253,7 @@ struct Owner {
     shared: Arc<RwLock<Shared>>,
     inbox: mpsc::Receiver<Write>,
     head: watch::Sender<u64>,
+    closed: watch::Receiver<bool>,
 }
 
 type UnderWay = (Write, Delta, JoinHandle<Result<Receipt, StoreError>>);
@@ -244,27 +261,57 @@ type UnderWay = (Write, Delta, JoinHandle<Result<Receipt, StoreError>>);
 impl Owner {
     async fn run(mut self) {
         let mut waiting = Vec::with_capacity(BATCH_MAX);
-        while self.inbox.recv_many(&mut waiting, BATCH_MAX).await > 0 {
+        loop {
+            tokio::select! {
+                _ = self.closed.wait_for(|closed| *closed) => return,
+                count = self.inbox.recv_many(&mut waiting, BATCH_MAX) => if count == 0 {
+                    return;
+                },
+            }
+            let before = self.trial.rev;
             // Ops of different origins share a flush, not a batch: each stands for itself in the journal.
-            let mut under_way = Vec::new();
+            let mut under_way: Vec<UnderWay> = Vec::new();
             for write in waiting.drain(..) {
+                let twice = under_way.iter().any(|(other, ..)| other.op_id.is_some() && other.op_id == write.op_id);
+                if twice {
+                    // A repetition is judged by what became of the first.
+                    self.settle(std::mem::take(&mut under_way)).await;
+                }
                 under_way.extend(self.decide(write).await);
             }
             self.settle(under_way).await;
+            if before / SNAPSHOT_EVERY < self.trial.rev / SNAPSHOT_EVERY {
+                self.keep().await;
+            }
+        }
+    }
+
+    /// Writes a snapshot, so that waking need not replay the whole journal. It is no part of any op.
+    async fn keep(&self) {
+        let snapshot = &self.trial;
+        let kept = Kept { epoch: snapshot.epoch.clone(), rev: snapshot.rev, state: snapshot.state.clone() };
+        let batch = Batch::new(&Origin::system("canvas snapshot")).put(self.key.clone(), &kept);
+        if let Err(error) = self.store.commit(batch).await {
+            tracing::warn!(canvas = %self.stream, %error, "no snapshot; waking will replay more");
         }
     }
 
     /// Decides one op and starts its commit; answers refusals and repetitions at once.
     async fn decide(&mut self, write: Write) -> Option<UnderWay> {
+        let op_hash = Hash::of(&nexus::store::json(&write.op));
         let seen = write
             .op_id
             .as_ref()
             .map(|op_id| Key::new(Kind::Idempotency, format!("{}#{}#{op_id}", self.stream, write.origin.principal.id)));
         if let Some(seen) = &seen {
-            match self.store.document::<u64>(seen).await {
+            match self.store.document::<(u64, Hash)>(seen).await {
                 Ok(None) => {}
                 Ok(Some(found)) => {
-                    let _ = write.reply.send(Ok(Applied { rev: found.value, dup: true }));
+                    let (rev, before) = found.value;
+                    let message = "it was used for something else before".to_owned();
+                    let other = LifeformError::Refused(Refusal::Schema { path: "idempotency key", message });
+                    let _ =
+                        write.reply.send(if before == op_hash { Ok(Applied { rev, dup: true }) } else { Err(other) });
                     return None;
                 }
                 Err(error) => {
@@ -299,11 +346,7 @@ impl Owner {
         let delta = Delta { op: write.op.clone(), patch };
         let mut batch = Batch::new(&write.origin).append_after(self.stream.clone(), rev - 1, write.op.kind(), &delta);
         if let Some(seen) = seen {
-            batch = batch.create(seen, &rev);
-        }
-        if rev.is_multiple_of(SNAPSHOT_EVERY) {
-            batch = batch
-                .put(self.key.clone(), &Kept { epoch: self.trial.epoch.clone(), rev, state: self.trial.state.clone() });
+            batch = batch.create(seen, &(rev, op_hash));
         }
         let store = self.store.clone();
         // The committer takes batches in the order they are handed over, and `spawn` alone would not keep it.
@@ -320,8 +363,16 @@ impl Owner {
             answers.push((write.reply, answer));
         }
         if answers.iter().any(|(_, answer)| answer.is_err()) {
-            // What was not committed did not happen.
-            self.trial = self.shared.read().unwrap_or_else(PoisonError::into_inner).snapshot.clone();
+            // What was not committed did not happen; and if somebody else wrote this stream, that did.
+            match load(&self.store, &self.key, &self.stream).await {
+                Ok((snapshot, ring)) => {
+                    self.trial = snapshot.clone();
+                    let rev = snapshot.rev;
+                    *self.shared.write().unwrap_or_else(PoisonError::into_inner) = Shared { snapshot, ring };
+                    self.head.send_replace(rev);
+                }
+                Err(_) => self.trial = self.shared.read().unwrap_or_else(PoisonError::into_inner).snapshot.clone(),
+            }
         }
         for (reply, answer) in answers {
             let _ = reply.send(answer.map_err(LifeformError::from));

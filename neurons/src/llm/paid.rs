@@ -7,9 +7,9 @@ use nexus::ledger::{AccountOp, Amount};
 use nexus::store::Hash;
 use nexus::{Batch, Origin, Store};
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
-use super::{ChatReply, ChatRequest, Model, Usage};
+use super::{ChatReply, ChatRequest, LlmError, Model, Usage};
 use crate::NeuronError;
 
 /// Output tokens when neither the neuron nor the tier says otherwise.
@@ -31,10 +31,10 @@ pub struct Paid {
     pub call: Arc<str>,
 }
 
-/// An upper bound of the tokens a request reads: no tokenizer in use makes more tokens than a third of
-/// the bytes of prose, and the frame of a message is small.
+/// An upper bound of the tokens a request reads: no tokenizer makes more tokens than there are bytes, and
+/// the frame of a message is small. It is far above what is used, and given back at once.
 pub fn prompt_tokens_bound(request: &ChatRequest) -> u64 {
-    let text = |text: &str| text.len() as u64 / 2 + 8;
+    let text = |text: &str| text.len() as u64 + 8;
     let messages: u64 = request
         .messages
         .iter()
@@ -77,28 +77,34 @@ pub async fn call(
     let entry = json!({"call": id, "provider": model.provider.name(), "model": model.name, "messages": messages, "tools": request.tools.len(), "response_format": request.response_format, "max_tokens": output, "reserved": bound});
     store.commit(announce.append(stream.clone(), "sent", &entry)).await?;
 
-    let answered = model.provider.chat(request, deltas).await;
-    let used = match &answered {
-        Ok(reply) => reply.usage.map(|usage| model.price.of(usage)),
-        Err(error) if error.outcome_unknown() => None,
-        Err(_) => Some(Amount::default()),
-    };
-    let charged = used.unwrap_or(bound);
-    let entry = match &answered {
-        Ok(reply) => {
-            json!({"call": id, "text": reply.text, "tool_calls": reply.tool_calls, "finish": reply.finish, "usage": reply.usage, "charged": charged})
-        }
-        Err(error) => json!({"call": id, "error": error.to_string(), "charged": charged}),
-    };
-    let kind = if answered.is_ok() { "answered" } else { "failed" };
-    store
-        .commit(
-            Batch::new(origin)
-                .account(account, AccountOp::Settle { id: id.clone(), used }, "settle")
-                .append(stream, kind, &entry),
-        )
-        .await?;
-    Ok(Paid { reply: answered?, charged, call: id })
+    // From here on the call is the daemon's: whoever asked may go away, and it is settled all the same.
+    let (asker, gone) = oneshot::channel::<()>();
+    let (store, origin, account, model) = (store.clone(), origin.clone(), account.to_owned(), model.clone());
+    let sent = tokio::spawn(async move {
+        let answered = tokio::select! {
+            answered = model.provider.chat(request, deltas) => answered,
+            _ = gone => Err(LlmError::Broken { provider: model.provider.name().into(), message: "whoever asked went away".into() }),
+        };
+        let used = match &answered {
+            Ok(reply) => reply.usage.map(|usage| model.price.of(usage)),
+            Err(error) if error.outcome_unknown() => None,
+            Err(_) => Some(Amount::default()),
+        };
+        let charged = used.unwrap_or(bound);
+        let entry = match &answered {
+            Ok(reply) => {
+                json!({"call": id, "text": reply.text, "tool_calls": reply.tool_calls, "finish": reply.finish, "usage": reply.usage, "charged": charged})
+            }
+            Err(error) => json!({"call": id, "error": error.to_string(), "charged": charged}),
+        };
+        let kind = if answered.is_ok() { "answered" } else { "failed" };
+        let settle = AccountOp::Settle { id: id.clone(), used };
+        store.commit(Batch::new(&origin).account(account, settle, "settle").append(stream, kind, &entry)).await?;
+        Ok(Paid { reply: answered?, charged, call: id })
+    });
+    let paid = sent.await.map_err(|panic| NeuronError::Died(panic.to_string()))?;
+    drop(asker);
+    paid
 }
 
 /// Settles every reservation a former life left open, in full: those calls were sent and nobody knows

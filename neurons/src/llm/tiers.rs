@@ -36,10 +36,15 @@ pub struct Price {
 impl Price {
     /// What `usage` costs, rounded up.
     pub fn of(self, usage: Usage) -> Amount {
-        let cost = |tokens: u64, price: u64| (u128::from(tokens) * u128::from(price)).div_ceil(1_000_000) as i64;
+        // A provider that reports nonsense must not be able to turn a charge into a credit.
+        const TOKENS_MAX: u64 = 1 << 40;
+        let (input, output) = (usage.prompt_tokens.min(TOKENS_MAX), usage.completion_tokens.min(TOKENS_MAX));
+        let cost = |tokens: u64, price: u64| {
+            i64::try_from((u128::from(tokens) * u128::from(price)).div_ceil(1_000_000)).unwrap_or(i64::MAX)
+        };
         Amount {
-            tokens: (usage.prompt_tokens + usage.completion_tokens) as i64,
-            micro_usd: cost(usage.prompt_tokens, self.input) + cost(usage.completion_tokens, self.output),
+            tokens: (input + output) as i64,
+            micro_usd: cost(input, self.input).saturating_add(cost(output, self.output)),
         }
     }
 }

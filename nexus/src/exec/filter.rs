@@ -1,5 +1,9 @@
 //! FILTER: comparison, logic and tests on text (R21–R26).
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use regex::Regex;
 use serde_json::Value;
 
 use super::{Row, value_at};
@@ -11,37 +15,54 @@ use crate::plan::Plan;
 /// Keeps the rows for which `test` is true.
 pub(super) fn keep(graph: &dyn GraphRead, plan: &Plan, rows: Vec<Row>, test: &Expr) -> Result<Vec<Row>, KipError> {
     let mut kept = Vec::with_capacity(rows.len());
+    let patterns = Patterns::default();
     for row in rows {
-        if evaluate(graph, plan, &row, test)? == Value::Bool(true) {
+        if evaluate(graph, plan, &row, test, &patterns)? == Value::Bool(true) {
             kept.push(row);
         }
     }
     Ok(kept)
 }
 
-fn evaluate(graph: &dyn GraphRead, plan: &Plan, row: &Row, test: &Expr) -> Result<Value, KipError> {
-    let truth = |test: &Expr| evaluate(graph, plan, row, test).map(|value| value == Value::Bool(true));
+/// Regular expressions that were compiled for this filter, by their text.
+type Patterns = RefCell<HashMap<String, Regex>>;
+
+fn evaluate(
+    graph: &dyn GraphRead,
+    plan: &Plan,
+    row: &Row,
+    test: &Expr,
+    patterns: &Patterns,
+) -> Result<Value, KipError> {
+    let truth = |test: &Expr| evaluate(graph, plan, row, test, patterns).map(|value| value == Value::Bool(true));
     Ok(match test {
         Expr::Value(value) => value.json().clone(),
         Expr::Path(path) => plan.slot(&path.var).map_or(Value::Null, |slot| value_at(graph, &row[slot], &path.fields)),
         Expr::Not(inner) => Value::Bool(!truth(inner)?),
         Expr::And(a, b) => Value::Bool(truth(a)? && truth(b)?),
         Expr::Or(a, b) => Value::Bool(truth(a)? || truth(b)?),
-        Expr::Compare(a, operator, b) => {
-            Value::Bool(compare(&evaluate(graph, plan, row, a)?, *operator, &evaluate(graph, plan, row, b)?))
-        }
+        Expr::Compare(a, operator, b) => Value::Bool(compare(
+            &evaluate(graph, plan, row, a, patterns)?,
+            *operator,
+            &evaluate(graph, plan, row, b, patterns)?,
+        )),
         Expr::Text(kind, a, b, span) => {
-            let (text, part) = (evaluate(graph, plan, row, a)?, evaluate(graph, plan, row, b)?);
+            let (text, part) = (evaluate(graph, plan, row, a, patterns)?, evaluate(graph, plan, row, b, patterns)?);
             let (Some(text), Some(part)) = (text.as_str(), part.as_str()) else { return Ok(Value::Bool(false)) };
             Value::Bool(match kind {
                 TextTest::Contains => text.contains(part),
                 TextTest::StartsWith => text.starts_with(part),
                 TextTest::EndsWith => text.ends_with(part),
-                TextTest::Regex => regex::Regex::new(part)
-                    .map_err(|error| {
-                        KipError::new(ErrorKind::Parameter, format!("not a regular expression: {error}")).at(*span)
-                    })?
-                    .is_match(text),
+                TextTest::Regex => {
+                    let mut patterns = patterns.borrow_mut();
+                    if !patterns.contains_key(part) {
+                        let wrong = |error| {
+                            KipError::new(ErrorKind::Parameter, format!("not a regular expression: {error}")).at(*span)
+                        };
+                        patterns.insert(part.to_owned(), Regex::new(part).map_err(wrong)?);
+                    }
+                    patterns[part].is_match(text)
+                }
             })
         }
     })

@@ -20,21 +20,20 @@ pub fn find(find: &Find, graph: &dyn GraphRead) -> Result<Value, KipError> {
     let plan = plan::build(find, graph)?;
     let slot = |name: &str| plan.slot(name).unwrap_or_default();
     let rows = solve(&plan, graph)?;
-    let mut rows = distinct(
-        rows,
-        &find
-            .select
-            .iter()
-            .map(|selected| slot(&path_of(selected).var))
-            .chain(find.order.iter().map(|(path, _)| slot(&path.var)))
-            .collect::<Vec<_>>(),
-    );
     let counts = find.select.iter().any(|selected| matches!(selected, Selected::Count { .. }));
+    // What is counted are solutions; what is answered are rows of the projected variables.
+    let solutions: Vec<usize> = (0..plan.slots.len()).filter(|slot| plan.slots[*slot].is_some()).collect();
+    let projected: Vec<usize> = find.select.iter().map(|selected| slot(&path_of(selected).var)).collect();
+    let mut rows = distinct(rows, &solutions);
     if !find.order.is_empty() {
+        let descending: Vec<bool> = find.order.iter().map(|(_, descending)| *descending).collect();
         let key = |row: &Row| {
-            find.order.iter().map(|(path, _)| value_at(graph, &row[slot(&path.var)], &path.fields)).collect::<Vec<_>>()
+            find.order.iter().map(|(path, _)| value_at(graph, &row[slot(&path.var)], &path.fields)).collect()
         };
-        rows.sort_by_cached_key(|row| Keys(key(row), find.order.iter().map(|(_, descending)| *descending).collect()));
+        rows.sort_by_cached_key(|row| Keys(key(row), descending.clone()));
+    }
+    if !counts {
+        rows = distinct(rows, &projected);
     }
     let mut answer: Vec<Value> = if counts {
         grouped(find, graph, &rows, &slot)

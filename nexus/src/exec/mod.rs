@@ -109,8 +109,11 @@ fn limit_of(
 ) -> Result<usize, KipError> {
     let Some((value, span)) = limit else { return Ok(default) };
     match value.json().as_u64() {
-        Some(n) if n >= 1 => Ok((n as usize).min(ANSWER_MAX)),
-        _ => Err(KipError::new(ErrorKind::Parameter, format!("LIMIT is a whole number from 1, not {}", value.json()))
-            .at(*span)),
+        Some(n) if (1..=ANSWER_MAX as u64).contains(&n) => Ok(n as usize),
+        _ => Err(KipError::new(
+            ErrorKind::Parameter,
+            format!("LIMIT is a whole number from 1 to {ANSWER_MAX}, not {}", value.json()),
+        )
+        .at(*span)),
     }
 }

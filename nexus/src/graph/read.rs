@@ -146,10 +146,9 @@ pub struct View {
 const SCOPES_KEY: &str = "access_scopes";
 
 impl View {
-    /// `graph` as `principal` may see it.
-    pub fn new(graph: Arc<Graph>, principal: &Principal) -> Self {
-        use crate::principal::Role;
-        let sees_all = principal.may(Role::Operator) || principal.roles.contains(&Role::Lifeform);
+    /// `graph` as `principal` may see it; its own mind (`own`) a lifeform sees whole.
+    pub fn new(graph: Arc<Graph>, principal: &Principal, own: bool) -> Self {
+        let sees_all = own || principal.may(crate::principal::Role::Operator);
         Self { graph, scopes: (!sees_all).then(|| principal.scopes.clone()) }
     }
 

@@ -80,6 +80,7 @@ impl Committer {
 
     /// The next request. A store with unprojected rows that falls quiet is checkpointed first.
     async fn next(&mut self) -> Option<Request> {
+        self.change(State::forget_clean);
         if let Some(request) = self.deferred.take() {
             return Some(request);
         }

@@ -103,6 +103,12 @@ impl Store {
             if !whole && index + 1 < rows {
                 return Err(StoreError::Corrupt(format!("log row {n} is torn and later rows follow it")));
             }
+            if !whole {
+                // What is left of a torn last row is made a whole one, before other rows follow it.
+                let mut mended = bytes::BytesMut::new();
+                frames.iter().try_for_each(|frame| frame::encode(frame, &mut mended))?;
+                backend.append(n, mended.freeze()).await?;
+            }
             for frame in &frames {
                 state.warm(&*backend, &frame.ops).await?;
                 state.replay(n, frame);

@@ -337,23 +337,28 @@ impl State {
         for known in self.documents.values_mut().filter(|known| known.row <= upto) {
             known.row = 0;
         }
-        if self.documents.len() > CLEAN_MAX {
-            self.documents.retain(|_, known| known.row > 0);
-        }
         for journal in self.journals.values_mut() {
             while journal.fresh.front().is_some_and(|(row, _)| *row <= upto) {
                 journal.fresh.pop_front();
             }
         }
         self.watchers.retain(|_, watcher| watcher.receiver_count() > 0);
-        if self.journals.len() > CLEAN_MAX {
-            self.journals.retain(|_, journal| !journal.fresh.is_empty());
-        }
         for (_, row) in self.accounts.values_mut().filter(|(_, row)| *row <= upto) {
             *row = 0;
         }
         self.elements.retain(|_, (_, row)| *row > upto);
         self.payloads.retain(|_, (_, row)| *row > upto);
+    }
+
+    /// Lets go of what is only remembered for its version. Only between rows: a batch that was judged by
+    /// a version must find it when it is applied.
+    pub(super) fn forget_clean(&mut self) {
+        if self.documents.len() > CLEAN_MAX {
+            self.documents.retain(|_, known| known.row > 0);
+        }
+        if self.journals.len() > CLEAN_MAX {
+            self.journals.retain(|_, journal| !journal.fresh.is_empty());
+        }
     }
 
     /// Lets go of every watcher, so that followers end.

@@ -167,7 +167,8 @@ async fn guard(
 ) -> Result<Response, ApiError> {
     const REQUEST_MAX: Duration = Duration::from_secs(600);
     if let Some(origin) = request.headers().get(header::ORIGIN).and_then(|value| value.to_str().ok()) {
-        check_origin(&app, origin)?;
+        let host = request.headers().get(header::HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        check_origin(&app, origin, host)?;
     }
     let path = request.uri().path();
     let open = matches!(path, "/health" | "/") || path.starts_with("/ui/");
@@ -196,7 +197,7 @@ async fn guard(
 }
 
 /// Only pages of this daemon itself may call it from a browser.
-fn check_origin(app: &App, origin: &str) -> Result<(), ApiError> {
+fn check_origin(app: &App, origin: &str, host: &str) -> Result<(), ApiError> {
     let port = app.address.port();
     let ours = [
         format!("http://{}", app.address),
@@ -204,7 +205,10 @@ fn check_origin(app: &App, origin: &str) -> Result<(), ApiError> {
         format!("http://127.0.0.1:{port}"),
         format!("http://[::1]:{port}"),
     ];
-    if ours.iter().any(|known| known == origin) {
+    // On loopback a name that merely resolves to this machine is somebody else's page; in the open the
+    // operator has given this daemon its names.
+    let named = !app.address.ip().is_loopback() && origin.split_once("://").is_some_and(|(_, name)| name == host);
+    if named || ours.iter().any(|known| known == origin) {
         Ok(())
     } else {
         Err(ApiError::forbidden(format!("pages of {origin} may not call this daemon")))

@@ -301,6 +301,9 @@ impl Socket {
                     Err(broadcast::error::RecvError::Closed) => return Err(Closing::because(4410, "terminated")),
                 },
                 _ = pings.tick() => {
+                    if !self.app.tokens.knows(&self.principal) {
+                        return Err(Closing::because(4401, "unauthorized"));
+                    }
                     unanswered += 1;
                     if unanswered > 2 {
                         return Err(Closing::because(4408, "no_pong"));
@@ -370,6 +373,9 @@ impl Socket {
             FromClient::Ping { n } => {
                 out.hint(json!({"t": "pong", "n": n, "rev": self.canvas.snapshot().rev}).to_string().into());
                 Ok(())
+            }
+            FromClient::Op { .. } if !self.app.tokens.knows(&self.principal) => {
+                Err(Closing::because(4401, "unauthorized"))
             }
             FromClient::Op { cid, base_rev, op } => {
                 let answer = if !allowance.take() {

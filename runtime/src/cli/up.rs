@@ -70,7 +70,9 @@ async fn load(config: &Config) -> anyhow::Result<Arc<dyn LlmProvider>> {
 async fn first_lifeform(daemon: &Daemon) -> anyhow::Result<lifeform::LifeformHead> {
     let lifeforms = daemon.app.lifeforms();
     if let Some(known) = lifeforms.list().await?.into_iter().next() {
-        return Ok(lifeforms.get(&known.id).await?);
+        // One that was made and never started is a first start that was cut short.
+        let unborn = known.status == lifeform::Status::Created;
+        return Ok(if unborn { lifeforms.start(&known.id).await? } else { lifeforms.get(&known.id).await? });
     }
     let origin = Origin::new(Principal::new("user:operator", PrincipalKind::User, Role::Operator), Cause::of("up"));
     let definition = shipped_lifeform("first").context("the shipped definition does not load")?;

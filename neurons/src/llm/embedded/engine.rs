@@ -43,6 +43,13 @@ pub enum EmbeddedError {
     Io(#[from] std::io::Error),
 }
 
+impl EmbeddedError {
+    /// Whether the request itself is at fault; such an error comes before the first token.
+    pub(super) fn is_refusal(&self) -> bool {
+        matches!(self, Self::Prompt(_) | Self::TooLong { .. } | Self::Schema(_))
+    }
+}
+
 /// Output tokens when a request does not say.
 const OUTPUT_DEFAULT: u32 = 512;
 

@@ -55,7 +55,9 @@ impl Embedded {
                     &mut |text| job.parts.blocking_send(Part::Text(text)).is_ok(),
                     &mut |call| job.parts.blocking_send(Part::Tool(call)).is_ok(),
                 );
-                let last = last.unwrap_or_else(|error| Part::Failed(error.to_string()));
+                let last = last.unwrap_or_else(|error| {
+                    if error.is_refusal() { Part::Refused(error.to_string()) } else { Part::Failed(error.to_string()) }
+                });
                 let _ = job.parts.blocking_send(last);
             }
         };
@@ -72,8 +74,7 @@ impl Embedded {
     /// # Errors
     /// Never in practice; the provider's constructor checks its key.
     pub fn provider(self) -> Result<Arc<dyn LlmProvider>, LlmError> {
-        let endpoint =
-            Endpoint::new("embedded", Transport::Local(router(Arc::new(self))), QUEUE_MAX, Duration::from_secs(600));
+        let endpoint = Endpoint::new("embedded", Transport::Local(router(Arc::new(self))), 1, Duration::from_secs(600));
         Ok(Arc::new(OpenAi::new("embedded", "http://embedded/v1", "-", endpoint)?))
     }
 }

@@ -34,6 +34,8 @@ pub enum Part {
     },
     /// It went wrong after it had begun.
     Failed(String),
+    /// Nothing was done, and asking again would not help; only ever the first part.
+    Refused(String),
 }
 
 /// A refusal before the first part.
@@ -88,7 +90,13 @@ async fn chat(State(engine): State<Arc<dyn Engine>>, Json(request): Json<ChatReq
             return response;
         }
     };
-    if streaming { Sse::new(events(model, parts)).into_response() } else { whole(model, parts).await }
+    // The status is not sent before the first part: until then a refusal can still be one.
+    let mut parts = parts;
+    let first = parts.recv().await;
+    if let Some(Part::Refused(message)) = first {
+        return error(400, &message);
+    }
+    if streaming { Sse::new(events(model, first, parts)).into_response() } else { whole(model, first, parts).await }
 }
 
 fn response(model: &str, object: &str, choices: Vec<Choice>) -> ChatResponse {
@@ -101,13 +109,14 @@ fn response(model: &str, object: &str, choices: Vec<Choice>) -> ChatResponse {
     }
 }
 
-async fn whole(model: String, mut parts: mpsc::Receiver<Part>) -> Response {
+async fn whole(model: String, first: Option<Part>, mut parts: mpsc::Receiver<Part>) -> Response {
     let (mut text, mut calls) = (String::new(), Vec::new());
-    while let Some(part) = parts.recv().await {
+    let mut next = first;
+    while let Some(part) = next {
         match part {
             Part::Text(more) => text.push_str(&more),
             Part::Tool(call) => calls.push(call),
-            Part::Failed(message) => return error(500, &message),
+            Part::Failed(message) | Part::Refused(message) => return error(500, &message),
             Part::Done { finish, usage } => {
                 let content = (calls.is_empty() || !text.is_empty()).then_some(text);
                 let message = ChatMessage {
@@ -122,13 +131,18 @@ async fn whole(model: String, mut parts: mpsc::Receiver<Part>) -> Response {
                 return Json(answer).into_response();
             }
         }
+        next = parts.recv().await;
     }
     error(500, "the engine stopped before it was done")
 }
 
-fn events(model: String, parts: mpsc::Receiver<Part>) -> impl Stream<Item = Result<Event, Infallible>> {
+fn events(
+    model: String,
+    first: Option<Part>,
+    parts: mpsc::Receiver<Part>,
+) -> impl Stream<Item = Result<Event, Infallible>> {
     let parts = stream::unfold(parts, |mut parts| async move { parts.recv().await.map(|part| (part, parts)) });
-    parts.flat_map(move |part| {
+    stream::iter(first).chain(parts).flat_map(move |part| {
         let chunk = |delta: ChatMessage, finish: Option<&str>| {
             response(
                 &model,
@@ -142,7 +156,7 @@ fn events(model: String, parts: mpsc::Receiver<Part>) -> impl Stream<Item = Resu
                 ChatMessage { role: "assistant".into(), tool_calls: Some(vec![call]), ..ChatMessage::default() },
                 None,
             ))],
-            Part::Failed(message) => vec![json_event(&json!({"error": {"message": message}}))],
+            Part::Failed(message) | Part::Refused(message) => vec![json_event(&json!({"error": {"message": message}}))],
             Part::Done { finish, usage } => {
                 let mut last = response(&model, "chat.completion.chunk", Vec::new());
                 last.usage = Some(usage);
