@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use fascicles::{FascicleSpec, Fascicles};
-use lifeform::{LifeformSpec, Lifeforms};
+use lifeform::{LifeformHead, LifeformSpec, Lifeforms, Status};
 use neurons::llm::{Endpoint, LlmProvider, Model, OpenAi, Transport};
 use neurons::{HOUSE, Models, Neurons};
 use nexus::ledger::{AccountOp, Amount};
 use nexus::store::Backend;
 use nexus::store::surreal::Surreal;
-use nexus::{Batch, Clock, Nexus, Origin, Store, SystemClock};
+use nexus::{Batch, Cause, Clock, Nexus, Origin, Principal, PrincipalKind, Role, Store, SystemClock};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -32,6 +32,8 @@ pub struct Daemon {
     pub token: String,
     /// Whether the token was made just now.
     pub token_is_new: bool,
+    /// The lifeform that was asked for, if it was.
+    pub lifeform: Option<LifeformHead>,
     /// Its parts.
     pub app: App,
     stop: watch::Sender<bool>,
@@ -46,6 +48,8 @@ pub struct Parts {
     pub clock: Arc<dyn Clock>,
     /// What it thinks with.
     pub models: Models,
+    /// The lifeform to bring to life where none lives yet, before anything is served.
+    pub first: Option<LifeformSpec>,
 }
 
 impl Parts {
@@ -57,7 +61,12 @@ impl Parts {
         std::fs::create_dir_all(&config.data).with_context(|| {
             format!("the data folder {} cannot be made: choose another with --data", config.data.display())
         })?;
-        Ok(Self { backend: Arc::new(Surreal::embedded(config.store())?), clock: Arc::new(SystemClock), models })
+        Ok(Self {
+            backend: Arc::new(Surreal::embedded(config.store())?),
+            clock: Arc::new(SystemClock),
+            models,
+            first: None,
+        })
     }
 }
 
@@ -83,6 +92,10 @@ impl Daemon {
         let neurons = Neurons::open(store.clone(), nexus.clone(), parts.models).await?;
         let fascicles = Fascicles::open(store.clone(), neurons.clone(), shipped_fascicles()?).await?;
         let lifeforms = Lifeforms::open(store.clone(), nexus.clone(), fascicles.clone()).await?;
+        let lifeform = match parts.first {
+            Some(definition) => Some(first_lifeform(&lifeforms, definition).await?),
+            None => None,
+        };
         let (stop, stopping) = watch::channel(false);
         let app = App::new(store, nexus, neurons, fascicles, lifeforms, tokens, address, stopping.clone());
         let router = api::router(app.clone());
@@ -95,7 +108,7 @@ impl Daemon {
             let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
             axum::serve(listener, router).with_graceful_shutdown(stopped).await
         });
-        Ok(Self { address, token, token_is_new, app, stop, server })
+        Ok(Self { address, token, token_is_new, lifeform, app, stop, server })
     }
 
     /// Stops taking requests, ends the open ones, halts the lifeforms as they are, closes the store.
@@ -119,6 +132,19 @@ impl Daemon {
         }
         self.app.store.close().await.map_err(|error| anyhow!(error))
     }
+}
+
+/// The lifeform that answers here: the oldest that lives, or a first one.
+async fn first_lifeform(lifeforms: &Lifeforms, definition: LifeformSpec) -> anyhow::Result<LifeformHead> {
+    if let Some(known) = lifeforms.list().await?.into_iter().next() {
+        // One that was made and never started is a first start that was cut short.
+        let unborn = known.status == Status::Created;
+        return Ok(if unborn { lifeforms.start(&known.id).await? } else { lifeforms.get(&known.id).await? });
+    }
+    let operator = Principal::new("user:operator", PrincipalKind::User, Role::Operator);
+    let origin = Origin::new(operator, Cause::of("up"));
+    let born = lifeforms.create(&origin, definition, None).await?;
+    Ok(lifeforms.start(&born.id).await?)
 }
 
 /// A shipped definition by name.

@@ -160,7 +160,12 @@ async fn twenty_facts_with_the_real_model() {
     let config =
         Config::load(None, &[("data", folder.path().display().to_string()), ("listen", "127.0.0.1:0".into())]).unwrap();
     let start = async || {
-        let parts = Parts { backend: disk.clone(), clock: Arc::new(SystemClock), models: models_of(&model().await) };
+        let parts = Parts {
+            backend: disk.clone(),
+            clock: Arc::new(SystemClock),
+            models: models_of(&model().await),
+            first: None,
+        };
         let daemon = Daemon::start(&config, parts).await.unwrap();
         let client = Client::new(format!("http://{}", daemon.address), daemon.token.clone());
         (daemon, client)

@@ -73,6 +73,7 @@ impl TestDaemon {
             backend: disk.clone() as Arc<dyn Backend>,
             clock: Arc::new(clock.clone()) as Arc<dyn Clock>,
             models,
+            first: None,
         };
         let daemon = Daemon::start(&config, parts).await.unwrap();
         let operator = Client::new(format!("http://{}", daemon.address), daemon.token.clone());

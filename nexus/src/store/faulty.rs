@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use tokio::sync::Notify;
 
 use super::StoreError;
 use super::backend::{Backend, Opened, Projection};
@@ -12,7 +13,7 @@ use super::batch::{Entry, Hash, Key, Kind, Stream, Versioned};
 use crate::clock::Timestamp;
 
 /// What happens to one append.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Fault {
     /// Nothing goes wrong.
     None,
@@ -22,6 +23,8 @@ pub enum Fault {
     After,
     /// Only its first bytes are written, then it fails, as when the machine dies.
     Torn(usize),
+    /// It is slow: it waits until the test lets it go on.
+    Held(Arc<Notify>),
     /// The disk is full: every try fails.
     Full,
 }
@@ -40,7 +43,11 @@ impl<B: Backend> Faulty<B> {
 
     fn next(&self) -> Fault {
         let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
-        if faults.front() == Some(&Fault::Full) { Fault::Full } else { faults.pop_front().unwrap_or(Fault::None) }
+        if matches!(faults.front(), Some(Fault::Full)) {
+            Fault::Full
+        } else {
+            faults.pop_front().unwrap_or(Fault::None)
+        }
     }
 }
 
@@ -54,6 +61,10 @@ impl<B: Backend> Backend for Faulty<B> {
         let failed = |what: &str| Err(StoreError::Io(format!("injected: {what}")));
         match self.next() {
             Fault::None => self.inner.append(n, row).await,
+            Fault::Held(go_on) => {
+                go_on.notified().await;
+                self.inner.append(n, row).await
+            }
             Fault::Before => failed("before the write"),
             Fault::Full => failed("no space left on device"),
             Fault::After => {

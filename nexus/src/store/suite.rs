@@ -45,7 +45,7 @@ pub async fn all(disks: &dyn Fn() -> Box<dyn Fn() -> Arc<dyn Backend> + Sync>) {
     the_ledger_is_checked_in_the_same_commit(&*disks()).await;
     payloads_are_kept_once_under_their_hash(&*disks()).await;
     graph_rows_come_back_in_order(&*disks()).await;
-    many_writers_share_flushes_and_lose_nothing(&*disks()).await;
+    many_writers_lose_nothing(&*disks()).await;
     an_oversize_commit_is_refused_alone(&*disks()).await;
     a_second_opener_is_told_that_the_store_is_in_use(&*disks()).await;
 }
@@ -205,25 +205,21 @@ async fn graph_rows_come_back_in_order(disk: Disk<'_>) {
     store.close().await.unwrap_or_else(|error| panic!("{error}"));
 }
 
-async fn many_writers_share_flushes_and_lose_nothing(disk: Disk<'_>) {
+async fn many_writers_lose_nothing(disk: Disk<'_>) {
     let store = open(disk).await;
     let writers: Vec<_> = (0..64)
         .map(|writer| {
             let store = store.clone();
             tokio::spawn(async move {
-                let mut rows = std::collections::BTreeSet::new();
                 for n in 0..5 {
-                    rows.insert(must(&store, batch().append(format!("w{writer}"), "k", &n)).await.log);
+                    must(&store, batch().append(format!("w{writer}"), "k", &n)).await;
                 }
-                rows
             })
         })
         .collect();
-    let mut rows = std::collections::BTreeSet::new();
     for writer in writers {
-        rows.extend(writer.await.unwrap_or_else(|error| panic!("{error}")));
+        writer.await.unwrap_or_else(|error| panic!("{error}"));
     }
-    assert!(rows.len() < 320, "320 commits took {} flushes", rows.len());
     for writer in 0..64 {
         assert_eq!(store.head(&format!("w{writer}").into()).await.unwrap_or(0), 5);
     }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use neurons::llm::LlmProvider;
-use nexus::{Cause, Origin, Principal, PrincipalKind, Role};
 
 use super::models::{known, places, prepare};
 use super::{say, say_error};
@@ -30,9 +29,11 @@ pub(super) async fn run(config: Config) -> anyhow::Result<ExitCode> {
         embedded,
         why_not.as_deref().unwrap_or("models.embedded is \"none\" and no tier is configured"),
     )?;
-    let daemon = Daemon::start(&config, Parts::real(&config, models)?).await?;
-    let lifeform = first_lifeform(&daemon).await?;
-    greet(&daemon, &lifeform, &config);
+    let first = shipped_lifeform("first").context("the shipped definition does not load")?;
+    let daemon = Daemon::start(&config, Parts { first: Some(first), ..Parts::real(&config, models)? }).await?;
+    if let Some(lifeform) = &daemon.lifeform {
+        greet(&daemon, lifeform, &config);
+    }
     signal::stop().await;
     say_error("stopping");
     daemon.stop().await?;
@@ -64,20 +65,6 @@ async fn load(config: &Config) -> anyhow::Result<Arc<dyn LlmProvider>> {
 async fn load(config: &Config) -> anyhow::Result<Arc<dyn LlmProvider>> {
     let weights = known(&config.models.embedded)?;
     prepare(weights, &places(config)).await.and_then(|_| anyhow::bail!("it is not built in"))
-}
-
-/// The lifeform that answers here: the one that lives, or a first one.
-async fn first_lifeform(daemon: &Daemon) -> anyhow::Result<lifeform::LifeformHead> {
-    let lifeforms = daemon.app.lifeforms();
-    if let Some(known) = lifeforms.list().await?.into_iter().next() {
-        // One that was made and never started is a first start that was cut short.
-        let unborn = known.status == lifeform::Status::Created;
-        return Ok(if unborn { lifeforms.start(&known.id).await? } else { lifeforms.get(&known.id).await? });
-    }
-    let origin = Origin::new(Principal::new("user:operator", PrincipalKind::User, Role::Operator), Cause::of("up"));
-    let definition = shipped_lifeform("first").context("the shipped definition does not load")?;
-    let born = lifeforms.create(&origin, definition, Some("first".into())).await?;
-    Ok(lifeforms.start(&born.id).await?)
 }
 
 fn greet(daemon: &Daemon, lifeform: &lifeform::LifeformHead, config: &Config) {
