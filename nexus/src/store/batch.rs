@@ -183,9 +183,9 @@ pub enum Op {
     },
     /// Keeps bytes under their hash, once.
     Payload {
-        /// SHA-256 of `body`.
+        /// SHA-256 of the bytes.
         hash: Hash,
-        /// The bytes.
+        /// The bytes; empty in the log when they were kept before.
         body: Bytes,
     },
 }

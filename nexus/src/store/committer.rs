@@ -168,7 +168,9 @@ impl Committer {
             self.change(|state| state.learn(documents, heads));
         }
         let at = self.clock.now();
-        let frame = frame_of(at, batch.origin, batch.ops);
+        let mut ops = batch.ops;
+        self.read(|state| state.strip_kept(&mut ops));
+        let frame = frame_of(at, batch.origin, ops);
         let start = row.len();
         frame::encode(&frame, row)?;
         let bytes = row.len() - start;

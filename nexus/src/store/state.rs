@@ -1,7 +1,7 @@
 //! What the store keeps in memory: everything committed that no projection holds yet, the accounts,
 //! and the versions the committer has lately had to know.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -41,6 +41,8 @@ pub(super) struct State {
     accounts: BTreeMap<Arc<str>, (Account, u64)>,
     elements: BTreeMap<(Arc<str>, u64), (Option<Bytes>, u64)>,
     payloads: HashMap<Hash, (Bytes, u64)>,
+    /// Payloads that are known to be kept, so that a prompt is not written again with every call.
+    kept: HashSet<Hash>,
     watchers: HashMap<Stream, watch::Sender<u64>>,
     /// The last row of the log.
     pub(super) row: u64,
@@ -66,6 +68,7 @@ impl State {
             accounts: accounts.into_iter().map(|(name, account)| (name, (account, 0))).collect(),
             elements: BTreeMap::new(),
             payloads: HashMap::new(),
+            kept: HashSet::new(),
             watchers: HashMap::new(),
             row: checkpoint,
             checkpoint,
@@ -159,6 +162,17 @@ impl State {
         }
         for (stream, head) in heads {
             self.journals.entry(stream).or_insert(Journal { head, ..Journal::default() });
+        }
+    }
+
+    /// Takes the bytes out of payloads that are kept already.
+    pub(super) fn strip_kept(&self, ops: &mut [Op]) {
+        for op in ops {
+            if let Op::Payload { hash, body } = op
+                && self.kept.contains(hash)
+            {
+                *body = Bytes::new();
+            }
         }
     }
 
@@ -271,7 +285,10 @@ impl State {
                 Op::DeleteElement { nexus, no } => {
                     self.elements.insert((nexus.clone(), *no), (None, n));
                 }
+                // Kept by an earlier row.
+                Op::Payload { body, .. } if body.is_empty() => {}
                 Op::Payload { hash, body } => {
+                    self.kept.insert(*hash);
                     self.dirty_bytes += body.len();
                     self.payloads.insert(*hash, (body.clone(), n));
                 }
@@ -353,6 +370,9 @@ impl State {
     /// Lets go of what is only remembered for its version. Only between rows: a batch that was judged by
     /// a version must find it when it is applied.
     pub(super) fn forget_clean(&mut self) {
+        if self.kept.len() > CLEAN_MAX {
+            self.kept.clear();
+        }
         if self.documents.len() > CLEAN_MAX {
             self.documents.retain(|_, known| known.row > 0);
         }
