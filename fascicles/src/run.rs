@@ -180,20 +180,23 @@ impl Run {
         }
         let (mut facts, mut starts) = (Vec::new(), Vec::new());
         self.note(news.clone(), &mut facts);
-        match &news {
-            Fact::Done { node, .. } => self.observe(node, false, &mut facts),
+        let ended = match &news {
+            Fact::Done { node, .. } => {
+                self.observe(node, false, &mut facts);
+                false
+            }
             Fact::Failed { node, error, retry } => {
-                if self.again(node, if *retry { ATTEMPTS_MAX } else { 0 }, error, &mut facts, &mut starts) {
-                    return (facts, starts);
-                }
+                let tries = if *retry { ATTEMPTS_MAX } else { 0 };
+                self.again(node, tries, error, &mut facts, &mut starts)
             }
             Fact::Interrupted { node } => {
                 let error = "the daemon stopped each time this was tried";
-                if self.again(node, RESTARTS_MAX, error, &mut facts, &mut starts) {
-                    return (facts, starts);
-                }
+                self.again(node, RESTARTS_MAX, error, &mut facts, &mut starts)
             }
-            _ => {}
+            _ => false,
+        };
+        if ended {
+            return (facts, starts);
         }
         self.advance(&mut facts, &mut starts);
         (facts, starts)

@@ -15,7 +15,7 @@ async fn ask(client: &Client, base: &str, topic: &str, question: &str) -> String
 }
 
 /// Waits until every job of the lifeform has ended: what was said is then also learned.
-pub async fn settled(store: &nexus::Store, id: &str, topic: &str, rev: u64) {
+pub(crate) async fn settled(store: &nexus::Store, id: &str, topic: &str, rev: u64) {
     let mut follow = store.follow(format!("job:{id}.{topic}.r{rev}").into(), 0);
     while let Ok(entry) = follow.next().await {
         if entry.to_json()["data"]["fact"] == "ended" {
@@ -113,7 +113,7 @@ async fn what_it_was_told_it_answers_in_a_new_topic_after_a_kill_until_the_conce
 }
 
 /// Twenty facts of different kinds, each with a question that names its subject in other words.
-pub fn twenty() -> Vec<(String, String, String)> {
+pub(crate) fn twenty() -> Vec<(String, String, String)> {
     let subjects = [
         "boat",
         "sister",

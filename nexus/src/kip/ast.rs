@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::error::Span;
 
-/// A value as written: JSON, or a placeholder that [`super::bind`] replaces.
+/// A value as written: JSON, or a placeholder that [`bind`](super::bind()) replaces.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Val {
     /// A literal.
