@@ -160,6 +160,9 @@ async fn the_same_key_says_it_once() {
     assert_eq!(first.expect(StatusCode::CREATED), again.expect(StatusCode::CREATED));
     let messages = daemon.operator.get(&path).await.expect(StatusCode::OK);
     assert_eq!(messages["messages"].as_array().unwrap().len(), 1);
+    // A key stands for one thing: something else under it is refused, not swallowed.
+    let other = json!({"content": "something else"});
+    daemon.operator.send(Method::POST, &path, &[("idempotency-key", "k1")], Some(other)).await.refused(422, "schema");
 }
 
 #[tokio::test]

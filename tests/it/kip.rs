@@ -65,6 +65,10 @@ async fn rows_are_bare_values_for_one_expression_and_arrays_for_several() {
     let several = mind.run(r#"FIND(?s.name, ?l.metadata.confidence, ?h.attributes.depth) WHERE { ?l (?s, "moored_in", ?h) } ORDER BY ?s.name"#).await;
     assert_eq!(several, json!({"result": [["Heron", 0.5, 12], ["Petrel", 0.9, 12]]}));
     assert_eq!(mind.run(r#"FIND(COUNT(?s)) WHERE { ?s {type: "Ship"} }"#).await, json!({"result": [2]}));
+    let solutions = r#"FIND(COUNT(?h), COUNT(DISTINCT ?h)) WHERE { (?s, "moored_in", ?h) }"#;
+    assert_eq!(mind.run(solutions).await, json!({"result": [[2, 1]]}));
+    let once = r#"FIND(?h.name) WHERE { (?s, "moored_in", ?h) } ORDER BY ?s.name"#;
+    assert_eq!(mind.run(once).await, json!({"result": ["Lisbon"]}));
     assert_eq!(
         mind.run(r#"FIND(?p) WHERE { ({name: "Heron"}, ?p, {name: "Lisbon"}) }"#).await,
         json!({"result": ["moored_in"]})

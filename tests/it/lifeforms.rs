@@ -289,3 +289,59 @@ async fn an_answer_that_was_cut_by_a_kill_is_finished_once_and_paid_as_it_was_se
     assert!(spent >= held, "the call whose outcome nobody knows is charged in full");
     go_on.notify_waiters();
 }
+
+#[tokio::test]
+async fn stop_start_and_reboot_in_the_middle_of_an_answer_lead_to_one_answer_and_open_sockets_go_on() {
+    let go_on = std::sync::Arc::new(tokio::sync::Notify::new());
+    let gate = go_on.clone();
+    let daemon = TestDaemon::start(move |request, n| match (request.response_format.is_some(), n) {
+        (true, _) => Reply::Text("{\"facts\":[]}".into()),
+        (false, 0 | 1) => Reply::Held("Half ".into(), gate.clone(), "never".into()),
+        _ => Reply::Text("All of it.".into()),
+    })
+    .await;
+    let (id, base) = daemon.lifeform().await;
+    let op = &daemon.operator;
+    let mut socket = op.subscribe(&base, None).await;
+    op.topic(&base, "t1").await;
+    op.say(&base, "t1", "Tell me?").await;
+    socket.until(|frame| frame["t"] == "stream").await;
+    op.post(&format!("/v1/lifeforms/{id}/stop"), json!({})).await.expect(StatusCode::OK);
+    op.post(&format!("/v1/lifeforms/{id}/start"), json!({})).await.expect(StatusCode::OK);
+    socket.until(|frame| frame["t"] == "stream").await;
+    op.post(&format!("/v1/lifeforms/{id}/reboot"), json!({})).await.expect(StatusCode::OK);
+    let frames = socket.until(|frame| frame["kind"] == "message.finish").await;
+    assert_eq!(text_of(frames.last().unwrap()), "All of it.");
+    op.say(&base, "t1", "And more?").await;
+    socket.until(|frame| frame["kind"] == "message.finish").await;
+    let messages = op.get(&format!("{base}/topics/t1/messages")).await.expect(StatusCode::OK);
+    assert_eq!(messages["messages"].as_array().unwrap().len(), 4, "two questions, two answers");
+    assert_eq!(op.delete(&format!("/v1/lifeforms/{id}")).await.status, StatusCode::NO_CONTENT);
+    assert_eq!(socket.closed().await.1, 4410, "its subscribers are told that it is gone");
+}
+
+#[tokio::test]
+async fn an_answer_that_fails_says_so_and_the_next_one_is_given() {
+    let daemon = TestDaemon::start(|request, _| {
+        let asked = request.messages.last().unwrap().content.clone().unwrap_or_default();
+        match request.response_format.is_some() {
+            true => Reply::Text("{\"facts\":[]}".into()),
+            false if asked.contains("refuse") => Reply::Status(400, "no such thing".into()),
+            false => Reply::Text(format!("{} characters", asked.chars().count())),
+        }
+    })
+    .await;
+    let (_, base) = daemon.lifeform().await;
+    let op = &daemon.operator;
+    let mut socket = op.subscribe(&base, None).await;
+    socket.until(|frame| frame["t"] == "live").await;
+    op.topic(&base, "t1").await;
+    op.say(&base, "t1", "Will you refuse?").await;
+    let ended = |frame: &Value| frame["kind"] == "message.interrupt" || frame["kind"] == "message.finish";
+    let frames = socket.until(ended).await;
+    assert!(frames.last().unwrap()["patch"].to_string().contains("no such thing"), "{:?}", frames.last());
+    // A text longer than a model is given is cut in the middle, not refused.
+    op.say(&base, "t1", &"long ".repeat(6000)).await;
+    let frames = socket.until(ended).await;
+    assert_eq!(text_of(frames.last().unwrap()), "4005 characters");
+}
