@@ -63,14 +63,17 @@ impl LifeformSpec {
     /// # Errors
     /// A sentence naming the member and what is wrong with it.
     pub fn check(&self) -> Result<(), String> {
-        if self.name.trim().is_empty() || self.name.chars().count() > 80 {
-            return Err("name is 1 to 80 characters".into());
+        if self.name.trim().is_empty() || self.name.chars().count() > 80 || self.name.contains(char::is_control) {
+            return Err("name is 1 to 80 characters, none of them a control character".into());
         }
         if self.persona.len() > 32 << 10 {
             return Err(format!("persona has {} bytes, the bound is {}", self.persona.len(), 32 << 10));
         }
         if self.nutrients.tokens < 0 || self.nutrients.micro_usd < 0 {
             return Err("nutrients cannot be negative".into());
+        }
+        if self.nutrients.tokens > 1 << 50 || self.nutrients.micro_usd > 1 << 50 {
+            return Err(format!("nutrients are at most {}", 1_i64 << 50));
         }
         let m = &self.metabolism;
         if !(0 <= m.rest_below_tokens

@@ -68,6 +68,7 @@ async fn bodies_that_are_not_what_a_route_takes_are_refused_by_name() {
     assert_eq!(op.get("/v1/fascicles").await.expect(StatusCode::OK)["fascicles"][0]["id"], "reply");
     let pay = format!("/v1/lifeforms/{id}/resources/transactions");
     op.post(&pay, json!({"amount": 0, "currency": "tokens"})).await.refused(422, "invalid");
+    op.post(&pay, json!({"amount": i64::MIN, "currency": "tokens"})).await.refused(422, "invalid");
     op.post(&pay, json!({"amount": 1, "currency": "gold"})).await.refused(422, "invalid");
     op.post(&pay, json!({"amount": 1.5, "currency": "tokens"})).await.refused(422, "invalid");
     op.send(Method::POST, &messages, &[("idempotency-key", "")], Some(json!({"content": "x"})))

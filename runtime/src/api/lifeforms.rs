@@ -158,8 +158,8 @@ pub(super) async fn transact(
     IdempotencyKey(key): IdempotencyKey,
     ApiJson(body): ApiJson<TransactionBody>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
-    const AMOUNT_MAX: i64 = 1 << 50;
-    if body.amount == 0 || body.amount.abs() > AMOUNT_MAX {
+    const AMOUNT_MAX: u64 = 1 << 50;
+    if body.amount == 0 || body.amount.unsigned_abs() > AMOUNT_MAX {
         return Err(ApiError::invalid(format!("amount is a whole number other than 0, at most {AMOUNT_MAX}")));
     }
     if body.memo.len() > 1000 {
