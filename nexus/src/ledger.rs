@@ -24,9 +24,10 @@ impl Amount {
         Self { tokens, micro_usd: 0 }
     }
 
-    /// Whether `other` can be taken from this amount in both currencies.
+    /// Whether `other` can be taken from this amount; a currency of which nothing is wanted may be in debt.
     pub fn covers(self, other: Self) -> bool {
-        self.tokens >= other.tokens && self.micro_usd >= other.micro_usd
+        let enough = |have: i64, want: i64| want <= 0 || have >= want;
+        enough(self.tokens, other.tokens) && enough(self.micro_usd, other.micro_usd)
     }
 
     /// Both currencies added.

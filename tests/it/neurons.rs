@@ -228,7 +228,7 @@ async fn a_failing_model_is_named_and_what_it_may_have_used_is_charged() {
     op.post("/v1/neurons/n/invoke", ask("busy once")).await.expect(StatusCode::OK);
     let spent = || daemon.daemon.app.store().account("house").unwrap().spent.tokens;
     let before = spent();
-    op.post("/v1/neurons/n/invoke", ask("refuse")).await.refused(502, "model_refused");
+    op.post("/v1/neurons/n/invoke", ask("refuse")).await.refused(422, "model_refused");
     assert_eq!(spent(), before, "a refused call is free");
     op.post("/v1/neurons/n/invoke", ask("break")).await.refused(502, "model_failed");
     assert!(spent() > before + 100, "an unknown outcome is charged in full");

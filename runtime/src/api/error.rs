@@ -162,6 +162,10 @@ impl From<NeuronError> for ApiError {
                     .hint("run `lifeformd models pull`, or configure [providers] and [tiers]"),
                 LlmError::Busy { retry_after, .. } => Self::new(StatusCode::TOO_MANY_REQUESTS, "model_busy", detail)
                     .retry_after(retry_after.map_or(1, |wait| wait.as_secs().max(1))),
+                // The model's own word that the request cannot be answered, its length above all.
+                LlmError::Refused { status: 400 | 413 | 422, .. } => {
+                    Self::new(StatusCode::UNPROCESSABLE_ENTITY, "model_refused", detail)
+                }
                 LlmError::Refused { .. } => Self::new(StatusCode::BAD_GATEWAY, "model_refused", detail),
                 LlmError::Unreachable { .. } | LlmError::Broken { .. } => {
                     Self::new(StatusCode::BAD_GATEWAY, "model_failed", detail)

@@ -69,12 +69,11 @@ async fn load(config: &Config) -> anyhow::Result<Arc<dyn LlmProvider>> {
 
 fn greet(daemon: &Daemon, lifeform: &lifeform::LifeformHead, config: &Config) {
     let base = format!("http://{}", daemon.address);
-    let token =
-        if daemon.token_is_new { daemon.token.clone() } else { format!("$(cat {})", config.token_file().display()) };
-    let page = if daemon.token_is_new {
-        format!("{base}/#token={}", daemon.token)
-    } else {
-        format!("{base}/  (token: {})", config.token_file().display())
+    let file = config.token_file();
+    let (token, page) = match (daemon.token_is_new, config.token.is_empty()) {
+        (true, _) => (daemon.token.clone(), format!("{base}/#token={}", daemon.token)),
+        (false, true) => (format!("$(cat {})", file.display()), format!("{base}/  (token: {})", file.display())),
+        (false, false) => ("$LIFEFORMD_TOKEN".into(), format!("{base}/  (token: the configured one)")),
     };
     let canvas = format!("{base}/v1/lifeforms/{}/canvases/{}", lifeform.id, lifeform::canvas::CHAT);
     say(&format!("\n{} ({}) is here. Talk to it:\n", lifeform.definition.name, lifeform.id));
