@@ -85,6 +85,11 @@ async fn what_it_was_told_it_answers_in_a_new_topic_after_a_kill_until_the_conce
     op.topic(&base, "t1").await;
     let said = op.say(&base, "t1", "My boat is called Petrel.").await;
     settled(daemon.daemon.app.store(), &id, "t1", said["rev"].as_u64().unwrap()).await;
+    let job = op.get(&format!("/v1/jobs/{id}.t1.r{}", said["rev"])).await.expect(StatusCode::OK);
+    assert_eq!((&job["status"], &job["error"]), (&json!("completed"), &Value::Null));
+    let told: Vec<&str> =
+        job["events"].as_array().unwrap().iter().map(|event| event["message"].as_str().unwrap()).collect();
+    assert_eq!((job["events"][0]["id"].as_str(), told.last()), (Some("evt_001"), Some(&"remembered")), "{told:?}");
     let after = op.get(&format!("/v1/lifeforms/{id}/resources")).await.expect(StatusCode::OK);
     assert!(after["spent"]["tokens"].as_i64() > before["spent"]["tokens"].as_i64());
     assert_eq!(after["held"]["tokens"], 0);
