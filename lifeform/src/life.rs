@@ -160,8 +160,9 @@ impl Actor for Life {
             Msg::Policy(policy, origin, reply) => {
                 alive.body.head.policy = policy;
                 let kept = alive.keep(&origin, "policy").await;
-                let _ = reply.send(kept.map(|()| alive.body.head.clone()));
+                // What is answered is what follows from it.
                 alive.attend(&me).await?;
+                let _ = reply.send(kept.map(|()| alive.body.head.clone()));
             }
             Msg::Inspect(reply) => {
                 let _ = reply.send(alive.body.head.clone());
@@ -326,7 +327,7 @@ impl Alive {
             if !self.free().covers(room) {
                 break;
             }
-            let perception = perception.clone();
+            let perception = self.as_it_stands(perception.clone());
             let job: Arc<str> = format!("{}.{}.r{rev}", self.body.head.id, perception.topic).into();
             match self.answer(me, rev, perception, job, means).await {
                 // There is a next beat.
@@ -335,6 +336,16 @@ impl Alive {
             }
         }
         Ok(())
+    }
+
+    /// The message as it is now: it may have been amended while it waited.
+    fn as_it_stands(&self, mut perception: Perception) -> Perception {
+        let snapshot = self.body.canvas.snapshot();
+        let message = &snapshot.state["topics"][&*perception.topic]["messages"][&*perception.message];
+        if let (Some("final"), Some(content)) = (message["status"].as_str(), message["content"].as_str()) {
+            perception.content = content.to_owned();
+        }
+        perception
     }
 
     fn free(&self) -> Amount {
@@ -360,7 +371,10 @@ impl Alive {
         let op = chat::Op::Append {
             topic: perception.topic.clone(),
             id,
-            content: "I am resting: my nutrients are used up. A top-up wakes me, and then I will answer.".into(),
+            content: format!(
+                "I am resting: what I have left ({}) does not pay for an answer. A top-up wakes me, and then I will answer.",
+                self.free()
+            ),
             reply_to: Some(perception.message.clone()),
         };
         match self

@@ -51,6 +51,12 @@ impl Amount {
     }
 }
 
+impl std::fmt::Display for Amount {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} tokens and {} micro-dollars", self.tokens, self.micro_usd)
+    }
+}
+
 /// Money set aside for work that is under way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Hold {
@@ -105,7 +111,7 @@ pub enum LedgerError {
     #[error("account {0} is not open")]
     NotOpen(Arc<str>),
     /// The amount is not there. Nothing was set aside.
-    #[error("account {account} has {available:?} free, {needed:?} is needed")]
+    #[error("account {account} has {available} free, {needed} is needed")]
     Insufficient {
         /// The account asked.
         account: Arc<str>,

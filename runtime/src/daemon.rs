@@ -86,6 +86,13 @@ impl Daemon {
         let store = Store::open(parts.backend, parts.clock).await?;
         let house = Amount { tokens: config.house_tokens, micro_usd: config.house_micro_usd };
         store.commit(Batch::new(&Origin::system("start")).account(HOUSE, AccountOp::Open(house), "house")).await?;
+        // The configuration says what the house may use in all, so a changed one changes what is left.
+        let account = store.account(HOUSE).unwrap_or_default();
+        let raised = house.minus(account.balance.plus(account.spent));
+        if raised != Amount::default() {
+            let origin = Origin::system("configuration");
+            store.commit(Batch::new(&origin).account(HOUSE, AccountOp::Credit(raised), "ceiling")).await?;
+        }
         let tokens = Tokens::open(store.clone()).await?;
         let (token, token_is_new) = tokens.operator(config).await?;
         let nexus = Nexus::new(store.clone());

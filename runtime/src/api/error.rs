@@ -109,7 +109,7 @@ impl From<StoreError> for ApiError {
                 .hint("read it again and repeat the change on what you find"),
             StoreError::Ledger(LedgerError::Insufficient { .. }) => {
                 Self::new(StatusCode::PAYMENT_REQUIRED, "insufficient_nutrients", detail)
-                    .hint("an operator can add to the account")
+                    .hint("an operator tops a lifeform up in the currency it lacks; the house account is raised by house_tokens and house_micro_usd")
             }
             StoreError::Ledger(LedgerError::TooManyHolds { .. }) => {
                 Self::new(StatusCode::TOO_MANY_REQUESTS, "overloaded", detail).retry_after(1)

@@ -150,7 +150,13 @@ impl Screen {
                 say(&format!("\n{} takes a message back", frame["actor"]["id"].as_str().unwrap_or_default()));
             }
         }
-        if by_lifeform
+        let ours = frame["patch"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .any(|op| op["path"].as_str().is_some_and(|path| path.starts_with(&prefix)));
+        if ours
+            && by_lifeform
             && matches!(frame["kind"].as_str(), Some("message.finish" | "message.append" | "message.interrupt"))
         {
             say("");

@@ -81,10 +81,10 @@ fn greet(daemon: &Daemon, lifeform: &lifeform::LifeformHead, config: &Config) {
     say(&format!("  in a terminal    lifeformd chat --data {} --listen {}", config.data.display(), daemon.address));
     say(&format!("  with curl        TOKEN={token}"));
     say(&format!(
-        "                   curl -sH \"authorization: Bearer $TOKEN\" --json '{{\"title\":\"hello\",\"id\":\"t1\"}}' {canvas}/topics"
+        "                   curl -sH \"authorization: Bearer $TOKEN\" -H \"idempotency-key: hello\" --json '{{\"title\":\"hello\",\"id\":\"hello\"}}' {canvas}/topics"
     ));
     say(&format!(
-        "                   curl -sH \"authorization: Bearer $TOKEN\" --json '{{\"content\":\"Hello!\"}}' {canvas}/topics/t1/messages"
+        "                   curl -sH \"authorization: Bearer $TOKEN\" --json '{{\"content\":\"Hello!\"}}' {canvas}/topics/hello/messages"
     ));
-    say(&format!("                   curl -sH \"authorization: Bearer $TOKEN\" {canvas}/topics/t1/messages\n"));
+    say(&format!("                   curl -sH \"authorization: Bearer $TOKEN\" {canvas}/topics/hello/messages\n"));
 }
