@@ -1,0 +1,435 @@
+//! Values as the graph holds them: sixteen bytes each, text shared, keys interned.
+//!
+//! Draft7 §2.7 takes JSON's data model. A number, a string, a boolean and null are held typed, so that a
+//! filter compares them without parsing; arrays and objects, which KQL only stores and answers, stay JSON.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::sync::Arc;
+
+use arcstr::ArcStr;
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::{Map, Number, Value};
+use triomphe::ThinArc;
+
+/// An interned name: a type, a predicate, or a key. Equal names are one pointer for the whole process.
+///
+/// Interned names are never let go; they are schema and keys, of which even a long life knows few.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Sym(ustr::Ustr);
+
+impl Sym {
+    /// Interns `name`. For what is written; a query only looks names up with [`Sym::known`].
+    pub fn new(name: &str) -> Self {
+        Self(ustr::ustr(name))
+    }
+
+    /// The name, if anything was ever called so. A name nobody wrote can match nothing.
+    pub fn known(name: &str) -> Option<Self> {
+        ustr::existing_ustr(name).map(Self)
+    }
+
+    /// The text.
+    pub fn as_str(self) -> &'static str {
+        self.0.as_str()
+    }
+
+    fn address(self) -> usize {
+        self.0.as_char_ptr() as usize
+    }
+}
+
+/// Any fixed order will do: names are ordered by address, which costs no look at the text.
+impl Ord for Sym {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.address().cmp(&other.address())
+    }
+}
+
+impl PartialOrd for Sym {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl fmt::Debug for Sym {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Serialize for Sym {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for Sym {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Name;
+        impl Visitor<'_> for Name {
+            type Value = Sym;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a name")
+            }
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Sym, E> {
+                Ok(Sym::new(text))
+            }
+        }
+        deserializer.deserialize_str(Name)
+    }
+}
+
+/// One value.
+#[derive(Clone, Debug, Default)]
+pub enum Datum {
+    /// `null`; also what is missing.
+    #[default]
+    Null,
+    /// `true` or `false`.
+    Bool(bool),
+    /// A whole number that fits.
+    Int(i64),
+    /// Any other number.
+    Float(f64),
+    /// Text.
+    Str(ArcStr),
+    /// An array, an object, or a whole number past `i64`.
+    Json(Arc<Value>),
+}
+
+impl Datum {
+    /// The value of some JSON.
+    pub fn from_json(value: &Value) -> Self {
+        match value {
+            Value::Null => Self::Null,
+            Value::Bool(truth) => Self::Bool(*truth),
+            Value::Number(number) => match (number.as_i64(), number.as_f64()) {
+                (Some(int), _) => Self::Int(int),
+                (None, Some(float)) if !number.is_u64() => Self::Float(float),
+                _ => Self::Json(Arc::new(value.clone())),
+            },
+            Value::String(text) => Self::Str(text.as_str().into()),
+            Value::Array(_) | Value::Object(_) => Self::Json(Arc::new(value.clone())),
+        }
+    }
+
+    /// The value as JSON.
+    pub fn to_json(&self) -> Value {
+        match self {
+            Self::Null => Value::Null,
+            Self::Bool(truth) => Value::Bool(*truth),
+            Self::Int(int) => Value::Number((*int).into()),
+            Self::Float(float) => Number::from_f64(*float).map_or(Value::Null, Value::Number),
+            Self::Str(text) => Value::String(text.to_string()),
+            Self::Json(value) => (**value).clone(),
+        }
+    }
+
+    /// The text, if it is text.
+    pub fn as_str(&self) -> Option<&str> {
+        if let Self::Str(text) = self { Some(text) } else { None }
+    }
+
+    /// The number, if it is one.
+    pub fn as_f64(&self) -> Option<f64> {
+        match self {
+            Self::Int(int) => Some(*int as f64),
+            Self::Float(float) => Some(*float),
+            Self::Json(value) => value.as_f64(),
+            _ => None,
+        }
+    }
+
+    /// Whether it is null.
+    pub fn is_null(&self) -> bool {
+        matches!(self, Self::Null)
+    }
+
+    /// JSON equality with 7 equal to 7.0 (R21, R22).
+    pub fn same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Null, Self::Null) => true,
+            (Self::Bool(a), Self::Bool(b)) => a == b,
+            (Self::Int(a), Self::Int(b)) => a == b,
+            (Self::Str(a), Self::Str(b)) => a == b,
+            (Self::Json(a), Self::Json(b)) => same_json(a, b),
+            (Self::Int(_) | Self::Float(_) | Self::Json(_), Self::Int(_) | Self::Float(_) | Self::Json(_)) => {
+                matches!((self.as_f64(), other.as_f64()), (Some(a), Some(b)) if a == b)
+            }
+            _ => false,
+        }
+    }
+
+    /// The order of two numbers or two strings; nothing else has one (R21).
+    pub fn order(&self, other: &Self) -> Option<Ordering> {
+        match (self, other) {
+            (Self::Int(a), Self::Int(b)) => Some(a.cmp(b)),
+            (Self::Str(a), Self::Str(b)) => Some(a.as_str().cmp(b.as_str())),
+            _ => self.as_f64()?.partial_cmp(&other.as_f64()?),
+        }
+    }
+
+    /// A total order for sorting: booleans, numbers, strings, arrays, objects, and null last (R31).
+    pub fn sort(&self, other: &Self) -> Ordering {
+        self.rank().cmp(&other.rank()).then_with(|| match (self, other) {
+            (Self::Bool(a), Self::Bool(b)) => a.cmp(b),
+            _ => self.order(other).unwrap_or(Ordering::Equal),
+        })
+    }
+
+    /// The place of its sort among the others.
+    fn rank(&self) -> u8 {
+        match self {
+            Self::Bool(_) => 0,
+            Self::Int(_) | Self::Float(_) => 1,
+            Self::Str(_) => 2,
+            Self::Json(value) => match **value {
+                Value::Array(_) => 3,
+                Value::Object(_) => 4,
+                _ => 1,
+            },
+            Self::Null => 5,
+        }
+    }
+}
+
+/// Equal as JSON, numbers by value.
+fn same_json(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Number(x), Value::Number(y)) => x == y || x.as_f64() == y.as_f64(),
+        (Value::Array(x), Value::Array(y)) => x.len() == y.len() && x.iter().zip(y).all(|(x, y)| same_json(x, y)),
+        (Value::Object(x), Value::Object(y)) => {
+            x.len() == y.len() && x.iter().all(|(key, x)| y.get(key).is_some_and(|y| same_json(x, y)))
+        }
+        _ => a == b,
+    }
+}
+
+/// Exactly the same value; 7 and 7.0 differ here, since replacing one by the other is a change.
+impl PartialEq for Datum {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Null, Self::Null) => true,
+            (Self::Bool(a), Self::Bool(b)) => a == b,
+            (Self::Int(a), Self::Int(b)) => a == b,
+            (Self::Float(a), Self::Float(b)) => a.to_bits() == b.to_bits(),
+            (Self::Str(a), Self::Str(b)) => a == b,
+            (Self::Json(a), Self::Json(b)) => a == b,
+            _ => false,
+        }
+    }
+}
+
+impl Serialize for Datum {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Null => serializer.serialize_unit(),
+            Self::Bool(truth) => serializer.serialize_bool(*truth),
+            Self::Int(int) => serializer.serialize_i64(*int),
+            Self::Float(float) => serializer.serialize_f64(*float),
+            Self::Str(text) => serializer.serialize_str(text),
+            Self::Json(value) => value.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Datum {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Any;
+        impl<'de> Visitor<'de> for Any {
+            type Value = Datum;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a value")
+            }
+            fn visit_unit<E>(self) -> Result<Datum, E> {
+                Ok(Datum::Null)
+            }
+            fn visit_none<E>(self) -> Result<Datum, E> {
+                Ok(Datum::Null)
+            }
+            fn visit_bool<E>(self, truth: bool) -> Result<Datum, E> {
+                Ok(Datum::Bool(truth))
+            }
+            fn visit_i64<E>(self, int: i64) -> Result<Datum, E> {
+                Ok(Datum::Int(int))
+            }
+            fn visit_u64<E>(self, int: u64) -> Result<Datum, E> {
+                Ok(i64::try_from(int).map_or_else(|_| Datum::Json(Arc::new(int.into())), Datum::Int))
+            }
+            fn visit_f64<E>(self, float: f64) -> Result<Datum, E> {
+                Ok(Datum::Float(float))
+            }
+            fn visit_str<E>(self, text: &str) -> Result<Datum, E> {
+                Ok(Datum::Str(text.into()))
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Datum, A::Error> {
+                let value = Value::deserialize(serde::de::value::SeqAccessDeserializer::new(seq))?;
+                Ok(Datum::Json(Arc::new(value)))
+            }
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Datum, A::Error> {
+                let value = Value::deserialize(serde::de::value::MapAccessDeserializer::new(map))?;
+                Ok(Datum::Json(Arc::new(value)))
+            }
+        }
+        deserializer.deserialize_any(Any)
+    }
+}
+
+/// Attributes or metadata: keys with values in the order they were first set. Cloning shares it.
+#[derive(Clone, Default)]
+pub struct Bag(Option<ThinArc<(), (Sym, Datum)>>);
+
+impl Bag {
+    /// A bag of these pairs; a key stands once.
+    pub fn new(pairs: Vec<(Sym, Datum)>) -> Self {
+        if pairs.is_empty() { Self(None) } else { Self(Some(ThinArc::from_header_and_iter((), pairs.into_iter()))) }
+    }
+
+    /// The pairs in order.
+    pub fn pairs(&self) -> &[(Sym, Datum)] {
+        self.0.as_ref().map_or(&[], |shared| &shared.slice)
+    }
+
+    /// The value under `key`.
+    pub fn get(&self, key: Sym) -> Option<&Datum> {
+        self.pairs().iter().find(|(found, _)| *found == key).map(|(_, value)| value)
+    }
+
+    /// The value under a key that may be no name at all.
+    pub fn named(&self, key: &str) -> Option<&Datum> {
+        self.pairs().iter().find(|(found, _)| found.as_str() == key).map(|(_, value)| value)
+    }
+
+    /// Whether nothing is in it.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Whether both are the very same bag in memory.
+    pub fn shares(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Some(a), Some(b)) => std::ptr::eq(a.slice.as_ptr(), b.slice.as_ptr()),
+            (None, None) => true,
+            _ => false,
+        }
+    }
+
+    /// This bag with `newer` laid over it, key by key (R15, R16).
+    #[must_use]
+    pub fn merged(&self, newer: &Self) -> Self {
+        if self.is_empty() || newer.is_empty() || self.shares(newer) {
+            return if newer.is_empty() { self.clone() } else { newer.clone() };
+        }
+        if newer.pairs().iter().all(|(key, value)| self.get(*key) == Some(value)) {
+            return self.clone();
+        }
+        let mut pairs = self.pairs().to_vec();
+        for (key, value) in newer.pairs() {
+            match pairs.iter_mut().find(|(found, _)| found == key) {
+                Some((_, old)) => *old = value.clone(),
+                None => pairs.push((*key, value.clone())),
+            }
+        }
+        Self::new(pairs)
+    }
+
+    /// This bag without the named keys.
+    #[must_use]
+    pub fn without<S: AsRef<str>>(&self, keys: &[S]) -> Self {
+        let goes = |key: &Sym| keys.iter().any(|gone| gone.as_ref() == key.as_str());
+        if !self.pairs().iter().any(|(key, _)| goes(key)) {
+            return self.clone();
+        }
+        Self::new(self.pairs().iter().filter(|(key, _)| !goes(key)).cloned().collect())
+    }
+
+    /// The bag as a JSON object.
+    pub fn to_json(&self) -> Map<String, Value> {
+        self.pairs().iter().map(|(key, value)| (key.as_str().to_owned(), value.to_json())).collect()
+    }
+
+    /// The bag of a JSON object.
+    pub fn from_json(object: &Map<String, Value>) -> Self {
+        Self::new(object.iter().map(|(key, value)| (Sym::new(key), Datum::from_json(value))).collect())
+    }
+}
+
+impl PartialEq for Bag {
+    fn eq(&self, other: &Self) -> bool {
+        self.shares(other)
+            || (self.pairs().len() == other.pairs().len()
+                && self.pairs().iter().all(|(key, value)| other.get(*key) == Some(value)))
+    }
+}
+
+impl fmt::Debug for Bag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.pairs().iter().map(|(key, value)| (key, value))).finish()
+    }
+}
+
+impl Serialize for Bag {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.pairs().len()))?;
+        for (key, value) in self.pairs() {
+            map.serialize_entry(key, value)?;
+        }
+        map.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for Bag {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Pairs;
+        impl<'de> Visitor<'de> for Pairs {
+            type Value = Bag;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Bag, A::Error> {
+                let mut pairs = Vec::with_capacity(map.size_hint().unwrap_or(0));
+                while let Some(pair) = map.next_entry()? {
+                    pairs.push(pair);
+                }
+                Ok(Bag::new(pairs))
+            }
+        }
+        deserializer.deserialize_map(Pairs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_value_takes_sixteen_bytes() {
+        assert_eq!(std::mem::size_of::<Datum>(), 16);
+        assert_eq!(std::mem::size_of::<Bag>(), 8);
+    }
+
+    #[test]
+    fn json_comes_back_as_it_went_in() {
+        for value in [
+            json!(null),
+            json!(true),
+            json!(-3),
+            json!(u64::MAX),
+            json!(1.5e300),
+            json!("é\u{0}"),
+            json!([1, {"a": null}]),
+        ] {
+            assert_eq!(Datum::from_json(&value).to_json(), value);
+        }
+    }
+
+    #[test]
+    fn seven_is_seven_point_zero_and_never_text() {
+        assert!(Datum::Int(7).same(&Datum::Float(7.0)));
+        assert!(!Datum::Int(20).same(&Datum::Str("20".into())));
+        assert_eq!(Datum::Int(1).order(&Datum::Str("2".into())), None);
+    }
+}

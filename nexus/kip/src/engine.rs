@@ -1,0 +1,271 @@
+//! Requests and answers (K7, draft7 §6), and an engine in memory that answers them.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::exec::{self, Answer, Dialect, Draft, Options, Shape};
+use crate::graph::{Graph, GraphRead};
+use crate::lang::{self, Command, ErrorKind, KipError};
+
+/// The knowledge every nexus is born with, in order (K3).
+pub const CAPSULES: [(&str, &str); 5] = [
+    ("genesis", include_str!("../../../config/capsules/genesis.kip")),
+    ("person", include_str!("../../../config/capsules/person.kip")),
+    ("self", include_str!("../../../config/capsules/self.kip")),
+    ("system", include_str!("../../../config/capsules/system.kip")),
+    ("memory", include_str!("../../../config/capsules/memory.kip")),
+];
+
+/// Commands in one batch.
+pub const BATCH_MAX: usize = 256;
+
+/// One call of `execute_kip`: a command, or a batch of them (superset 14).
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// The whole command, unchanged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+    /// Several commands, run in order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commands: Option<Vec<One>>,
+    /// Values for the placeholders; shared by a batch.
+    #[serde(default)]
+    pub parameters: Map<String, Value>,
+    /// Checks syntax and logic and writes nothing.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// Refuses whatever could write (superset 15).
+    #[serde(default)]
+    pub readonly: bool,
+    /// Which text rules where draft7 and the release candidates conflict.
+    #[serde(default)]
+    pub dialect: Dialect,
+    /// Rows or columns.
+    #[serde(default)]
+    pub result_shape: Option<Shape>,
+}
+
+/// One command of a batch, with parameters of its own or without.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(untagged)]
+pub enum One {
+    /// The text.
+    Text(String),
+    /// The text with values that go before the shared ones.
+    With {
+        /// The text.
+        command: String,
+        /// Its values.
+        #[serde(default)]
+        parameters: Map<String, Value>,
+    },
+}
+
+/// One command of a request, ready to be prepared.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// The text.
+    pub command: String,
+    /// All its values.
+    pub parameters: Map<String, Value>,
+}
+
+impl Request {
+    /// A command without parameters.
+    pub fn new(command: impl Into<String>) -> Self {
+        Self { command: Some(command.into()), ..Self::default() }
+    }
+
+    /// A command with values for its placeholders.
+    pub fn with(command: impl Into<String>, parameters: Value) -> Self {
+        let parameters = if let Value::Object(parameters) = parameters { parameters } else { Map::new() };
+        Self { command: Some(command.into()), parameters, ..Self::default() }
+    }
+
+    /// How a command of it is run.
+    pub fn options(&self) -> Options<'static> {
+        Options { dialect: self.dialect, shape: self.result_shape, ..Options::default() }
+    }
+
+    /// Its commands in order, and whether it is a batch.
+    ///
+    /// # Errors
+    /// `parameter` when it has both `command` and `commands`, neither, or too many.
+    pub fn calls(&self) -> Result<(Vec<Call>, bool), KipError> {
+        let wrong = |what: &str| Err(KipError::new(ErrorKind::Parameter, what));
+        let call = |command: &str, own: Option<&Map<String, Value>>| {
+            let mut parameters = self.parameters.clone();
+            parameters.extend(own.cloned().unwrap_or_default());
+            Call { command: command.to_owned(), parameters }
+        };
+        match (&self.command, &self.commands) {
+            (Some(command), None) => Ok((vec![call(command, None)], false)),
+            (None, Some(commands)) if commands.len() > BATCH_MAX => {
+                wrong(&format!("a batch holds at most {BATCH_MAX} commands"))
+            }
+            (None, Some(commands)) => Ok((
+                commands
+                    .iter()
+                    .map(|one| match one {
+                        One::Text(command) => call(command, None),
+                        One::With { command, parameters } => call(command, Some(parameters)),
+                    })
+                    .collect(),
+                true,
+            )),
+            (Some(_), Some(_)) => wrong("give either command or commands, not both"),
+            (None, None) => wrong("give a command"),
+        }
+    }
+}
+
+/// Parses and binds a command, and hands it on.
+///
+/// # Errors
+/// `syntax` and `parameter` errors, and what `then` says.
+pub fn bind_and<R>(call: &Call, then: impl FnOnce(&Command<'_>) -> Result<R, KipError>) -> Result<R, KipError> {
+    let mut command = lang::parse(&call.command)?;
+    lang::bind(&mut command, &call.parameters)?;
+    then(&command)
+}
+
+/// Whether a command parses, and whether it writes.
+///
+/// # Errors
+/// `syntax` and `parameter` errors.
+pub fn prepare(call: &Call) -> Result<bool, KipError> {
+    bind_and(call, |command| Ok(command.writes()))
+}
+
+/// The response object (RESOLUTIONS §1.1).
+pub fn envelope(answered: Result<Answer, KipError>, command: &str) -> Value {
+    match answered {
+        Err(error) => json!({"error": error.to_json(command)}),
+        Ok(answer) => {
+            let mut body = Map::from_iter([("result".to_owned(), answer.result)]);
+            if let Some(cursor) = answer.next_cursor {
+                body.insert("next_cursor".into(), cursor.into());
+            }
+            if !answer.warnings.is_empty() {
+                body.insert("warnings".into(), answer.warnings.into());
+            }
+            Value::Object(body)
+        }
+    }
+}
+
+/// A nexus in memory, for one caller.
+#[derive(Clone)]
+pub struct Engine {
+    /// The graph.
+    pub graph: Graph,
+    clock: fn() -> i64,
+}
+
+fn wall() -> i64 {
+    jiff::Timestamp::now().as_microsecond()
+}
+
+impl Default for Engine {
+    fn default() -> Self {
+        Self::born()
+    }
+}
+
+impl Engine {
+    /// With the shipped capsules in it.
+    ///
+    /// # Panics
+    /// When a shipped capsule does not run, which a test rules out.
+    pub fn born() -> Self {
+        let mut engine = Self { graph: Graph::new(), clock: wall };
+        for (name, text) in CAPSULES {
+            let answer =
+                engine.write(&Call { command: text.into(), parameters: Map::new() }, true, &Options::default());
+            assert!(answer.is_ok(), "capsule {name}: {answer:?}");
+        }
+        engine
+    }
+
+    /// The engine with another clock, in microseconds since 1970.
+    #[must_use]
+    pub fn at(mut self, clock: fn() -> i64) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Answers a request.
+    pub fn execute(&mut self, request: &Request) -> Value {
+        let (calls, batch) = match request.calls() {
+            Ok(calls) => calls,
+            Err(error) => return json!({"error": error.to_json("")}),
+        };
+        let options = request.options();
+        let mut answers = Vec::with_capacity(calls.len());
+        for call in &calls {
+            let (answered, wrote) = self.call(call, request, &options);
+            // A write that fails in running ends the batch; reads and texts that do not parse do not.
+            let stop = answered.as_ref().is_err_and(|error| wrote && error.kind != ErrorKind::Syntax);
+            answers.push(envelope(answered, &call.command));
+            if stop {
+                break;
+            }
+        }
+        if batch { json!({"result": answers}) } else { answers.pop().unwrap_or_default() }
+    }
+
+    fn call(&mut self, call: &Call, request: &Request, options: &Options<'_>) -> (Result<Answer, KipError>, bool) {
+        if lang::parser::seems_to_write(&call.command) {
+            if request.readonly {
+                return (Err(read_only()), true);
+            }
+            if request.dry_run {
+                let mut copy = self.clone();
+                let tried = copy.write(call, false, options);
+                return (tried.map(|answer| Answer { result: json!({}), ..answer }), true);
+            }
+            return (self.write(call, false, options), true);
+        }
+        let answered = bind_and(call, |command| {
+            if request.dry_run {
+                return exec::check(command, &self.graph).map(|()| Answer::of(json!({})));
+            }
+            exec::read(command, &self.graph, options)
+        });
+        if let Ok(answer) = &answered {
+            for (kind, key) in &answer.wants {
+                self.graph.sort_by(*kind, *key);
+            }
+        }
+        (answered, false)
+    }
+
+    fn write(&mut self, call: &Call, privileged: bool, options: &Options<'_>) -> Result<Answer, KipError> {
+        bind_and(call, |command| {
+            let mut draft = Draft::new(&mut self.graph, (self.clock)(), privileged);
+            match exec::write(command, &mut draft, options) {
+                Ok(result) => {
+                    let (_, warnings) = draft.finish();
+                    Ok(Answer { result, warnings, ..Answer::default() })
+                }
+                Err(error) => {
+                    draft.undo();
+                    Err(error)
+                }
+            }
+        })
+    }
+}
+
+/// What a request that must not write is told.
+pub fn read_only() -> KipError {
+    KipError::new(ErrorKind::Execution, "this request is read-only, and the command writes").code("KIP_4003")
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (concepts, links) = self.graph.len();
+        write!(f, "Engine({concepts} concepts, {links} links, {} types)", self.graph.types().len())
+    }
+}

@@ -1,0 +1,92 @@
+//! What one request may use up. Going past it is an error that says which bound it was; nothing is ever
+//! cut silently.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use crate::lang::{ErrorKind, KipError};
+
+/// The bounds of one request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limits {
+    /// Rows held at once.
+    pub rows: usize,
+    /// Links and elements looked at.
+    pub hops: usize,
+    /// Bytes of rows held at once.
+    pub bytes: usize,
+    /// Rows answered.
+    pub answer: usize,
+    /// Wall-clock time.
+    pub time: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { rows: 2_000_000, hops: 20_000_000, bytes: 256 << 20, answer: 100_000, time: Duration::from_secs(15) }
+    }
+}
+
+/// What is left of the bounds.
+pub struct Budget {
+    limits: Limits,
+    hops: Cell<usize>,
+    began: Instant,
+    until_look: Cell<u32>,
+}
+
+/// How often the clock is looked at.
+const LOOK_EVERY: u32 = 4096;
+
+impl Budget {
+    /// All of it.
+    pub fn new(limits: Limits) -> Self {
+        Self { limits, hops: Cell::new(limits.hops), began: Instant::now(), until_look: Cell::new(LOOK_EVERY) }
+    }
+
+    /// Rows that may be answered.
+    pub fn answer(&self) -> usize {
+        self.limits.answer
+    }
+
+    /// `n` more links or elements were looked at.
+    ///
+    /// # Errors
+    /// `execution` past the bound of hops or of time.
+    pub fn hop(&self, n: usize) -> Result<(), KipError> {
+        match self.hops.get().checked_sub(n) {
+            Some(left) => self.hops.set(left),
+            None => return Err(self.over(format!("{} hops", self.limits.hops))),
+        }
+        match self.until_look.get().checked_sub(n as u32) {
+            Some(left) if left > 0 => self.until_look.set(left),
+            _ => {
+                self.until_look.set(LOOK_EVERY);
+                if self.began.elapsed() > self.limits.time {
+                    return Err(self.over(format!("{} ms", self.limits.time.as_millis())).code("KIP_4001"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// So many rows of so many slots are held.
+    ///
+    /// # Errors
+    /// `execution` past the bound of rows or of memory.
+    pub fn hold(&self, rows: usize, width: usize) -> Result<(), KipError> {
+        if rows > self.limits.rows {
+            return Err(self.over(format!("{} rows at once", self.limits.rows)));
+        }
+        if rows.saturating_mul(width * 4) > self.limits.bytes {
+            return Err(self.over(format!("{} bytes of rows", self.limits.bytes)));
+        }
+        Ok(())
+    }
+
+    fn over(&self, what: String) -> KipError {
+        KipError::new(ErrorKind::Execution, format!("the query needs more than its budget of {what}"))
+            .code("KIP_4002")
+            .hint("name a type, a name or an id in more of its clauses, or bound its paths")
+    }
+}

@@ -1,0 +1,158 @@
+//! DESCRIBE CONFLICTS: claims that contradict each other, with their sources and ranks (K12). They are
+//! reported, never resolved here: that is `$system`'s work.
+//!
+//! Three sorts are found: a predicate defined as functional (`is_functional: true`) with several objects
+//! for one subject; a `contradicts` link; and a link of which sources say different `status` or `value`.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::describe::rank;
+use super::draft::PROPOSITION_TYPE;
+use super::{Answer, Budget, Options, cursor, limit_of};
+use crate::datum::{Datum, Sym};
+use crate::graph::{El, GraphRead, Look, Way, shown};
+use crate::lang::KipError;
+use crate::lang::ast::Page;
+
+const BATCH: usize = 1024;
+
+/// Runs DESCRIBE CONFLICTS.
+///
+/// # Errors
+/// `parameter` for a bad limit or cursor, `execution` past the budget.
+pub(super) fn conflicts(graph: &dyn GraphRead, page: &Page<'_>, options: &Options<'_>) -> Result<Answer, KipError> {
+    let budget = Budget::new(options.limits);
+    let limit = limit_of(page.limit.as_ref())?.unwrap_or(options.limits.answer);
+    let after: Option<(String, u32)> = cursor::place("conflicts", page.cursor.as_ref())?;
+    let mut found: BTreeMap<(String, u32), Value> = BTreeMap::new();
+    for definition in graph.of_type(Sym::new(PROPOSITION_TYPE), El::NONE, usize::MAX) {
+        let mut functional = false;
+        graph.look(definition, &mut |look| {
+            functional = matches!(look.attributes().named("is_functional"), Some(Datum::Bool(true)));
+        });
+        if let Some((_, name)) = graph.key(definition).filter(|_| functional) {
+            several_objects(graph, Sym::new(&name), &budget, &mut found)?;
+        }
+    }
+    each_link(graph, Sym::known("contradicts"), &budget, &mut |el, look| {
+        if let Look::Link(link) = look {
+            let ends = [link.subject, link.object].map(|end| claim(graph, end));
+            found.insert(
+                ("contradicts".into(), el.no()),
+                json!({"kind": "contradicts", "link": el.to_string(), "claims": ranked(ends.to_vec())}),
+            );
+        }
+    })?;
+    each_link(graph, None, &budget, &mut |el, look| {
+        let Look::Link(link) = look else { return };
+        let claims = link.stamp.later.as_ref().map_or(&[][..], |later| &later.claims);
+        let differs = |key: &str| claims.iter().any(|(_, bag)| bag.named(key) != claims[0].1.named(key));
+        if claims.len() > 1 && (differs("status") || differs("value")) {
+            let listed = claims.iter().map(|(source, bag)| {
+                let confidence = bag.named("confidence").and_then(Datum::as_f64).unwrap_or(0.5);
+                (
+                    confidence,
+                    look.stamp().updated(),
+                    json!({"source": source.as_str(), "confidence": confidence, "metadata": bag.to_json()}),
+                )
+            });
+            found.insert(
+                ("sources".into(), el.no()),
+                json!({"kind": "sources", "link": el.to_string(), "subject": name_of(graph, link.subject), "predicate": link.predicate, "object": name_of(graph, link.object), "claims": ranked(listed.collect())}),
+            );
+        }
+    })?;
+    let mut rest = found.into_iter().filter(|(key, _)| after.as_ref().is_none_or(|after| key > after));
+    let mut result = Vec::new();
+    let mut last = None;
+    for (key, conflict) in rest.by_ref().take(limit) {
+        result.push(conflict);
+        last = Some(key);
+    }
+    let next_cursor = rest.next().and(last).map(|last| cursor::token("conflicts", &last));
+    Ok(Answer { result: Value::Array(result), next_cursor, ..Answer::default() })
+}
+
+fn each_link(
+    graph: &dyn GraphRead,
+    predicate: Option<Sym>,
+    budget: &Budget,
+    see: &mut dyn FnMut(El, Look<'_>),
+) -> Result<(), KipError> {
+    let mut after = El::FIRST_LINK;
+    loop {
+        let batch = graph.of_predicate(predicate, after, BATCH);
+        let Some(last) = batch.last() else { return Ok(()) };
+        after = *last;
+        budget.hop(batch.len())?;
+        for el in batch {
+            graph.look(el, &mut |look| see(el, look));
+        }
+    }
+}
+
+fn several_objects(
+    graph: &dyn GraphRead,
+    predicate: Sym,
+    budget: &Budget,
+    found: &mut BTreeMap<(String, u32), Value>,
+) -> Result<(), KipError> {
+    let mut subjects = Vec::new();
+    each_link(graph, Some(predicate), budget, &mut |_, look| {
+        if let Look::Link(link) = look {
+            subjects.push(link.subject);
+        }
+    })?;
+    subjects.sort_unstable();
+    let several = subjects.chunk_by(|a, b| a == b).filter(|same| same.len() > 1).map(|same| same[0]);
+    for subject in several {
+        let mut claims = Vec::new();
+        graph.edges(subject, Way::Out, Some(predicate), &mut |edge| {
+            claims.push(claim(graph, edge.link));
+            true
+        });
+        let key = (format!("functional {}", predicate.as_str()), subject.0);
+        found.insert(key, json!({"kind": "functional", "subject": name_of(graph, subject), "predicate": predicate, "claims": ranked(claims)}));
+    }
+    Ok(())
+}
+
+fn name_of(graph: &dyn GraphRead, el: El) -> Value {
+    graph.key(el).map_or_else(
+        || json!({"id": el.to_string()}),
+        |(kind, name)| json!({"id": el.to_string(), "type": kind, "name": name.as_str()}),
+    )
+}
+
+/// One side of a conflict with its rank.
+fn claim(graph: &dyn GraphRead, el: El) -> (f64, i64, Value) {
+    let mut side = (0.0, 0, Value::Null);
+    graph.look(el, &mut |look| {
+        let (confidence, updated) = rank(look);
+        let source = look.metadata().named("source").map_or(Value::Null, Datum::to_json);
+        let mut told =
+            json!({"id": el.to_string(), "source": source, "confidence": confidence, "updated_at": shown(updated)});
+        match look {
+            Look::Link(link) => {
+                told["subject"] = name_of(graph, link.subject);
+                told["predicate"] = link.predicate.as_str().into();
+                told["object"] = name_of(graph, link.object);
+            }
+            Look::Concept(concept) => told["name"] = concept.name.as_str().into(),
+        }
+        side = (confidence, updated, told);
+    });
+    side
+}
+
+/// Claims, the most believed and then the freshest first, each with its rank.
+fn ranked(mut claims: Vec<(f64, i64, Value)>) -> Vec<Value> {
+    claims.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)));
+    let with_rank = |(at, (_, _, mut claim)): (usize, (f64, i64, Value))| {
+        claim["rank"] = (at + 1).into();
+        claim
+    };
+    claims.into_iter().enumerate().map(with_rank).collect()
+}

@@ -1,0 +1,98 @@
+//! DESCRIBE: what is in here (draft7 §5.1).
+
+use serde_json::{Value, json};
+
+use super::draft::{CONCEPT_TYPE, PROPOSITION_TYPE};
+use super::{Answer, Dialect, Options, conflicts, cursor, limit_of, primer, text_of};
+use crate::datum::Sym;
+use crate::graph::{El, GraphRead, Look, Way};
+use crate::lang::ast::{Describe, Lit, Page, Placed};
+use crate::lang::{ErrorKind, KipError};
+
+/// Runs a bound DESCRIBE.
+///
+/// # Errors
+/// `not_found` for a type or predicate that is not defined, `parameter` for a bad limit or cursor.
+pub fn describe(what: &Describe<'_>, graph: &dyn GraphRead, options: &Options<'_>) -> Result<Answer, KipError> {
+    match what {
+        Describe::Primer(budget) => primer::primer(graph, budget_of(budget.as_ref())?).map(Answer::of),
+        Describe::Domains if options.dialect == Dialect::Rc11 => Ok(Answer::of(domains(graph))),
+        Describe::Domains => names(graph, "Domain", &Page::default(), options),
+        Describe::ConceptTypes(page) => names(graph, CONCEPT_TYPE, page, options),
+        Describe::PropositionTypes(page) => names(graph, PROPOSITION_TYPE, page, options),
+        Describe::ConceptType(name) => definition(graph, CONCEPT_TYPE, name),
+        Describe::PropositionType(name) => definition(graph, PROPOSITION_TYPE, name),
+        Describe::Conflicts(page) => conflicts::conflicts(graph, page, options),
+    }
+}
+
+/// Tokens a primer may take.
+fn budget_of(budget: Option<&Placed<'_>>) -> Result<Option<usize>, KipError> {
+    match budget {
+        None => Ok(None),
+        Some((Lit::Int(n), _)) if *n > 0 => Ok(Some(usize::try_from(*n).unwrap_or(usize::MAX))),
+        Some((other, span)) => Err(KipError::new(
+            ErrorKind::Parameter,
+            format!("a budget is a whole number of tokens, not {}", other.to_json()),
+        )
+        .at(*span)),
+    }
+}
+
+/// The names of the concepts of a type, in order of creation, a page at a time.
+fn names(
+    graph: &dyn GraphRead,
+    kind: &'static str,
+    page: &Page<'_>,
+    options: &Options<'_>,
+) -> Result<Answer, KipError> {
+    let limit = limit_of(page.limit.as_ref())?.unwrap_or(options.limits.answer);
+    let after: Option<u32> = cursor::place(kind, page.cursor.as_ref())?;
+    let mut found = graph.of_type(Sym::new(kind), El(after.unwrap_or(0)), limit.saturating_add(1));
+    let more = found.len() > limit;
+    found.truncate(limit);
+    let next_cursor = found.last().filter(|_| more).map(|last| cursor::token(kind, &last.0));
+    let result = found.into_iter().filter_map(|el| graph.key(el)).map(|(_, name)| Value::from(name.as_str())).collect();
+    Ok(Answer { result: Value::Array(result), next_cursor, ..Answer::default() })
+}
+
+/// Domains as the release candidates list them.
+fn domains(graph: &dyn GraphRead) -> Value {
+    let membership = Sym::new("belongs_to_domain");
+    let one = |el: El| {
+        let mut description = Value::Null;
+        graph.look(el, &mut |look| {
+            description = look.attributes().named("description").map_or(Value::Null, crate::datum::Datum::to_json)
+        });
+        let (_, name) = graph.key(el)?;
+        Some(
+            json!({"name": name.as_str(), "description": description, "concepts": graph.degree(el, Way::In, Some(membership))}),
+        )
+    };
+    graph.of_type(Sym::new("Domain"), El::NONE, 1000).into_iter().filter_map(one).collect()
+}
+
+fn definition(graph: &dyn GraphRead, meta: &'static str, (name, span): &Placed<'_>) -> Result<Answer, KipError> {
+    let name = text_of(name, "a name", *span)?;
+    if let Some(el) = graph.concept(Sym::new(meta), name) {
+        return Ok(Answer::of(graph.json(el)));
+    }
+    let known: Vec<arcstr::ArcStr> = graph
+        .of_type(Sym::new(meta), El::NONE, 10_000)
+        .into_iter()
+        .filter_map(|el| graph.key(el))
+        .map(|(_, name)| name)
+        .collect();
+    let list = if meta == CONCEPT_TYPE { "DESCRIBE CONCEPT TYPES" } else { "DESCRIBE PROPOSITION TYPES" };
+    let hint = match crate::lang::error::nearest(name, known.iter().map(arcstr::ArcStr::as_str)) {
+        Some(near) => format!("did you mean \"{near}\"? {list} lists them all"),
+        None => format!("{list} lists what is defined"),
+    };
+    Err(KipError::new(ErrorKind::NotFound, format!("{meta} \"{name}\" is not defined")).at(*span).hint(hint))
+}
+
+/// How far an element can be believed and how fresh it is, for ranking (K12): confidence, then recency.
+pub(super) fn rank(look: Look<'_>) -> (f64, i64) {
+    let confidence = look.metadata().named("confidence").and_then(crate::datum::Datum::as_f64).unwrap_or(0.5);
+    (confidence.clamp(0.0, 1.0), look.stamp().updated())
+}

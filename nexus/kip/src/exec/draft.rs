@@ -1,0 +1,307 @@
+//! A command under way: it changes the writer's own graph in place and notes what was there before, so
+//! that a refusal, or a store that fails, takes everything back, and so that the journal can undo it.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::warnings;
+use crate::datum::{Bag, Sym};
+use crate::graph::{Concept, El, Graph, GraphRead, Link, Look, Record, Stamp, Way, source_of};
+use crate::lang::{ErrorKind, KipError};
+
+/// What became of one element.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// Which one.
+    pub el: El,
+    /// As it was; `None` if it is new.
+    pub before: Option<Record>,
+    /// As it is; `None` if it went.
+    pub after: Option<Record>,
+}
+
+/// See the module.
+pub struct Draft<'g> {
+    /// The graph as changed so far.
+    pub graph: &'g mut Graph,
+    /// Each element touched, in order, as it was.
+    touched: Vec<(El, Option<Record>)>,
+    index: HashMap<El, usize>,
+    /// Things that were passed over or look wrong, in words.
+    pub warnings: Vec<String>,
+    /// Microseconds since 1970.
+    now: i64,
+    /// An operator's capsule may write what is protected (R28).
+    pub privileged: bool,
+    next: (u32, u32),
+}
+
+/// Concepts that no command may delete (R28).
+const PROTECTED: [(&str, &str); 8] = [
+    ("$ConceptType", "$ConceptType"),
+    ("$ConceptType", "$PropositionType"),
+    ("$ConceptType", "Domain"),
+    ("$ConceptType", "Person"),
+    ("$PropositionType", "belongs_to_domain"),
+    ("Domain", "CoreSchema"),
+    ("Person", "$self"),
+    ("Person", "$system"),
+];
+
+/// The type of types.
+pub(super) const CONCEPT_TYPE: &str = "$ConceptType";
+/// The type of predicates.
+pub(super) const PROPOSITION_TYPE: &str = "$PropositionType";
+
+impl<'g> Draft<'g> {
+    /// A draft on `graph` at time `now`, in microseconds.
+    pub fn new(graph: &'g mut Graph, now: i64, privileged: bool) -> Self {
+        let next = (graph.next_concept, graph.next_link);
+        Self { graph, touched: Vec::new(), index: HashMap::new(), warnings: Vec::new(), now, privileged, next }
+    }
+
+    /// Takes every change back.
+    pub fn undo(self) {
+        for (el, before) in self.touched.into_iter().rev() {
+            match before {
+                Some(record) => drop(self.graph.put(el, record)),
+                None => drop(self.graph.remove(el)),
+            }
+        }
+        (self.graph.next_concept, self.graph.next_link) = self.next;
+    }
+
+    /// What changed, in order of first touch, with the schema's warnings about it.
+    pub fn finish(mut self) -> (Vec<Change>, Vec<String>) {
+        let changes: Vec<Change> = std::mem::take(&mut self.touched)
+            .into_iter()
+            .map(|(el, before)| Change { el, before, after: self.graph.get(el).map(Look::record) })
+            .filter(|change| change.before != change.after)
+            .collect();
+        let mut all = self.warnings;
+        warnings::of_schema(self.graph, &changes, &mut all);
+        (changes, all)
+    }
+
+    /// Puts a record in as it is, for an undo or an import of numbered elements.
+    pub fn restore(&mut self, el: El, record: Option<Record>) {
+        let now = self.now;
+        let before = self.graph.get(el).map(Look::record);
+        self.touch(el, before.clone());
+        match record {
+            Some(mut record) => {
+                if let Some(before) = &before {
+                    // A thing taken back is a change like any other: its version goes on.
+                    let version = before.look().stamp().version();
+                    let (_, _, stamp) = record.parts();
+                    stamp.touch(now).version = version + 1;
+                }
+                self.graph.put(el, record);
+            }
+            None => drop(self.graph.remove(el)),
+        }
+    }
+
+    fn touch(&mut self, el: El, before: Option<Record>) -> bool {
+        if self.index.contains_key(&el) {
+            return false;
+        }
+        self.index.insert(el, self.touched.len());
+        self.touched.push((el, before));
+        true
+    }
+
+    /// Adds a new concept.
+    pub(super) fn insert_concept(&mut self, kind: Sym, name: &str, attributes: Bag, metadata: Bag) -> El {
+        let el = self.graph.take_number(false);
+        self.touch(el, None);
+        let stamp = Stamp::new(self.now);
+        self.graph.put(el, Record::Concept(Concept { kind, name: name.into(), attributes, metadata, stamp }));
+        el
+    }
+
+    /// Adds a new link.
+    pub(super) fn insert_link(
+        &mut self,
+        subject: El,
+        predicate: Sym,
+        object: El,
+        attributes: Bag,
+        metadata: Bag,
+    ) -> El {
+        let el = self.graph.take_number(true);
+        self.touch(el, None);
+        let stamp = Stamp::new(self.now);
+        self.graph.put(el, Record::Link(Link { subject, object, predicate, attributes, metadata, stamp }));
+        el
+    }
+
+    /// Changes an element; what comes out equal is no change, so that repeating a command leaves versions
+    /// alone. The version rises once a command. Answers whether it changed.
+    pub(super) fn change(&mut self, el: El, change: impl FnOnce(&mut Record)) -> bool {
+        let Some(old) = self.graph.get(el).map(Look::record) else { return false };
+        let mut new = old.clone();
+        change(&mut new);
+        if new == old {
+            return false;
+        }
+        if self.touch(el, Some(old)) {
+            let now = self.now;
+            new.parts().2.touch(now);
+        }
+        self.graph.put(el, new);
+        true
+    }
+
+    /// Lays attributes and metadata over an element's own, key by key. What another source says of a link
+    /// is kept beside what was said before (K12).
+    pub(super) fn set(&mut self, el: El, attributes: &Bag, metadata: &Bag) -> bool {
+        let same = |look: Look<'_>| {
+            let held = |own: &Bag, new: &Bag| new.pairs().iter().all(|(key, value)| own.get(*key) == Some(value));
+            held(look.attributes(), attributes) && held(look.metadata(), metadata)
+        };
+        if self.graph.get(el).is_some_and(same) {
+            return false;
+        }
+        self.change(el, |record| {
+            let claimed = matches!(record, Record::Link(_));
+            let (own, known, stamp) = record.parts();
+            if claimed {
+                claim(known, stamp, metadata);
+            }
+            *own = own.merged(attributes);
+            *known = known.merged(metadata);
+        })
+    }
+
+    /// Removes an element and, transitively, every link on it (R29); answers how many links went.
+    pub(super) fn remove(&mut self, el: El) -> usize {
+        let mut links = 0;
+        let mut waiting = vec![el];
+        while let Some(el) = waiting.pop() {
+            let Some(before) = self.graph.get(el).map(Look::record) else { continue };
+            waiting.extend(self.links_on(el));
+            links += usize::from(el.is_link());
+            self.touch(el, Some(before));
+            self.graph.remove(el);
+        }
+        links
+    }
+
+    /// Every link that begins or ends at an element, in order.
+    pub(super) fn links_on(&self, el: El) -> Vec<El> {
+        let mut found = BTreeSet::new();
+        for way in [Way::Out, Way::In] {
+            self.graph.edges(el, way, None, &mut |edge| {
+                found.insert(edge.link);
+                true
+            });
+        }
+        found.into_iter().collect()
+    }
+
+    /// Whether an element is part of the core.
+    pub(super) fn is_protected(&self, el: El) -> bool {
+        matches!(self.graph.get(el), Some(Look::Concept(concept)) if PROTECTED.contains(&(concept.kind.as_str(), &concept.name)))
+    }
+
+    /// Refuses a deletion that would take the core or a definition in use.
+    pub(super) fn check_deletable(&self, el: El) -> Result<(), KipError> {
+        let refuse = |what: String| Err(KipError::new(ErrorKind::Immutable, what));
+        match self.graph.get(el) {
+            Some(Look::Concept(concept)) => {
+                let (kind, name) = (concept.kind.as_str(), concept.name.as_str());
+                if self.is_protected(el) {
+                    return refuse(format!("{{type: \"{kind}\", name: \"{name}\"}} is part of the core and cannot go"));
+                }
+                let used = Sym::known(name).map_or(0, |defined| match kind {
+                    CONCEPT_TYPE => self.graph.type_len(defined),
+                    PROPOSITION_TYPE => self.graph.predicate_len(Some(defined)),
+                    _ => 0,
+                });
+                if used > 0 {
+                    return refuse(format!("{kind} \"{name}\" is in use by {used} elements"));
+                }
+            }
+            Some(Look::Link(link)) => {
+                if link.predicate.as_str() == "belongs_to_domain" && self.is_protected(link.subject) {
+                    return refuse("the core's membership in its domain cannot go".into());
+                }
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Refuses to set or delete an attribute that protects the core (R28).
+    pub(super) fn check_writable<'k>(&self, el: El, mut keys: impl Iterator<Item = &'k str>) -> Result<(), KipError> {
+        let Some(Look::Concept(concept)) = self.graph.get(el) else { return Ok(()) };
+        let guarded = match (concept.kind.as_str(), concept.name.as_str()) {
+            (CONCEPT_TYPE, CONCEPT_TYPE | PROPOSITION_TYPE) => "instance_schema",
+            ("Person", "$self" | "$system") => "core_directives",
+            _ => return Ok(()),
+        };
+        if !self.privileged && keys.any(|key| key == guarded) {
+            return Err(KipError::new(ErrorKind::Immutable, format!("{guarded} of \"{}\" is protected", concept.name))
+                .hint("an operator may change it by importing a capsule"));
+        }
+        Ok(())
+    }
+
+    /// A type or predicate must be defined before it is used (K3).
+    pub(super) fn check_defined(&self, meta: &'static str, name: &str) -> Result<Sym, KipError> {
+        let root = meta == CONCEPT_TYPE && (name == CONCEPT_TYPE || name == PROPOSITION_TYPE);
+        match self.graph.concept(Sym::new(meta), name) {
+            Some(_) => Ok(Sym::new(name)),
+            None if root => Ok(Sym::new(name)),
+            None => {
+                let what = if meta == CONCEPT_TYPE { "concept type" } else { "predicate" };
+                let known: Vec<arcstr::ArcStr> = self
+                    .graph
+                    .of_type(Sym::new(meta), El::NONE, 10_000)
+                    .into_iter()
+                    .filter_map(|el| self.graph.key(el).map(|(_, name)| name))
+                    .collect();
+                let hint = match crate::lang::error::nearest(name, known.iter().map(arcstr::ArcStr::as_str)) {
+                    Some(near) => format!("did you mean \"{near}\"?"),
+                    None => format!(
+                        "define it first: UPSERT {{ CONCEPT ?t {{ {{type: \"{meta}\", name: \"{name}\"}} SET ATTRIBUTES {{ description: \"…\" }} }} }}"
+                    ),
+                };
+                Err(KipError::new(ErrorKind::Schema, format!("{what} \"{name}\" is not defined")).hint(hint))
+            }
+        }
+    }
+}
+
+/// Keeps what each source said, once there is more than one.
+fn claim(known: &Bag, stamp: &mut Stamp, metadata: &Bag) {
+    let Some(source) = source_of(metadata) else { return };
+    let before = stamp.later.as_ref().map(|later| later.claims.clone()).unwrap_or_default();
+    let mut claims = before.clone();
+    if claims.is_empty() {
+        match source_of(known) {
+            Some(first) if first != source => claims.push((first, known.clone())),
+            _ => return,
+        }
+    }
+    match claims.iter_mut().find(|(of, _)| *of == source) {
+        Some((_, said)) => *said = said.merged(metadata),
+        None => claims.push((source, metadata.clone())),
+    }
+    if claims != before {
+        std::sync::Arc::make_mut(stamp.later.get_or_insert_with(|| {
+            std::sync::Arc::new(crate::graph::Later { version: 1, updated: stamp.created, ..Default::default() })
+        }))
+        .claims = claims;
+    }
+}
+
+/// Keys that begin with `_` belong to the engine (superset 12).
+pub(super) fn check_metadata<'k>(mut keys: impl Iterator<Item = &'k str>) -> Result<(), KipError> {
+    match keys.find(|key| key.starts_with('_')) {
+        Some(key) => Err(KipError::new(ErrorKind::Schema, format!("metadata key {key} is kept by the engine"))
+            .code("KIP_2002")
+            .hint("use a key that does not begin with '_'")),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,142 @@
+//! MERGE CONCEPT ?source INTO ?target: two names for one thing become one node (superset 10).
+
+use std::sync::Arc;
+
+use arcstr::ArcStr;
+use serde_json::{Value, json};
+
+use super::draft::Draft;
+use super::{Options, delete::targets};
+use crate::datum::{Bag, Datum, Sym};
+use crate::graph::{El, GraphRead, Look, Record};
+use crate::lang::ast::Merge;
+use crate::lang::{ErrorKind, KipError, Span};
+
+/// Runs a bound MERGE on a draft.
+///
+/// # Errors
+/// `KIP_3002`, `KIP_3003` or `KIP_2002` when the two are not exactly one concept each, of one type.
+pub(super) fn merge(merge: &Merge<'_>, draft: &mut Draft<'_>, options: &Options<'_>) -> Result<Value, KipError> {
+    let source = one(merge.source, merge, draft, options)?;
+    let target = one(merge.target, merge, draft, options)?;
+    let refuse = |kind, code, what: String| Err(KipError::new(kind, what).code(code).at(merge.source.1));
+    if source == target {
+        return refuse(ErrorKind::Schema, "KIP_2002", format!("both variables stand for {source}"));
+    }
+    if draft.is_protected(source) {
+        return refuse(ErrorKind::Immutable, "KIP_3004", format!("{source} is part of the core and cannot go"));
+    }
+    let (Some((source_kind, source_name)), Some((target_kind, _))) = (draft.graph.key(source), draft.graph.key(target))
+    else {
+        return refuse(ErrorKind::NotFound, "KIP_3002", "a concept to merge is gone".into());
+    };
+    if source_kind != target_kind {
+        return refuse(
+            ErrorKind::Schema,
+            "KIP_2002",
+            format!("a {} cannot become a {}", source_kind.as_str(), target_kind.as_str()),
+        );
+    }
+    draft.check_deletable(source).map_err(|error| error.at(merge.source.1))?;
+    let mut counts = (0, 0);
+    repoint(draft, source, target, &mut counts);
+    let filled = fill(draft, source, target, &source_name);
+    draft.remove(source);
+    Ok(
+        json!({"merged": true, "links_repointed": counts.0, "links_deduplicated": counts.1, "attributes_filled": filled}),
+    )
+}
+
+fn one(
+    (name, span): (&str, Span),
+    merge: &Merge<'_>,
+    draft: &Draft<'_>,
+    options: &Options<'_>,
+) -> Result<El, KipError> {
+    let found = targets((name, span), &merge.clauses, Some(false), draft, options)?;
+    match (found.first(), found.len()) {
+        (Some(el), 1) => Ok(*el),
+        (None, _) => Err(KipError::new(ErrorKind::NotFound, format!("?{name} matches nothing")).at(span)),
+        (_, several) => Err(KipError::new(
+            ErrorKind::Reference,
+            format!("?{name} matches {several} concepts, and a merge takes one"),
+        )
+        .code("KIP_3003")
+        .at(span)
+        .hint("name it by {type, name} or by {id}")),
+    }
+}
+
+/// Moves every link on `old` to `new`. Where that link is there already, it survives and takes what it lacks.
+fn repoint(draft: &mut Draft<'_>, old: El, new: El, counts: &mut (usize, usize)) {
+    for el in draft.links_on(old) {
+        let Some(Record::Link(mut link)) = draft.graph.get(el).map(Look::record) else { continue };
+        if link.subject == old {
+            link.subject = new;
+        }
+        if link.object == old {
+            link.object = new;
+        }
+        match draft.graph.link(link.subject, link.predicate, link.object) {
+            Some(survivor) if survivor != el => {
+                draft.change(survivor, |record| {
+                    let (attributes, metadata, _) = record.parts();
+                    *attributes = link.attributes.merged(attributes);
+                    *metadata = link.metadata.merged(metadata);
+                });
+                // What was said about the one is said about the other.
+                repoint(draft, el, survivor, counts);
+                draft.remove(el);
+                counts.1 += 1;
+            }
+            _ => {
+                draft.change(el, |record| {
+                    if let Record::Link(own) = record {
+                        (own.subject, own.object) = (link.subject, link.object);
+                    }
+                });
+                counts.0 += 1;
+            }
+        }
+    }
+}
+
+/// Gives the target what it lacks, the names of the source among its aliases, and a note of where they came from.
+fn fill(draft: &mut Draft<'_>, source: El, target: El, source_name: &ArcStr) -> usize {
+    let (Some(Look::Concept(from)), Some(Look::Concept(into))) = (draft.graph.get(source), draft.graph.get(target))
+    else {
+        return 0;
+    };
+    let missing: Vec<(Sym, Datum)> =
+        from.attributes.pairs().iter().filter(|(key, _)| into.attributes.get(*key).is_none()).cloned().collect();
+    let listed = |bag: &Bag| match bag.named("aliases") {
+        Some(Datum::Json(list)) => list.as_array().cloned().unwrap_or_default(),
+        Some(Datum::Str(one)) => vec![Value::from(one.as_str())],
+        _ => Vec::new(),
+    };
+    let mut aliases = listed(&into.attributes);
+    for alias in listed(&from.attributes).into_iter().chain([Value::from(source_name.as_str())]) {
+        if !aliases.contains(&alias) && alias.as_str() != Some(into.name.as_str()) {
+            aliases.push(alias);
+        }
+    }
+    let older = from.stamp.later.as_ref().map(|later| later.merged_from.clone()).unwrap_or_default();
+    let (metadata, filled) =
+        (from.metadata.clone(), missing.iter().filter(|(key, _)| key.as_str() != "aliases").count());
+    let additions = Bag::new(missing);
+    draft.change(target, |record| {
+        let (attributes, known, _) = record.parts();
+        let with_aliases = Bag::new(vec![(Sym::new("aliases"), Datum::Json(Arc::new(Value::Array(aliases))))]);
+        *attributes = additions.merged(attributes).merged(&with_aliases);
+        *known = metadata.merged(known);
+    });
+    draft.change(target, |record| {
+        let (_, _, stamp) = record.parts();
+        if let Some(later) = &mut stamp.later {
+            let later = Arc::make_mut(later);
+            later.merged_from.extend(older);
+            later.merged_from.push(source_name.clone());
+        }
+    });
+    filled
+}

@@ -1,0 +1,118 @@
+//! Runs plans against a graph, one operator a file. Writes run on a draft: the writer's own graph, with
+//! everything that was changed so far noted, so that it can be taken back.
+
+mod budget;
+mod conflicts;
+mod cursor;
+mod delete;
+mod describe;
+mod draft;
+mod export;
+mod find;
+mod merge;
+mod path;
+mod primer;
+mod rows;
+mod scan;
+mod search;
+mod triple;
+mod update;
+mod upsert;
+mod warnings;
+
+pub use budget::{Budget, Limits};
+pub use describe::describe;
+pub use draft::{Change, Draft};
+pub use export::{export, neighbourhood};
+pub use find::{Answer, Shape, explain, find};
+pub use search::{Semantic, search};
+
+use crate::graph::GraphRead;
+use crate::lang::ast::{Command, Lit, Placed};
+use crate::lang::{ErrorKind, KipError};
+use serde_json::Value;
+
+/// How the four real conflicts between draft7 and the release candidates are read (RESOLUTIONS §3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Dialect {
+    /// As draft7 says; the default.
+    #[default]
+    Draft7,
+    /// As 1.0-RC11 says.
+    Rc11,
+}
+
+/// What a command is run with besides itself.
+#[derive(Clone, Copy, Default)]
+pub struct Options<'o> {
+    /// Which text rules where they conflict.
+    pub dialect: Dialect,
+    /// Rows or columns; `None` leaves it to the dialect.
+    pub shape: Option<Shape>,
+    /// What the command may use up.
+    pub limits: Limits,
+    /// Meaning, where an embedder is configured.
+    pub semantic: Option<&'o dyn Semantic>,
+}
+
+/// Runs a bound command that only reads.
+///
+/// # Errors
+/// Any [`KipError`] the command can have.
+pub fn read(command: &Command<'_>, graph: &dyn GraphRead, options: &Options<'_>) -> Result<Answer, KipError> {
+    match command {
+        Command::Find(query) => find(query, graph, options),
+        Command::Explain(query) => explain(query, graph, options).map(Answer::of),
+        Command::Describe(what) => describe(what, graph, options),
+        Command::Search(query) => search(query, graph, options).map(Answer::of),
+        Command::Export(query) => export(query, graph, options),
+        _ => Err(KipError::new(ErrorKind::Execution, "this command writes, and this is a place that only reads")
+            .code("KIP_4003")),
+    }
+}
+
+/// Runs a bound command that writes, on a draft.
+///
+/// # Errors
+/// Any [`KipError`]; the draft must then be taken back.
+pub fn write(command: &Command<'_>, draft: &mut Draft<'_>, options: &Options<'_>) -> Result<Value, KipError> {
+    match command {
+        Command::Upsert(statements) => upsert::upsert(statements, draft, options),
+        Command::Update(update) => update::update(update, draft, options),
+        Command::Merge(merge) => merge::merge(merge, draft, options),
+        Command::Delete(delete) => delete::delete(delete, draft, options),
+        _ => Err(KipError::new(ErrorKind::Execution, "this command does not write")),
+    }
+}
+
+/// The number behind a LIMIT; `None` when none was given.
+fn limit_of(limit: Option<&Placed<'_>>) -> Result<Option<usize>, KipError> {
+    let Some((lit, span)) = limit else { return Ok(None) };
+    match lit {
+        Lit::Int(n) if *n > 0 => Ok(Some(usize::try_from(*n).unwrap_or(usize::MAX))),
+        other => {
+            let message = format!("LIMIT is a whole number from 1, not {}", other.to_json());
+            Err(KipError::new(ErrorKind::Parameter, message).at(*span))
+        }
+    }
+}
+
+/// The text behind a value that must be one.
+fn text_of<'a>(value: &'a Lit<'_>, what: &str, span: crate::lang::Span) -> Result<&'a str, KipError> {
+    value.as_str().ok_or_else(|| {
+        KipError::new(ErrorKind::Parameter, format!("{what} is a string, not {}", value.to_json())).at(span)
+    })
+}
+
+/// What a `dry_run` of a reading command checks: everything that can be wrong with it before it runs (U11).
+///
+/// # Errors
+/// As [`read`], but for what only running it tells.
+pub fn check(command: &Command<'_>, graph: &dyn GraphRead) -> Result<(), KipError> {
+    match command {
+        Command::Find(query) | Command::Explain(query) => crate::plan::build(query, graph).map(drop),
+        Command::Export(query) => crate::plan::build_where(&query.clauses, graph).map(drop),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,139 @@
+//! Paths: the set of pairs that some walk of a permitted length joins (R19, R20). A walk may pass a node
+//! twice, so lengths up to the least are followed level by level; from there on a node reached once need
+//! not be reached again, which is why the search ends on cycles.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use super::rows::{Rows, Run, agree};
+use super::scan::BATCH;
+use crate::datum::Sym;
+use crate::graph::{Edge, El, Look, Way};
+use crate::lang::ast::Hops;
+use crate::lang::{ErrorKind, KipError};
+use crate::plan::Path;
+
+/// Binds both ends for every pair.
+pub(super) fn paths(run: &Run<'_>, rows: Rows, pattern: &Path) -> Result<Rows, KipError> {
+    let [start_bound, end_bound] = pattern.bound;
+    let backwards = !start_bound && end_bound;
+    let way = if backwards { Way::In } else { Way::Out };
+    let (near, far) = if backwards { (pattern.object, pattern.subject) } else { (pattern.subject, pattern.object) };
+    let mut known: HashMap<El, Vec<El>> = HashMap::new();
+    let starts = if start_bound || end_bound { Vec::new() } else { every_start(run, pattern)? };
+    let mut out = Rows::new(rows.width);
+    for row in rows.iter() {
+        let here = [El(row[near])];
+        let from: &[El] = if start_bound || end_bound { &here } else { &starts };
+        for start in from.iter().filter(|el| **el != El::NONE) {
+            if !known.contains_key(start) {
+                known.insert(*start, reach(run, *start, way, pattern)?);
+            }
+            for end in &known[start] {
+                run.budget.hop(1)?;
+                let at = out.data.len();
+                out.push(row);
+                let fresh = &mut out.data[at..];
+                let near_bound = start_bound || end_bound;
+                let far_bound = start_bound && end_bound;
+                if !(agree(fresh, near, near_bound, start.0) && agree(fresh, far, far_bound, end.0)) {
+                    out.data.truncate(at);
+                }
+            }
+            run.budget.hold(out.len(), out.width)?;
+        }
+    }
+    Ok(out)
+}
+
+/// Every element a path may start at: those with such links, and with zero hops every concept as well.
+fn every_start(run: &Run<'_>, pattern: &Path) -> Result<Vec<El>, KipError> {
+    let mut starts: BTreeSet<El> = BTreeSet::new();
+    for (name, hops) in &pattern.walks {
+        let mut after = El::FIRST_LINK;
+        while let Some(name) = name {
+            let batch = run.graph.of_predicate(Some(*name), after, BATCH);
+            let Some(last) = batch.last() else { break };
+            after = *last;
+            run.budget.hop(batch.len())?;
+            for el in batch {
+                run.graph.look(el, &mut |look| {
+                    if let Look::Link(link) = look {
+                        starts.insert(link.subject);
+                        if hops.min == 0 {
+                            starts.insert(link.object);
+                        }
+                    }
+                });
+            }
+        }
+        let mut after = El::NONE;
+        while hops.min == 0 {
+            let batch = run.graph.concepts(after, BATCH);
+            let Some(last) = batch.last() else { break };
+            after = *last;
+            run.budget.hop(batch.len())?;
+            starts.extend(batch);
+        }
+    }
+    Ok(starts.into_iter().collect())
+}
+
+/// Every end of a walk from `start`, in order.
+fn reach(run: &Run<'_>, start: El, way: Way, pattern: &Path) -> Result<Vec<El>, KipError> {
+    let mut ends: BTreeSet<El> = BTreeSet::new();
+    for (name, hops) in &pattern.walks {
+        walk(run, start, way, *name, *hops, &mut ends)
+            .map_err(|error| if error.kind == ErrorKind::Execution { error.at(pattern.span) } else { error })?;
+    }
+    Ok(ends.into_iter().collect())
+}
+
+fn walk(
+    run: &Run<'_>,
+    start: El,
+    way: Way,
+    name: Option<Sym>,
+    hops: Hops,
+    ends: &mut BTreeSet<El>,
+) -> Result<(), KipError> {
+    let mut level: HashSet<El> = HashSet::from([start]);
+    for _ in 0..hops.min {
+        level = next(run, &level, way, name, |_| true)?;
+        if level.is_empty() {
+            return Ok(());
+        }
+    }
+    let mut reached: HashSet<El> = level.clone();
+    let mut left = hops.max.map_or(u32::MAX, |max| max - hops.min);
+    while left > 0 && !level.is_empty() {
+        level = next(run, &level, way, name, |el| !reached.contains(&el))?;
+        reached.extend(level.iter().copied());
+        left -= 1;
+    }
+    ends.extend(reached);
+    Ok(())
+}
+
+/// Every element one hop on, of those that are wanted.
+fn next(
+    run: &Run<'_>,
+    level: &HashSet<El>,
+    way: Way,
+    name: Option<Sym>,
+    wanted: impl Fn(El) -> bool,
+) -> Result<HashSet<El>, KipError> {
+    let mut found = HashSet::new();
+    let Some(name) = name else { return Ok(found) };
+    for el in level {
+        let mut spent = Ok(());
+        run.graph.edges(*el, way, Some(name), &mut |Edge { other, .. }| {
+            spent = run.budget.hop(1);
+            if wanted(other) {
+                found.insert(other);
+            }
+            spent.is_ok()
+        });
+        spent?;
+    }
+    Ok(found)
+}

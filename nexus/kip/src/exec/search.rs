@@ -1,0 +1,127 @@
+//! SEARCH: from words to concepts or links, best first, each hit with `metadata._score` (draft7 §5.2,
+//! superset 8). What is believed more ranks above what is believed less, all else equal (K12).
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::describe::rank;
+use super::{Options, limit_of, text_of};
+use crate::datum::Sym;
+use crate::graph::text::terms_of_query;
+use crate::graph::{El, GraphRead};
+use crate::lang::ast::{Lit, Search};
+use crate::lang::{ErrorKind, KipError};
+
+/// Hits when no LIMIT says otherwise.
+const HITS_DEFAULT: usize = 20;
+/// How much confidence weighs against the words.
+const BELIEF: f64 = 0.1;
+
+/// Finds by meaning, where an embedder is configured.
+pub trait Semantic {
+    /// The elements nearest in meaning to `term`, best first, with a likeness from 0 to 1.
+    fn nearest(&self, term: &str, links: bool, kind: Option<&str>, limit: usize) -> Vec<(El, f64)>;
+}
+
+/// Runs a bound SEARCH.
+///
+/// # Errors
+/// `parameter` for a term, type, mode or threshold of the wrong kind.
+pub fn search(search: &Search<'_>, graph: &dyn GraphRead, options: &Options<'_>) -> Result<Value, KipError> {
+    let term = text_of(&search.term.0, "the term", search.term.1)?;
+    let kind = search.kind.as_ref().map(|(kind, span)| text_of(kind, "the type", *span)).transpose()?;
+    let mode = search
+        .mode
+        .as_ref()
+        .map(|(mode, span)| text_of(mode, "the mode", *span).map(|mode| (mode, *span)))
+        .transpose()?;
+    let (keyword, meaning) = match mode.map(|(mode, span)| (mode.to_lowercase(), span)) {
+        None => (true, true),
+        Some((mode, _)) if mode == "hybrid" => (true, true),
+        Some((mode, _)) if mode == "keyword" => (true, false),
+        // Without an embedder, meaning falls back to words instead of failing.
+        Some((mode, _)) if mode == "semantic" => (options.semantic.is_none(), true),
+        Some((_, span)) => {
+            return Err(KipError::new(ErrorKind::Parameter, "MODE is \"keyword\", \"semantic\" or \"hybrid\"").at(span));
+        }
+    };
+    let threshold = match &search.threshold {
+        None => 0.0,
+        Some((lit, span)) => match lit.to_datum().as_f64() {
+            Some(least) if (0.0..=1.0).contains(&least) && !matches!(lit, Lit::Str(_)) => least,
+            _ => return Err(KipError::new(ErrorKind::Parameter, "THRESHOLD is a score from 0 to 1").at(*span)),
+        },
+    };
+    let limit = limit_of(search.limit.as_ref())?.unwrap_or(HITS_DEFAULT).min(options.limits.answer);
+    // A type that nobody wrote has nothing to find.
+    let known = kind.map(Sym::known);
+    if known == Some(None) {
+        return Ok(Value::Array(Vec::new()));
+    }
+    // A few more than are asked for, so that what is believed can move up.
+    let wide = limit.saturating_mul(2).max(limit.saturating_add(16));
+    let mut scores: BTreeMap<El, f64> = BTreeMap::new();
+    if keyword {
+        let words = terms_of_query(term);
+        for (el, score) in graph.search(&words, search.propositions, known.flatten(), wide) {
+            scores.insert(el, f64::from(score));
+        }
+        if search.propositions {
+            by_predicate(graph, &words, known.flatten(), wide, &mut scores);
+        }
+    }
+    if let Some(semantic) = options.semantic.filter(|_| meaning) {
+        for (el, likeness) in semantic.nearest(term, search.propositions, kind, wide) {
+            if graph.has(el) {
+                let score = scores.entry(el).or_insert(0.0);
+                *score = score.max(likeness.clamp(0.0, 1.0));
+            }
+        }
+    }
+    let mut ranked: Vec<(f64, i64, El)> = Vec::with_capacity(scores.len());
+    for (el, score) in scores {
+        graph.look(el, &mut |look| {
+            let (confidence, updated) = rank(look);
+            ranked.push((score * (1.0 - BELIEF + BELIEF * confidence), updated, el));
+        });
+    }
+    ranked.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)).then(a.2.cmp(&b.2)));
+    let hits = ranked.into_iter().filter(|(score, ..)| *score >= threshold && *score > 0.0).take(limit);
+    Ok(hits
+        .map(|(score, _, el)| {
+            let mut hit = graph.json(el);
+            hit["metadata"]["_score"] = ((score * 1000.0).round() / 1000.0).into();
+            hit
+        })
+        .collect())
+}
+
+/// Links whose predicate is named by the words, wholly or in part.
+fn by_predicate(
+    graph: &dyn GraphRead,
+    words: &[std::sync::Arc<str>],
+    kind: Option<Sym>,
+    limit: usize,
+    scores: &mut BTreeMap<El, f64>,
+) {
+    for (predicate, _) in graph.predicates() {
+        if words.is_empty() || kind.is_some_and(|kind| kind != predicate) {
+            continue;
+        }
+        let own = crate::graph::text::terms(predicate.as_str());
+        let begins = |word: &std::sync::Arc<str>| {
+            own.iter().any(|term| term == word || (word.len() > 2 && term.starts_with(&**word)))
+        };
+        let hit = words.iter().filter(|word| begins(word)).count();
+        if hit == 0 {
+            continue;
+        }
+        let whole = hit == own.len().max(words.len());
+        let score = if whole { 1.0 } else { 0.9 * hit as f64 / words.len().max(own.len()) as f64 };
+        for el in graph.of_predicate(Some(predicate), El::FIRST_LINK, limit) {
+            let known = scores.entry(el).or_insert(0.0);
+            *known = known.max(score);
+        }
+    }
+}

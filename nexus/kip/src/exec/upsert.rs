@@ -1,0 +1,298 @@
+//! UPSERT: blocks in order, each matched or created, links added, metadata merged (R6, R7, R15, R16).
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+
+use super::draft::{CONCEPT_TYPE, Draft, PROPOSITION_TYPE, check_metadata};
+use super::{Dialect, Options, text_of};
+use crate::datum::{Bag, Sym};
+use crate::graph::{El, GraphRead};
+use crate::lang::ast::{
+    Block, ConceptPattern, Identity, Link, Lit, Object, Placed, Predicate, PropositionPattern, Term, Triple, Upsert,
+    bag,
+};
+use crate::lang::{ErrorKind, KipError, Span};
+
+/// Runs a bound UPSERT command on a draft and answers its receipt (RESOLUTIONS §1.4).
+///
+/// # Errors
+/// Any [`KipError`]; the draft must then be taken back.
+pub(super) fn upsert(
+    statements: &[Upsert<'_>],
+    draft: &mut Draft<'_>,
+    options: &Options<'_>,
+) -> Result<Value, KipError> {
+    let (mut concepts, mut links): (Vec<Value>, Vec<Value>) = (Vec::new(), Vec::new());
+    let mut known = HashMap::new();
+    for statement in statements {
+        let default = metadata(&statement.metadata)?;
+        let mut run = Run { draft: &mut *draft, handles: HashMap::new(), known: &mut known, dialect: options.dialect };
+        for block in &statement.blocks {
+            let metadata = merged(&default, &block.metadata)?;
+            let attributes = bag(&block.attributes);
+            let el = match &block.identity {
+                Identity::Concept(pattern) => {
+                    let el = run.concept(pattern, block, attributes, &metadata)?;
+                    for link in &block.links {
+                        run.link(el, link, &metadata)?;
+                    }
+                    concepts.push(el.to_string().into());
+                    el
+                }
+                Identity::Proposition(pattern) => {
+                    let el = run.proposition(pattern, block, attributes, &metadata)?;
+                    links.push(el.to_string().into());
+                    el
+                }
+            };
+            if let Some((name, span)) = block.handle {
+                if run.handles.insert(name, el).is_some() {
+                    return Err(
+                        KipError::new(ErrorKind::Reference, format!("handle ?{name} is defined twice")).at(span)
+                    );
+                }
+            }
+        }
+    }
+    Ok(json!({"blocks": statements.len(), "upsert_concept_nodes": concepts, "upsert_proposition_links": links}))
+}
+
+fn metadata(object: &Object<'_>) -> Result<Bag, KipError> {
+    check_metadata(object.iter().map(|(key, _)| &**key))?;
+    Ok(bag(object))
+}
+
+/// Metadata merged key by key, the nearer wins.
+fn merged(outer: &Bag, inner: &Object<'_>) -> Result<Bag, KipError> {
+    if inner.is_empty() { Ok(outer.clone()) } else { Ok(outer.merged(&metadata(inner)?)) }
+}
+
+struct Run<'r, 'g, 'a> {
+    draft: &'r mut Draft<'g>,
+    handles: HashMap<&'a str, El>,
+    /// Types and predicates this command has found defined.
+    known: &'r mut HashMap<(&'static str, String), Sym>,
+    dialect: Dialect,
+}
+
+impl<'a> Run<'_, '_, 'a> {
+    fn defined(&mut self, meta: &'static str, name: &str, span: Span) -> Result<Sym, KipError> {
+        // A name of the schema is short; a copy of it is cheaper than to look it up in the graph again.
+        if let Some(known) = self.known.get(&(meta, name.to_owned())) {
+            return Ok(*known);
+        }
+        let found = self.draft.check_defined(meta, name).map_err(|error| error.at(span))?;
+        self.known.insert((meta, name.to_owned()), found);
+        Ok(found)
+    }
+
+    fn concept(
+        &mut self,
+        pattern: &ConceptPattern<'_>,
+        block: &Block<'_>,
+        attributes: Bag,
+        metadata: &Bag,
+    ) -> Result<El, KipError> {
+        let span = pattern.span;
+        if let Some(id) = &pattern.id {
+            let el = self.by_id(id, false, span)?;
+            let fits =
+                |wanted: &Option<Lit<'_>>, own: &str| wanted.as_ref().is_none_or(|lit| lit.as_str() == Some(own));
+            let agrees = self
+                .draft
+                .graph
+                .key(el)
+                .is_some_and(|(kind, name)| fits(&pattern.kind, kind.as_str()) && fits(&pattern.name, &name));
+            if !agrees {
+                return Err(KipError::new(ErrorKind::NotFound, format!("{el} has another type or name")).at(span));
+            }
+            self.expect(block.expect.as_ref(), Some(el))?;
+            return self.set(el, &attributes, metadata, span).map(|()| el);
+        }
+        let (Some(kind), Some(name)) = (&pattern.kind, &pattern.name) else {
+            return Err(KipError::new(ErrorKind::Syntax, "a concept is written by {type, name} or by {id}").at(span));
+        };
+        let (kind, name) = (text_of(kind, "a type", span)?, text_of(name, "a name", span)?);
+        let kind = self.defined(CONCEPT_TYPE, kind, span)?;
+        let found = self.draft.graph.concept(kind, name);
+        self.expect(block.expect.as_ref(), found)?;
+        match found {
+            Some(el) => self.set(el, &attributes, metadata, span).map(|()| el),
+            None => {
+                self.check_name(kind, name, span)?;
+                Ok(self.draft.insert_concept(kind, name, attributes, metadata.clone()))
+            }
+        }
+    }
+
+    /// A type or predicate is named by an identifier, and `$` is the engine's (§2.8.1).
+    fn check_name(&self, kind: Sym, name: &str, span: Span) -> Result<(), KipError> {
+        if ![CONCEPT_TYPE, PROPOSITION_TYPE].contains(&kind.as_str()) || self.draft.privileged {
+            return Ok(());
+        }
+        let identifier = name.starts_with(|c: char| c == '_' || c.is_ascii_alphabetic())
+            && name.chars().all(|c| c == '_' || c.is_ascii_alphanumeric());
+        if identifier {
+            return Ok(());
+        }
+        Err(KipError::new(ErrorKind::Syntax, format!("\"{name}\" cannot name a type or predicate"))
+            .code("KIP_1002")
+            .at(span)
+            .hint(
+                "a name begins with a letter or '_' and goes on with letters, digits and '_'; '$' is the engine's own",
+            ))
+    }
+
+    /// EXPECT VERSION: 0 means that it must not exist (superset 13).
+    fn expect(&self, expect: Option<&Placed<'_>>, found: Option<El>) -> Result<(), KipError> {
+        let Some((lit, span)) = expect else { return Ok(()) };
+        let Lit::Int(wanted) = lit else {
+            return Err(KipError::new(
+                ErrorKind::Parameter,
+                format!("a version is a whole number, not {}", lit.to_json()),
+            )
+            .at(*span));
+        };
+        let version = found.and_then(|el| self.draft.graph.get(el)).map_or(0, |look| look.stamp().version());
+        if *wanted == version as i64 {
+            return Ok(());
+        }
+        Err(KipError::new(ErrorKind::Execution, format!("it is at version {version}, not {wanted}"))
+            .code("KIP_3005")
+            .at(*span)
+            .hint("read it again, look at what changed, and name the version it has now"))
+    }
+
+    fn set(&mut self, el: El, attributes: &Bag, metadata: &Bag, span: Span) -> Result<(), KipError> {
+        let keys = attributes.pairs().iter().map(|(key, _)| key.as_str());
+        self.draft.check_writable(el, keys).map_err(|error| error.at(span))?;
+        self.draft.set(el, attributes, metadata);
+        Ok(())
+    }
+
+    /// One entry of SET PROPOSITIONS; in draft7 a target that does not exist is passed over with a warning.
+    fn link(&mut self, subject: El, link: &Link<'a>, block: &Bag) -> Result<(), KipError> {
+        let predicate =
+            self.defined(PROPOSITION_TYPE, text_of(&link.predicate, "a predicate", link.span)?, link.span)?;
+        let metadata = merged(block, &link.metadata)?;
+        match self.find_term(&link.object)? {
+            Some(object) => {
+                self.put_link(subject, predicate, object, &Bag::default(), &metadata, link.span)?;
+            }
+            None if self.dialect == Dialect::Rc11 => {
+                return Err(KipError::new(
+                    ErrorKind::NotFound,
+                    format!("the target of \"{}\" does not exist", predicate.as_str()),
+                )
+                .at(link.span));
+            }
+            None => self
+                .draft
+                .warnings
+                .push(format!("the target of \"{}\" does not exist, so that link was passed over", predicate.as_str())),
+        }
+        Ok(())
+    }
+
+    fn proposition(
+        &mut self,
+        pattern: &PropositionPattern<'a>,
+        block: &Block<'a>,
+        attributes: Bag,
+        metadata: &Bag,
+    ) -> Result<El, KipError> {
+        match pattern {
+            PropositionPattern::Id(id, span) => {
+                let el = self.by_id(id, true, *span)?;
+                self.expect(block.expect.as_ref(), Some(el))?;
+                self.set(el, &attributes, metadata, *span).map(|()| el)
+            }
+            PropositionPattern::Triple(triple) => {
+                let predicate = self.defined(PROPOSITION_TYPE, literal(triple)?, triple.span)?;
+                let missing = || {
+                    KipError::new(ErrorKind::NotFound, "an end of this proposition does not exist")
+                        .at(triple.span)
+                        .hint("create it in an earlier block")
+                };
+                let subject = self.find_term(&triple.subject)?.ok_or_else(missing)?;
+                let object = self.find_term(&triple.object)?.ok_or_else(missing)?;
+                self.expect(block.expect.as_ref(), self.draft.graph.link(subject, predicate, object))?;
+                self.put_link(subject, predicate, object, &attributes, metadata, triple.span)
+            }
+        }
+    }
+
+    fn put_link(
+        &mut self,
+        subject: El,
+        predicate: Sym,
+        object: El,
+        attributes: &Bag,
+        metadata: &Bag,
+        span: Span,
+    ) -> Result<El, KipError> {
+        match self.draft.graph.link(subject, predicate, object) {
+            Some(el) => self.set(el, attributes, metadata, span).map(|()| el),
+            None => Ok(self.draft.insert_link(subject, predicate, object, attributes.clone(), metadata.clone())),
+        }
+    }
+
+    /// What a term names, or `None` when it names nothing that exists.
+    fn find_term(&self, term: &Term<'a>) -> Result<Option<El>, KipError> {
+        let by_id = |id: &Lit<'_>| id.as_str().and_then(El::parse).filter(|el| self.draft.graph.has(*el));
+        match term {
+            Term::Var(name, span) => match self.handles.get(name) {
+                Some(el) => Ok(Some(*el)),
+                None => Err(KipError::new(ErrorKind::Reference, format!("handle ?{name} is used before its block"))
+                    .at(*span)
+                    .hint("blocks run in order: move the block that defines it up")),
+            },
+            Term::Concept(_, pattern) => match (&pattern.id, &pattern.kind, &pattern.name) {
+                (Some(id), ..) => Ok(by_id(id).filter(|el| !el.is_link())),
+                (None, Some(kind), Some(name)) => {
+                    let (kind, name) = (text_of(kind, "a type", pattern.span)?, text_of(name, "a name", pattern.span)?);
+                    Ok(Sym::known(kind).and_then(|kind| self.draft.graph.concept(kind, name)))
+                }
+                _ => {
+                    Err(KipError::new(ErrorKind::Syntax, "a target is named by {type, name} or by {id}")
+                        .at(pattern.span))
+                }
+            },
+            Term::Proposition(_, PropositionPattern::Id(id, _)) => Ok(by_id(id).filter(|el| el.is_link())),
+            Term::Proposition(_, PropositionPattern::Triple(triple)) => {
+                let predicate = Sym::known(literal(triple)?);
+                let (Some(subject), Some(predicate), Some(object)) =
+                    (self.find_term(&triple.subject)?, predicate, self.find_term(&triple.object)?)
+                else {
+                    return Ok(None);
+                };
+                Ok(self.draft.graph.link(subject, predicate, object))
+            }
+        }
+    }
+
+    fn by_id(&self, id: &Lit<'_>, link: bool, span: Span) -> Result<El, KipError> {
+        let id = text_of(id, "an id", span)?;
+        let Some(el) = El::parse(id).filter(|el| el.is_link() == link) else {
+            let example = if link { "P:7" } else { "C:7" };
+            return Err(
+                KipError::new(ErrorKind::Syntax, format!("\"{id}\" is no id; ids look like {example}")).at(span)
+            );
+        };
+        if self.draft.graph.has(el) {
+            Ok(el)
+        } else {
+            Err(KipError::new(ErrorKind::NotFound, format!("nothing has the id {id}")).at(span))
+        }
+    }
+}
+
+fn literal<'t>(triple: &'t Triple<'_>) -> Result<&'t str, KipError> {
+    match &triple.predicate {
+        Predicate::Names(names) if names.len() == 1 && names[0].1.is_none() => {
+            text_of(&names[0].0, "a predicate", triple.span)
+        }
+        _ => Err(KipError::new(ErrorKind::Syntax, "a fact has one predicate, written out").at(triple.span)),
+    }
+}

@@ -1,0 +1,125 @@
+//! What a schema has to say about a write: guidance, never a refusal (draft7 App. 2, U4), and the naming
+//! conventions of §2.8.2 as lints.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::Change;
+use super::draft::{CONCEPT_TYPE, PROPOSITION_TYPE};
+use crate::datum::{Bag, Datum, Sym};
+use crate::graph::{El, Graph, GraphRead, Look, Record};
+
+/// Warnings listed in one answer.
+const WARNINGS_MAX: usize = 32;
+
+/// Adds what the schema says about `changes`.
+pub(super) fn of_schema(graph: &Graph, changes: &[Change], out: &mut Vec<String>) {
+    let mut schemas: HashMap<Sym, Option<Arc<Value>>> = HashMap::new();
+    let mut ends: HashMap<Sym, [Option<Arc<Value>>; 2]> = HashMap::new();
+    let mut more = 0;
+    let mut warn = |text: String| {
+        if out.len() < WARNINGS_MAX {
+            if !out.contains(&text) {
+                out.push(text);
+            }
+        } else {
+            more += 1;
+        }
+    };
+    for change in changes {
+        match &change.after {
+            Some(Record::Concept(concept)) => {
+                if change.before.is_none() {
+                    naming(concept.kind.as_str(), &concept.name, &mut warn);
+                }
+                let schema = schemas
+                    .entry(concept.kind)
+                    .or_insert_with(|| definition(graph, CONCEPT_TYPE, concept.kind, "instance_schema"));
+                if let Some(schema) = schema {
+                    instance(concept.kind, &concept.name, &concept.attributes, schema, &mut warn);
+                }
+            }
+            Some(Record::Link(link)) if change.before.is_none() => {
+                let [subjects, objects] = ends.entry(link.predicate).or_insert_with(|| {
+                    ["subject_types", "object_types"]
+                        .map(|key| definition(graph, PROPOSITION_TYPE, link.predicate, key))
+                });
+                for (what, allowed, el) in [("subject", subjects, link.subject), ("object", objects, link.object)] {
+                    if let Some(allowed) = allowed {
+                        end(graph, link.predicate, what, allowed, el, &mut warn);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    if more > 0 {
+        out.push(format!("and {more} more"));
+    }
+}
+
+/// An attribute of the node that defines a type or predicate, if it is an array or object.
+fn definition(graph: &Graph, meta: &str, name: Sym, key: &str) -> Option<Arc<Value>> {
+    let el = graph.concept(Sym::new(meta), name.as_str())?;
+    match graph.get(el)?.attributes().named(key)? {
+        Datum::Json(value) => Some(value.clone()),
+        _ => None,
+    }
+}
+
+fn naming(kind: &str, name: &str, warn: &mut impl FnMut(String)) {
+    let lower = |c: char| c == '_' || c.is_ascii_lowercase() || c.is_ascii_digit();
+    if kind == CONCEPT_TYPE
+        && !name.starts_with('$')
+        && !(name.starts_with(|c: char| c.is_ascii_uppercase()) && !name.contains('_'))
+    {
+        warn(format!("types are named in UpperCamelCase: \"{name}\""));
+    }
+    if kind == PROPOSITION_TYPE && !name.chars().all(lower) {
+        warn(format!("predicates are named in snake_case: \"{name}\""));
+    }
+}
+
+fn instance(kind: Sym, name: &str, attributes: &Bag, schema: &Value, warn: &mut impl FnMut(String)) {
+    for (key, rule) in schema.as_object().into_iter().flatten() {
+        let given = attributes.named(key);
+        let required = rule.get("is_required").and_then(Value::as_bool).unwrap_or(false);
+        match (given, rule.get("type").and_then(Value::as_str)) {
+            (None, _) if required => warn(format!("{} \"{name}\" lacks {key}, which its type asks for", kind.as_str())),
+            (Some(value), Some(wanted)) if !value.is_null() && !is_of(&value.to_json(), wanted) => {
+                warn(format!("{key} of {} \"{name}\" should be of type {wanted}", kind.as_str()));
+            }
+            _ => {}
+        }
+    }
+}
+
+fn is_of(value: &Value, wanted: &str) -> bool {
+    match wanted {
+        "string" => value.is_string(),
+        "number" => value.is_number(),
+        "integer" => value.is_i64() || value.is_u64(),
+        "boolean" => value.is_boolean(),
+        "array" => value.is_array(),
+        "object" => value.is_object(),
+        // A word we do not know asks for nothing we could check.
+        _ => true,
+    }
+}
+
+fn end(graph: &Graph, predicate: Sym, what: &str, allowed: &Value, el: El, warn: &mut impl FnMut(String)) {
+    let Some(allowed) = allowed.as_array() else { return };
+    let Some(Look::Concept(concept)) = graph.get(el) else { return };
+    let kind = concept.kind.as_str();
+    if !allowed.is_empty() && !allowed.iter().filter_map(Value::as_str).any(|name| name == "*" || name == kind) {
+        let names: Vec<&str> = allowed.iter().filter_map(Value::as_str).collect();
+        warn(format!(
+            "the {what} of \"{}\" should be {}, not {kind} \"{}\"",
+            predicate.as_str(),
+            names.join(" or "),
+            concept.name
+        ));
+    }
+}

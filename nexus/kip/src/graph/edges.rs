@@ -1,0 +1,123 @@
+//! The links at one end of an element, in order of predicate: a handful in one piece of memory, many in
+//! a tree that a writer changes without copying the whole.
+
+use imbl::OrdSet;
+use std::sync::Arc;
+use triomphe::ThinArc;
+
+use super::El;
+use crate::datum::Sym;
+
+/// One link as seen from one of its ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Edge {
+    /// What it says.
+    pub predicate: Sym,
+    /// The end it leads to.
+    pub other: El,
+    /// The link itself.
+    pub link: El,
+}
+
+/// Up to so many stand in one piece.
+const FEW: usize = 32;
+
+/// See the module.
+#[derive(Clone, Default)]
+pub enum Edges {
+    /// None at all.
+    #[default]
+    None,
+    /// A sorted handful.
+    Few(ThinArc<(), Edge>),
+    /// A sorted tree.
+    Many(Arc<OrdSet<Edge>>),
+}
+
+impl Edges {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Few(few) => few.slice.len(),
+            Self::Many(many) => many.len(),
+        }
+    }
+
+    /// Adds one.
+    pub fn insert(&mut self, edge: Edge) {
+        match self {
+            Self::None => *self = Self::few(vec![edge]),
+            Self::Few(few) => {
+                let mut list = Vec::with_capacity(few.slice.len() + 1);
+                list.extend_from_slice(&few.slice);
+                match list.binary_search(&edge) {
+                    Ok(_) => return,
+                    Err(at) => list.insert(at, edge),
+                }
+                *self =
+                    if list.len() > FEW { Self::Many(Arc::new(list.into_iter().collect())) } else { Self::few(list) };
+            }
+            Self::Many(many) => drop(Arc::make_mut(many).insert(edge)),
+        }
+    }
+
+    /// Takes one out.
+    pub fn remove(&mut self, edge: &Edge) {
+        match self {
+            Self::None => {}
+            Self::Few(few) => {
+                let list: Vec<Edge> = few.slice.iter().filter(|known| *known != edge).copied().collect();
+                *self = if list.is_empty() { Self::None } else { Self::few(list) };
+            }
+            Self::Many(many) => {
+                let set = Arc::make_mut(many);
+                set.remove(edge);
+                if set.is_empty() {
+                    *self = Self::None;
+                }
+            }
+        }
+    }
+
+    fn few(list: Vec<Edge>) -> Self {
+        Self::Few(ThinArc::from_header_and_iter((), list.into_iter()))
+    }
+
+    /// Calls `see` for each, of one predicate or all, until it answers `false`. Answers whether it got through.
+    pub fn each(&self, predicate: Option<Sym>, see: &mut dyn FnMut(Edge) -> bool) -> bool {
+        match (self, predicate) {
+            (Self::None, _) => true,
+            (Self::Few(few), None) => few.slice.iter().all(|edge| see(*edge)),
+            (Self::Few(few), Some(wanted)) => {
+                few.slice.iter().filter(|edge| edge.predicate == wanted).all(|edge| see(*edge))
+            }
+            (Self::Many(many), None) => many.iter().all(|edge| see(*edge)),
+            (Self::Many(many), Some(wanted)) => {
+                let first = Edge { predicate: wanted, other: El(0), link: El(0) };
+                many.range(first..).take_while(|edge| edge.predicate == wanted).all(|edge| see(*edge))
+            }
+        }
+    }
+
+    /// The link of this predicate to that end.
+    pub fn find(&self, predicate: Sym, other: El) -> Option<El> {
+        let fits = |edge: &&Edge| edge.predicate == predicate && edge.other == other;
+        match self {
+            Self::None => None,
+            Self::Few(few) => few.slice.iter().find(fits).map(|edge| edge.link),
+            Self::Many(many) => {
+                let first = Edge { predicate, other, link: El(0) };
+                many.range(first..).next().filter(fits).map(|edge| edge.link)
+            }
+        }
+    }
+
+    /// About how many of one predicate there are, or exactly how many in all.
+    pub fn count(&self, predicate: Option<Sym>) -> usize {
+        match (self, predicate) {
+            (Self::Few(few), Some(wanted)) => few.slice.iter().filter(|edge| edge.predicate == wanted).count(),
+            _ => self.len(),
+        }
+    }
+}

@@ -1,0 +1,401 @@
+//! The resident graph: compact, interned, and persistent. A clone is a snapshot of a few pointers that
+//! readers share; a writer changes its own in place and copies only what a snapshot still holds.
+
+mod edges;
+mod pages;
+mod read;
+mod record;
+mod scoped;
+pub mod sorted;
+pub mod text;
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, LazyLock};
+
+use arcstr::ArcStr;
+use imbl::{HashMap, OrdMap, OrdSet};
+
+pub use edges::{Edge, Edges};
+pub use read::{GraphRead, Way};
+pub use record::{Concept, El, Later, Link, Look, Record, Stamp, shown, source_of};
+pub use scoped::{SCOPES_KEY, Scoped};
+use sorted::{Place, Range, Sorted};
+
+use crate::datum::{Datum, Sym};
+use pages::Pages;
+
+/// See the module.
+#[derive(Clone, Default)]
+pub struct Graph {
+    concepts: Pages<Concept>,
+    links: Pages<Link>,
+    ends: Pages<Ends>,
+    link_ends: OrdMap<El, Ends>,
+    /// Type and name, hashed, to the concept. Two keys of one hash share a place in `crowded`.
+    keys: OrdMap<u64, El>,
+    crowded: OrdMap<(Sym, ArcStr), El>,
+    by_type: HashMap<Sym, OrdSet<El>>,
+    by_predicate: HashMap<Sym, OrdSet<El>>,
+    words: text::Index,
+    link_words: text::Index,
+    sorted: HashMap<(Sym, Sym), Sorted>,
+    /// Elements that not everybody may see.
+    scoped: OrdSet<El>,
+    /// The number of the next concept.
+    pub next_concept: u32,
+    /// The number of the next link.
+    pub next_link: u32,
+}
+
+/// The links at both ends of an element.
+#[derive(Clone, Default)]
+struct Ends {
+    out: Edges,
+    into: Edges,
+}
+
+/// Keyed by chance, so that nobody can make names collide on purpose.
+static HASH: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+
+fn hash(kind: Sym, name: &str) -> u64 {
+    HASH.hash_one((kind.as_str().as_ptr() as usize, name))
+}
+
+impl Graph {
+    /// An empty graph.
+    pub fn new() -> Self {
+        Self { next_concept: 1, next_link: 1, ..Self::default() }
+    }
+
+    /// How many concepts and how many links there are.
+    pub fn len(&self) -> (usize, usize) {
+        (self.concepts.len(), self.links.len())
+    }
+
+    /// Whether nothing is in it.
+    pub fn is_empty(&self) -> bool {
+        self.len() == (0, 0)
+    }
+
+    /// A look at an element.
+    pub fn get(&self, el: El) -> Option<Look<'_>> {
+        if el.is_link() {
+            self.links.get(el.no()).map(Look::Link)
+        } else {
+            self.concepts.get(el.no()).map(Look::Concept)
+        }
+    }
+
+    /// The number of the next element of a kind, taken.
+    pub fn take_number(&mut self, link: bool) -> El {
+        let next = if link { &mut self.next_link } else { &mut self.next_concept };
+        *next += 1;
+        if link { El::link(*next - 1) } else { El::concept(*next - 1) }
+    }
+
+    /// Puts an element in, replacing the one of that number; answers the one replaced.
+    pub fn put(&mut self, el: El, record: Record) -> Option<Record> {
+        match record {
+            Record::Concept(concept) => self.put_concept(el, concept).map(Record::Concept),
+            Record::Link(link) => self.put_link(el, link).map(Record::Link),
+        }
+    }
+
+    fn put_concept(&mut self, el: El, concept: Concept) -> Option<Concept> {
+        self.next_concept = self.next_concept.max(el.no() + 1);
+        let old = self.concepts.get(el.no()).cloned();
+        let renamed = old.as_ref().is_none_or(|old| old.kind != concept.kind || old.name != concept.name);
+        if renamed {
+            if let Some(old) = &old {
+                self.drop_key(el, old);
+            }
+            self.by_type.entry(concept.kind).or_default().insert(el);
+            self.put_key(el, &concept);
+        }
+        self.words.change(el, old.as_ref().map(Look::Concept), Some(Look::Concept(&concept)));
+        self.resort(el, old.as_ref(), Some(&concept));
+        self.rescope(el, Look::Concept(&concept));
+        self.concepts.put(el.no(), concept)
+    }
+
+    fn put_link(&mut self, el: El, link: Link) -> Option<Link> {
+        self.next_link = self.next_link.max(el.no() + 1);
+        let old = self.links.get(el.no()).cloned();
+        let moved = old
+            .as_ref()
+            .is_none_or(|old| (old.subject, old.predicate, old.object) != (link.subject, link.predicate, link.object));
+        if moved {
+            if let Some(old) = &old {
+                self.drop_edges(el, old);
+            }
+            self.by_predicate.entry(link.predicate).or_default().insert(el);
+            self.ends_mut(link.subject).out.insert(Edge { predicate: link.predicate, other: link.object, link: el });
+            self.ends_mut(link.object).into.insert(Edge { predicate: link.predicate, other: link.subject, link: el });
+        }
+        if !link.attributes.is_empty() || old.as_ref().is_some_and(|old| !old.attributes.is_empty()) {
+            self.link_words.change(el, old.as_ref().map(Look::Link), Some(Look::Link(&link)));
+        }
+        self.rescope(el, Look::Link(&link));
+        self.links.put(el.no(), link)
+    }
+
+    /// Takes an element out; what points at it is the caller's to remove.
+    pub fn remove(&mut self, el: El) -> Option<Record> {
+        self.scoped.remove(&el);
+        if el.is_link() {
+            let old = self.links.remove(el.no())?;
+            self.drop_edges(el, &old);
+            self.link_words.change(el, Some(Look::Link(&old)), None);
+            return Some(Record::Link(old));
+        }
+        let old = self.concepts.remove(el.no())?;
+        self.drop_key(el, &old);
+        self.words.change(el, Some(Look::Concept(&old)), None);
+        self.resort(el, Some(&old), None);
+        Some(Record::Concept(old))
+    }
+
+    fn put_key(&mut self, el: El, concept: &Concept) {
+        let hash = hash(concept.kind, &concept.name);
+        match self.keys.get(&hash) {
+            Some(other) if *other != el => {
+                self.crowded.insert((concept.kind, concept.name.clone()), el);
+            }
+            _ => drop(self.keys.insert(hash, el)),
+        }
+    }
+
+    fn drop_key(&mut self, el: El, concept: &Concept) {
+        let hash = hash(concept.kind, &concept.name);
+        if self.keys.get(&hash) == Some(&el) {
+            self.keys.remove(&hash);
+        }
+        self.crowded.remove(&(concept.kind, concept.name.clone()));
+        if let Some(set) = self.by_type.get_mut(&concept.kind) {
+            set.remove(&el);
+            if set.is_empty() {
+                self.by_type.remove(&concept.kind);
+            }
+        }
+    }
+
+    fn drop_edges(&mut self, el: El, link: &Link) {
+        self.change_ends(link.subject, |ends| {
+            ends.out.remove(&Edge { predicate: link.predicate, other: link.object, link: el })
+        });
+        self.change_ends(link.object, |ends| {
+            ends.into.remove(&Edge { predicate: link.predicate, other: link.subject, link: el })
+        });
+        if let Some(set) = self.by_predicate.get_mut(&link.predicate) {
+            set.remove(&el);
+            if set.is_empty() {
+                self.by_predicate.remove(&link.predicate);
+            }
+        }
+    }
+
+    fn ends(&self, el: El) -> Option<&Ends> {
+        if el.is_link() { self.link_ends.get(&el) } else { self.ends.get(el.no()) }
+    }
+
+    fn ends_mut(&mut self, el: El) -> &mut Ends {
+        if el.is_link() { self.link_ends.entry(el).or_default() } else { self.ends.entry(el.no()) }
+    }
+
+    /// Changes the links at an element, and lets the place go when none is left.
+    fn change_ends(&mut self, el: El, change: impl FnOnce(&mut Ends)) {
+        let ends = self.ends_mut(el);
+        change(ends);
+        if ends.out.len() + ends.into.len() == 0 {
+            if el.is_link() {
+                self.link_ends.remove(&el);
+            } else {
+                self.ends.remove(el.no());
+            }
+        }
+    }
+
+    fn edges_of(&self, el: El, way: Way) -> Option<&Edges> {
+        let ends = self.ends(el)?;
+        Some(if way == Way::Out { &ends.out } else { &ends.into })
+    }
+
+    fn rescope(&mut self, el: El, look: Look<'_>) {
+        let limited = matches!(look.metadata().named(SCOPES_KEY), Some(Datum::Json(_)));
+        if limited {
+            self.scoped.insert(el);
+        } else if !self.scoped.is_empty() {
+            self.scoped.remove(&el);
+        }
+    }
+
+    /// The elements that not everybody may see.
+    pub(crate) fn limited(&self) -> &OrdSet<El> {
+        &self.scoped
+    }
+
+    // ---- secondary indexes ----
+
+    /// Builds the index of a type by an attribute, unless it is there.
+    pub fn sort_by(&mut self, kind: Sym, key: Sym) {
+        if self.sorted.contains_key(&(kind, key)) {
+            return;
+        }
+        let mut index = Sorted::default();
+        for el in self.by_type.get(&kind).into_iter().flatten() {
+            if let Some(value) = self.concepts.get(el.no()).and_then(|concept| concept.attributes.get(key)) {
+                index.insert(value, *el);
+            }
+        }
+        self.sorted.insert((kind, key), index);
+    }
+
+    /// Keeps the indexes in step with a concept that changes.
+    fn resort(&mut self, el: El, old: Option<&Concept>, new: Option<&Concept>) {
+        if self.sorted.is_empty() {
+            return;
+        }
+        let keys = |concept: Option<&Concept>| {
+            let kind = concept.map(|concept| concept.kind);
+            concept
+                .into_iter()
+                .flat_map(move |c| c.attributes.pairs())
+                .filter_map(move |(key, value)| Some((kind?, *key, value.clone())))
+                .collect::<Vec<_>>()
+        };
+        let (old, new) = (keys(old), keys(new));
+        for (kind, key, value) in &old {
+            if !new.contains(&(*kind, *key, value.clone())) {
+                if let Some(index) = self.sorted.get_mut(&(*kind, *key)) {
+                    index.remove(value, el);
+                }
+            }
+        }
+        for (kind, key, value) in &new {
+            if !old.contains(&(*kind, *key, value.clone())) {
+                if let Some(index) = self.sorted.get_mut(&(*kind, *key)) {
+                    index.insert(value, el);
+                }
+            }
+        }
+    }
+}
+
+/// Up to `max` of a set after `after`.
+fn batch(set: Option<&OrdSet<El>>, after: El, max: usize) -> Vec<El> {
+    let Some(set) = set else { return Vec::new() };
+    set.range((std::ops::Bound::Excluded(after), std::ops::Bound::Unbounded)).take(max).copied().collect()
+}
+
+impl GraphRead for Graph {
+    fn look(&self, el: El, see: &mut dyn FnMut(Look<'_>)) {
+        if let Some(look) = self.get(el) {
+            see(look);
+        }
+    }
+
+    fn concept(&self, kind: Sym, name: &str) -> Option<El> {
+        let fits = |el: &El| self.concepts.get(el.no()).is_some_and(|found| found.kind == kind && found.name == name);
+        let found = self.keys.get(&hash(kind, name)).copied().filter(fits);
+        if found.is_some() || self.crowded.is_empty() {
+            return found;
+        }
+        self.crowded.get(&(kind, ArcStr::from(name))).copied()
+    }
+
+    fn link(&self, subject: El, predicate: Sym, object: El) -> Option<El> {
+        let (out, into) = (self.edges_of(subject, Way::Out)?, self.edges_of(object, Way::In)?);
+        if into.len() < out.len() { into.find(predicate, subject) } else { out.find(predicate, object) }
+    }
+
+    fn types(&self) -> Vec<(Sym, usize)> {
+        let mut types: Vec<(Sym, usize)> = self.by_type.iter().map(|(kind, set)| (*kind, set.len())).collect();
+        types.sort_by_key(|(kind, _)| kind.as_str());
+        types
+    }
+
+    fn predicates(&self) -> Vec<(Sym, usize)> {
+        let mut all: Vec<(Sym, usize)> = self.by_predicate.iter().map(|(name, set)| (*name, set.len())).collect();
+        all.sort_by_key(|(name, _)| name.as_str());
+        all
+    }
+
+    fn type_len(&self, kind: Sym) -> usize {
+        self.by_type.get(&kind).map_or(0, OrdSet::len)
+    }
+
+    fn predicate_len(&self, predicate: Option<Sym>) -> usize {
+        match predicate {
+            Some(name) => self.by_predicate.get(&name).map_or(0, OrdSet::len),
+            None => self.links.len(),
+        }
+    }
+
+    fn of_type(&self, kind: Sym, after: El, max: usize) -> Vec<El> {
+        batch(self.by_type.get(&kind), after, max)
+    }
+
+    fn of_predicate(&self, predicate: Option<Sym>, after: El, max: usize) -> Vec<El> {
+        match predicate {
+            Some(name) => batch(self.by_predicate.get(&name), after, max),
+            None => self.links.after(after.no()).take(max).map(|(no, _)| El::link(no)).collect(),
+        }
+    }
+
+    fn concepts(&self, after: El, max: usize) -> Vec<El> {
+        self.concepts.after(after.no()).take(max).map(|(no, _)| El::concept(no)).collect()
+    }
+
+    fn edges(&self, el: El, way: Way, predicate: Option<Sym>, see: &mut dyn FnMut(Edge) -> bool) {
+        if let Some(edges) = self.edges_of(el, way) {
+            edges.each(predicate, see);
+        }
+    }
+
+    fn degree(&self, el: El, way: Way, predicate: Option<Sym>) -> usize {
+        self.edges_of(el, way).map_or(0, |edges| edges.count(predicate))
+    }
+
+    fn sorted(
+        &self,
+        kind: Sym,
+        key: Sym,
+        range: &Range,
+        descending: bool,
+        after: Option<&(Place, El)>,
+        max: usize,
+    ) -> Option<Vec<(Place, El)>> {
+        Some(self.sorted.get(&(kind, key))?.batch(range, descending, after, max))
+    }
+
+    fn sorted_len(&self, kind: Sym, key: Sym) -> Option<usize> {
+        self.sorted.get(&(kind, key)).map(Sorted::len)
+    }
+
+    fn search(&self, words: &[Arc<str>], links: bool, kind: Option<Sym>, limit: usize) -> Vec<text::Hit> {
+        self.search_where(words, links, limit, &mut |el| kind.is_none_or(|kind| self.is_of(el, kind)))
+    }
+}
+
+impl Graph {
+    /// The best elements that `fits` lets through.
+    pub(crate) fn search_where(
+        &self,
+        words: &[Arc<str>],
+        links: bool,
+        limit: usize,
+        fits: &mut dyn FnMut(El) -> bool,
+    ) -> Vec<text::Hit> {
+        let index = if links { &self.link_words } else { &self.words };
+        index.search(words, limit, fits)
+    }
+
+    /// Whether a concept has that type, or a link that predicate.
+    pub(crate) fn is_of(&self, el: El, kind: Sym) -> bool {
+        match self.get(el) {
+            Some(Look::Concept(concept)) => concept.kind == kind,
+            Some(Look::Link(link)) => link.predicate == kind,
+            None => false,
+        }
+    }
+}

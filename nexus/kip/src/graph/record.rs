@@ -1,0 +1,358 @@
+//! Concepts and links as they are held (K1), and what is kept about them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arcstr::ArcStr;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::datum::{Bag, Datum, Sym};
+
+/// An element: concept 7 is `C:7`, link 7 is `P:7`. Numbers are given in order of creation, never twice.
+/// Zero is nobody.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct El(pub u32);
+
+/// Set in the number of a link.
+const LINK: u32 = 1 << 31;
+
+impl El {
+    /// Nobody.
+    pub const NONE: Self = Self(0);
+    /// Past every concept, before every link.
+    pub const FIRST_LINK: Self = Self(LINK);
+
+    /// Concept number `no`.
+    pub fn concept(no: u32) -> Self {
+        Self(no)
+    }
+
+    /// Link number `no`.
+    pub fn link(no: u32) -> Self {
+        Self(no | LINK)
+    }
+
+    /// Whether it is a link.
+    pub fn is_link(self) -> bool {
+        self.0 & LINK != 0
+    }
+
+    /// Its number among its own kind.
+    pub fn no(self) -> u32 {
+        self.0 & !LINK
+    }
+
+    /// Reads `C:7`, `P:7`, and `P:7:treats` as older engines wrote it.
+    pub fn parse(id: &str) -> Option<Self> {
+        let (letter, rest) = id.split_once(':')?;
+        let no = rest.split(':').next()?.parse().ok().filter(|no| *no > 0 && no & LINK == 0)?;
+        match letter {
+            "C" => (!rest.contains(':')).then(|| Self::concept(no)),
+            "P" => Some(Self::link(no)),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for El {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", if self.is_link() { 'P' } else { 'C' }, self.no())
+    }
+}
+
+/// What the engine keeps about an element (superset 12): when it was made, and what became of it since.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stamp {
+    /// Microseconds since 1970.
+    pub created: i64,
+    /// `None` while the element is as it was made.
+    pub later: Option<Arc<Later>>,
+}
+
+/// What became of an element since it was made.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Later {
+    /// Its version, from 2.
+    pub version: u64,
+    /// Microseconds since 1970.
+    pub updated: i64,
+    /// What each source said of a link, once there is more than one (K12).
+    #[serde(default)]
+    pub claims: Vec<(ArcStr, Bag)>,
+    /// Names that were merged into it (superset 10).
+    #[serde(default)]
+    pub merged_from: Vec<ArcStr>,
+}
+
+impl Stamp {
+    /// Of an element made at `now`, in microseconds.
+    pub fn new(now: i64) -> Self {
+        Self { created: now, later: None }
+    }
+
+    /// 1 when it was made, one more with every change.
+    pub fn version(&self) -> u64 {
+        self.later.as_ref().map_or(1, |later| later.version)
+    }
+
+    /// When it last changed, in microseconds.
+    pub fn updated(&self) -> i64 {
+        self.later.as_ref().map_or(self.created, |later| later.updated)
+    }
+
+    /// One version on.
+    pub fn touch(&mut self, now: i64) -> &mut Later {
+        let version = self.version() + 1;
+        let later = Arc::make_mut(self.later.get_or_insert_default());
+        later.version = version;
+        later.updated = now;
+        later
+    }
+}
+
+/// A time as KIP shows it.
+pub fn shown(micros: i64) -> String {
+    Timestamp::from_microsecond(micros).map_or_else(|_| micros.to_string(), |time| time.to_string())
+}
+
+/// A concept node (K1).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Concept {
+    /// Its type, the name of a `$ConceptType` node.
+    pub kind: Sym,
+    /// Its name, unique within the type.
+    pub name: ArcStr,
+    /// What it says.
+    pub attributes: Bag,
+    /// What is known about it.
+    pub metadata: Bag,
+    /// What the engine keeps.
+    pub stamp: Stamp,
+}
+
+/// A proposition link (K1). Either end may be a link.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Link {
+    /// Where it starts.
+    pub subject: El,
+    /// Where it points.
+    pub object: El,
+    /// What it says, the name of a `$PropositionType` node.
+    pub predicate: Sym,
+    /// What it adds to that.
+    pub attributes: Bag,
+    /// What is known about it.
+    pub metadata: Bag,
+    /// What the engine keeps.
+    pub stamp: Stamp,
+}
+
+/// A concept or a link, owned.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Record {
+    /// A node.
+    Concept(Concept),
+    /// A link.
+    Link(Link),
+}
+
+/// A concept or a link, looked at.
+#[derive(Clone, Copy, Debug)]
+pub enum Look<'g> {
+    /// A node.
+    Concept(&'g Concept),
+    /// A link.
+    Link(&'g Link),
+}
+
+impl Record {
+    /// A look at it.
+    pub fn look(&self) -> Look<'_> {
+        match self {
+            Self::Concept(concept) => Look::Concept(concept),
+            Self::Link(link) => Look::Link(link),
+        }
+    }
+
+    /// Attributes, metadata and stamp, to be changed.
+    pub fn parts(&mut self) -> (&mut Bag, &mut Bag, &mut Stamp) {
+        match self {
+            Self::Concept(concept) => (&mut concept.attributes, &mut concept.metadata, &mut concept.stamp),
+            Self::Link(link) => (&mut link.attributes, &mut link.metadata, &mut link.stamp),
+        }
+    }
+}
+
+impl<'g> Look<'g> {
+    /// What it says.
+    pub fn attributes(self) -> &'g Bag {
+        match self {
+            Self::Concept(concept) => &concept.attributes,
+            Self::Link(link) => &link.attributes,
+        }
+    }
+
+    /// What is known about it, without the engine's own keys.
+    pub fn metadata(self) -> &'g Bag {
+        match self {
+            Self::Concept(concept) => &concept.metadata,
+            Self::Link(link) => &link.metadata,
+        }
+    }
+
+    /// What the engine keeps.
+    pub fn stamp(self) -> &'g Stamp {
+        match self {
+            Self::Concept(concept) => &concept.stamp,
+            Self::Link(link) => &link.stamp,
+        }
+    }
+
+    /// An owned copy.
+    pub fn record(self) -> Record {
+        match self {
+            Self::Concept(concept) => Record::Concept(concept.clone()),
+            Self::Link(link) => Record::Link(link.clone()),
+        }
+    }
+
+    /// A key of the metadata, the engine's own included.
+    pub fn metadata_key(self, key: &str) -> Datum {
+        if !key.starts_with('_') {
+            return self.metadata().named(key).cloned().unwrap_or_default();
+        }
+        let stamp = self.stamp();
+        match key {
+            "_version" => Datum::Int(stamp.version() as i64),
+            "_created_at" => Datum::Str(shown(stamp.created).into()),
+            "_updated_at" => Datum::Str(shown(stamp.updated()).into()),
+            "_claims" => self.claims().map_or(Datum::Null, |claims| Datum::Json(Arc::new(claims.into()))),
+            "_merged_from" => match &stamp.later {
+                Some(later) if !later.merged_from.is_empty() => {
+                    Datum::Json(Arc::new(later.merged_from.iter().map(ArcStr::as_str).collect()))
+                }
+                _ => Datum::Null,
+            },
+            _ => Datum::Null,
+        }
+    }
+
+    /// What each source said of a link, by source; of one source, what the link itself says.
+    pub fn claims(self) -> Option<Map<String, Value>> {
+        let Self::Link(link) = self else { return None };
+        match &link.stamp.later {
+            Some(later) if !later.claims.is_empty() => {
+                Some(later.claims.iter().map(|(source, bag)| (source.to_string(), bag.to_json().into())).collect())
+            }
+            _ => {
+                let source = source_of(&link.metadata)?;
+                Some(Map::from_iter([(source.to_string(), link.metadata.to_json().into())]))
+            }
+        }
+    }
+
+    /// All metadata as KIP shows it.
+    pub fn metadata_json(self) -> Map<String, Value> {
+        let mut shown_bag = self.metadata().to_json();
+        for key in ["_version", "_created_at", "_updated_at", "_claims", "_merged_from"] {
+            let value = self.metadata_key(key);
+            if !value.is_null() {
+                shown_bag.insert(key.into(), value.to_json());
+            }
+        }
+        shown_bag
+    }
+
+    /// The whole element as KIP answers it (RESOLUTIONS §1.3).
+    pub fn to_json(self, el: El) -> Value {
+        let (attributes, metadata) = (self.attributes().to_json(), self.metadata_json());
+        match self {
+            Self::Concept(concept) => {
+                json!({"id": el.to_string(), "type": concept.kind, "name": concept.name.as_str(), "attributes": attributes, "metadata": metadata})
+            }
+            Self::Link(link) => {
+                json!({"id": el.to_string(), "subject": link.subject.to_string(), "predicate": link.predicate, "object": link.object.to_string(), "attributes": attributes, "metadata": metadata})
+            }
+        }
+    }
+}
+
+/// Who says so: `source`, if it is one text.
+pub fn source_of(metadata: &Bag) -> Option<ArcStr> {
+    match metadata.named("source") {
+        Some(Datum::Str(source)) => Some(source.clone()),
+        _ => None,
+    }
+}
+
+/// A record as it is stored: one packed row, keys by name, so that it can be read without the graph.
+#[derive(Serialize, Deserialize)]
+enum Row<'r> {
+    #[serde(rename = "c")]
+    Concept(Sym, std::borrow::Cow<'r, str>, Bag, Bag, i64, Option<Arc<Later>>),
+    #[serde(rename = "l")]
+    Link(El, Sym, El, Bag, Bag, i64, Option<Arc<Later>>),
+}
+
+impl Serialize for Record {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let row = match self.clone() {
+            Self::Concept(c) => {
+                return Row::Concept(
+                    c.kind,
+                    c.name.as_str().into(),
+                    c.attributes,
+                    c.metadata,
+                    c.stamp.created,
+                    c.stamp.later,
+                )
+                .serialize(serializer);
+            }
+            Self::Link(l) => {
+                Row::Link(l.subject, l.predicate, l.object, l.attributes, l.metadata, l.stamp.created, l.stamp.later)
+            }
+        };
+        row.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Record {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(match Row::deserialize(deserializer)? {
+            Row::Concept(kind, name, attributes, metadata, created, later) => Self::Concept(Concept {
+                kind,
+                name: (&*name).into(),
+                attributes,
+                metadata,
+                stamp: Stamp { created, later },
+            }),
+            Row::Link(subject, predicate, object, attributes, metadata, created, later) => {
+                Self::Link(Link { subject, predicate, object, attributes, metadata, stamp: Stamp { created, later } })
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_element_is_small() {
+        assert_eq!(std::mem::size_of::<Option<Concept>>(), 48);
+        assert_eq!(std::mem::size_of::<Option<Link>>(), 48);
+    }
+
+    #[test]
+    fn ids_read_back_and_nothing_else_is_one() {
+        for id in ["C:7", "P:7"] {
+            assert_eq!(El::parse(id).unwrap().to_string(), id);
+        }
+        assert_eq!(El::parse("P:12:treats"), Some(El::link(12)));
+        for wrong in ["", "7", "C:", "C:0", "C:-1", "C:7:x", "Q:7", "C:4294967295", "P: 7"] {
+            assert_eq!(El::parse(wrong), None, "{wrong}");
+        }
+    }
+}

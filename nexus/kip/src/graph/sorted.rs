@@ -1,0 +1,143 @@
+//! A secondary index: the concepts of one type in the order of one attribute. It is built when a query
+//! filters or sorts by that attribute over many concepts, and kept from then on.
+
+use std::cmp::Ordering;
+use std::ops::Bound;
+
+use arcstr::ArcStr;
+use imbl::OrdSet;
+use serde_json::Value;
+
+use super::El;
+use crate::datum::Datum;
+
+/// A value in the order of [`Datum::sort`]; null is not indexed.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// A boolean.
+    Bool(bool),
+    /// A number. Two whole numbers past 2⁵³ may share a place; the query looks again.
+    Number(f64),
+    /// A text.
+    Text(ArcStr),
+    /// An array or object, which have no order among themselves.
+    Other(u8),
+}
+
+impl Place {
+    /// The place of a value.
+    pub fn of(value: &Datum) -> Option<Self> {
+        match value {
+            Datum::Null => None,
+            Datum::Bool(truth) => Some(Self::Bool(*truth)),
+            Datum::Int(int) => Some(Self::Number(*int as f64)),
+            Datum::Float(float) => Some(Self::Number(*float)),
+            Datum::Str(text) => Some(Self::Text(text.clone())),
+            Datum::Json(json) => match &**json {
+                Value::Array(_) => Some(Self::Other(3)),
+                Value::Object(_) => Some(Self::Other(4)),
+                number => number.as_f64().map(Self::Number),
+            },
+        }
+    }
+
+    fn rank(&self) -> u8 {
+        match self {
+            Self::Bool(_) => 1,
+            Self::Number(_) => 2,
+            Self::Text(_) => 3,
+            Self::Other(rank) => 4 + rank,
+        }
+    }
+}
+
+impl Ord for Place {
+    fn cmp(&self, other: &Self) -> Ordering {
+        match (self, other) {
+            (Self::Bool(a), Self::Bool(b)) => a.cmp(b),
+            // -0.0 is 0.0, as it is for a query.
+            (Self::Number(a), Self::Number(b)) => (a + 0.0).total_cmp(&(b + 0.0)),
+            (Self::Text(a), Self::Text(b)) => a.as_str().cmp(b.as_str()),
+            _ => self.rank().cmp(&other.rank()),
+        }
+    }
+}
+
+impl PartialOrd for Place {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Place {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Place {}
+
+/// From where to where.
+pub type Range = (Bound<Place>, Bound<Place>);
+
+/// See the module.
+#[derive(Clone, Default)]
+pub struct Sorted {
+    entries: OrdSet<(Place, El)>,
+}
+
+impl Sorted {
+    /// Takes up a concept's value.
+    pub fn insert(&mut self, value: &Datum, el: El) {
+        if let Some(place) = Place::of(value) {
+            self.entries.insert((place, el));
+        }
+    }
+
+    /// Lets a concept's value go.
+    pub fn remove(&mut self, value: &Datum, el: El) {
+        if let Some(place) = Place::of(value) {
+            self.entries.remove(&(place, el));
+        }
+    }
+
+    /// How many concepts have a value.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Up to `max` concepts in `range`, in order or backwards, after the last entry of the batch before.
+    pub fn batch(&self, range: &Range, descending: bool, after: Option<&(Place, El)>, max: usize) -> Vec<(Place, El)> {
+        let mut low = match &range.0 {
+            Bound::Unbounded => Bound::Included((Place::Bool(false), El(0))),
+            Bound::Included(place) => Bound::Included((place.clone(), El(0))),
+            Bound::Excluded(place) => Bound::Excluded((place.clone(), El(u32::MAX))),
+        };
+        let mut high = match &range.1 {
+            Bound::Unbounded => Bound::Unbounded,
+            Bound::Included(place) => Bound::Included((place.clone(), El(u32::MAX))),
+            Bound::Excluded(place) => Bound::Excluded((place.clone(), El(0))),
+        };
+        match after {
+            Some(last) if descending => high = Bound::Excluded(last.clone()),
+            Some(last) => low = Bound::Excluded(last.clone()),
+            None => {}
+        }
+        if empty(&low, &high) {
+            return Vec::new();
+        }
+        let found = self.entries.range((low, high));
+        if descending { found.rev().take(max).cloned().collect() } else { found.take(max).cloned().collect() }
+    }
+}
+
+/// Whether nothing can lie between the two; a tree need not take such a range.
+fn empty(low: &Bound<(Place, El)>, high: &Bound<(Place, El)>) -> bool {
+    match (low, high) {
+        (Bound::Included(a), Bound::Included(b)) => a > b,
+        (Bound::Included(a) | Bound::Excluded(a), Bound::Excluded(b)) | (Bound::Excluded(a), Bound::Included(b)) => {
+            a >= b
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,9 @@
+//! Words: one analyzer for index and query, and an inverted index whose postings stand in order of what
+//! they are worth, so that the best hits of a word in every node are found without looking at every node.
+
+mod analyzer;
+mod fuzzy;
+mod index;
+
+pub use analyzer::{terms, terms_of_query};
+pub use index::{Hit, Index};

@@ -1,0 +1,505 @@
+//! The tree of a command. It borrows from the text and from the parameters; every node that can be
+//! wrong at run time has a span, and trees that differ only in spans are equal.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::error::Span;
+use crate::datum::{Bag, Datum, Sym};
+
+/// A name or a text from the command.
+pub type Text<'a> = Cow<'a, str>;
+
+/// A value as written: JSON, or a placeholder that [`bind`](super::bind()) replaces.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Lit<'a> {
+    /// `null`
+    Null,
+    /// `true` or `false`
+    Bool(bool),
+    /// A whole number.
+    Int(i64),
+    /// Any other number.
+    Num(serde_json::Number),
+    /// A string.
+    Str(Text<'a>),
+    /// An array.
+    Array(Vec<Lit<'a>>),
+    /// An object; keys may be bare (U3).
+    Object(Object<'a>),
+    /// `$name` or `:name`.
+    Param(&'a str, Span),
+}
+
+/// The members of an object, each key once.
+pub type Object<'a> = Vec<(Text<'a>, Lit<'a>)>;
+
+/// A value that a clause needs, and where it stands.
+pub type Placed<'a> = (Lit<'a>, Span);
+
+impl<'a> Lit<'a> {
+    /// The literal of a parameter's value.
+    pub fn from_json(value: &'a Value) -> Self {
+        match value {
+            Value::Null => Self::Null,
+            Value::Bool(truth) => Self::Bool(*truth),
+            Value::Number(number) => number.as_i64().map_or_else(|| Self::Num(number.clone()), Self::Int),
+            Value::String(text) => Self::Str(Cow::Borrowed(text)),
+            Value::Array(items) => Self::Array(items.iter().map(Self::from_json).collect()),
+            Value::Object(members) => Self::Object(
+                members.iter().map(|(key, value)| (Cow::Borrowed(key.as_str()), Self::from_json(value))).collect(),
+            ),
+        }
+    }
+
+    /// The text, if it is text.
+    pub fn as_str(&self) -> Option<&str> {
+        if let Self::Str(text) = self { Some(text) } else { None }
+    }
+
+    /// The literal as JSON; an unbound placeholder is null.
+    pub fn to_json(&self) -> Value {
+        match self {
+            Self::Null | Self::Param(..) => Value::Null,
+            Self::Bool(truth) => Value::Bool(*truth),
+            Self::Int(int) => (*int).into(),
+            Self::Num(number) => Value::Number(number.clone()),
+            Self::Str(text) => Value::String(text.to_string()),
+            Self::Array(items) => Value::Array(items.iter().map(Self::to_json).collect()),
+            Self::Object(members) => {
+                Value::Object(members.iter().map(|(key, value)| (key.to_string(), value.to_json())).collect())
+            }
+        }
+    }
+
+    /// The literal as a value of the graph.
+    pub fn to_datum(&self) -> Datum {
+        match self {
+            Self::Null | Self::Param(..) => Datum::Null,
+            Self::Bool(truth) => Datum::Bool(*truth),
+            Self::Int(int) => Datum::Int(*int),
+            Self::Str(text) => Datum::Str((&**text).into()),
+            Self::Num(_) => Datum::from_json(&self.to_json()),
+            Self::Array(_) | Self::Object(_) => Datum::Json(Arc::new(self.to_json())),
+        }
+    }
+}
+
+/// The bag that an object sets.
+pub fn bag(object: &Object<'_>) -> Bag {
+    Bag::new(object.iter().map(|(key, value)| (Sym::new(key), value.to_datum())).collect())
+}
+
+/// One command. A command is one transaction, however many UPSERT statements it holds (R27).
+#[derive(Clone, Debug, PartialEq)]
+pub enum Command<'a> {
+    /// KQL.
+    Find(Find<'a>),
+    /// KML: one or more UPSERT statements.
+    Upsert(Vec<Upsert<'a>>),
+    /// KML, superset 9.
+    Update(Update<'a>),
+    /// KML, superset 10.
+    Merge(Merge<'a>),
+    /// KML.
+    Delete(Delete<'a>),
+    /// KQL, superset 11.
+    Export(Export<'a>),
+    /// META.
+    Describe(Describe<'a>),
+    /// META.
+    Search(Search<'a>),
+    /// `EXPLAIN FIND …`
+    Explain(Find<'a>),
+}
+
+impl Command<'_> {
+    /// Whether the command can change anything; decided by what it is (superset 15).
+    pub fn writes(&self) -> bool {
+        matches!(self, Self::Upsert(_) | Self::Update(_) | Self::Merge(_) | Self::Delete(_))
+    }
+}
+
+/// `?var.field.field`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Path<'a> {
+    /// The variable, without `?`.
+    pub var: &'a str,
+    /// What follows the dots.
+    pub fields: Vec<Text<'a>>,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// An aggregate function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Aggregate {
+    /// `COUNT`
+    Count,
+    /// `SUM`
+    Sum,
+    /// `AVG`
+    Avg,
+    /// `MIN`
+    Min,
+    /// `MAX`
+    Max,
+}
+
+/// One expression of FIND, or a key of ORDER BY.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Selected<'a> {
+    /// A variable or a path on it.
+    Path(Path<'a>),
+    /// `COUNT(?x)`, `SUM(DISTINCT ?x.attributes.n)`, …
+    Aggregate {
+        /// Which one.
+        function: Aggregate,
+        /// Whether equal values count once.
+        distinct: bool,
+        /// What is counted or summed.
+        path: Path<'a>,
+    },
+}
+
+impl<'a> Selected<'a> {
+    /// The path, inside an aggregate or not.
+    pub fn path(&self) -> &Path<'a> {
+        match self {
+            Self::Path(path) | Self::Aggregate { path, .. } => path,
+        }
+    }
+}
+
+/// `FIND(…) WHERE {…} AS OF SEQ n ORDER BY … LIMIT n CURSOR "…"`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Find<'a> {
+    /// What is answered, in order.
+    pub select: Vec<Selected<'a>>,
+    /// The pattern.
+    pub clauses: Vec<Clause<'a>>,
+    /// The journal entry after which the graph is asked about.
+    pub as_of: Option<Placed<'a>>,
+    /// Sort keys; `true` is descending.
+    pub order: Vec<(Selected<'a>, bool)>,
+    /// At most so many rows.
+    pub limit: Option<Placed<'a>>,
+    /// After the page that answered this token.
+    pub cursor: Option<Placed<'a>>,
+}
+
+/// One clause of WHERE.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Clause<'a> {
+    /// `?x {…}`
+    Concept(&'a str, ConceptPattern<'a>),
+    /// `?l (…)` or `(…)`
+    Proposition(Option<&'a str>, PropositionPattern<'a>),
+    /// `FILTER(…)`
+    Filter(Expr<'a>),
+    /// `NOT {…}`
+    Not(Vec<Clause<'a>>),
+    /// `OPTIONAL {…}`
+    Optional(Vec<Clause<'a>>),
+    /// `UNION {…}`
+    Union(Vec<Clause<'a>>),
+}
+
+/// `{id: …}`, `{type: …, name: …}`, or a part of it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ConceptPattern<'a> {
+    /// The id, if given.
+    pub id: Option<Lit<'a>>,
+    /// The type, if given.
+    pub kind: Option<Lit<'a>>,
+    /// The name, if given.
+    pub name: Option<Lit<'a>>,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// `(id: …)` or `(subject, predicate, object)`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PropositionPattern<'a> {
+    /// By id.
+    Id(Lit<'a>, Span),
+    /// By structure.
+    Triple(Box<Triple<'a>>),
+}
+
+/// The structure of a proposition.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Triple<'a> {
+    /// What it is about.
+    pub subject: Term<'a>,
+    /// What it says.
+    pub predicate: Predicate<'a>,
+    /// What it points to.
+    pub object: Term<'a>,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// One end of a proposition.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Term<'a> {
+    /// A variable or handle.
+    Var(&'a str, Span),
+    /// An inline concept, with a name for it if one was written (R18).
+    Concept(Option<&'a str>, ConceptPattern<'a>),
+    /// An inline proposition, with a name for it if one was written.
+    Proposition(Option<&'a str>, PropositionPattern<'a>),
+}
+
+/// How many hops a path takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hops {
+    /// At least.
+    pub min: u32,
+    /// At most; `None` has no bound.
+    pub max: Option<u32>,
+}
+
+/// The predicate of a pattern.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Predicate<'a> {
+    /// `"a"`, `"a"{1,3}`, or alternatives of them.
+    Names(Vec<(Lit<'a>, Option<Hops>)>),
+    /// A variable bound to the predicate's name (R5).
+    Var(&'a str, Span),
+}
+
+/// A filter expression.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Expr<'a> {
+    /// A literal or placeholder.
+    Value(Lit<'a>),
+    /// A path on a variable.
+    Path(Path<'a>),
+    /// `!e`
+    Not(Box<Expr<'a>>),
+    /// `a && b`
+    And(Box<Expr<'a>>, Box<Expr<'a>>),
+    /// `a || b`
+    Or(Box<Expr<'a>>, Box<Expr<'a>>),
+    /// `a == b` and its kin.
+    Compare(Box<Expr<'a>>, Comparison, Box<Expr<'a>>),
+    /// `CONTAINS(a, b)` and its kin.
+    Text(TextTest, Box<Expr<'a>>, Box<Expr<'a>>, Span),
+    /// `IN(a, [v, …])`
+    In(Box<Expr<'a>>, Lit<'a>, Span),
+    /// `IS_NULL(a)`, or `IS_NOT_NULL(a)` when `false`.
+    IsNull(Box<Expr<'a>>, bool),
+}
+
+/// A comparison operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    /// `==`
+    Eq,
+    /// `!=`
+    Ne,
+    /// `<`
+    Lt,
+    /// `<=`
+    Le,
+    /// `>`
+    Gt,
+    /// `>=`
+    Ge,
+}
+
+/// A test on text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TextTest {
+    /// `CONTAINS`
+    Contains,
+    /// `STARTS_WITH`
+    StartsWith,
+    /// `ENDS_WITH`
+    EndsWith,
+    /// `REGEX`
+    Regex,
+}
+
+/// `UPSERT { … } WITH METADATA { … }`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Upsert<'a> {
+    /// The blocks in order.
+    pub blocks: Vec<Block<'a>>,
+    /// The default for every block.
+    pub metadata: Object<'a>,
+}
+
+/// What a block names.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Identity<'a> {
+    /// `CONCEPT`
+    Concept(ConceptPattern<'a>),
+    /// `PROPOSITION`
+    Proposition(PropositionPattern<'a>),
+}
+
+/// A block of an UPSERT.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Block<'a> {
+    /// The handle, if one was written.
+    pub handle: Option<(&'a str, Span)>,
+    /// What it creates or changes.
+    pub identity: Identity<'a>,
+    /// `EXPECT VERSION n` (superset 13).
+    pub expect: Option<Placed<'a>>,
+    /// What is set.
+    pub attributes: Object<'a>,
+    /// Links that start here; a PROPOSITION block has none.
+    pub links: Vec<Link<'a>>,
+    /// The block's own metadata.
+    pub metadata: Object<'a>,
+}
+
+/// One entry of SET PROPOSITIONS.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Link<'a> {
+    /// The predicate.
+    pub predicate: Lit<'a>,
+    /// Where it points.
+    pub object: Term<'a>,
+    /// Its own metadata.
+    pub metadata: Object<'a>,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// `UPDATE ?t SET … WHERE {…} LIMIT n`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Update<'a> {
+    /// The variable whose elements change.
+    pub target: (&'a str, Span),
+    /// Attributes to set.
+    pub attributes: Vec<(Text<'a>, Compute<'a>)>,
+    /// Metadata to set.
+    pub metadata: Vec<(Text<'a>, Compute<'a>)>,
+    /// The pattern.
+    pub clauses: Vec<Clause<'a>>,
+    /// At most so many elements.
+    pub limit: Option<Placed<'a>>,
+}
+
+/// A value computed from the target.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Compute<'a> {
+    /// A literal or placeholder.
+    Value(Lit<'a>),
+    /// A path on the target.
+    Path(Path<'a>),
+    /// A function of other values.
+    Call(Function, Vec<Compute<'a>>),
+}
+
+/// A function of UPDATE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Function {
+    /// `ADD(a, b)`
+    Add,
+    /// `MUL(a, b)`
+    Mul,
+    /// `CLAMP(x, lo, hi)`
+    Clamp,
+    /// `COALESCE(x, d)`
+    Coalesce,
+}
+
+/// `MERGE CONCEPT ?source INTO ?target WHERE {…}`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Merge<'a> {
+    /// What goes.
+    pub source: (&'a str, Span),
+    /// What stays.
+    pub target: (&'a str, Span),
+    /// The pattern.
+    pub clauses: Vec<Clause<'a>>,
+}
+
+/// `DELETE … WHERE {…}`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Delete<'a> {
+    /// What goes.
+    pub what: Deleted<'a>,
+    /// The variable that is deleted, or deleted from.
+    pub target: (&'a str, Span),
+    /// The pattern.
+    pub clauses: Vec<Clause<'a>>,
+}
+
+/// What a DELETE removes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Deleted<'a> {
+    /// Attribute keys.
+    Attributes(Vec<Text<'a>>),
+    /// Metadata keys.
+    Metadata(Vec<Text<'a>>),
+    /// Links, and the links about them (R29).
+    Propositions,
+    /// Concepts with all their links.
+    Concepts,
+}
+
+/// `EXPORT ?t WHERE {…} LIMIT n CURSOR "…"`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Export<'a> {
+    /// The variable whose elements are exported.
+    pub target: (&'a str, Span),
+    /// The pattern.
+    pub clauses: Vec<Clause<'a>>,
+    /// At most so many elements a page.
+    pub limit: Option<Placed<'a>>,
+    /// After the page that answered this token.
+    pub cursor: Option<Placed<'a>>,
+}
+
+/// `DESCRIBE …`
+#[derive(Clone, Debug, PartialEq)]
+pub enum Describe<'a> {
+    /// `PRIMER [BUDGET n]`
+    Primer(Option<Placed<'a>>),
+    /// `DOMAINS`
+    Domains,
+    /// `CONCEPT TYPES [LIMIT n] [CURSOR "…"]`
+    ConceptTypes(Page<'a>),
+    /// `CONCEPT TYPE "X"`
+    ConceptType(Placed<'a>),
+    /// `PROPOSITION TYPES [LIMIT n] [CURSOR "…"]`
+    PropositionTypes(Page<'a>),
+    /// `PROPOSITION TYPE "x"`
+    PropositionType(Placed<'a>),
+    /// `CONFLICTS [LIMIT n] [CURSOR "…"]`
+    Conflicts(Page<'a>),
+}
+
+/// `[LIMIT n] [CURSOR "…"]`
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Page<'a> {
+    /// At most so many.
+    pub limit: Option<Placed<'a>>,
+    /// After the page that answered this token.
+    pub cursor: Option<Placed<'a>>,
+}
+
+/// `SEARCH [CONCEPT|PROPOSITION] "term" [WITH TYPE "T"] [MODE "m"] [THRESHOLD x] [LIMIT n]`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Search<'a> {
+    /// Whether links are searched.
+    pub propositions: bool,
+    /// The words.
+    pub term: Placed<'a>,
+    /// Only concepts of this type, or links of this predicate.
+    pub kind: Option<Placed<'a>>,
+    /// `keyword`, `semantic` or `hybrid`.
+    pub mode: Option<Placed<'a>>,
+    /// The least score.
+    pub threshold: Option<Placed<'a>>,
+    /// At most so many hits.
+    pub limit: Option<Placed<'a>>,
+}

@@ -1,0 +1,51 @@
+//! The grammar card: the language in as few tokens as a prompt can spare, taken from the parser's own
+//! rules, so that it cannot say anything else than what is read.
+
+use std::sync::LazyLock;
+
+use super::parser::RULES;
+
+/// Every rule of the grammar, one a line, as it stands above the function that reads it.
+pub fn rules() -> &'static str {
+    static CARD: LazyLock<String> = LazyLock::new(|| {
+        let lines = RULES.iter().flat_map(|source| source.lines());
+        let rules = lines.filter_map(|line| line.strip_prefix("// ")).filter(|line| line.contains(" ::= "));
+        rules.map(|rule| format!("{rule}\n")).collect()
+    });
+    &CARD
+}
+
+/// The card with what a rule cannot say and one example of each kind of command.
+pub fn card() -> String {
+    format!("{}\n{}", rules(), EXAMPLES)
+}
+
+/// Every example parses; a test reads them.
+const EXAMPLES: &str = r#"// VAR is ?x, STRING is in double quotes, $name stands for a parameter. A type or predicate must be defined before it is used.
+// Attributes are ?x.attributes.key, metadata ?x.metadata.key. One FIND expression answers bare values, several answer rows.
+SEARCH CONCEPT "aspirin" LIMIT 5
+DESCRIBE CONCEPT TYPES
+FIND(?d.name, ?d.attributes.risk_level) WHERE { ?d {type: "Drug"} (?d, "treats", {name: "Headache"}) FILTER(?d.attributes.risk_level < 4) } ORDER BY ?d.attributes.risk_level LIMIT 20
+UPSERT { CONCEPT ?d { {type: "Drug", name: "Aspirin"} SET ATTRIBUTES { risk_level: 2 } SET PROPOSITIONS { ("treats", {type: "Symptom", name: "Headache"}) } } } WITH METADATA { source: "…", confidence: 0.9 }
+UPDATE ?d SET ATTRIBUTES { seen: ADD(?d.attributes.seen, 1) } WHERE { ?d {type: "Drug", name: "Aspirin"} }
+DELETE CONCEPT ?d DETACH WHERE { ?d {type: "Drug", name: "Aspirin"} }
+"#;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_card_names_every_command_and_its_examples_parse() {
+        for word in
+            ["'FIND'", "'UPSERT'", "'UPDATE'", "'MERGE'", "'DELETE'", "'EXPORT'", "'DESCRIBE'", "'SEARCH'", "'EXPLAIN'"]
+        {
+            assert!(rules().contains(word), "{word}");
+        }
+        let examples: Vec<&str> = EXAMPLES.lines().filter(|line| !line.starts_with("//")).collect();
+        assert_eq!(examples.len(), 6);
+        for example in examples {
+            super::super::parse(example).unwrap();
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! A path of the query as a way to a value: the slot, and what of the element in it.
+
+use crate::datum::{Datum, Sym};
+use crate::graph::{El, GraphRead, Look};
+use crate::lang::ast::{Path, Text};
+
+/// A value of a row.
+#[derive(Clone, Debug)]
+pub struct Access {
+    /// Which slot.
+    pub slot: usize,
+    /// What of it.
+    pub field: Field,
+    /// Whether the slot holds a predicate's name.
+    pub holds_name: bool,
+}
+
+/// What of an element.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Field {
+    /// The whole of it.
+    Whole,
+    /// Its id.
+    Id,
+    /// A concept's type.
+    Type,
+    /// A concept's name.
+    Name,
+    /// The id of a link's subject.
+    Subject,
+    /// A link's predicate.
+    Predicate,
+    /// The id of a link's object.
+    Object,
+    /// All attributes (R32).
+    Attributes,
+    /// One attribute, and what is inside it. A key that nobody ever wrote is `None`.
+    Attribute(Option<Sym>, Vec<String>),
+    /// All metadata.
+    Metadata,
+    /// One key of the metadata, and what is inside it.
+    MetadataKey(String, Vec<String>),
+}
+
+impl Field {
+    /// The field that a path names; `None` for a field that no element has.
+    pub fn of(path: &Path<'_>) -> Option<Self> {
+        let texts = |fields: &[Text<'_>]| fields.iter().map(|field| field.to_string()).collect();
+        let fields = path.fields.as_slice();
+        let Some(first) = fields.first() else { return Some(Self::Whole) };
+        let rest = &fields[1..];
+        Some(match (&**first, rest) {
+            ("attributes", []) => Self::Attributes,
+            ("attributes", [key, deeper @ ..]) => Self::Attribute(Sym::known(key), texts(deeper)),
+            ("metadata", []) => Self::Metadata,
+            ("metadata", [key, deeper @ ..]) => Self::MetadataKey(key.to_string(), texts(deeper)),
+            ("id", []) => Self::Id,
+            ("type", []) => Self::Type,
+            ("name", []) => Self::Name,
+            ("subject", []) => Self::Subject,
+            ("predicate", []) => Self::Predicate,
+            ("object", []) => Self::Object,
+            _ => return None,
+        })
+    }
+
+    /// The value in an element.
+    pub fn of_element(&self, el: El, look: Look<'_>) -> Datum {
+        let text = |text: &str| Datum::Str(text.into());
+        match (self, look) {
+            (Self::Id, _) => text(&el.to_string()),
+            (Self::Name, Look::Concept(concept)) => Datum::Str(concept.name.clone()),
+            (Self::Type, Look::Concept(concept)) => text(concept.kind.as_str()),
+            (Self::Subject, Look::Link(link)) => text(&link.subject.to_string()),
+            (Self::Object, Look::Link(link)) => text(&link.object.to_string()),
+            (Self::Predicate, Look::Link(link)) => text(link.predicate.as_str()),
+            (Self::Attribute(Some(key), deeper), _) => inside(look.attributes().get(*key), deeper),
+            (Self::MetadataKey(key, deeper), _) => inside(Some(&look.metadata_key(key)), deeper),
+            (Self::Whole, _) => Datum::from_json(&look.to_json(el)),
+            (Self::Attributes, _) => Datum::from_json(&look.attributes().to_json().into()),
+            (Self::Metadata, _) => Datum::from_json(&look.metadata_json().into()),
+            _ => Datum::Null,
+        }
+    }
+}
+
+fn inside(value: Option<&Datum>, deeper: &[String]) -> Datum {
+    let Some(value) = value else { return Datum::Null };
+    if deeper.is_empty() {
+        return value.clone();
+    }
+    let Datum::Json(json) = value else { return Datum::Null };
+    deeper.iter().try_fold(&**json, |value, key| value.get(key)).map_or(Datum::Null, Datum::from_json)
+}
+
+impl Access {
+    /// The value in a row; whatever is missing is null (RESOLUTIONS §1.2).
+    pub fn get(&self, row: &[u32], names: &[Sym], graph: &dyn GraphRead) -> Datum {
+        let at = row[self.slot];
+        if at == 0 {
+            return Datum::Null;
+        }
+        if self.holds_name {
+            let name = names.get(at as usize - 1).filter(|_| self.field == Field::Whole);
+            return name.map_or(Datum::Null, |name| Datum::Str(name.as_str().into()));
+        }
+        let el = El(at);
+        let mut value = Datum::Null;
+        graph.look(el, &mut |look| value = self.field.of_element(el, look));
+        value
+    }
+}

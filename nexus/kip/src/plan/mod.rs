@@ -1,0 +1,273 @@
+//! A query as stages over numbered slots: the tree with its names resolved, what is constant looked up,
+//! and its joins in order.
+
+mod access;
+mod build;
+mod optimize;
+mod test;
+
+use std::fmt::Write;
+
+pub use access::{Access, Field};
+pub(crate) use build::access;
+pub use build::{build, build_where};
+pub use test::Test;
+
+use crate::datum::Sym;
+use crate::graph::El;
+use crate::lang::Span;
+use crate::lang::ast::Hops;
+
+/// A plan.
+#[derive(Debug, Default)]
+pub struct Plan<'a> {
+    /// What each slot of a row holds.
+    pub slots: Vec<Slot<'a>>,
+    /// What is done.
+    pub root: Block,
+    /// How many stages there are, inner ones included.
+    pub stages: usize,
+}
+
+/// One place of a row.
+#[derive(Debug)]
+pub struct Slot<'a> {
+    /// The variable; `None` for what the query did not name.
+    pub name: Option<&'a str>,
+    /// Whether it holds the name of a predicate (R5) and not an element.
+    pub holds_name: bool,
+    /// Whether it says to which row around a solution belongs.
+    pub keeps_rows_apart: bool,
+}
+
+/// Stages in order.
+#[derive(Debug, Default)]
+pub struct Block {
+    /// What is done, in order.
+    pub stages: Vec<Stage>,
+    /// Whether one of them is a UNION, whose branch knows nothing of the rows before it.
+    pub has_union: bool,
+}
+
+/// One stage: rows in, rows out.
+#[derive(Debug)]
+pub struct Stage {
+    /// Its number in the plan, for EXPLAIN.
+    pub no: usize,
+    /// About how many rows it makes out of one, as the optimizer guessed.
+    pub estimate: usize,
+    /// What it does.
+    pub step: Step,
+}
+
+/// What a stage does. A slot that is not `bound` yet is bound by it; a bound one is compared, and a bound
+/// one that is null never agrees.
+#[derive(Debug)]
+pub enum Step {
+    /// Binds a slot to concepts.
+    Concept {
+        /// Where the concept goes.
+        slot: usize,
+        /// Whether the slot is bound before.
+        bound: bool,
+        /// Which concepts.
+        which: Which,
+    },
+    /// Binds a slot to the link of an id.
+    Link {
+        /// Where the link goes.
+        slot: usize,
+        /// Whether the slot is bound before.
+        bound: bool,
+        /// The link, if the id is one's.
+        el: Option<El>,
+    },
+    /// Binds a link and its two ends.
+    Triple(Triple),
+    /// Binds the two ends of a path.
+    Path(Path),
+    /// Keeps the rows for which it is true.
+    Filter(Test),
+    /// Keeps the rows for which the block has no solution.
+    Not(Inner),
+    /// Joins the solutions of the block, or keeps the row as it is.
+    Optional(Inner),
+    /// Adds the solutions of the block, which sees nothing of the rows.
+    Union(Block),
+}
+
+/// A block that is solved for each row around it.
+#[derive(Debug)]
+pub struct Inner {
+    /// The slot that holds the number of the row around.
+    pub origin: usize,
+    /// What is solved.
+    pub block: Block,
+}
+
+/// Which concepts a pattern names.
+#[derive(Clone, Debug)]
+pub enum Which {
+    /// These; what is constant is looked up when the plan is made.
+    These(Vec<El>),
+    /// All of a type.
+    Type(Sym),
+}
+
+/// One proposition pattern.
+#[derive(Clone, Debug)]
+pub struct Triple {
+    /// Where the link goes.
+    pub link: usize,
+    /// Where its subject goes.
+    pub subject: usize,
+    /// Where its object goes.
+    pub object: usize,
+    /// Where the predicate's name goes, if it is asked for.
+    pub name: Option<usize>,
+    /// Which predicates; `None` is any.
+    pub predicates: Option<Vec<Sym>>,
+    /// Whether link, subject, object and name are bound before.
+    pub bound: [bool; 4],
+}
+
+/// One path pattern: the set of pairs that a walk joins (R20).
+#[derive(Clone, Debug)]
+pub struct Path {
+    /// Where the start goes.
+    pub subject: usize,
+    /// Where the end goes.
+    pub object: usize,
+    /// The predicate of every hop, or alternatives with hops of their own.
+    pub walks: Vec<(Option<Sym>, Hops)>,
+    /// Whether start and end are bound before.
+    pub bound: [bool; 2],
+    /// Where it stands.
+    pub span: Span,
+}
+
+impl Plan<'_> {
+    /// The slot of a variable.
+    pub fn slot(&self, name: &str) -> Option<usize> {
+        self.slots.iter().position(|slot| slot.name == Some(name))
+    }
+
+    /// Whether two rows can only differ in slots that have names: then no row needs to be told apart.
+    pub fn rows_are_distinct(&self) -> bool {
+        let mut told = vec![false; self.slots.len()];
+        self.told_by(&self.root, &mut told)
+            && self.slots.iter().zip(told).all(|(slot, told)| told || slot.name.is_some() || slot.keeps_rows_apart)
+    }
+
+    /// Marks the slots that have one value only, given the named ones.
+    fn told_by(&self, block: &Block, told: &mut [bool]) -> bool {
+        block.stages.iter().all(|stage| match &stage.step {
+            Step::Concept { slot, which: Which::These(these), .. } if these.len() <= 1 => {
+                told[*slot] = true;
+                true
+            }
+            Step::Link { slot, .. } => {
+                told[*slot] = true;
+                true
+            }
+            Step::Triple(Triple { link, predicates: Some(names), .. }) if names.len() <= 1 => {
+                told[*link] = true;
+                true
+            }
+            Step::Optional(inner) => self.told_by(&inner.block, told),
+            Step::Not(inner) => {
+                self.hidden_of(&inner.block, told);
+                true
+            }
+            Step::Union(_) => false,
+            _ => true,
+        })
+    }
+
+    /// What is bound inside a NOT never leaves it.
+    fn hidden_of(&self, block: &Block, told: &mut [bool]) {
+        for stage in &block.stages {
+            match &stage.step {
+                Step::Concept { slot, .. } | Step::Link { slot, .. } => told[*slot] = true,
+                Step::Triple(triple) => {
+                    [triple.link, triple.subject, triple.object].into_iter().for_each(|slot| told[slot] = true);
+                }
+                Step::Path(path) => [path.subject, path.object].into_iter().for_each(|slot| told[slot] = true),
+                Step::Not(inner) | Step::Optional(inner) => self.hidden_of(&inner.block, told),
+                Step::Union(block) => self.hidden_of(block, told),
+                Step::Filter(_) => {}
+            }
+        }
+    }
+
+    /// Variables as a person reads them.
+    fn shown(&self, slot: usize) -> String {
+        self.slots[slot].name.map_or_else(|| format!("#{slot}"), |name| format!("?{name}"))
+    }
+
+    /// Every stage in order with its depth: what it does, in words.
+    pub fn explain(&self) -> Vec<(usize, usize, usize, String)> {
+        let mut lines = Vec::new();
+        self.explain_block(&self.root, 0, &mut lines);
+        lines
+    }
+
+    fn explain_block(&self, block: &Block, depth: usize, lines: &mut Vec<(usize, usize, usize, String)>) {
+        for stage in &block.stages {
+            lines.push((stage.no, depth, stage.estimate, self.in_words(&stage.step)));
+            match &stage.step {
+                Step::Not(inner) | Step::Optional(inner) => self.explain_block(&inner.block, depth + 1, lines),
+                Step::Union(block) => self.explain_block(block, depth + 1, lines),
+                _ => {}
+            }
+        }
+    }
+
+    fn in_words(&self, step: &Step) -> String {
+        match step {
+            Step::Concept { slot, bound: true, which } => {
+                format!("check that {} {}", self.shown(*slot), which_words(which))
+            }
+            Step::Concept { slot, which, .. } => format!("bind {} to what {}", self.shown(*slot), which_words(which)),
+            Step::Link { slot, el, .. } => {
+                format!("bind {} to {}", self.shown(*slot), el.map_or("nothing".into(), |el| el.to_string()))
+            }
+            Step::Triple(triple) => {
+                let side = match triple.bound {
+                    [true, ..] => "from the link",
+                    [_, true, true, _] => "between both ends",
+                    [_, true, ..] => "from the subject",
+                    [_, _, true, _] => "from the object",
+                    _ => "over all its links",
+                };
+                let names = triple.predicates.as_ref().map_or("any predicate".into(), |names| {
+                    names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(" | ")
+                });
+                format!("join ({}, {names}, {}) {side}", self.shown(triple.subject), self.shown(triple.object))
+            }
+            Step::Path(path) => {
+                let mut walks = String::new();
+                for (name, hops) in &path.walks {
+                    let most = hops.max.map_or(String::new(), |max| max.to_string());
+                    let _ = write!(walks, "{}{{{},{most}}} ", name.map_or("(unknown)", Sym::as_str), hops.min);
+                }
+                format!("walk ({}, {}, {})", self.shown(path.subject), walks.trim_end(), self.shown(path.object))
+            }
+            Step::Filter(_) => "filter".into(),
+            Step::Not(_) => "keep rows without".into(),
+            Step::Optional(_) => "join if there is".into(),
+            Step::Union(_) => "add".into(),
+        }
+    }
+}
+
+fn which_words(which: &Which) -> String {
+    match which {
+        Which::These(these) => match these.as_slice() {
+            [] => "nothing is".into(),
+            [one] => format!("is {one}"),
+            many => format!("is one of {} elements", many.len()),
+        },
+        Which::Type(kind) => format!("is of type {}", kind.as_str()),
+    }
+}

@@ -1,0 +1,124 @@
+//! FILTER, made ready: paths as accesses, constants as values, regular expressions compiled (R21–R26).
+
+use std::cmp::Ordering;
+
+use regex::{Regex, RegexBuilder};
+
+use super::Access;
+use crate::datum::{Datum, Sym};
+use crate::graph::GraphRead;
+use crate::lang::ast::{Comparison, TextTest};
+use crate::lang::{ErrorKind, KipError, Span};
+
+/// The most memory a compiled regular expression may take.
+const REGEX_BYTES_MAX: usize = 1 << 20;
+
+/// See the module.
+#[derive(Debug)]
+pub enum Test {
+    /// A constant.
+    Value(Datum),
+    /// A value of the row.
+    Get(Access),
+    /// `!e`
+    Not(Box<Test>),
+    /// `a && b`
+    And(Box<Test>, Box<Test>),
+    /// `a || b`
+    Or(Box<Test>, Box<Test>),
+    /// `a == b` and its kin.
+    Compare(Box<Test>, Comparison, Box<Test>),
+    /// `CONTAINS(a, b)` and its kin but REGEX.
+    Text(TextTest, Box<Test>, Box<Test>),
+    /// `REGEX(a, "constant")`
+    Regex(Box<Test>, Box<Regex>),
+    /// `REGEX(a, b)` with a pattern from the row.
+    RegexOf(Box<Test>, Box<Test>, Span),
+    /// `IN(a, […])`
+    In(Box<Test>, Vec<Datum>),
+    /// `IS_NULL(a)`, or its opposite.
+    IsNull(Box<Test>, bool),
+}
+
+/// Compiles a pattern: unanchored, linear in the text, bounded in memory (R24).
+pub(super) fn regex(pattern: &str, span: Span) -> Result<Regex, KipError> {
+    RegexBuilder::new(pattern).size_limit(REGEX_BYTES_MAX).dfa_size_limit(REGEX_BYTES_MAX).build().map_err(|error| {
+        KipError::new(ErrorKind::Syntax, format!("not a regular expression: {error}"))
+            .at(span)
+            .hint("the syntax is that of RE2: no look-around, no back-references")
+    })
+}
+
+impl Test {
+    /// Whether it is true of a row.
+    ///
+    /// # Errors
+    /// For a regular expression from the row that is none.
+    pub fn holds(&self, row: &[u32], names: &[Sym], graph: &dyn GraphRead) -> Result<bool, KipError> {
+        Ok(match self {
+            Self::Not(inner) => !inner.holds(row, names, graph)?,
+            Self::And(a, b) => a.holds(row, names, graph)? && b.holds(row, names, graph)?,
+            Self::Or(a, b) => a.holds(row, names, graph)? || b.holds(row, names, graph)?,
+            Self::Compare(a, operator, b) => {
+                let (a, b) = (a.value(row, names, graph)?, b.value(row, names, graph)?);
+                match operator {
+                    Comparison::Eq => a.same(&b),
+                    Comparison::Ne => !a.same(&b),
+                    Comparison::Lt => a.order(&b) == Some(Ordering::Less),
+                    Comparison::Gt => a.order(&b) == Some(Ordering::Greater),
+                    Comparison::Le => matches!(a.order(&b), Some(Ordering::Less | Ordering::Equal)),
+                    Comparison::Ge => matches!(a.order(&b), Some(Ordering::Greater | Ordering::Equal)),
+                }
+            }
+            Self::Text(kind, a, b) => {
+                let (a, b) = (a.value(row, names, graph)?, b.value(row, names, graph)?);
+                match (a.as_str(), b.as_str(), kind) {
+                    (Some(text), Some(part), TextTest::Contains) => text.contains(part),
+                    (Some(text), Some(part), TextTest::StartsWith) => text.starts_with(part),
+                    (Some(text), Some(part), TextTest::EndsWith) => text.ends_with(part),
+                    _ => false,
+                }
+            }
+            Self::Regex(a, pattern) => a.value(row, names, graph)?.as_str().is_some_and(|text| pattern.is_match(text)),
+            Self::RegexOf(a, b, span) => {
+                let (a, b) = (a.value(row, names, graph)?, b.value(row, names, graph)?);
+                match (a.as_str(), b.as_str()) {
+                    (Some(text), Some(pattern)) => regex(pattern, *span)?.is_match(text),
+                    _ => false,
+                }
+            }
+            Self::In(a, list) => {
+                let value = a.value(row, names, graph)?;
+                list.iter().any(|item| item.same(&value))
+            }
+            Self::IsNull(a, wanted) => a.value(row, names, graph)?.is_null() == *wanted,
+            Self::Value(value) => matches!(value, Datum::Bool(true)),
+            Self::Get(access) => matches!(access.get(row, names, graph), Datum::Bool(true)),
+        })
+    }
+
+    fn value(&self, row: &[u32], names: &[Sym], graph: &dyn GraphRead) -> Result<Datum, KipError> {
+        match self {
+            Self::Value(value) => Ok(value.clone()),
+            Self::Get(access) => Ok(access.get(row, names, graph)),
+            _ => self.holds(row, names, graph).map(Datum::Bool),
+        }
+    }
+
+    /// The slots it looks at.
+    pub fn slots(&self, out: &mut Vec<usize>) {
+        match self {
+            Self::Value(_) => {}
+            Self::Get(access) => out.push(access.slot),
+            Self::Not(a) | Self::Regex(a, _) | Self::In(a, _) | Self::IsNull(a, _) => a.slots(out),
+            Self::And(a, b)
+            | Self::Or(a, b)
+            | Self::Compare(a, _, b)
+            | Self::Text(_, a, b)
+            | Self::RegexOf(a, b, _) => {
+                a.slots(out);
+                b.slots(out);
+            }
+        }
+    }
+}
