@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use nexus::graph::text::terms;
+use nexus::kip::graph::text::terms;
 use nexus::{Nexus, NexusError, NexusId, Origin, Request};
 use serde_json::{Value, json};
 
@@ -69,7 +69,7 @@ impl Memory {
 
     async fn run(&self, command: &str, parameters: Value, cause: &Origin) -> Result<Value, NexusError> {
         let origin = Origin::new(self.me.principal.clone(), cause.cause.clone());
-        let answer = self.nexus.execute(&self.id, Request::new(command, parameters), &origin).await?;
+        let answer = self.nexus.execute(&self.id, Request::with(command, parameters), &origin).await?;
         if let Some(error) = answer.get("error") {
             tracing::error!(%error, "a statement of the lifeform's own is refused");
         }

@@ -6,17 +6,14 @@
 
 pub mod clock;
 pub mod event;
-pub mod exec;
-pub mod graph;
-pub mod kip;
 pub mod ledger;
 pub mod nexus;
-pub mod plan;
 pub mod principal;
 pub mod store;
 
 pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
 pub use event::Event;
-pub use nexus::{Nexus, NexusError, NexusId, Request};
+pub use kip;
+pub use nexus::{Export, Nexus, NexusError, NexusId, Request, Snapshot};
 pub use principal::{Cause, Origin, Principal, PrincipalId, PrincipalKind, Role, Scope};
 pub use store::{Batch, Store, StoreError};

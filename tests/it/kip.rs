@@ -21,7 +21,7 @@ impl Mind {
     }
 
     async fn run_with(&self, command: &str, parameters: Value) -> Value {
-        self.nexus.execute(&"test".into(), Request::new(command, parameters), &self.origin).await.unwrap()
+        self.nexus.execute(&"test".into(), Request::with(command, parameters), &self.origin).await.unwrap()
     }
 }
 
@@ -162,10 +162,10 @@ async fn what_was_just_written_is_found_in_english_and_chinese_and_gone_when_del
 async fn a_dry_run_and_a_reader_write_nothing() {
     let mind = ships().await;
     let command = r#"DELETE CONCEPT ?s DETACH WHERE { ?s {type: "Ship"} }"#;
-    let dry = Request { dry_run: true, ..Request::new(command, json!({})) };
+    let dry = Request { dry_run: true, ..Request::new(command) };
     assert_eq!(mind.nexus.execute(&"test".into(), dry, &mind.origin).await.unwrap(), json!({"result": {}}));
     let ada = Origin::new(Principal::new("user:ada", PrincipalKind::User, Role::Participant), nexus::Cause::default());
-    let refused = mind.nexus.execute(&"test".into(), Request::new(command, json!({})), &ada).await.unwrap();
+    let refused = mind.nexus.execute(&"test".into(), Request::new(command), &ada).await.unwrap();
     assert_eq!(refused["error"]["kind"], "execution");
     assert_eq!(mind.run(r#"FIND(COUNT(?s)) WHERE { ?s {type: "Ship"} }"#).await, json!({"result": [2]}));
 }
@@ -177,7 +177,7 @@ async fn a_graph_wakes_as_it_was_and_numbers_are_not_used_twice() {
     let id = "test".into();
     let run = |nexus: Nexus, command: &'static str| {
         let (origin, id) = (origin.clone(), Arc::clone(&id));
-        async move { nexus.execute(&id, Request::new(command, json!({})), &origin).await.unwrap() }
+        async move { nexus.execute(&id, Request::new(command), &origin).await.unwrap() }
     };
     let nexus = Nexus::new(store.clone());
     run(nexus.clone(), SHIPS).await;

@@ -6,7 +6,7 @@ use crate::lang::error::syntax;
 use crate::lang::{KipError, Span};
 
 /// What the first line of a capsule says.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Header {
     /// What it is called.
     pub name: String,

@@ -33,11 +33,18 @@ pub struct Projection {
     pub journals: Vec<(Stream, Vec<Entry>)>,
     /// Accounts as they stand.
     pub accounts: Vec<(Arc<str>, Account)>,
-    /// Graph rows as they stand, by nexus and element number; `None` is a deletion.
+    /// Elements of graphs as they stand, by nexus and number, in order; `None` is a deletion.
     pub elements: Vec<(Arc<str>, u64, Option<Bytes>)>,
     /// New payloads.
     pub payloads: Vec<(Hash, Bytes)>,
 }
+
+/// Element numbers in one page of a graph. A row of its own for each element would make loading a graph
+/// twenty times slower.
+pub const PAGE_ELEMENTS: u64 = 64;
+
+/// A page of a graph: its number, and its elements by theirs.
+pub type Page = (u64, Vec<(u64, Bytes)>);
 
 /// A durable medium: an append-only log and the projections of it.
 #[async_trait]
@@ -73,8 +80,9 @@ pub trait Backend: Send + Sync + 'static {
     /// A projected payload.
     async fn payload(&self, hash: &Hash) -> Result<Option<Bytes>, StoreError>;
 
-    /// The projected rows of one graph.
-    async fn elements(&self, nexus: &str) -> Result<Vec<(u64, Bytes)>, StoreError>;
+    /// Projected pages of one graph from page `from` on, at most `max`, in order: the number of each page
+    /// and its elements. A page holds [`PAGE_ELEMENTS`] numbers.
+    async fn pages(&self, nexus: &str, from: u64, max: usize) -> Result<Vec<Page>, StoreError>;
 
     /// Releases whatever is held; nothing is called afterwards.
     async fn close(&self) -> Result<(), StoreError>;

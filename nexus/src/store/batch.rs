@@ -165,21 +165,12 @@ pub enum Op {
         /// What it was for.
         memo: Arc<str>,
     },
-    /// Writes one row of a graph.
-    PutElement {
+    /// Writes and removes elements of a graph.
+    Elements {
         /// Which nexus.
         nexus: Arc<str>,
-        /// The element's number.
-        no: u64,
-        /// Its JSON text.
-        body: Bytes,
-    },
-    /// Removes one row of a graph.
-    DeleteElement {
-        /// Which nexus.
-        nexus: Arc<str>,
-        /// The element's number.
-        no: u64,
+        /// The elements by number, packed; `None` is a removal.
+        rows: Vec<(u64, Option<Bytes>)>,
     },
     /// Keeps bytes under their hash, once.
     Payload {
@@ -270,7 +261,7 @@ impl Batch {
 }
 
 /// What a commit answers once it is durable.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Receipt {
     /// The row of the log that holds it.
     pub log: u64,

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 
 use super::StoreError;
-use super::backend::{Backend, Opened, Projection};
+use super::backend::{Backend, Opened, Page, Projection};
 use super::batch::{Entry, Hash, Key, Kind, Stream, Versioned};
 use crate::clock::Timestamp;
 
@@ -107,8 +107,8 @@ impl<B: Backend> Backend for Faulty<B> {
         self.inner.payload(hash).await
     }
 
-    async fn elements(&self, nexus: &str) -> Result<Vec<(u64, Bytes)>, StoreError> {
-        self.inner.elements(nexus).await
+    async fn pages(&self, nexus: &str, from: u64, max: usize) -> Result<Vec<Page>, StoreError> {
+        self.inner.pages(nexus, from, max).await
     }
 
     async fn close(&self) -> Result<(), StoreError> {

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use super::StoreError;
-use super::backend::{Backend, Opened, Projection};
+use super::backend::{Backend, Opened, PAGE_ELEMENTS, Page, Projection};
 use super::batch::{Entry, Hash, Key, Kind, Stream, Versioned};
 use crate::clock::Timestamp;
 use crate::ledger::Account;
@@ -120,15 +120,23 @@ impl Backend for Memory {
         Ok(self.rows().payloads.get(hash).cloned())
     }
 
-    async fn elements(&self, nexus: &str) -> Result<Vec<(u64, Bytes)>, StoreError> {
-        let from = (Arc::<str>::from(nexus), 0);
+    async fn pages(&self, nexus: &str, from: u64, max: usize) -> Result<Vec<Page>, StoreError> {
         let rows = self.rows();
-        Ok(rows
-            .elements
-            .range(from..)
-            .take_while(|((of, _), _)| &**of == nexus)
-            .map(|((_, no), body)| (*no, body.clone()))
-            .collect())
+        let mut pages: Vec<Page> = Vec::new();
+        let all = rows.elements.range((Arc::from(nexus), from * PAGE_ELEMENTS)..);
+        for ((_, no), body) in all.take_while(|((of, _), _)| &**of == nexus) {
+            let page = no / PAGE_ELEMENTS;
+            if pages.last().is_none_or(|(last, _)| *last != page) {
+                if pages.len() == max {
+                    break;
+                }
+                pages.push((page, Vec::new()));
+            }
+            if let Some((_, elements)) = pages.last_mut() {
+                elements.push((*no, body.clone()));
+            }
+        }
+        Ok(pages)
     }
 
     async fn close(&self) -> Result<(), StoreError> {

@@ -24,7 +24,7 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, oneshot, watch};
 
-pub use backend::{Backend, Opened, Projection};
+pub use backend::{Backend, Opened, PAGE_ELEMENTS, Page, Projection};
 pub use batch::{Batch, Entry, Expect, Hash, Key, Kind, Op, Receipt, Stream, Versioned, json};
 pub use frame::Frame;
 pub use memory::Memory;
@@ -239,16 +239,21 @@ impl Store {
         }
     }
 
-    /// Every graph row of `nexus`, by element number.
+    /// A stretch of the graph of `nexus` from page `from` on: its elements by number, in order, and the
+    /// page where the next stretch begins, if there is one.
     ///
     /// # Errors
     /// Only the store's own.
-    pub async fn elements(&self, nexus: &str) -> Result<Vec<(u64, Bytes)>, StoreError> {
-        let fresh = self.read(|state| state.elements(nexus));
+    pub async fn elements(&self, nexus: &str, from: u64, max: usize) -> Result<(Vec<(u64, Bytes)>, Option<u64>), StoreError> {
+        // Memory is asked first: what a checkpoint moves to the backend in between is then found twice, not never.
+        let fresh = self.read(|state| state.elements(nexus, from * PAGE_ELEMENTS..u64::MAX));
+        let pages = self.backend.pages(nexus, from, max).await?;
+        let next = if pages.len() < max { None } else { pages.last().map(|(page, _)| page + 1) };
+        let end = next.map_or(u64::MAX, |next| next * PAGE_ELEMENTS);
         let mut rows: std::collections::BTreeMap<u64, Option<Bytes>> =
-            self.backend.elements(nexus).await?.into_iter().map(|(no, body)| (no, Some(body))).collect();
-        rows.extend(fresh);
-        Ok(rows.into_iter().filter_map(|(no, body)| Some((no, body?))).collect())
+            pages.into_iter().flat_map(|(_, elements)| elements).map(|(no, body)| (no, Some(body))).collect();
+        rows.extend(fresh.into_iter().filter(|(no, _)| *no < end));
+        Ok((rows.into_iter().filter_map(|(no, body)| Some((no, body?))).collect(), next))
     }
 
     /// Writes the projections of everything committed so far and trims the log.

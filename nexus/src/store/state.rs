@@ -39,7 +39,7 @@ pub(super) struct State {
     documents: BTreeMap<Key, Document>,
     journals: HashMap<Stream, Journal>,
     accounts: BTreeMap<Arc<str>, (Account, u64)>,
-    elements: BTreeMap<(Arc<str>, u64), (Option<Bytes>, u64)>,
+    elements: HashMap<Arc<str>, BTreeMap<u64, (Option<Bytes>, u64)>>,
     payloads: HashMap<Hash, (Bytes, u64)>,
     /// Payloads that are known to be kept, so that a prompt is not written again with every call.
     kept: HashSet<Hash>,
@@ -66,7 +66,7 @@ impl State {
             documents: BTreeMap::new(),
             journals: HashMap::new(),
             accounts: accounts.into_iter().map(|(name, account)| (name, (account, 0))).collect(),
-            elements: BTreeMap::new(),
+            elements: HashMap::new(),
             payloads: HashMap::new(),
             kept: HashSet::new(),
             watchers: HashMap::new(),
@@ -118,13 +118,10 @@ impl State {
         self.payloads.get(hash).map(|(body, _)| body.clone())
     }
 
-    pub(super) fn elements(&self, nexus: &str) -> Vec<(u64, Option<Bytes>)> {
-        let from = (Arc::<str>::from(nexus), 0);
-        self.elements
-            .range(from..)
-            .take_while(|((of, _), _)| &**of == nexus)
-            .map(|((_, no), (body, _))| (*no, body.clone()))
-            .collect()
+    /// Elements of a graph in a range of numbers that no projection holds yet.
+    pub(super) fn elements(&self, nexus: &str, range: std::ops::Range<u64>) -> Vec<(u64, Option<Bytes>)> {
+        let fresh = self.elements.get(nexus).into_iter().flat_map(|fresh| fresh.range(range.clone()));
+        fresh.map(|(no, (body, _))| (*no, body.clone())).collect()
     }
 
     pub(super) fn watch(&mut self, stream: &Stream) -> watch::Receiver<u64> {
@@ -246,7 +243,7 @@ impl State {
                 trial.accounts.insert(account.clone(), changed);
                 Ok(head + 1)
             }
-            Op::PutElement { .. } | Op::DeleteElement { .. } | Op::Payload { .. } => Ok(0),
+            Op::Elements { .. } | Op::Payload { .. } => Ok(0),
         }
     }
 
@@ -278,12 +275,12 @@ impl State {
                         self.push(n, frame, &ledger_stream(account), "transaction".into(), line);
                     }
                 }
-                Op::PutElement { nexus, no, body } => {
-                    self.dirty_bytes += body.len();
-                    self.elements.insert((nexus.clone(), *no), (Some(body.clone()), n));
-                }
-                Op::DeleteElement { nexus, no } => {
-                    self.elements.insert((nexus.clone(), *no), (None, n));
+                Op::Elements { nexus, rows } => {
+                    let fresh = self.elements.entry(nexus.clone()).or_default();
+                    for (no, body) in rows {
+                        self.dirty_bytes += 16 + body.as_ref().map_or(0, Bytes::len);
+                        fresh.insert(*no, (body.clone(), n));
+                    }
                 }
                 // Kept by an earlier row.
                 Op::Payload { body, .. } if body.is_empty() => {}
@@ -343,7 +340,11 @@ impl State {
                 .filter(|(_, (_, row))| *row > 0)
                 .map(|(name, (account, _))| (name.clone(), account.clone()))
                 .collect(),
-            elements: self.elements.iter().map(|((nexus, no), (body, _))| (nexus.clone(), *no, body.clone())).collect(),
+            elements: self
+                .elements
+                .iter()
+                .flat_map(|(nexus, fresh)| fresh.iter().map(|(no, (body, _))| (nexus.clone(), *no, body.clone())))
+                .collect(),
             payloads: self.payloads.iter().map(|(hash, (body, _))| (*hash, body.clone())).collect(),
         }
     }
@@ -363,7 +364,10 @@ impl State {
         for (_, row) in self.accounts.values_mut().filter(|(_, row)| *row <= upto) {
             *row = 0;
         }
-        self.elements.retain(|_, (_, row)| *row > upto);
+        self.elements.retain(|_, fresh| {
+            fresh.retain(|_, (_, row)| *row > upto);
+            !fresh.is_empty()
+        });
         self.payloads.retain(|_, (_, row)| *row > upto);
     }
 

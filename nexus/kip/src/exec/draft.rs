@@ -204,6 +204,17 @@ impl<'g> Draft<'g> {
         matches!(self.graph.get(el), Some(Look::Concept(concept)) if PROTECTED.contains(&(concept.kind.as_str(), &concept.name)))
     }
 
+    /// Refuses to take back what made the core.
+    ///
+    /// # Errors
+    /// `immutable` for an element of the core.
+    pub fn check_removable(&self, el: El) -> Result<(), KipError> {
+        if self.is_protected(el) {
+            return Err(KipError::new(ErrorKind::Immutable, format!("{el} is part of the core and cannot go")));
+        }
+        Ok(())
+    }
+
     /// Refuses a deletion that would take the core or a definition in use.
     pub(super) fn check_deletable(&self, el: El) -> Result<(), KipError> {
         let refuse = |what: String| Err(KipError::new(ErrorKind::Immutable, what));

@@ -19,7 +19,7 @@ const HITS_DEFAULT: usize = 20;
 const BELIEF: f64 = 0.1;
 
 /// Finds by meaning, where an embedder is configured.
-pub trait Semantic {
+pub trait Semantic: Send + Sync {
     /// The elements nearest in meaning to `term`, best first, with a likeness from 0 to 1.
     fn nearest(&self, term: &str, links: bool, kind: Option<&str>, limit: usize) -> Vec<(El, f64)>;
 }

@@ -23,7 +23,7 @@ use surrealdb_engine_local::Datastore;
 use tokio::runtime::Runtime;
 
 use super::StoreError;
-use super::backend::{Backend, Opened, Projection};
+use super::backend::{Backend, Opened, PAGE_ELEMENTS, Page, Projection};
 use super::batch::{Entry, Hash, Key, Kind, Stream, Versioned};
 use crate::clock::Timestamp;
 use crate::ledger::Account;
@@ -87,14 +87,14 @@ struct AccountRow {
 }
 
 #[derive(SurrealValue)]
-struct ElementRow {
+struct PageRow {
     nexus: String,
     no: i64,
     b: DbBytes,
 }
 
 #[derive(SurrealValue)]
-struct GoneElementRow {
+struct GonePageRow {
     nexus: String,
     no: i64,
 }
@@ -238,14 +238,21 @@ impl Backend for Surreal {
             FOR $r IN $journals { UPSERT type::record('journal', [$r.stream, $r.last]) CONTENT $r RETURN NONE };
             FOR $r IN $streams { UPSERT type::record('stream', $r.name) CONTENT $r RETURN NONE };
             FOR $r IN $accounts { UPSERT type::record('account', $r.name) CONTENT $r RETURN NONE };
-            FOR $r IN $elements { UPSERT type::record('element', [$r.nexus, $r.no]) CONTENT $r RETURN NONE };
-            FOR $r IN $gone_elements { DELETE type::record('element', [$r.nexus, $r.no]) RETURN NONE };
+            FOR $r IN $pages { UPSERT type::record('page', [$r.nexus, $r.no]) CONTENT $r RETURN NONE };
+            FOR $r IN $gone_pages { DELETE type::record('page', [$r.nexus, $r.no]) RETURN NONE };
             FOR $r IN $payloads { UPSERT type::record('payload', $r.hash) CONTENT $r RETURN NONE };
             DELETE log WHERE n <= $upto RETURN NONE;
             UPDATE meta:checkpoint SET n = $upto RETURN NONE;
             COMMIT;";
-        let rows = Rows::of(projection)?;
         let (db, epoch) = (self.db()?, self.epoch());
+        let db_of_pages = db.clone();
+        let rows = self
+            .on_its_threads(async move {
+                let mut projection = projection;
+                let pages = pages_of(&db_of_pages, std::mem::take(&mut projection.elements)).await?;
+                Rows::of(projection, pages)
+            })
+            .await?;
         self.on_its_threads(async move {
             let asked = db
                 .query(PROJECT)
@@ -255,8 +262,8 @@ impl Backend for Surreal {
                 .bind(("journals", rows.journals))
                 .bind(("streams", rows.streams))
                 .bind(("accounts", rows.accounts))
-                .bind(("elements", rows.elements))
-                .bind(("gone_elements", rows.gone_elements))
+                .bind(("pages", rows.pages))
+                .bind(("gone_pages", rows.gone_pages))
                 .bind(("payloads", rows.payloads))
                 .bind(("upto", rows.upto));
             settle(asked.await.map_err(io)?).map(drop)
@@ -342,12 +349,16 @@ impl Backend for Surreal {
         .await
     }
 
-    async fn elements(&self, nexus: &str) -> Result<Vec<(u64, Bytes)>, StoreError> {
+    async fn pages(&self, nexus: &str, from: u64, max: usize) -> Result<Vec<Page>, StoreError> {
         let (db, nexus) = (self.db()?, nexus.to_owned());
         self.on_its_threads(async move {
-            let asked = db.query("SELECT * FROM element:[$nexus, -1]>..[$nexus, []]").bind(("nexus", nexus));
-            let rows: Vec<ElementRow> = settle(asked.await.map_err(io)?)?.take(0).map_err(io)?;
-            Ok(rows.into_iter().map(|row| (row.no as u64, bytes_of(row.b))).collect())
+            let asked = db
+                .query("SELECT * FROM page:[$nexus, $from]..[$nexus, []] LIMIT $max")
+                .bind(("nexus", nexus))
+                .bind(("from", from as i64))
+                .bind(("max", max as i64));
+            let rows: Vec<PageRow> = settle(asked.await.map_err(io)?)?.take(0).map_err(io)?;
+            rows.into_iter().map(|row| Ok((row.no as u64, unpack_page(&row)?))).collect()
         })
         .await
     }
@@ -396,6 +407,54 @@ async fn read_opened(db: &Client<Db>) -> Result<Opened, StoreError> {
     })
 }
 
+/// Pages by nexus and number, each with its elements by theirs.
+type Pages = BTreeMap<(Arc<str>, u64), BTreeMap<u64, Bytes>>;
+
+/// Pages asked for at once.
+const PAGES_AT_ONCE: usize = 512;
+
+/// The pages that changed elements fall into, as they stand with the changes.
+async fn pages_of(db: &Client<Db>, elements: Vec<(Arc<str>, u64, Option<Bytes>)>) -> Result<Pages, StoreError> {
+    let mut numbers: BTreeMap<Arc<str>, Vec<i64>> = BTreeMap::new();
+    let mut pages: Pages = BTreeMap::new();
+    for (nexus, no, _) in &elements {
+        let page = no / PAGE_ELEMENTS;
+        if pages.insert((nexus.clone(), page), BTreeMap::new()).is_none() {
+            numbers.entry(nexus.clone()).or_default().push(page as i64);
+        }
+    }
+    for (nexus, numbers) in numbers {
+        for some in numbers.chunks(PAGES_AT_ONCE) {
+            let asked = db
+                .query("SELECT * FROM array::map($numbers, |$no| type::record('page', [$nexus, $no]))")
+                .bind(("nexus", nexus.to_string()))
+                .bind(("numbers", some.to_vec()));
+            let rows: Vec<PageRow> = settle(asked.await.map_err(io)?)?.take(0).map_err(io)?;
+            for row in rows {
+                pages.insert((nexus.clone(), row.no as u64), unpack_page(&row)?.into_iter().collect());
+            }
+        }
+    }
+    for (nexus, no, body) in elements {
+        let page = pages.entry((nexus, no / PAGE_ELEMENTS)).or_default();
+        match body {
+            Some(body) => page.insert(no, body),
+            None => page.remove(&no),
+        };
+    }
+    Ok(pages)
+}
+
+fn pack_page(elements: &BTreeMap<u64, Bytes>) -> Result<Vec<u8>, StoreError> {
+    let list: Vec<(&u64, &Bytes)> = elements.iter().collect();
+    rmp_serde::to_vec(&list).map_err(|error| StoreError::Corrupt(format!("a page does not encode: {error}")))
+}
+
+fn unpack_page(row: &PageRow) -> Result<Vec<(u64, Bytes)>, StoreError> {
+    rmp_serde::from_slice(row.b.as_ref())
+        .map_err(|error| StoreError::Corrupt(format!("page {} of nexus {}: {error}", row.no, row.nexus)))
+}
+
 fn bytes_of(bytes: DbBytes) -> Bytes {
     bytes.into_inner()
 }
@@ -414,13 +473,13 @@ struct Rows {
     journals: Vec<JournalRow>,
     streams: Vec<StreamRow>,
     accounts: Vec<AccountRow>,
-    elements: Vec<ElementRow>,
-    gone_elements: Vec<GoneElementRow>,
+    pages: Vec<PageRow>,
+    gone_pages: Vec<GonePageRow>,
     payloads: Vec<PayloadRow>,
 }
 
 impl Rows {
-    fn of(projection: Projection) -> Result<Self, StoreError> {
+    fn of(projection: Projection, pages: Pages) -> Result<Self, StoreError> {
         let mut rows = Self {
             upto: projection.upto as i64,
             docs: vec![],
@@ -428,8 +487,8 @@ impl Rows {
             journals: vec![],
             streams: vec![],
             accounts: vec![],
-            elements: vec![],
-            gone_elements: vec![],
+            pages: vec![],
+            gone_pages: vec![],
             payloads: vec![],
         };
         for (Key(kind, name), document) in projection.documents {
@@ -460,14 +519,12 @@ impl Rows {
                 .map_err(|error| StoreError::Corrupt(format!("account {name}: {error}")))?;
             rows.accounts.push(AccountRow { name: name.to_string(), b });
         }
-        for (nexus, no, body) in projection.elements {
-            match body {
-                Some(body) => rows.elements.push(ElementRow {
-                    nexus: nexus.to_string(),
-                    no: no as i64,
-                    b: DbBytes::from(body.to_vec()),
-                }),
-                None => rows.gone_elements.push(GoneElementRow { nexus: nexus.to_string(), no: no as i64 }),
+        for ((nexus, no), elements) in pages {
+            let nexus = nexus.to_string();
+            if elements.is_empty() {
+                rows.gone_pages.push(GonePageRow { nexus, no: no as i64 });
+            } else {
+                rows.pages.push(PageRow { nexus, no: no as i64, b: DbBytes::from(pack_page(&elements)?) });
             }
         }
         rows.payloads = projection

@@ -6,7 +6,7 @@ use surrealdb::engine::local::Db;
 use super::{StoreError, io, settle};
 
 /// Every step there ever was; a step that shipped is never edited, a new one is appended.
-const STEPS: &[&str] = &[include_str!("0001_init.surql")];
+const STEPS: &[&str] = &[include_str!("0001_init.surql"), include_str!("0002_pages.surql")];
 
 /// Brings the schema to the newest step.
 ///
@@ -23,9 +23,26 @@ pub(super) async fn migrate(db: &Client<Db>) -> Result<(), StoreError> {
             STEPS.len()
         )));
     }
+    if done == 1 {
+        old_elements(db).await?;
+    }
     for (step, text) in STEPS.iter().enumerate().skip(done) {
         let transaction = format!("BEGIN; {text} UPSERT meta:schema SET n = $n; COMMIT;");
         settle(db.query(transaction).bind(("n", step as i64 + 1)).await.map_err(io)?)?;
     }
     Ok(())
+}
+
+/// Step 2 holds graphs in another form. Memories of the first form are not carried over silently wrong:
+/// a store that has any must be emptied or read with the release that wrote it.
+async fn old_elements(db: &Client<Db>) -> Result<(), StoreError> {
+    let mut response = settle(db.query("SELECT VALUE no FROM element LIMIT 1; SELECT VALUE n FROM log LIMIT 1").await.map_err(io)?)?;
+    let (elements, log): (Vec<i64>, Vec<i64>) = (response.take(0).map_err(io)?, response.take(1).map_err(io)?);
+    if elements.is_empty() && log.is_empty() {
+        return Ok(());
+    }
+    Err(StoreError::Corrupt(
+        "its memories were written by a release before the first, in a form this one does not read: \
+         move the data folder away, or go on with the lifeformd that wrote it".into(),
+    ))
 }

@@ -1,0 +1,163 @@
+//! What the journal keeps of a write: who and why stand in the entry itself, here is what, and the
+//! inverse, so that a change can be traced, undone, and looked behind.
+
+use kip::capsule::Header;
+use kip::exec::Change;
+use kip::graph::{El, Graph, GraphRead, Record};
+use kip::{ErrorKind, KipError};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::store::Hash;
+
+/// Commands longer than this are kept by their hash only: their effect stands in the inverse.
+const COMMAND_BYTES_MAX: usize = 4096;
+
+/// One entry of the stream `nexus:{id}`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Written {
+    /// The command, or `sha256:…` of a long one.
+    pub(super) command: String,
+    /// Its parameters, unless they are long.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub(super) parameters: Map<String, Value>,
+    /// The capsule it came as.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) capsule: Option<Header>,
+    /// The entry that it takes back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) undoes: Option<u64>,
+    /// New elements: runs of numbers, the first and how many.
+    pub(super) created: Vec<(El, u32)>,
+    /// Elements that changed, as they were.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) changed: Vec<(El, Record)>,
+    /// Elements that went, as they were.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) removed: Vec<(El, Record)>,
+}
+
+impl Written {
+    /// What a command did.
+    pub(super) fn of(command: &str, parameters: &Map<String, Value>, changes: &[Change]) -> Self {
+        let long = command.len() > COMMAND_BYTES_MAX;
+        let command = if long { format!("sha256:{}", Hash::of(command.as_bytes()).hex()) } else { command.to_owned() };
+        let parameters = Some(parameters).filter(|all| Value::Object((*all).clone()).to_string().len() <= COMMAND_BYTES_MAX);
+        let mut written = Self { command, parameters: parameters.cloned().unwrap_or_default(), ..Self::default() };
+        for change in changes {
+            match (&change.before, &change.after) {
+                (None, _) => match written.created.last_mut() {
+                    Some((first, count)) if first.0 + *count == change.el.0 => *count += 1,
+                    _ => written.created.push((change.el, 1)),
+                },
+                (Some(before), Some(_)) => written.changed.push((change.el, before.clone())),
+                (Some(before), None) => written.removed.push((change.el, before.clone())),
+            }
+        }
+        written
+    }
+
+    fn created(&self) -> impl DoubleEndedIterator<Item = El> {
+        self.created.iter().flat_map(|(first, count)| (0..*count).map(|n| El(first.0 + n)))
+    }
+
+    /// Takes the entry back on a graph that stands right after it.
+    pub(super) fn step_back(&self, graph: &mut Graph) {
+        let mut gone: Vec<El> = self.created().collect();
+        // Links before what they join.
+        gone.sort_unstable_by(|a, b| b.cmp(a));
+        for el in gone {
+            graph.remove(el);
+        }
+        let mut back: Vec<&(El, Record)> = self.changed.iter().chain(&self.removed).collect();
+        back.sort_unstable_by_key(|(el, _)| *el);
+        for (el, record) in back {
+            graph.put(*el, record.clone());
+        }
+    }
+
+    /// What an undo must put back, links last and removed first; refused when a later write stands on it.
+    ///
+    /// # Errors
+    /// `KIP_3005` naming the first element that something later changed or leads to.
+    pub(super) fn inverse(&self, graph: &Graph) -> Result<Vec<(El, Option<Record>)>, KipError> {
+        let later = |el: El, what: &str| {
+            Err(KipError::new(ErrorKind::Execution, format!("{el} {what} after that entry, so it cannot be undone by itself"))
+                .code("KIP_3005")
+                .hint("undo the later entries first, or write what should stand now"))
+        };
+        let created: std::collections::BTreeSet<El> = self.created().collect();
+        let version = |el: El| graph.get(el).map(|look| look.stamp().version());
+        for el in &created {
+            if version(*el) != Some(1) {
+                return later(*el, "was changed or removed");
+            }
+            for way in [kip::graph::Way::Out, kip::graph::Way::In] {
+                let mut stranger = None;
+                graph.edges(*el, way, None, &mut |edge| {
+                    stranger = Some(edge.link).filter(|link| !created.contains(link));
+                    stranger.is_none()
+                });
+                if let Some(link) = stranger {
+                    return later(*el, &format!("was linked by {link}"));
+                }
+            }
+        }
+        for (el, before) in &self.changed {
+            if version(*el) != Some(before.look().stamp().version() + 1) {
+                return later(*el, "was changed or removed");
+            }
+        }
+        for (el, record) in &self.removed {
+            let taken = match record {
+                Record::Concept(concept) => graph.concept(concept.kind, &concept.name),
+                Record::Link(link) => graph.link(link.subject, link.predicate, link.object),
+            };
+            if taken.is_some() {
+                return later(*el, "was made again");
+            }
+            if let Record::Link(link) = record {
+                let comes_back = |end: El| graph.has(end) || self.removed.iter().any(|(el, _)| *el == end);
+                if !comes_back(link.subject) || !comes_back(link.object) {
+                    return later(*el, "lost an end");
+                }
+            }
+        }
+        let mut steps: Vec<(El, Option<Record>)> = created.into_iter().rev().map(|el| (el, None)).collect();
+        let mut back: Vec<(El, Option<Record>)> =
+            self.changed.iter().chain(&self.removed).map(|(el, record)| (*el, Some(record.clone()))).collect();
+        back.sort_by_key(|(el, _)| *el);
+        steps.extend(back);
+        Ok(steps)
+    }
+}
+
+/// The changes as a person reviews them before an import: what would be new, what would change and how,
+/// what would go.
+pub(super) fn diff(changes: &[Change]) -> Value {
+    const LISTED: usize = 200;
+    let (mut created, mut changed, mut removed) = (Vec::new(), Vec::new(), Vec::new());
+    let shown = |el: El, record: &Record| {
+        let mut json = record.look().to_json(el);
+        if let Some(metadata) = json["metadata"].as_object_mut() {
+            metadata.retain(|key, _| !key.starts_with('_'));
+        }
+        json
+    };
+    for change in changes {
+        match (&change.before, &change.after) {
+            (None, Some(after)) => created.push(shown(change.el, after)),
+            (Some(before), Some(after)) => {
+                changed.push(serde_json::json!({"before": shown(change.el, before), "after": shown(change.el, after)}));
+            }
+            (Some(before), None) => removed.push(shown(change.el, before)),
+            (None, None) => {}
+        }
+    }
+    let counts = [created.len(), changed.len(), removed.len()];
+    [&mut created, &mut changed, &mut removed].into_iter().for_each(|list| list.truncate(LISTED));
+    serde_json::json!({
+        "counts": {"created": counts[0], "changed": counts[1], "removed": counts[2]},
+        "created": created, "changed": changed, "removed": removed,
+    })
+}

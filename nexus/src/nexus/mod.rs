@@ -1,0 +1,464 @@
+//! `Nexus`: the one door for KIP. Each nexus has one writer, which applies a command, makes it durable,
+//! publishes the new snapshot and only then answers. Readers never wait for it.
+
+mod journal;
+mod owner;
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use kip::capsule::{self, Header};
+use kip::exec::{self, Draft};
+use kip::graph::{Graph, GraphRead, Scoped};
+use kip::lang::ast::{Find, Lit};
+use kip::{Answer, CAPSULES, Call, Command, Dialect, ErrorKind, KipError, Options, bind_and, envelope};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use tokio::sync::{OnceCell, mpsc, oneshot};
+
+use crate::clock::Timestamp;
+use crate::principal::{Origin, Principal, Role};
+use crate::store::{Key, Kind, PAGE_MAX, Store, StoreError, Stream};
+use journal::Written;
+use owner::{Owner, Shared, Task, Write};
+
+pub use kip::Request;
+pub use owner::Snapshot;
+
+/// Names a nexus: a lifeform's id, or `commons`.
+pub type NexusId = Arc<str>;
+
+/// Why a command was not run at all. A command that was read and refused is an answer, not this.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum NexusError {
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A shipped capsule does not run: the build is broken.
+    #[error("capsule {name}: {reason}")]
+    Capsule {
+        /// Which one.
+        name: &'static str,
+        /// What it said.
+        reason: String,
+    },
+}
+
+/// The handle: cheap to clone, one for all nexuses of a daemon.
+#[derive(Clone)]
+pub struct Nexus {
+    store: Store,
+    awake: Arc<Mutex<HashMap<NexusId, Bed>>>,
+}
+
+/// Where a nexus wakes, and when somebody last came.
+struct Bed {
+    awake: Arc<OnceCell<Arc<Awake>>>,
+    used: Timestamp,
+}
+
+/// A nexus in memory.
+struct Awake {
+    shared: Arc<Shared>,
+    writer: mpsc::Sender<Task>,
+}
+
+/// What must be known about a nexus besides its elements.
+#[derive(Serialize, Deserialize)]
+struct Head {
+    /// The number of its next concept.
+    concepts: u32,
+    /// The number of its next link.
+    links: u32,
+}
+
+/// Commands that may wait for one nexus before callers are held back.
+const TASKS_MAX: usize = 256;
+/// Pages of a graph that are read at once when it wakes.
+const PAGES_AT_ONCE: usize = 256;
+/// A nexus nobody came to for so long is let go from memory.
+const IDLE: Duration = Duration::from_secs(30 * 60);
+/// Entries that one `AS OF SEQ` goes back at most.
+const STEPS_BACK_MAX: u64 = 200_000;
+/// From so many elements on, a query is run beside the runtime's own threads.
+const LARGE: usize = 20_000;
+
+impl Nexus {
+    /// A handle on the nexuses kept in `store`.
+    pub fn new(store: Store) -> Self {
+        Self { store, awake: Arc::default() }
+    }
+
+    /// Runs a request and answers the KIP envelope: `{result}` or `{error}`, for a batch `{result: [envelope, …]}`.
+    ///
+    /// # Errors
+    /// Only when the store fails; a wrong command is an answer.
+    pub async fn execute(&self, nexus: &NexusId, request: Request, origin: &Origin) -> Result<Value, NexusError> {
+        let (calls, batch) = match request.calls() {
+            Ok(calls) => calls,
+            Err(error) => return Ok(json!({"error": error.to_json("")})),
+        };
+        let mut answers = Vec::with_capacity(calls.len());
+        for call in calls {
+            let writes = kip::lang::parser::seems_to_write(&call.command);
+            let answer = if writes { self.write(nexus, call, &request, origin).await? } else { self.read(nexus, call, &request, origin).await? };
+            // A write that fails in running ends the batch; reads and texts that do not parse do not (superset 14).
+            let stop = writes && answer.get("error").is_some_and(|error| error["kind"] != "syntax");
+            answers.push(answer);
+            if stop {
+                break;
+            }
+        }
+        Ok(if batch { json!({"result": answers}) } else { answers.pop().unwrap_or_default() })
+    }
+
+    async fn write(&self, nexus: &NexusId, call: Call, request: &Request, origin: &Origin) -> Result<Value, NexusError> {
+        let refusal = if request.readonly {
+            Some(kip::read_only())
+        } else {
+            (!may_write(&origin.principal, nexus)).then(owner::no_right)
+        };
+        if let Some(refusal) = refusal {
+            return Ok(json!({"error": refusal.to_json(&call.command)}));
+        }
+        if request.dry_run {
+            let tried = self.try_out(nexus, &call, request.dialect, false).await?;
+            let tried = tried.map(|(_, warnings)| Answer { result: json!({}), warnings, ..Answer::default() });
+            return Ok(envelope(tried, &call.command));
+        }
+        self.hand_over(nexus, |reply| {
+            Task::Write(Write { call, dialect: request.dialect, privileged: false, capsule: None, origin: origin.clone(), reply })
+        })
+        .await
+    }
+
+    async fn read(&self, nexus: &NexusId, call: Call, request: &Request, origin: &Origin) -> Result<Value, NexusError> {
+        let awake = self.wake(nexus).await?;
+        let mut snapshot = awake.snapshot().await?;
+        match as_of(&call) {
+            Ok(None) => {}
+            Ok(Some(seq)) => match self.step_back(nexus, &snapshot, seq).await? {
+                Ok(earlier) => snapshot = Arc::new(earlier),
+                Err(error) => return Ok(json!({"error": error.to_json(&call.command)})),
+            },
+            Err(error) => return Ok(json!({"error": error.to_json(&call.command)})),
+        }
+        let scopes = scopes(&origin.principal, nexus);
+        let (options, dry_run) = (request.options(), request.dry_run);
+        let (concepts, links) = snapshot.graph.len();
+        let work = move || {
+            let answered = bind_and(&call, |command| {
+                let view = Scoped::new(&snapshot.graph, scopes.as_ref());
+                if dry_run { exec::check(command, &view).map(|()| Answer::of(json!({}))) } else { exec::read(command, &view, &options) }
+            });
+            let wants = answered.as_ref().map_or_else(|_| Vec::new(), |answer| answer.wants.clone());
+            (envelope(answered, &call.command), wants)
+        };
+        let (answer, wants) = if concepts + links < LARGE {
+            work()
+        } else {
+            tokio::task::spawn_blocking(work).await.map_err(|_| StoreError::Closed)?
+        };
+        for (kind, key) in wants {
+            // Best effort: a busy writer is asked again by the next such query.
+            let _ = awake.writer.try_send(Task::SortBy(kind, key));
+        }
+        Ok(answer)
+    }
+
+    /// Imports a capsule as one transaction. Its header, if it has one, is checked; an operator's may write
+    /// what is protected (R28). With `dry_run` nothing is written and the answer is the difference it would make.
+    ///
+    /// # Errors
+    /// Only when the store fails.
+    pub async fn import(&self, nexus: &NexusId, text: &str, dry_run: bool, origin: &Origin) -> Result<Value, NexusError> {
+        let header = match capsule::open(text) {
+            Ok(header) => header.unwrap_or_else(|| Header { name: "unnamed".into(), version: "0".into(), sha256: crate::store::Hash::of(text.as_bytes()).hex() }),
+            Err(error) => return Ok(json!({"error": error.to_json(text)})),
+        };
+        if !may_write(&origin.principal, nexus) {
+            return Ok(json!({"error": owner::no_right().to_json(text)}));
+        }
+        let call = Call { command: text.to_owned(), parameters: Map::new() };
+        let upserts = bind_and(&call, |command| match command {
+            Command::Upsert(_) => Ok(()),
+            _ => Err(KipError::new(ErrorKind::Syntax, "a capsule holds UPSERT statements and nothing else")),
+        });
+        if let Err(error) = upserts {
+            return Ok(json!({"error": error.to_json(text)}));
+        }
+        let privileged = origin.principal.may(Role::Operator);
+        if dry_run {
+            let tried = self.try_out(nexus, &call, Dialect::Draft7, privileged).await?;
+            let tried = tried.map(|(result, warnings)| Answer { result: json!({"capsule": header, "diff": result}), warnings, ..Answer::default() });
+            return Ok(envelope(tried, text));
+        }
+        self.hand_over(nexus, |reply| {
+            Task::Write(Write { call, dialect: Dialect::Draft7, privileged, capsule: Some(header), origin: origin.clone(), reply })
+        })
+        .await
+    }
+
+    /// The neighbourhood of what a WHERE block names, as a capsule with its header: `{result: {capsule, …}}`.
+    ///
+    /// # Errors
+    /// Only when the store fails.
+    pub async fn export(&self, nexus: &NexusId, query: &Export, origin: &Origin) -> Result<Value, NexusError> {
+        let command = format!("EXPORT ?{} {}", query.target.trim_start_matches('?'), query.pattern);
+        let call = Call { command, parameters: query.parameters.clone() };
+        let snapshot = self.wake(nexus).await?.snapshot().await?;
+        let scopes = scopes(&origin.principal, nexus);
+        let answered = bind_and(&call, |command| match command {
+            Command::Export(export) => {
+                let view = Scoped::new(&snapshot.graph, scopes.as_ref());
+                let mut answer = exec::neighbourhood(export, query.hops, &view, &Options::default())?;
+                let text = answer.result["capsule"].as_str().unwrap_or_default().to_owned();
+                answer.result["capsule"] = capsule::seal(&query.name, &query.version, &text).into();
+                Ok(answer)
+            }
+            _ => Err(KipError::new(ErrorKind::Syntax, "the pattern is WHERE {…}")),
+        });
+        Ok(envelope(answered, &call.command))
+    }
+
+    /// Takes journal entry `seq` back, unless something later stands on it.
+    ///
+    /// # Errors
+    /// Only when the store fails.
+    pub async fn undo(&self, nexus: &NexusId, seq: u64, origin: &Origin) -> Result<Value, NexusError> {
+        if !may_write(&origin.principal, nexus) {
+            return Ok(json!({"error": owner::no_right().to_json("")}));
+        }
+        let found = self.store.entries(&stream(nexus), seq.saturating_sub(1), 1).await?;
+        let Some(entry) = found.into_iter().next().filter(|entry| entry.seq == seq) else {
+            let error = KipError::new(ErrorKind::NotFound, format!("the journal has no entry {seq}"));
+            return Ok(json!({"error": error.to_json("")}));
+        };
+        let written: Written = entry.decode()?;
+        self.hand_over(nexus, |reply| Task::Undo { written: Box::new(written), seq, origin: origin.clone(), reply }).await
+    }
+
+    /// The journal of a nexus after entry `after`: who wrote what, when and why, and the inverse.
+    ///
+    /// # Errors
+    /// Only when the store fails.
+    pub async fn journal(&self, nexus: &NexusId, after: u64, limit: usize) -> Result<Vec<Value>, NexusError> {
+        let entries = self.store.entries(&stream(nexus), after, limit).await?;
+        Ok(entries.iter().map(crate::store::Entry::to_json).collect())
+    }
+
+    /// The graph of `nexus` as it is.
+    ///
+    /// # Errors
+    /// When it cannot be woken.
+    pub async fn snapshot(&self, nexus: &NexusId) -> Result<Arc<Snapshot>, NexusError> {
+        self.wake(nexus).await?.snapshot().await
+    }
+
+    /// Whether anybody was born with this nexus.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn exists(&self, nexus: &NexusId) -> Result<bool, NexusError> {
+        let head = self.store.document::<Head>(&Key::new(Kind::Nexus, nexus.clone())).await?;
+        Ok(head.is_some())
+    }
+
+    /// Lets a nexus go from memory; its rows stay.
+    pub fn forget(&self, nexus: &NexusId) {
+        self.awake.lock().unwrap_or_else(PoisonError::into_inner).remove(nexus);
+    }
+
+    /// How many nexuses are in memory.
+    pub fn awake(&self) -> usize {
+        self.awake.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Runs a command on a copy; answers the difference it makes, and its warnings.
+    async fn try_out(&self, nexus: &NexusId, call: &Call, dialect: Dialect, privileged: bool) -> Result<Result<(Value, Vec<String>), KipError>, NexusError> {
+        let snapshot = self.wake(nexus).await?.snapshot().await?;
+        let now = self.store.clock().now().as_microsecond();
+        Ok(bind_and(call, |command| {
+            let mut copy = snapshot.graph.clone();
+            let mut draft = Draft::new(&mut copy, now, privileged);
+            exec::write(command, &mut draft, &Options { dialect, ..Options::default() })?;
+            let (changes, warnings) = draft.finish();
+            Ok((journal::diff(&changes), warnings))
+        }))
+    }
+
+    async fn hand_over(&self, nexus: &NexusId, task: impl FnOnce(oneshot::Sender<Result<Value, StoreError>>) -> Task) -> Result<Value, NexusError> {
+        let awake = self.wake(nexus).await?;
+        let (reply, answer) = oneshot::channel();
+        awake.writer.send(task(reply)).await.map_err(|_| StoreError::Closed)?;
+        Ok(answer.await.map_err(|_| StoreError::Closed)??)
+    }
+
+    /// A snapshot as it stood after entry `seq`.
+    async fn step_back(&self, nexus: &NexusId, snapshot: &Snapshot, seq: u64) -> Result<Result<Snapshot, KipError>, NexusError> {
+        let wrong = |kind, what: String| Ok(Err(KipError::new(kind, what)));
+        if seq > snapshot.seq {
+            return wrong(ErrorKind::NotFound, format!("the journal ends with entry {}", snapshot.seq));
+        }
+        if snapshot.seq - seq > STEPS_BACK_MAX {
+            return wrong(ErrorKind::Execution, format!("entry {seq} lies more than {STEPS_BACK_MAX} entries back"));
+        }
+        let mut later: Vec<Written> = Vec::new();
+        let mut after = seq;
+        while after < snapshot.seq {
+            let entries = self.store.entries(&stream(nexus), after, PAGE_MAX).await?;
+            let Some(last) = entries.last() else { break };
+            after = last.seq;
+            for entry in entries.into_iter().filter(|entry| entry.seq <= snapshot.seq) {
+                later.push(entry.decode()?);
+            }
+        }
+        let mut graph = snapshot.graph.clone();
+        later.iter().rev().for_each(|written| written.step_back(&mut graph));
+        Ok(Ok(Snapshot { graph, seq }))
+    }
+
+    /// Wakes a nexus: its rows become a graph, and an empty one is born with the shipped capsules.
+    async fn wake(&self, nexus: &NexusId) -> Result<Arc<Awake>, NexusError> {
+        let cell = {
+            let now = self.store.clock().now();
+            let mut awake = self.awake.lock().unwrap_or_else(PoisonError::into_inner);
+            // Whoever uses a nexus holds its bed; one that nobody holds or came to lately is let go.
+            awake.retain(|id, bed| {
+                let idle = Duration::try_from(now.duration_since(bed.used)).is_ok_and(|idle| idle > IDLE);
+                id == nexus || !idle || bed.awake.get().is_none_or(|awake| Arc::strong_count(awake) > 1) || Arc::strong_count(&bed.awake) > 1
+            });
+            let bed = awake.entry(nexus.clone()).or_insert_with(|| Bed { awake: Arc::default(), used: now });
+            bed.used = now;
+            bed.awake.clone()
+        };
+        Ok(cell.get_or_try_init(|| self.load(nexus.clone())).await?.clone())
+    }
+
+    async fn load(&self, nexus: NexusId) -> Result<Arc<Awake>, NexusError> {
+        let mut graph = Graph::new();
+        let mut from = Some(0);
+        while let Some(page) = from {
+            let (rows, next) = self.store.elements(&nexus, page, PAGES_AT_ONCE).await?;
+            for (no, body) in rows {
+                let (el, record) = owner::unpack(&nexus, no, &body)?;
+                graph.put(el, record);
+            }
+            from = next;
+        }
+        let head = self.store.document::<Head>(&Key::new(Kind::Nexus, nexus.clone())).await?;
+        let mut version = 0;
+        if let Some(head) = head {
+            version = head.version;
+            graph.next_concept = graph.next_concept.max(head.value.concepts);
+            graph.next_link = graph.next_link.max(head.value.links);
+        }
+        if version == 0 {
+            version = self.bear(&nexus, &mut graph).await?;
+        }
+        let seq = self.store.head(&stream(&nexus)).await?;
+        let (writer, inbox) = mpsc::channel(TASKS_MAX);
+        let (owner, shared) = Owner::new(self.store.clone(), nexus, graph, version, seq, inbox);
+        tokio::spawn(owner.run());
+        Ok(Arc::new(Awake { shared, writer }))
+    }
+
+    /// Gives a new nexus the shipped capsules, all in one commit: it is born whole or not at all.
+    async fn bear(&self, nexus: &NexusId, graph: &mut Graph) -> Result<u64, NexusError> {
+        let now = self.store.clock().now().as_microsecond();
+        let origin = Origin::system("birth of a nexus");
+        let (mut all, mut entries) = (Vec::new(), Vec::new());
+        for (name, text) in CAPSULES {
+            let call = Call { command: text.to_owned(), parameters: Map::new() };
+            let changes = bind_and(&call, |command| {
+                let mut draft = Draft::new(graph, now, true);
+                exec::write(command, &mut draft, &Options::default())?;
+                Ok(draft.finish().0)
+            })
+            .map_err(|error| NexusError::Capsule { name, reason: error.to_json(text).to_string() })?;
+            let header = Header { name: name.into(), version: env!("CARGO_PKG_VERSION").into(), sha256: crate::store::Hash::of(text.as_bytes()).hex() };
+            entries.push(Written { capsule: Some(header), ..Written::of(text, &Map::new(), &changes) });
+            all.extend(changes);
+        }
+        // An element that a later capsule touched again is written as it is in the end.
+        all.iter_mut().for_each(|change| change.after = graph.record(change.el));
+        let batch = owner::batch_of(nexus, &origin, graph, &all, 0);
+        let batch = entries.iter().fold(batch, |batch, entry| batch.append(stream(nexus), "capsule", entry));
+        Ok(self.store.commit(batch).await?.versions[0])
+    }
+}
+
+/// What to export as a capsule.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Export {
+    /// The variable of the pattern whose elements are exported.
+    pub target: String,
+    /// `WHERE {…}`.
+    pub pattern: String,
+    /// Values for its placeholders.
+    #[serde(default)]
+    pub parameters: Map<String, Value>,
+    /// How many links away from them it reaches.
+    #[serde(default)]
+    pub hops: usize,
+    /// What the capsule is called.
+    #[serde(default = "unnamed")]
+    pub name: String,
+    /// Which version it is.
+    #[serde(default = "first")]
+    pub version: String,
+}
+
+fn unnamed() -> String {
+    "export".into()
+}
+
+fn first() -> String {
+    "1.0.0".into()
+}
+
+impl Awake {
+    /// The graph with everything durable in it.
+    async fn snapshot(&self) -> Result<Arc<Snapshot>, NexusError> {
+        if let Some(fresh) = self.shared.fresh() {
+            return Ok(fresh);
+        }
+        let (reply, answer) = oneshot::channel();
+        self.writer.send(Task::Publish(reply)).await.map_err(|_| StoreError::Closed)?;
+        Ok(answer.await.map_err(|_| StoreError::Closed)?)
+    }
+}
+
+fn stream(nexus: &NexusId) -> Stream {
+    format!("nexus:{nexus}").into()
+}
+
+/// Whether `principal` is the lifeform whose mind this is; another lifeform is a visitor (K11).
+fn is_self(principal: &Principal, nexus: &NexusId) -> bool {
+    principal.roles.contains(&Role::Lifeform) && principal.id.0.strip_prefix("lifeform:") == Some(&**nexus)
+}
+
+fn may_write(principal: &Principal, nexus: &NexusId) -> bool {
+    principal.may(Role::Operator) || is_self(principal, nexus)
+}
+
+/// The scopes that limit what a principal sees; an operator, and a lifeform in its own mind, sees everything.
+fn scopes(principal: &Principal, nexus: &NexusId) -> Option<BTreeSet<Arc<str>>> {
+    (!may_write(principal, nexus)).then(|| principal.scopes.iter().map(|scope| scope.0.clone()).collect())
+}
+
+/// The entry that a FIND asks about the graph after.
+fn as_of(call: &Call) -> Result<Option<u64>, KipError> {
+    if !call.command.to_ascii_uppercase().contains("SEQ") {
+        return Ok(None);
+    }
+    bind_and(call, |command| match command {
+        Command::Find(Find { as_of: Some((lit, span)), .. }) | Command::Explain(Find { as_of: Some((lit, span)), .. }) => match lit {
+            Lit::Int(seq) if *seq >= 0 => Ok(Some(*seq as u64)),
+            other => Err(KipError::new(ErrorKind::Parameter, format!("an entry is a whole number, not {}", other.to_json())).at(*span)),
+        },
+        _ => Ok(None),
+    })
+}
