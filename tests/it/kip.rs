@@ -42,7 +42,7 @@ UPSERT {
 async fn ships() -> Mind {
     let mind = Mind::new().await;
     let answer = mind.run(SHIPS).await;
-    assert_eq!(answer["warnings"].as_array().map(Vec::len), Some(1), "{answer}");
+    assert!(answer["warnings"][0].as_str().is_some_and(|text| text.contains("passed over")), "{answer}");
     mind
 }
 
@@ -130,7 +130,7 @@ async fn a_command_fails_whole_and_says_what_to_write() {
         (
             r#"UPSERT { CONCEPT ?a { {type: "Ship", name: "New"} } PROPOSITION ?p { (?a, "moored_in", {type: "Harbour", name: "No"}) } }"#,
             "not_found",
-            "earlier CONCEPT block",
+            "earlier block",
         ),
         (r#"DELETE CONCEPT ?x DETACH WHERE { ?x {type: "Person", name: "$self"} }"#, "immutable", ""),
         (r#"FIND(?nobody.name) WHERE { ?s {type: "Ship"} }"#, "reference", "add a clause"),

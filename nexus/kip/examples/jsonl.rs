@@ -6,7 +6,8 @@ use kip::{Engine, Request};
 use serde_json::{Value, json};
 
 fn main() -> std::io::Result<()> {
-    let fresh = Engine::born();
+    // Time stands still here: answers are the same in every run.
+    let fresh = Engine::born(|| 0);
     let mut engine = fresh.clone();
     let mut out = std::io::stdout().lock();
     for line in std::io::stdin().lock().lines() {

@@ -163,36 +163,19 @@ pub struct Engine {
     clock: fn() -> i64,
 }
 
-fn wall() -> i64 {
-    jiff::Timestamp::now().as_microsecond()
-}
-
-impl Default for Engine {
-    fn default() -> Self {
-        Self::born()
-    }
-}
-
 impl Engine {
-    /// With the shipped capsules in it.
+    /// With the shipped capsules in it; `clock` tells the time in microseconds since 1970.
     ///
     /// # Panics
     /// When a shipped capsule does not run, which a test rules out.
-    pub fn born() -> Self {
-        let mut engine = Self { graph: Graph::new(), clock: wall };
+    pub fn born(clock: fn() -> i64) -> Self {
+        let mut engine = Self { graph: Graph::new(), clock };
         for (name, text) in CAPSULES {
             let answer =
                 engine.write(&Call { command: text.into(), parameters: Map::new() }, true, &Options::default());
             assert!(answer.is_ok(), "capsule {name}: {answer:?}");
         }
         engine
-    }
-
-    /// The engine with another clock, in microseconds since 1970.
-    #[must_use]
-    pub fn at(mut self, clock: fn() -> i64) -> Self {
-        self.clock = clock;
-        self
     }
 
     /// Answers a request.

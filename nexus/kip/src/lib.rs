@@ -3,7 +3,7 @@
 //!
 //! ```
 //! use kip::{Engine, Request};
-//! let mut engine = Engine::born();
+//! let mut engine = Engine::born(|| 0);
 //! engine.execute(&Request::new(r#"UPSERT { CONCEPT { {type: "Domain", name: "Ships"} } }"#));
 //! let answer = engine.execute(&Request::new(r#"SEARCH CONCEPT "ship" LIMIT 1"#));
 //! assert_eq!(answer["result"][0]["name"], "Ships");

@@ -42,7 +42,8 @@ impl Written {
     pub(super) fn of(command: &str, parameters: &Map<String, Value>, changes: &[Change]) -> Self {
         let long = command.len() > COMMAND_BYTES_MAX;
         let command = if long { format!("sha256:{}", Hash::of(command.as_bytes()).hex()) } else { command.to_owned() };
-        let parameters = Some(parameters).filter(|all| Value::Object((*all).clone()).to_string().len() <= COMMAND_BYTES_MAX);
+        let parameters =
+            Some(parameters).filter(|all| Value::Object((*all).clone()).to_string().len() <= COMMAND_BYTES_MAX);
         let mut written = Self { command, parameters: parameters.cloned().unwrap_or_default(), ..Self::default() };
         for change in changes {
             match (&change.before, &change.after) {
@@ -82,9 +83,12 @@ impl Written {
     /// `KIP_3005` naming the first element that something later changed or leads to.
     pub(super) fn inverse(&self, graph: &Graph) -> Result<Vec<(El, Option<Record>)>, KipError> {
         let later = |el: El, what: &str| {
-            Err(KipError::new(ErrorKind::Execution, format!("{el} {what} after that entry, so it cannot be undone by itself"))
-                .code("KIP_3005")
-                .hint("undo the later entries first, or write what should stand now"))
+            Err(KipError::new(
+                ErrorKind::Execution,
+                format!("{el} {what} after that entry, so it cannot be undone by itself"),
+            )
+            .code("KIP_3005")
+            .hint("undo the later entries first, or write what should stand now"))
         };
         let created: std::collections::BTreeSet<El> = self.created().collect();
         let version = |el: El| graph.get(el).map(|look| look.stamp().version());

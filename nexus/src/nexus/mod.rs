@@ -102,7 +102,11 @@ impl Nexus {
         let mut answers = Vec::with_capacity(calls.len());
         for call in calls {
             let writes = kip::lang::parser::seems_to_write(&call.command);
-            let answer = if writes { self.write(nexus, call, &request, origin).await? } else { self.read(nexus, call, &request, origin).await? };
+            let answer = if writes {
+                self.write(nexus, call, &request, origin).await?
+            } else {
+                self.read(nexus, call, &request, origin).await?
+            };
             // A write that fails in running ends the batch; reads and texts that do not parse do not (superset 14).
             let stop = writes && answer.get("error").is_some_and(|error| error["kind"] != "syntax");
             answers.push(answer);
@@ -113,7 +117,13 @@ impl Nexus {
         Ok(if batch { json!({"result": answers}) } else { answers.pop().unwrap_or_default() })
     }
 
-    async fn write(&self, nexus: &NexusId, call: Call, request: &Request, origin: &Origin) -> Result<Value, NexusError> {
+    async fn write(
+        &self,
+        nexus: &NexusId,
+        call: Call,
+        request: &Request,
+        origin: &Origin,
+    ) -> Result<Value, NexusError> {
         let refusal = if request.readonly {
             Some(kip::read_only())
         } else {
@@ -128,7 +138,14 @@ impl Nexus {
             return Ok(envelope(tried, &call.command));
         }
         self.hand_over(nexus, |reply| {
-            Task::Write(Write { call, dialect: request.dialect, privileged: false, capsule: None, origin: origin.clone(), reply })
+            Task::Write(Write {
+                call,
+                dialect: request.dialect,
+                privileged: false,
+                capsule: None,
+                origin: origin.clone(),
+                reply,
+            })
         })
         .await
     }
@@ -150,7 +167,11 @@ impl Nexus {
         let work = move || {
             let answered = bind_and(&call, |command| {
                 let view = Scoped::new(&snapshot.graph, scopes.as_ref());
-                if dry_run { exec::check(command, &view).map(|()| Answer::of(json!({}))) } else { exec::read(command, &view, &options) }
+                if dry_run {
+                    exec::check(command, &view).map(|()| Answer::of(json!({})))
+                } else {
+                    exec::read(command, &view, &options)
+                }
             });
             let wants = answered.as_ref().map_or_else(|_| Vec::new(), |answer| answer.wants.clone());
             (envelope(answered, &call.command), wants)
@@ -172,9 +193,19 @@ impl Nexus {
     ///
     /// # Errors
     /// Only when the store fails.
-    pub async fn import(&self, nexus: &NexusId, text: &str, dry_run: bool, origin: &Origin) -> Result<Value, NexusError> {
+    pub async fn import(
+        &self,
+        nexus: &NexusId,
+        text: &str,
+        dry_run: bool,
+        origin: &Origin,
+    ) -> Result<Value, NexusError> {
         let header = match capsule::open(text) {
-            Ok(header) => header.unwrap_or_else(|| Header { name: "unnamed".into(), version: "0".into(), sha256: crate::store::Hash::of(text.as_bytes()).hex() }),
+            Ok(header) => header.unwrap_or_else(|| Header {
+                name: "unnamed".into(),
+                version: "0".into(),
+                sha256: crate::store::Hash::of(text.as_bytes()).hex(),
+            }),
             Err(error) => return Ok(json!({"error": error.to_json(text)})),
         };
         if !may_write(&origin.principal, nexus) {
@@ -191,11 +222,22 @@ impl Nexus {
         let privileged = origin.principal.may(Role::Operator);
         if dry_run {
             let tried = self.try_out(nexus, &call, Dialect::Draft7, privileged).await?;
-            let tried = tried.map(|(result, warnings)| Answer { result: json!({"capsule": header, "diff": result}), warnings, ..Answer::default() });
+            let tried = tried.map(|(result, warnings)| Answer {
+                result: json!({"capsule": header, "diff": result}),
+                warnings,
+                ..Answer::default()
+            });
             return Ok(envelope(tried, text));
         }
         self.hand_over(nexus, |reply| {
-            Task::Write(Write { call, dialect: Dialect::Draft7, privileged, capsule: Some(header), origin: origin.clone(), reply })
+            Task::Write(Write {
+                call,
+                dialect: Dialect::Draft7,
+                privileged,
+                capsule: Some(header),
+                origin: origin.clone(),
+                reply,
+            })
         })
         .await
     }
@@ -236,7 +278,8 @@ impl Nexus {
             return Ok(json!({"error": error.to_json("")}));
         };
         let written: Written = entry.decode()?;
-        self.hand_over(nexus, |reply| Task::Undo { written: Box::new(written), seq, origin: origin.clone(), reply }).await
+        self.hand_over(nexus, |reply| Task::Undo { written: Box::new(written), seq, origin: origin.clone(), reply })
+            .await
     }
 
     /// The journal of a nexus after entry `after`: who wrote what, when and why, and the inverse.
@@ -276,7 +319,13 @@ impl Nexus {
     }
 
     /// Runs a command on a copy; answers the difference it makes, and its warnings.
-    async fn try_out(&self, nexus: &NexusId, call: &Call, dialect: Dialect, privileged: bool) -> Result<Result<(Value, Vec<String>), KipError>, NexusError> {
+    async fn try_out(
+        &self,
+        nexus: &NexusId,
+        call: &Call,
+        dialect: Dialect,
+        privileged: bool,
+    ) -> Result<Result<(Value, Vec<String>), KipError>, NexusError> {
         let snapshot = self.wake(nexus).await?.snapshot().await?;
         let now = self.store.clock().now().as_microsecond();
         Ok(bind_and(call, |command| {
@@ -288,7 +337,11 @@ impl Nexus {
         }))
     }
 
-    async fn hand_over(&self, nexus: &NexusId, task: impl FnOnce(oneshot::Sender<Result<Value, StoreError>>) -> Task) -> Result<Value, NexusError> {
+    async fn hand_over(
+        &self,
+        nexus: &NexusId,
+        task: impl FnOnce(oneshot::Sender<Result<Value, StoreError>>) -> Task,
+    ) -> Result<Value, NexusError> {
         let awake = self.wake(nexus).await?;
         let (reply, answer) = oneshot::channel();
         awake.writer.send(task(reply)).await.map_err(|_| StoreError::Closed)?;
@@ -296,7 +349,12 @@ impl Nexus {
     }
 
     /// A snapshot as it stood after entry `seq`.
-    async fn step_back(&self, nexus: &NexusId, snapshot: &Snapshot, seq: u64) -> Result<Result<Snapshot, KipError>, NexusError> {
+    async fn step_back(
+        &self,
+        nexus: &NexusId,
+        snapshot: &Snapshot,
+        seq: u64,
+    ) -> Result<Result<Snapshot, KipError>, NexusError> {
         let wrong = |kind, what: String| Ok(Err(KipError::new(kind, what)));
         if seq > snapshot.seq {
             return wrong(ErrorKind::NotFound, format!("the journal ends with entry {}", snapshot.seq));
@@ -327,7 +385,10 @@ impl Nexus {
             // Whoever uses a nexus holds its bed; one that nobody holds or came to lately is let go.
             awake.retain(|id, bed| {
                 let idle = Duration::try_from(now.duration_since(bed.used)).is_ok_and(|idle| idle > IDLE);
-                id == nexus || !idle || bed.awake.get().is_none_or(|awake| Arc::strong_count(awake) > 1) || Arc::strong_count(&bed.awake) > 1
+                id == nexus
+                    || !idle
+                    || bed.awake.get().is_none_or(|awake| Arc::strong_count(awake) > 1)
+                    || Arc::strong_count(&bed.awake) > 1
             });
             let bed = awake.entry(nexus.clone()).or_insert_with(|| Bed { awake: Arc::default(), used: now });
             bed.used = now;
@@ -377,7 +438,11 @@ impl Nexus {
                 Ok(draft.finish().0)
             })
             .map_err(|error| NexusError::Capsule { name, reason: error.to_json(text).to_string() })?;
-            let header = Header { name: name.into(), version: env!("CARGO_PKG_VERSION").into(), sha256: crate::store::Hash::of(text.as_bytes()).hex() };
+            let header = Header {
+                name: name.into(),
+                version: env!("CARGO_PKG_VERSION").into(),
+                sha256: crate::store::Hash::of(text.as_bytes()).hex(),
+            };
             entries.push(Written { capsule: Some(header), ..Written::of(text, &Map::new(), &changes) });
             all.extend(changes);
         }
@@ -455,9 +520,13 @@ fn as_of(call: &Call) -> Result<Option<u64>, KipError> {
         return Ok(None);
     }
     bind_and(call, |command| match command {
-        Command::Find(Find { as_of: Some((lit, span)), .. }) | Command::Explain(Find { as_of: Some((lit, span)), .. }) => match lit {
+        Command::Find(Find { as_of: Some((lit, span)), .. })
+        | Command::Explain(Find { as_of: Some((lit, span)), .. }) => match lit {
             Lit::Int(seq) if *seq >= 0 => Ok(Some(*seq as u64)),
-            other => Err(KipError::new(ErrorKind::Parameter, format!("an entry is a whole number, not {}", other.to_json())).at(*span)),
+            other => {
+                Err(KipError::new(ErrorKind::Parameter, format!("an entry is a whole number, not {}", other.to_json()))
+                    .at(*span))
+            }
         },
         _ => Ok(None),
     })

@@ -108,7 +108,14 @@ pub(super) struct Owner {
 }
 
 impl Owner {
-    pub(super) fn new(store: Store, nexus: NexusId, graph: Graph, head: u64, seq: u64, inbox: mpsc::Receiver<Task>) -> (Self, Arc<Shared>) {
+    pub(super) fn new(
+        store: Store,
+        nexus: NexusId,
+        graph: Graph,
+        head: u64,
+        seq: u64,
+        inbox: mpsc::Receiver<Task>,
+    ) -> (Self, Arc<Shared>) {
         let published = RwLock::new(Arc::new(Snapshot { graph: graph.clone(), seq }));
         let shared = Arc::new(Shared { published, durable: AtomicU64::new(seq), taken: AtomicU64::new(0) });
         let owner = Self {
@@ -219,7 +226,8 @@ impl Owner {
             Err(error) => return drop(reply.send(Ok(json!({"error": error.to_json("")})))),
         };
         let mut draft = Draft::new(&mut self.graph, now, false);
-        let refused = steps.iter().filter(|(_, record)| record.is_none()).find_map(|(el, _)| draft.check_removable(*el).err());
+        let refused =
+            steps.iter().filter(|(_, record)| record.is_none()).find_map(|(el, _)| draft.check_removable(*el).err());
         if let Some(error) = refused {
             draft.undo();
             return drop(reply.send(Ok(json!({"error": error.to_json("")}))));
@@ -243,16 +251,36 @@ impl Owner {
     }
 
     #[expect(clippy::too_many_arguments, reason = "one call for each of the two sorts of write")]
-    async fn submit(&mut self, changes: Vec<Change>, next: (u32, u32), kind: &str, written: &Written, origin: &Origin, answer: Value, reply: Reply) {
+    async fn submit(
+        &mut self,
+        changes: Vec<Change>,
+        next: (u32, u32),
+        kind: &str,
+        written: &Written,
+        origin: &Origin,
+        answer: Value,
+        reply: Reply,
+    ) {
         if changes.is_empty() {
             // Nothing to write; but what was read may still be on its way, so it is answered in order.
             match self.flights.is_empty() {
                 true => drop(reply.send(Ok(answer))),
-                false => self.flights.push_back(Flight { changes, next, snapshot: None, durable: Box::pin(std::future::ready(Ok(Receipt::default()))), answer, reply }),
+                false => self.flights.push_back(Flight {
+                    changes,
+                    next,
+                    snapshot: None,
+                    durable: Box::pin(std::future::ready(Ok(Receipt::default()))),
+                    answer,
+                    reply,
+                }),
             }
             return;
         }
-        let batch = batch_of(&self.nexus, origin, &self.graph, &changes, self.head).append(format!("nexus:{}", self.nexus), kind, written);
+        let batch = batch_of(&self.nexus, origin, &self.graph, &changes, self.head).append(
+            format!("nexus:{}", self.nexus),
+            kind,
+            written,
+        );
         self.head += 1;
         let durable: Durable = Box::pin(self.store.submit(batch).await);
         self.flights.push_back(Flight { changes, next, snapshot: None, durable, answer, reply });
@@ -334,7 +362,8 @@ pub(super) fn pack(record: &Record) -> Bytes {
 /// [`StoreError::Corrupt`] when it is none.
 pub(super) fn unpack(nexus: &NexusId, no: u64, body: &[u8]) -> Result<(El, Record), StoreError> {
     let el = u32::try_from(no).map(El).map_err(|_| StoreError::Corrupt(format!("element {no} of nexus {nexus}")))?;
-    let record = rmp_serde::from_slice(body).map_err(|error| StoreError::Corrupt(format!("element {el} of nexus {nexus}: {error}")))?;
+    let record = rmp_serde::from_slice(body)
+        .map_err(|error| StoreError::Corrupt(format!("element {el} of nexus {nexus}: {error}")))?;
     Ok((el, record))
 }
 

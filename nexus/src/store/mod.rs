@@ -244,7 +244,12 @@ impl Store {
     ///
     /// # Errors
     /// Only the store's own.
-    pub async fn elements(&self, nexus: &str, from: u64, max: usize) -> Result<(Vec<(u64, Bytes)>, Option<u64>), StoreError> {
+    pub async fn elements(
+        &self,
+        nexus: &str,
+        from: u64,
+        max: usize,
+    ) -> Result<(Vec<(u64, Bytes)>, Option<u64>), StoreError> {
         // Memory is asked first: what a checkpoint moves to the backend in between is then found twice, not never.
         let fresh = self.read(|state| state.elements(nexus, from * PAGE_ELEMENTS..u64::MAX));
         let pages = self.backend.pages(nexus, from, max).await?;

@@ -36,7 +36,7 @@ pub(super) fn conflicts(graph: &dyn GraphRead, page: &Page<'_>, options: &Option
             several_objects(graph, Sym::new(&name), &budget, &mut found)?;
         }
     }
-    each_link(graph, Sym::known("contradicts"), &budget, &mut |el, look| {
+    each_link(graph, Some(Sym::new("contradicts")), &budget, &mut |el, look| {
         if let Look::Link(link) = look {
             let ends = [link.subject, link.object].map(|end| claim(graph, end));
             found.insert(

@@ -576,7 +576,7 @@ fn grouped(query: &Find<'_>, run: &Run<'_>, limit: Option<usize>) -> Result<Answ
             for row in rows.iter() {
                 run.budget.hop(1)?;
                 if !distinct {
-                    let told = row.iter().zip(&run.plan.slots).filter(|(_, slot)| slot.name.is_some());
+                    let told = row.iter().zip(&run.plan.slots).filter(|(_, slot)| slot.answers && slot.name.is_some());
                     if !seen.insert(told.map(|(value, _)| *value).collect()) {
                         continue;
                     }

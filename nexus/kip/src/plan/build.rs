@@ -31,11 +31,8 @@ pub fn build_where<'a>(clauses: &'a [Clause<'a>], graph: &dyn GraphRead) -> Resu
     let mut builder = Builder { plan: Plan::default(), visible: Vec::new(), graph };
     let (block, bound) = builder.block(clauses, &[])?;
     builder.plan.root = block;
-    // A variable that only a NOT knows is nobody's outside.
-    for (slot, info) in builder.plan.slots.iter_mut().enumerate() {
-        if !bound.contains(&slot) {
-            info.name = None;
-        }
+    for slot in bound {
+        builder.plan.slots[slot].answers = true;
     }
     Ok(builder.plan)
 }
@@ -219,13 +216,13 @@ impl<'a> Builder<'a, '_> {
             }
             return Ok(slot);
         }
-        self.plan.slots.push(Slot { name: Some(name), holds_name, keeps_rows_apart: false });
+        self.plan.slots.push(Slot { name: Some(name), holds_name, answers: false, keeps_rows_apart: false });
         self.visible.push((name, self.plan.slots.len() - 1));
         Ok(self.plan.slots.len() - 1)
     }
 
     fn hidden(&mut self) -> usize {
-        self.plan.slots.push(Slot { name: None, holds_name: false, keeps_rows_apart: false });
+        self.plan.slots.push(Slot { name: None, holds_name: false, answers: false, keeps_rows_apart: false });
         self.plan.slots.len() - 1
     }
 

@@ -36,6 +36,8 @@ pub struct Slot<'a> {
     pub name: Option<&'a str>,
     /// Whether it holds the name of a predicate (R5) and not an element.
     pub holds_name: bool,
+    /// Whether it is bound at the top, where FIND sees it; what only a NOT knows is not.
+    pub answers: bool,
     /// Whether it says to which row around a solution belongs.
     pub keeps_rows_apart: bool,
 }
@@ -149,14 +151,18 @@ pub struct Path {
 impl Plan<'_> {
     /// The slot of a variable.
     pub fn slot(&self, name: &str) -> Option<usize> {
-        self.slots.iter().position(|slot| slot.name == Some(name))
+        self.slots.iter().position(|slot| slot.answers && slot.name == Some(name))
     }
 
     /// Whether two rows can only differ in slots that have names: then no row needs to be told apart.
     pub fn rows_are_distinct(&self) -> bool {
         let mut told = vec![false; self.slots.len()];
         self.told_by(&self.root, &mut told)
-            && self.slots.iter().zip(told).all(|(slot, told)| told || slot.name.is_some() || slot.keeps_rows_apart)
+            && self
+                .slots
+                .iter()
+                .zip(told)
+                .all(|(slot, told)| told || (slot.answers && slot.name.is_some()) || slot.keeps_rows_apart)
     }
 
     /// Marks the slots that have one value only, given the named ones.

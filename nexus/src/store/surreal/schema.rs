@@ -36,13 +36,15 @@ pub(super) async fn migrate(db: &Client<Db>) -> Result<(), StoreError> {
 /// Step 2 holds graphs in another form. Memories of the first form are not carried over silently wrong:
 /// a store that has any must be emptied or read with the release that wrote it.
 async fn old_elements(db: &Client<Db>) -> Result<(), StoreError> {
-    let mut response = settle(db.query("SELECT VALUE no FROM element LIMIT 1; SELECT VALUE n FROM log LIMIT 1").await.map_err(io)?)?;
+    let mut response =
+        settle(db.query("SELECT VALUE no FROM element LIMIT 1; SELECT VALUE n FROM log LIMIT 1").await.map_err(io)?)?;
     let (elements, log): (Vec<i64>, Vec<i64>) = (response.take(0).map_err(io)?, response.take(1).map_err(io)?);
     if elements.is_empty() && log.is_empty() {
         return Ok(());
     }
     Err(StoreError::Corrupt(
         "its memories were written by a release before the first, in a form this one does not read: \
-         move the data folder away, or go on with the lifeformd that wrote it".into(),
+         move the data folder away, or go on with the lifeformd that wrote it"
+            .into(),
     ))
 }
