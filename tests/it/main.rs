@@ -3,11 +3,13 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test that cannot go on fails there and says so")]
 
 mod canvases;
+mod conformance;
 mod edge;
 mod embedded;
 mod killed;
 mod kip;
 mod lifeforms;
+mod minds;
 mod neurons;
 mod store;
 mod tidy;

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test that cannot go on fails there and says so")]
 
+pub mod conformance;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -166,6 +168,12 @@ impl Client {
             request = request.json(&body);
         }
         Self::read(request).await
+    }
+
+    /// Sends a text.
+    pub async fn text(&self, path: &str, text: String) -> Answer {
+        let request = self.http.post(format!("{}{path}", self.base)).bearer_auth(&self.token);
+        Self::read(request.header("content-type", "text/plain; charset=utf-8").body(text)).await
     }
 
     /// Sends raw bytes as JSON.

@@ -505,7 +505,8 @@ fn is_self(principal: &Principal, nexus: &NexusId) -> bool {
     principal.roles.contains(&Role::Lifeform) && principal.id.0.strip_prefix("lifeform:") == Some(&**nexus)
 }
 
-fn may_write(principal: &Principal, nexus: &NexusId) -> bool {
+/// Whether a principal may write into a nexus, and see its journal.
+pub fn may_write(principal: &Principal, nexus: &NexusId) -> bool {
     principal.may(Role::Operator) || is_self(principal, nexus)
 }
 

@@ -5,9 +5,9 @@ mod error;
 mod extract;
 mod fascicles;
 mod health;
-mod kip;
 mod lifeforms;
 mod neurons;
+mod nexus;
 mod tokens;
 mod ws;
 
@@ -18,13 +18,13 @@ use std::time::Duration;
 use ::fascicles::Fascicles;
 use ::lifeform::Lifeforms;
 use ::neurons::Neurons;
+use ::nexus::{Nexus, Store};
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::Response;
-use axum::routing::{any, get};
-use nexus::{Nexus, Store};
+use axum::routing::{any, get, post};
 use tokio::sync::watch;
 use tower_http::catch_panic::CatchPanicLayer;
 use utoipa::OpenApi;
@@ -118,7 +118,13 @@ pub fn router(app: App) -> Router {
         .routes(routes!(lifeforms::calls))
         .routes(routes!(lifeforms::trace))
         .routes(routes!(lifeforms::list_fascicles))
-        .routes(routes!(kip::execute))
+        .routes(routes!(nexus::of_lifeform))
+        .routes(routes!(nexus::execute))
+        .routes(routes!(nexus::undo))
+        .routes(routes!(nexus::journal))
+        .routes(routes!(nexus::import))
+        .routes(routes!(nexus::export))
+        .routes(routes!(nexus::grammar))
         .routes(routes!(canvases::list))
         .routes(routes!(canvases::read))
         .routes(routes!(canvases::state))
@@ -140,6 +146,8 @@ pub fn router(app: App) -> Router {
     Router::new()
         .merge(routes)
         .route("/v1/lifeforms/{id}/canvases/{canvas}/subscribe", any(ws::subscribe))
+        // The undo of a lifeform's own mind, where the readings of KIP name it.
+        .route("/v1/lifeforms/{id}/nexus/undo", post(nexus::undo))
         .route("/openapi.json", get(openapi))
         .merge(ui::router())
         .fallback(unknown)

@@ -40,6 +40,16 @@ impl Client {
         if let Some(body) = body {
             request = request.json(body);
         }
+        self.answer(request).await
+    }
+
+    /// Sends a text, and answers the body.
+    pub(super) async fn send_text(&self, path: &str, text: String) -> anyhow::Result<Value> {
+        let request = self.http.post(format!("{}{path}", self.base)).bearer_auth(&self.token);
+        self.answer(request.header("content-type", "text/plain; charset=utf-8").body(text)).await
+    }
+
+    async fn answer(&self, request: reqwest::RequestBuilder) -> anyhow::Result<Value> {
         let response = request.send().await.with_context(|| {
             format!("no lifeformd answers at {}: start one with `lifeformd up`, or give --listen", self.base)
         })?;

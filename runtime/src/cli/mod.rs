@@ -1,5 +1,6 @@
 //! The command line. Commands that talk to a running daemon go through its API like everyone else.
 
+mod capsule;
 mod chat;
 mod check;
 mod client;
@@ -38,21 +39,19 @@ enum Command {
         #[arg(long)]
         topic: Option<String>,
     },
-    /// Runs a KIP command on a lifeform's nexus.
+    /// Runs KIP on a lifeform's nexus: a command, a file, or a shell.
     Kip {
         #[command(flatten)]
         settings: Settings,
-        /// Which lifeform; the first by default.
-        #[arg(long)]
-        lifeform: Option<String>,
-        /// The values of its placeholders, as a JSON object.
-        #[arg(long, default_value = "{}")]
-        parameters: String,
-        /// Checks it and writes nothing.
-        #[arg(long)]
-        dry_run: bool,
-        /// The command; "-" reads it from standard input.
-        command: String,
+        #[command(flatten)]
+        kip: kip::Kip,
+    },
+    /// Takes knowledge in from a file, or out into one.
+    Capsule {
+        #[command(flatten)]
+        settings: Settings,
+        #[command(subcommand)]
+        command: capsule::Capsule,
     },
     /// Tests configuration, store, model and port, and says how to mend what is wrong.
     Check(Settings),
@@ -124,9 +123,8 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Up(settings) => Box::pin(up::run(settings.load()?)).await,
         Command::Chat { settings, lifeform, topic } => chat::run(settings.load()?, lifeform, topic).await,
-        Command::Kip { settings, lifeform, parameters, dry_run, command } => {
-            kip::run(settings.load()?, lifeform, &parameters, dry_run, command).await
-        }
+        Command::Kip { settings, kip } => kip::run(&settings, kip).await,
+        Command::Capsule { settings, command } => capsule::run(settings.load()?, command).await,
         Command::Check(settings) => check::run(settings.load()).await,
         Command::Models { settings, command } => models::run(settings.load()?, command).await,
         Command::Token { settings, command } => token::run(settings.load()?, command).await,

@@ -47,6 +47,11 @@ const PROTECTED: [(&str, &str); 8] = [
     ("Person", "$system"),
 ];
 
+/// Whether a concept is one that every nexus is born with and none can lose.
+pub(super) fn is_core(kind: Sym, name: &str) -> bool {
+    PROTECTED.contains(&(kind.as_str(), name))
+}
+
 /// The type of types.
 pub(super) const CONCEPT_TYPE: &str = "$ConceptType";
 /// The type of predicates.
@@ -201,7 +206,7 @@ impl<'g> Draft<'g> {
 
     /// Whether an element is part of the core.
     pub(super) fn is_protected(&self, el: El) -> bool {
-        matches!(self.graph.get(el), Some(Look::Concept(concept)) if PROTECTED.contains(&(concept.kind.as_str(), &concept.name)))
+        matches!(self.graph.get(el), Some(Look::Concept(concept)) if is_core(concept.kind, &concept.name))
     }
 
     /// Refuses to take back what made the core.

@@ -10,7 +10,7 @@ use std::fmt::Write;
 
 use serde_json::json;
 
-use super::draft::{CONCEPT_TYPE, PROPOSITION_TYPE};
+use super::draft::{CONCEPT_TYPE, PROPOSITION_TYPE, is_core};
 use super::rows::{Rows, Run};
 use super::{Answer, Budget, Options, cursor, limit_of};
 use crate::datum::{Bag, Sym};
@@ -96,6 +96,8 @@ pub fn neighbourhood(
             }
             Look::Concept(concept) => definition = Some((CONCEPT_TYPE, concept.kind)),
         });
+        // Wherever the capsule goes, the core is there already.
+        let definition = definition.filter(|(meta, name)| !is_core(Sym::new(meta), name.as_str()));
         needed.extend(definition.and_then(|(meta, name)| graph.concept(Sym::new(meta), name.as_str())));
         for el in needed {
             if whole.insert(el) {

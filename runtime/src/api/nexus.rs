@@ -1,0 +1,134 @@
+//! A mind over HTTP (K7, K10): KIP, its journal, undo, capsules. `{id}` is a lifeform's id or `commons`.
+//! KIP's own answers are 200 with the KIP envelope whenever a command was read, errors included.
+
+use axum::Json;
+use axum::extract::{Path, Query, State};
+use lifeform::LifeformId;
+use nexus::{Export, NexusId, Request};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+use super::App;
+use super::error::ApiError;
+use super::extract::{ApiJson, Caller};
+
+/// The nexus of a path: one that somebody was born with, or the commons.
+async fn known(app: &App, id: LifeformId) -> Result<NexusId, ApiError> {
+    if &*id != "commons" {
+        app.lifeforms.get(&id).await?;
+    }
+    Ok(id)
+}
+
+/// Runs KIP on a lifeform's nexus: `{command | commands, parameters, dry_run, readonly, dialect, result_shape}`.
+/// Only operators and the lifeform itself may write.
+#[utoipa::path(post, path = "/v1/lifeforms/{id}/kip", params(("id" = String, Path)), request_body = Value, responses((status = 200, description = "{result} or {error}"), (status = 404, description = "no such lifeform")))]
+pub(super) async fn of_lifeform(
+    State(app): State<App>,
+    Caller(origin): Caller,
+    Path(id): Path<LifeformId>,
+    ApiJson(request): ApiJson<Request>,
+) -> Result<Json<Value>, ApiError> {
+    app.lifeforms.get(&id).await?;
+    Ok(Json(app.nexus.execute(&id, request, &origin).await?))
+}
+
+/// Runs KIP on any nexus, the commons included.
+#[utoipa::path(post, path = "/v1/nexus/{id}/kip", params(("id" = String, Path)), request_body = Value, responses((status = 200, description = "{result} or {error}"), (status = 404, description = "no such nexus")))]
+pub(super) async fn execute(
+    State(app): State<App>,
+    Caller(origin): Caller,
+    Path(id): Path<LifeformId>,
+    ApiJson(request): ApiJson<Request>,
+) -> Result<Json<Value>, ApiError> {
+    let nexus = known(&app, id).await?;
+    Ok(Json(app.nexus.execute(&nexus, request, &origin).await?))
+}
+
+/// What `POST …/undo` takes.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct UndoBody {
+    /// The number of the journal entry to take back.
+    seq: u64,
+}
+
+/// Takes a journal entry back, unless something later stands on it (`KIP_3005`).
+#[utoipa::path(post, path = "/v1/nexus/{id}/undo", params(("id" = String, Path)), request_body = UndoBody, responses((status = 200, description = "{result: {undone, elements}} or {error}")))]
+pub(super) async fn undo(
+    State(app): State<App>,
+    Caller(origin): Caller,
+    Path(id): Path<LifeformId>,
+    ApiJson(body): ApiJson<UndoBody>,
+) -> Result<Json<Value>, ApiError> {
+    let nexus = known(&app, id).await?;
+    Ok(Json(app.nexus.undo(&nexus, body.seq, &origin).await?))
+}
+
+/// Which stretch of a journal.
+#[derive(Deserialize)]
+pub(super) struct Stretch {
+    /// Entries after this one.
+    #[serde(default)]
+    after: u64,
+    /// At most so many.
+    limit: Option<usize>,
+}
+
+/// The journal of a nexus: who wrote what, when and why, and what stood there before. For operators and the
+/// lifeform itself, since it shows what scopes may hide.
+#[utoipa::path(get, path = "/v1/nexus/{id}/journal", params(("id" = String, Path), ("after" = Option<u64>, Query), ("limit" = Option<usize>, Query)), responses((status = 200, description = "{entries, next_after}")))]
+pub(super) async fn journal(
+    State(app): State<App>,
+    Caller(origin): Caller,
+    Path(id): Path<LifeformId>,
+    Query(stretch): Query<Stretch>,
+) -> Result<Json<Value>, ApiError> {
+    let nexus = known(&app, id).await?;
+    if !nexus::may_write(&origin.principal, &nexus) {
+        return Err(ApiError::forbidden("only an operator or the lifeform itself reads its journal"));
+    }
+    let entries = app.nexus.journal(&nexus, stretch.after, stretch.limit.unwrap_or(50).clamp(1, 256)).await?;
+    let next = entries.last().map_or(stretch.after, |entry| entry["seq"].as_u64().unwrap_or(stretch.after));
+    Ok(Json(json!({"entries": entries, "next_after": next})))
+}
+
+/// What an import is asked besides its text.
+#[derive(Deserialize)]
+pub(super) struct ImportQuery {
+    /// Answers the difference it would make and writes nothing.
+    #[serde(default)]
+    dry_run: bool,
+}
+
+/// Imports a capsule, the body's text, as one transaction.
+#[utoipa::path(post, path = "/v1/nexus/{id}/capsules", params(("id" = String, Path), ("dry_run" = Option<bool>, Query)), request_body(content = String, content_type = "text/plain"), responses((status = 200, description = "{result, warnings} or {error}; with dry_run {result: {capsule, diff}}")))]
+pub(super) async fn import(
+    State(app): State<App>,
+    Caller(origin): Caller,
+    Path(id): Path<LifeformId>,
+    Query(query): Query<ImportQuery>,
+    text: String,
+) -> Result<Json<Value>, ApiError> {
+    let nexus = known(&app, id).await?;
+    Ok(Json(app.nexus.import(&nexus, &text, query.dry_run, &origin).await?))
+}
+
+/// Exports the neighbourhood of what a WHERE block names as a capsule that imports to the same graph.
+#[utoipa::path(post, path = "/v1/nexus/{id}/export", params(("id" = String, Path)), request_body = Value, responses((status = 200, description = "{result: {capsule, concepts, propositions}} or {error}")))]
+pub(super) async fn export(
+    State(app): State<App>,
+    Caller(origin): Caller,
+    Path(id): Path<LifeformId>,
+    ApiJson(query): ApiJson<Export>,
+) -> Result<Json<Value>, ApiError> {
+    let nexus = known(&app, id).await?;
+    Ok(Json(app.nexus.export(&nexus, &query, &origin).await?))
+}
+
+/// The grammar card: KIP in as few tokens as a prompt can spare.
+#[utoipa::path(get, path = "/v1/kip/grammar", responses((status = 200, description = "text", content_type = "text/plain")))]
+pub(super) async fn grammar(_caller: Caller) -> String {
+    nexus::kip::lang::card::card()
+}
