@@ -59,7 +59,7 @@ pub struct NeuronSpec {
 pub struct ToolSpec {
     /// What the model calls it.
     pub name: String,
-    /// What it is for, in words for the model.
+    /// What it is for, in words for the model. A KIP tool without a description gets the grammar card.
     #[serde(default)]
     pub description: String,
     /// The JSON Schema of its parameters.
@@ -81,6 +81,9 @@ pub enum Runner {
     Kip {
         /// Which nexus.
         nexus: Arc<str>,
+        /// Whether whatever could write is refused.
+        #[serde(default)]
+        readonly: bool,
     },
 }
 

@@ -200,3 +200,72 @@ async fn a_sync_returns_between_each_request_and_its_acknowledgement() {
     }
     assert_eq!(pairs, 12, "the lifeform, the topic and ten messages");
 }
+
+/// A capsule of one load: twenty facts, each linked to the first, all named after the capsule.
+fn capsule(key: &str) -> String {
+    let facts: String = (0..20)
+        .map(|n| format!("CONCEPT ?f{n} {{ {{type: \"Fact\", name: \"{key} {n}\"}} SET ATTRIBUTES {{ load: \"{key}\" }} SET PROPOSITIONS {{ (\"stated_by\", {}) }} }}\n", if n == 0 { "{type: \"Person\", name: \"$self\"}".into() } else { format!("?f{}", n - 1) }))
+        .collect();
+    format!("UPSERT {{\n{facts}}}")
+}
+
+/// Bulk loads cut at random moments: every acknowledged capsule is there whole, and none is half there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bulk_load_cut_by_kill_9_leaves_whole_capsules_only() {
+    let kills = std::env::var("KILLS").ok().and_then(|kills| kills.parse::<usize>().ok()).unwrap_or(8).div_ceil(2);
+    let folder = tempfile::tempdir().unwrap();
+    let victim = Victim::start(folder.path(), &[]);
+    let made = victim.client.post("/v1/lifeforms", json!({"definition": "first"})).await.expect(StatusCode::CREATED);
+    let door = format!("/v1/lifeforms/{}/kip", made["id"].as_str().unwrap());
+    victim.kill();
+    let ledger = Ledger::default();
+    for round in 0..kills {
+        let victim = Victim::start(folder.path(), &[]);
+        let writers: Vec<_> = (0..3)
+            .map(|writer| {
+                let (client, door, ledger) = (victim.client.clone(), door.clone(), ledger.clone());
+                tokio::spawn(async move {
+                    for n in 0.. {
+                        let key = format!("k{round}w{writer}n{n}");
+                        ledger.lock().unwrap().insert(key.clone(), false);
+                        if client.post_once(&door, &key, json!({"command": capsule(&key)})).await
+                            != Some(StatusCode::OK)
+                        {
+                            return;
+                        }
+                        ledger.lock().unwrap().insert(key, true);
+                    }
+                })
+            })
+            .collect();
+        let after = Duration::from_millis(rand::rng().random_range(20..400));
+        tokio::time::sleep(after).await;
+        victim.kill();
+        for writer in writers {
+            writer.await.unwrap();
+        }
+    }
+    let victim = Victim::start(folder.path(), &[]);
+    let count = json!({"command": "FIND(?f.attributes.load, COUNT(?f), COUNT(?l)) WHERE { ?f {type: \"Fact\"} OPTIONAL { ?l (?f, \"stated_by\", ?to) } }"});
+    let counted = victim.client.post(&door, count).await.expect(StatusCode::OK);
+    let there: BTreeMap<String, (u64, u64)> = counted["result"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| (row[0].as_str().unwrap().to_owned(), (row[1].as_u64().unwrap(), row[2].as_u64().unwrap())))
+        .collect();
+    let ledger = ledger.lock().unwrap().clone();
+    assert!(ledger.values().filter(|acked| **acked).count() > kills, "hardly anything was loaded");
+    for (key, counts) in &there {
+        assert_eq!(*counts, (20, 20), "{key} is half there");
+    }
+    for (key, _) in ledger.iter().filter(|(_, acked)| **acked) {
+        assert!(there.contains_key(key), "{key} was acknowledged and is lost");
+    }
+    println!(
+        "{kills} kills, {} capsules acknowledged, {} there",
+        ledger.values().filter(|acked| **acked).count(),
+        there.len()
+    );
+    victim.kill();
+}

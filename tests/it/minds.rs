@@ -373,9 +373,12 @@ async fn the_doors_of_a_mind_stand_over_http() {
             .expect(StatusCode::OK)["result"][0],
         "CoreSchema"
     );
-    test.operator.post("/v1/nexus/nobody/kip", json!({"command": "DESCRIBE DOMAINS"})).await.refused(404, "lifeform_not_found");
+    test.operator
+        .post("/v1/nexus/nobody/kip", json!({"command": "DESCRIBE DOMAINS"}))
+        .await
+        .refused(404, "lifeform_not_found");
     test.operator
         .post(&format!("/v1/nexus/{id}/kip"), json!({"command": "DESCRIBE DOMAINS", "dryRun": true}))
         .await
-        .refused(422, "bad_json");
+        .refused(422, "invalid");
 }

@@ -214,6 +214,37 @@ async fn the_server_runs_kip_for_a_neuron() {
 }
 
 #[tokio::test]
+async fn a_neuron_that_writes_bad_kip_is_told_what_to_write_and_mends_it() {
+    // First a type that nobody defined, then what the hint named; a read-only tool lets it write nothing.
+    let daemon = TestDaemon::start(|request, _| {
+        let told: Vec<&str> =
+            request.messages.iter().filter(|m| m.role == "tool").filter_map(|m| m.content.as_deref()).collect();
+        let call = |command: &str| {
+            Reply::Tools(vec![("c".into(), "execute_kip".into(), json!({"command": command}).to_string())])
+        };
+        match told.last() {
+            None => call("FIND(?p.name WHERE { ?p {type: \"Person\"} }"),
+            Some(answer) if answer.contains("KIP_1001") => call("DESCRIBE CONCEPT TYPE \"Persn\""),
+            Some(answer) if answer.contains("did you mean \\\"Person\\\"?") => {
+                call("UPSERT { CONCEPT { {type: \"Person\", name: \"x\"} } }")
+            }
+            Some(answer) if answer.contains("read-only") => call("FIND(?p.name) WHERE { ?p {type: \"Person\"} }"),
+            Some(answer) => Reply::Text((*answer).to_owned()),
+        }
+    })
+    .await;
+    let (id, _) = daemon.lifeform().await;
+    let spec = json!({"id": "k", "kind": "tool_augmented", "tools": [{"name": "execute_kip", "run": {"kip": {"nexus": id, "readonly": true}}}]});
+    daemon.operator.post("/v1/neurons", spec).await.expect(StatusCode::CREATED);
+    let answer = daemon.operator.post("/v1/neurons/k/invoke", json!({"input": "who"})).await.expect(StatusCode::OK);
+    assert_eq!(answer["output"], "{\"result\":[\"$self\",\"$system\"]}");
+    let asked = daemon.model.asked();
+    assert_eq!(asked.len(), 5);
+    let tool = serde_json::to_string(&asked[0].tools).unwrap();
+    assert!(tool.contains("find ::=") && tool.contains("Runs KIP"), "the grammar card is in the prompt: {tool}");
+}
+
+#[tokio::test]
 async fn a_failing_model_is_named_and_what_it_may_have_used_is_charged() {
     let daemon = TestDaemon::start(|request, n| match request.messages.last().unwrap().content.as_deref().unwrap() {
         "busy once" if n == 0 => Reply::Status(429, "slow down".into()),

@@ -61,5 +61,17 @@ fn message(event: &Value) -> Option<ChatMessage> {
 
 /// The tools of a neuron as the model is shown them.
 fn tools(spec: &NeuronSpec) -> Vec<Value> {
-    spec.tools.iter().map(|tool| json!({"type": "function", "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters}})).collect()
+    let described = |tool: &crate::spec::ToolSpec| match tool.run {
+        crate::spec::Runner::Kip { .. } if tool.description.is_empty() => {
+            (crate::tools::kip::description(), crate::tools::kip::parameters())
+        }
+        _ => (tool.description.clone(), tool.parameters.clone()),
+    };
+    spec.tools
+        .iter()
+        .map(|tool| {
+            let (description, parameters) = described(tool);
+            json!({"type": "function", "function": {"name": tool.name, "description": description, "parameters": parameters}})
+        })
+        .collect()
 }

@@ -1,13 +1,45 @@
-//! `execute_kip` on one nexus (K7).
+//! `execute_kip` on one nexus (K7). A model that writes bad KIP is answered with what is wrong, where, and
+//! what to write instead, and writes again: with the bound on its rounds, that is the repair loop of K12.
 
 use std::sync::Arc;
 
+use nexus::kip::lang::card;
 use nexus::{Nexus, Origin, Request};
+use serde_json::{Value, json};
+
+/// What the tool is for, in words for the model: the grammar card says how it is asked.
+pub(crate) fn description() -> String {
+    format!(
+        "Runs KIP on the memory: FIND, SEARCH and DESCRIBE read, UPSERT, UPDATE, MERGE and DELETE write. \
+         An {{error}} says what is wrong, where, and in its hint what to write instead: mend the command and call again.\n{}",
+        card::card()
+    )
+}
+
+/// The JSON Schema of its parameters (draft7 §6.1).
+pub(crate) fn parameters() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "command": {"type": "string", "description": "one KIP command"},
+            "commands": {"type": "array", "items": {"type": "string"}, "description": "several commands, instead of command"},
+            "parameters": {"type": "object", "description": "values for $name in the command"},
+            "dry_run": {"type": "boolean", "description": "check it and write nothing"},
+        },
+    })
+}
 
 /// Runs the request that the parameters hold and answers the envelope as text.
-pub(super) async fn run(nexus: &Nexus, id: &Arc<str>, params: &str, origin: &Origin) -> Result<String, String> {
-    let request: Request = serde_json::from_str(params)
+pub(super) async fn run(
+    nexus: &Nexus,
+    id: &Arc<str>,
+    readonly: bool,
+    params: &str,
+    origin: &Origin,
+) -> Result<String, String> {
+    let mut request: Request = serde_json::from_str(params)
         .map_err(|error| format!("the parameters must be {{\"command\": \"…\", \"parameters\": {{…}}}}: {error}"))?;
+    request.readonly |= readonly;
     if !nexus.exists(id).await.map_err(|error| error.to_string())? {
         return Err(format!("nobody was born with the nexus {id}"));
     }

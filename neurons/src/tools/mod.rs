@@ -1,6 +1,6 @@
 //! Tools that run on the server.
 
-mod kip;
+pub(crate) mod kip;
 
 use nexus::{Nexus, Origin};
 
@@ -19,7 +19,7 @@ pub(crate) fn runner<'a>(spec: &'a NeuronSpec, call: &ToolCall) -> Option<&'a Ru
 pub(crate) async fn run(nexus: &Nexus, runner: &Runner, call: &ToolCall, origin: &Origin) -> ToolResult {
     let outcome = match runner {
         Runner::Client => Err("this tool is the client's".to_owned()),
-        Runner::Kip { nexus: id } => kip::run(nexus, id, &call.params, origin).await,
+        Runner::Kip { nexus: id, readonly } => kip::run(nexus, id, *readonly, &call.params, origin).await,
     };
     let cut = |mut text: String| {
         if text.len() > RESULT_BYTES_MAX {

@@ -34,12 +34,15 @@ struct Journal {
     fresh: std::collections::VecDeque<(u64, Entry)>,
 }
 
+/// Elements of one graph that no projection holds, each with its log row; `None` is a removal.
+type Elements = BTreeMap<u64, (Option<Bytes>, u64)>;
+
 /// See the module.
 pub(super) struct State {
     documents: BTreeMap<Key, Document>,
     journals: HashMap<Stream, Journal>,
     accounts: BTreeMap<Arc<str>, (Account, u64)>,
-    elements: HashMap<Arc<str>, BTreeMap<u64, (Option<Bytes>, u64)>>,
+    elements: HashMap<Arc<str>, Elements>,
     payloads: HashMap<Hash, (Bytes, u64)>,
     /// Payloads that are known to be kept, so that a prompt is not written again with every call.
     kept: HashSet<Hash>,

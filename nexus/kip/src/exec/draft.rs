@@ -238,12 +238,12 @@ impl<'g> Draft<'g> {
                     return refuse(format!("{kind} \"{name}\" is in use by {used} elements"));
                 }
             }
-            Some(Look::Link(link)) => {
-                if link.predicate.as_str() == "belongs_to_domain" && self.is_protected(link.subject) {
-                    return refuse("the core's membership in its domain cannot go".into());
-                }
+            Some(Look::Link(link))
+                if link.predicate.as_str() == "belongs_to_domain" && self.is_protected(link.subject) =>
+            {
+                return refuse("the core's membership in its domain cannot go".into());
             }
-            None => {}
+            Some(Look::Link(_)) | None => {}
         }
         Ok(())
     }

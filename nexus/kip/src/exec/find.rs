@@ -155,36 +155,22 @@ impl Driver {
             }
             _ => None,
         };
-        if let Some((key, range, _)) = ranges.iter().find(|(_, _, exact)| *exact) {
-            if usable(*key) {
-                return Self::Sorted {
-                    slot,
-                    kind,
-                    key: *key,
-                    range: range.clone(),
-                    descending: false,
-                    by_order: false,
-                };
-            }
+        if let Some((key, range, _)) = ranges.iter().find(|(_, _, exact)| *exact)
+            && usable(*key)
+        {
+            return Self::Sorted { slot, kind, key: *key, range: range.clone(), descending: false, by_order: false };
         }
-        if let Some((key, descending)) = order {
-            if usable(key) {
-                let range = ranges.iter().find(|(of, ..)| *of == key).map(|(_, range, _)| range.clone());
-                let range = range.unwrap_or((Bound::Unbounded, Bound::Unbounded));
-                return Self::Sorted { slot, kind, key, range, descending, by_order: true };
-            }
+        if let Some((key, descending)) = order
+            && usable(key)
+        {
+            let range = ranges.iter().find(|(of, ..)| *of == key).map(|(_, range, _)| range.clone());
+            let range = range.unwrap_or((Bound::Unbounded, Bound::Unbounded));
+            return Self::Sorted { slot, kind, key, range, descending, by_order: true };
         }
-        if let Some((key, range, _)) = ranges.first() {
-            if usable(*key) {
-                return Self::Sorted {
-                    slot,
-                    kind,
-                    key: *key,
-                    range: range.clone(),
-                    descending: false,
-                    by_order: false,
-                };
-            }
+        if let Some((key, range, _)) = ranges.first()
+            && usable(*key)
+        {
+            return Self::Sorted { slot, kind, key: *key, range: range.clone(), descending: false, by_order: false };
         }
         Self::Type { slot, kind }
     }
@@ -206,12 +192,7 @@ impl Driver {
 
     /// Solves the plan and gives the rows to `sink` until it has enough; it is told the place that no later
     /// row comes before.
-    fn solve(
-        &self,
-        run: &Run<'_>,
-        few: bool,
-        sink: &mut dyn FnMut(Rows, Option<&Reached>) -> Result<bool, KipError>,
-    ) -> Result<(), KipError> {
+    fn solve(&self, run: &Run<'_>, few: bool, sink: Sink<'_>) -> Result<(), KipError> {
         let (plan, root) = (run.plan, &run.plan.root);
         let width = plan.slots.len();
         let mut size = if few { BATCH_FIRST } else { BATCH_MAX };
@@ -275,6 +256,9 @@ impl Driver {
         }
     }
 }
+
+/// Takes rows with how far the driver came, and answers whether it wants more.
+type Sink<'s> = &'s mut dyn FnMut(Rows, Option<&Reached>) -> Result<bool, KipError>;
 
 /// How far a driver came.
 enum Reached {

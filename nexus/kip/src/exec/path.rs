@@ -67,8 +67,9 @@ fn every_start(run: &Run<'_>, pattern: &Path) -> Result<Vec<El>, KipError> {
             }
         }
         let mut after = El::NONE;
-        while hops.min == 0 {
-            let batch = run.graph.concepts(after, BATCH);
+        let with_all = hops.min == 0;
+        loop {
+            let batch = if with_all { run.graph.concepts(after, BATCH) } else { Vec::new() };
             let Some(last) = batch.last() else { break };
             after = *last;
             run.budget.hop(batch.len())?;

@@ -114,12 +114,10 @@ impl Whole {
         for value in identity.values_mut() {
             shorten(value, detail.text);
         }
-        if let Some(Value::Array(directives)) = identity.get_mut("core_directives") {
-            if !detail.directives {
-                directives
-                    .iter_mut()
-                    .for_each(|directive| *directive = directive.get("name").cloned().unwrap_or_default());
-            }
+        if let Some(Value::Array(directives)) = identity.get_mut("core_directives")
+            && !detail.directives
+        {
+            directives.iter_mut().for_each(|directive| *directive = directive.get("name").cloned().unwrap_or_default());
         }
         if detail.text == 0 {
             identity.retain(|key, _| ["name", "persona", "core_mission"].contains(&key.as_str()));

@@ -74,19 +74,19 @@ fn find(
     match (link, subject, object) {
         (Some(el), ..) => {
             graph.look(el, &mut |look| {
-                if let Look::Link(link) = look {
-                    if names.is_none_or(|names| names.contains(&link.predicate)) {
-                        take(Found { link: el, subject: link.subject, predicate: link.predicate, object: link.object });
-                    }
+                if let Look::Link(link) = look
+                    && names.is_none_or(|names| names.contains(&link.predicate))
+                {
+                    take(Found { link: el, subject: link.subject, predicate: link.predicate, object: link.object });
                 }
             });
         }
         (None, Some(subject), Some(object)) if names.is_some() => {
             for predicate in predicates.into_iter().flatten() {
-                if let Some(link) = graph.link(subject, predicate, object) {
-                    if !take(Found { link, subject, predicate, object }) {
-                        return;
-                    }
+                if let Some(link) = graph.link(subject, predicate, object)
+                    && !take(Found { link, subject, predicate, object })
+                {
+                    return;
                 }
             }
         }

@@ -46,12 +46,10 @@ pub(super) fn upsert(
                     el
                 }
             };
-            if let Some((name, span)) = block.handle {
-                if run.handles.insert(name, el).is_some() {
-                    return Err(
-                        KipError::new(ErrorKind::Reference, format!("handle ?{name} is defined twice")).at(span)
-                    );
-                }
+            if let Some((name, span)) = block.handle
+                && run.handles.insert(name, el).is_some()
+            {
+                return Err(KipError::new(ErrorKind::Reference, format!("handle ?{name} is defined twice")).at(span));
             }
         }
     }

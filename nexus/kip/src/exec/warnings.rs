@@ -71,10 +71,8 @@ fn definition(graph: &Graph, meta: &str, name: Sym, key: &str) -> Option<Arc<Val
 
 fn naming(kind: &str, name: &str, warn: &mut impl FnMut(String)) {
     let lower = |c: char| c == '_' || c.is_ascii_lowercase() || c.is_ascii_digit();
-    if kind == CONCEPT_TYPE
-        && !name.starts_with('$')
-        && !(name.starts_with(|c: char| c.is_ascii_uppercase()) && !name.contains('_'))
-    {
+    let camel = name.starts_with(|c: char| c.is_ascii_uppercase()) && !name.contains('_');
+    if kind == CONCEPT_TYPE && !name.starts_with('$') && !camel {
         warn(format!("types are named in UpperCamelCase: \"{name}\""));
     }
     if kind == PROPOSITION_TYPE && !name.chars().all(lower) {

@@ -44,6 +44,11 @@ impl Edges {
         }
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Adds one.
     pub fn insert(&mut self, edge: Edge) {
         match self {

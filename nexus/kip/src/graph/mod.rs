@@ -206,7 +206,7 @@ impl Graph {
     fn change_ends(&mut self, el: El, change: impl FnOnce(&mut Ends)) {
         let ends = self.ends_mut(el);
         change(ends);
-        if ends.out.len() + ends.into.len() == 0 {
+        if ends.out.is_empty() && ends.into.is_empty() {
             if el.is_link() {
                 self.link_ends.remove(&el);
             } else {
@@ -265,17 +265,17 @@ impl Graph {
         };
         let (old, new) = (keys(old), keys(new));
         for (kind, key, value) in &old {
-            if !new.contains(&(*kind, *key, value.clone())) {
-                if let Some(index) = self.sorted.get_mut(&(*kind, *key)) {
-                    index.remove(value, el);
-                }
+            if !new.contains(&(*kind, *key, value.clone()))
+                && let Some(index) = self.sorted.get_mut(&(*kind, *key))
+            {
+                index.remove(value, el);
             }
         }
         for (kind, key, value) in &new {
-            if !old.contains(&(*kind, *key, value.clone())) {
-                if let Some(index) = self.sorted.get_mut(&(*kind, *key)) {
-                    index.insert(value, el);
-                }
+            if !old.contains(&(*kind, *key, value.clone()))
+                && let Some(index) = self.sorted.get_mut(&(*kind, *key))
+            {
+                index.insert(value, el);
             }
         }
     }

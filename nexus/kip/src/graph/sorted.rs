@@ -106,6 +106,11 @@ impl Sorted {
         self.entries.len()
     }
 
+    /// Whether none has.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     /// Up to `max` concepts in `range`, in order or backwards, after the last entry of the batch before.
     pub fn batch(&self, range: &Range, descending: bool, after: Option<&(Place, El)>, max: usize) -> Vec<(Place, El)> {
         let mut low = match &range.0 {

@@ -68,10 +68,10 @@ impl<'a> Lexer<'a> {
     ///
     /// # Errors
     /// A `syntax` error at a character that begins no token.
-    pub fn next(&mut self) -> Result<(T<'a>, Span), KipError> {
+    pub fn token(&mut self) -> Result<(T<'a>, Span), KipError> {
         self.skip();
         let start = self.at;
-        let token = self.token()?;
+        let token = self.cut()?;
         Ok((token, Span::new(start, self.at)))
     }
 
@@ -94,7 +94,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    fn token(&mut self) -> Result<T<'a>, KipError> {
+    fn cut(&mut self) -> Result<T<'a>, KipError> {
         let bytes = self.text.as_bytes();
         let Some(&byte) = bytes.get(self.at) else { return Ok(T::End) };
         let second = bytes.get(self.at + 1).copied();
@@ -193,10 +193,12 @@ impl<'a> Lexer<'a> {
         let literal = &self.text[start..self.at];
         let digits = literal.strip_prefix('-').unwrap_or(literal);
         let whole = digits.bytes().all(|b| b.is_ascii_digit()) && !digits.is_empty();
-        if whole && (digits.len() == 1 || !digits.starts_with('0')) && literal != "-0" {
-            if let Ok(int) = literal.parse() {
-                return Ok(T::Int(int));
-            }
+        if whole
+            && (digits.len() == 1 || !digits.starts_with('0'))
+            && literal != "-0"
+            && let Ok(int) = literal.parse()
+        {
+            return Ok(T::Int(int));
         }
         match literal.parse::<serde_json::Number>() {
             Ok(number) => Ok(T::Num(number)),

@@ -341,12 +341,11 @@ impl<'a> Builder<'a, '_> {
                 Ok(slot)
             }
             Term::Proposition(name, pattern) => {
-                if let PropositionPattern::Triple(triple) = pattern {
-                    if matches!(&triple.predicate, Predicate::Names(names) if names.iter().any(|(_, hops)| hops.is_some()))
-                    {
-                        return Err(KipError::new(ErrorKind::Syntax, "a path is no link and cannot be the end of one")
-                            .at(triple.span));
-                    }
+                if let PropositionPattern::Triple(triple) = pattern
+                    && matches!(&triple.predicate, Predicate::Names(names) if names.iter().any(|(_, hops)| hops.is_some()))
+                {
+                    return Err(KipError::new(ErrorKind::Syntax, "a path is no link and cannot be the end of one")
+                        .at(triple.span));
                 }
                 self.proposition(*name, pattern, out)
             }

@@ -226,18 +226,18 @@ impl Index {
         }
         asked.retain(|asked| !asked.postings.is_empty());
         asked.sort_by_key(|asked| asked.count);
-        if let [only] = asked.as_slice() {
-            if let [(posting, factor)] = only.postings.as_slice() {
-                // The most worth stand first: nothing past `limit` of them can be better.
-                let mut hits = Vec::with_capacity(limit.min(64));
-                posting.each(&mut |el, level| {
-                    if fits(el) {
-                        hits.push((el, only.weight * worth(level, *factor) / whole));
-                    }
-                    hits.len() < limit
-                });
-                return hits;
-            }
+        if let [only] = asked.as_slice()
+            && let [(posting, factor)] = only.postings.as_slice()
+        {
+            // The most worth stand first: nothing past `limit` of them can be better.
+            let mut hits = Vec::with_capacity(limit.min(64));
+            posting.each(&mut |el, level| {
+                if fits(el) {
+                    hits.push((el, only.weight * worth(level, *factor) / whole));
+                }
+                hits.len() < limit
+            });
+            return hits;
         }
         let mut scores: HashMap<El, f32> = HashMap::new();
         for asked in &asked {

@@ -125,10 +125,11 @@ fn set_propositions<'a>(p: &mut Parser<'a>, links: &mut Vec<Link<'a>>) -> Parsed
         if let Term::Proposition(_, pattern) = &object {
             fact(pattern)?;
         }
-        if let Term::Concept(_, pattern) = &object {
-            if pattern.id.is_none() && (pattern.kind.is_none() || pattern.name.is_none()) {
-                return Err(syntax("a target is named by {type, name} or by {id}", pattern.span));
-            }
+        if let Term::Concept(_, pattern) = &object
+            && pattern.id.is_none()
+            && (pattern.kind.is_none() || pattern.name.is_none())
+        {
+            return Err(syntax("a target is named by {type, name} or by {id}", pattern.span));
         }
         p.take(b',')?;
         let span: Span = open.to(p.mark(b')')?);

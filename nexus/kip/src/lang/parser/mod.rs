@@ -36,7 +36,7 @@ pub fn parse(text: &str) -> Result<Command<'_>, KipError> {
 
 /// Whether a command of this text would write, told from its first word.
 pub fn seems_to_write(text: &str) -> bool {
-    matches!(Lexer::new(text).next(), Ok((T::Word(word), _)) if ["UPSERT", "DELETE", "UPDATE", "MERGE"].iter().any(|w| word.eq_ignore_ascii_case(w)))
+    matches!(Lexer::new(text).token(), Ok((T::Word(word), _)) if ["UPSERT", "DELETE", "UPDATE", "MERGE"].iter().any(|w| word.eq_ignore_ascii_case(w)))
 }
 
 /// The token at hand, and where the one before it ended.
@@ -53,13 +53,13 @@ type Parsed<R> = Result<R, KipError>;
 impl<'a> Parser<'a> {
     fn new(text: &'a str) -> Parsed<Self> {
         let mut lexer = Lexer::new(text);
-        let (t, span) = lexer.next()?;
+        let (t, span) = lexer.token()?;
         Ok(Self { lexer, t, span, last: Span::default(), depth: 0 })
     }
 
     /// Moves on and answers the token that was at hand.
     fn next(&mut self) -> Parsed<T<'a>> {
-        let (t, span) = self.lexer.next()?;
+        let (t, span) = self.lexer.token()?;
         self.last = std::mem::replace(&mut self.span, span);
         Ok(std::mem::replace(&mut self.t, t))
     }
