@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use kip::capsule::{self, Header};
 use kip::exec::{self, Draft};
-use kip::graph::{Graph, GraphRead, Scoped};
+use kip::graph::{El, Graph, GraphRead, Record, Scoped};
 use kip::lang::ast::{Find, Lit};
 use kip::{Answer, CAPSULES, Call, Command, Dialect, ErrorKind, KipError, Options, bind_and, envelope};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tokio::sync::{OnceCell, mpsc, oneshot};
+use tokio::task::JoinHandle;
 
 use crate::clock::Timestamp;
 use crate::principal::{Origin, Principal, Role};
@@ -72,6 +73,9 @@ struct Head {
     /// The number of its next link.
     links: u32,
 }
+
+/// Elements of a graph, and the page where the next ones begin.
+type Stretch = (Vec<(El, Record)>, Option<u64>);
 
 /// Commands that may wait for one nexus before callers are held back.
 const TASKS_MAX: usize = 256;
@@ -397,16 +401,26 @@ impl Nexus {
         Ok(cell.get_or_try_init(|| self.load(nexus.clone())).await?.clone())
     }
 
+    /// Reads a stretch of a graph beside whatever else goes on.
+    fn stretch(&self, nexus: &NexusId, from: u64) -> JoinHandle<Result<Stretch, StoreError>> {
+        let (store, nexus) = (self.store.clone(), nexus.clone());
+        tokio::spawn(async move {
+            let (rows, next) = store.elements(&nexus, from, PAGES_AT_ONCE).await?;
+            let records = rows.iter().map(|(no, body)| owner::unpack(&nexus, *no, body)).collect::<Result<_, _>>()?;
+            Ok((records, next))
+        })
+    }
+
     async fn load(&self, nexus: NexusId) -> Result<Arc<Awake>, NexusError> {
         let mut graph = Graph::new();
-        let mut from = Some(0);
-        while let Some(page) = from {
-            let (rows, next) = self.store.elements(&nexus, page, PAGES_AT_ONCE).await?;
-            for (no, body) in rows {
-                let (el, record) = owner::unpack(&nexus, no, &body)?;
+        // The next stretch is read and unpacked while this one becomes a graph.
+        let mut ahead = Some(self.stretch(&nexus, 0));
+        while let Some(stretch) = ahead.take() {
+            let (records, next) = stretch.await.map_err(|_| StoreError::Closed)??;
+            ahead = next.map(|from| self.stretch(&nexus, from));
+            for (el, record) in records {
                 graph.put(el, record);
             }
-            from = next;
         }
         let head = self.store.document::<Head>(&Key::new(Kind::Nexus, nexus.clone())).await?;
         let mut version = 0;

@@ -94,6 +94,25 @@ fn inside(value: Option<&Datum>, deeper: &[String]) -> Datum {
 }
 
 impl Access {
+    /// Calls `see` with the value in a row; an attribute is not copied for it.
+    pub fn look<R>(&self, row: &[u32], names: &[Sym], graph: &dyn GraphRead, see: impl FnOnce(&Datum) -> R) -> R {
+        let Field::Attribute(Some(key), deeper) = &self.field else { return see(&self.get(row, names, graph)) };
+        let (at, mut see) = (row[self.slot], Some(see));
+        let mut seen = None;
+        if at != 0 && !self.holds_name && deeper.is_empty() {
+            graph.look(El(at), &mut |look| {
+                if let Some(see) = see.take() {
+                    seen = Some(see(look.attributes().get(*key).unwrap_or(&Datum::Null)));
+                }
+            });
+        }
+        match (seen, see) {
+            (Some(seen), _) => seen,
+            (None, Some(see)) => see(&self.get(row, names, graph)),
+            (None, None) => unreachable!("whoever saw has an answer"),
+        }
+    }
+
     /// The value in a row; whatever is missing is null (RESOLUTIONS §1.2).
     pub fn get(&self, row: &[u32], names: &[Sym], graph: &dyn GraphRead) -> Datum {
         let at = row[self.slot];

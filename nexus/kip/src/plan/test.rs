@@ -49,6 +49,27 @@ pub(super) fn regex(pattern: &str, span: Span) -> Result<Regex, KipError> {
     })
 }
 
+fn compare(a: &Datum, operator: Comparison, b: &Datum) -> bool {
+    match operator {
+        Comparison::Eq => a.same(b),
+        Comparison::Ne => !a.same(b),
+        Comparison::Lt => a.order(b) == Some(Ordering::Less),
+        Comparison::Gt => a.order(b) == Some(Ordering::Greater),
+        Comparison::Le => matches!(a.order(b), Some(Ordering::Less | Ordering::Equal)),
+        Comparison::Ge => matches!(a.order(b), Some(Ordering::Greater | Ordering::Equal)),
+    }
+}
+
+/// A test on text is false of what is no text (R26).
+fn text(kind: TextTest, a: &Datum, b: &Datum) -> bool {
+    match (a.as_str(), b.as_str(), kind) {
+        (Some(text), Some(part), TextTest::Contains) => text.contains(part),
+        (Some(text), Some(part), TextTest::StartsWith) => text.starts_with(part),
+        (Some(text), Some(part), TextTest::EndsWith) => text.ends_with(part),
+        _ => false,
+    }
+}
+
 impl Test {
     /// Whether it is true of a row.
     ///
@@ -60,48 +81,41 @@ impl Test {
             Self::And(a, b) => a.holds(row, names, graph)? && b.holds(row, names, graph)?,
             Self::Or(a, b) => a.holds(row, names, graph)? || b.holds(row, names, graph)?,
             Self::Compare(a, operator, b) => {
-                let (a, b) = (a.value(row, names, graph)?, b.value(row, names, graph)?);
-                match operator {
-                    Comparison::Eq => a.same(&b),
-                    Comparison::Ne => !a.same(&b),
-                    Comparison::Lt => a.order(&b) == Some(Ordering::Less),
-                    Comparison::Gt => a.order(&b) == Some(Ordering::Greater),
-                    Comparison::Le => matches!(a.order(&b), Some(Ordering::Less | Ordering::Equal)),
-                    Comparison::Ge => matches!(a.order(&b), Some(Ordering::Greater | Ordering::Equal)),
-                }
+                a.look(row, names, graph, |a| b.look(row, names, graph, |b| compare(a, *operator, b)))??
             }
             Self::Text(kind, a, b) => {
-                let (a, b) = (a.value(row, names, graph)?, b.value(row, names, graph)?);
-                match (a.as_str(), b.as_str(), kind) {
-                    (Some(text), Some(part), TextTest::Contains) => text.contains(part),
-                    (Some(text), Some(part), TextTest::StartsWith) => text.starts_with(part),
-                    (Some(text), Some(part), TextTest::EndsWith) => text.ends_with(part),
-                    _ => false,
-                }
+                a.look(row, names, graph, |a| b.look(row, names, graph, |b| text(*kind, a, b)))??
             }
-            Self::Regex(a, pattern) => a.value(row, names, graph)?.as_str().is_some_and(|text| pattern.is_match(text)),
+            Self::Regex(a, pattern) => {
+                a.look(row, names, graph, |a| a.as_str().is_some_and(|text| pattern.is_match(text)))?
+            }
             Self::RegexOf(a, b, span) => {
-                let (a, b) = (a.value(row, names, graph)?, b.value(row, names, graph)?);
-                match (a.as_str(), b.as_str()) {
+                let pattern = b.look(row, names, graph, Datum::clone)?;
+                let a = a.look(row, names, graph, Datum::clone)?;
+                match (a.as_str(), pattern.as_str()) {
                     (Some(text), Some(pattern)) => regex(pattern, *span)?.is_match(text),
                     _ => false,
                 }
             }
-            Self::In(a, list) => {
-                let value = a.value(row, names, graph)?;
-                list.iter().any(|item| item.same(&value))
-            }
-            Self::IsNull(a, wanted) => a.value(row, names, graph)?.is_null() == *wanted,
+            Self::In(a, list) => a.look(row, names, graph, |value| list.iter().any(|item| item.same(value)))?,
+            Self::IsNull(a, wanted) => a.look(row, names, graph, Datum::is_null)? == *wanted,
             Self::Value(value) => matches!(value, Datum::Bool(true)),
             Self::Get(access) => matches!(access.get(row, names, graph), Datum::Bool(true)),
         })
     }
 
-    fn value(&self, row: &[u32], names: &[Sym], graph: &dyn GraphRead) -> Result<Datum, KipError> {
+    /// Calls `see` with the value where it stands: a scan over many elements copies none of them.
+    fn look<R>(
+        &self,
+        row: &[u32],
+        names: &[Sym],
+        graph: &dyn GraphRead,
+        see: impl FnOnce(&Datum) -> R,
+    ) -> Result<R, KipError> {
         match self {
-            Self::Value(value) => Ok(value.clone()),
-            Self::Get(access) => Ok(access.get(row, names, graph)),
-            _ => self.holds(row, names, graph).map(Datum::Bool),
+            Self::Value(value) => Ok(see(value)),
+            Self::Get(access) => Ok(access.look(row, names, graph, see)),
+            _ => self.holds(row, names, graph).map(|truth| see(&Datum::Bool(truth))),
         }
     }
 
