@@ -54,7 +54,8 @@ async fn every_nexus_is_born_with_its_core() {
     let primer = mind.run("DESCRIBE PRIMER").await;
     assert_eq!(primer["result"]["identity"]["person_class"], "AI");
     assert!(primer["result"]["identity"].get("id").is_none(), "the id of $self is disclosed");
-    assert_eq!(primer["result"]["domain_map"][0]["name"], "CoreSchema");
+    let domains = primer["result"]["domain_map"].as_array().unwrap();
+    assert!(domains.iter().any(|domain| domain["name"] == "CoreSchema"), "{primer}");
 }
 
 #[tokio::test]
@@ -163,7 +164,8 @@ async fn a_dry_run_and_a_reader_write_nothing() {
     let mind = ships().await;
     let command = r#"DELETE CONCEPT ?s DETACH WHERE { ?s {type: "Ship"} }"#;
     let dry = Request { dry_run: true, ..Request::new(command) };
-    assert_eq!(mind.nexus.execute(&"test".into(), dry, &mind.origin).await.unwrap(), json!({"result": {}}));
+    let told = mind.nexus.execute(&"test".into(), dry, &mind.origin).await.unwrap();
+    assert_eq!(told, json!({"result": {"deleted_concepts": 2, "deleted_propositions": 2}}));
     let ada = Origin::new(Principal::new("user:ada", PrincipalKind::User, Role::Participant), nexus::Cause::default());
     let refused = mind.nexus.execute(&"test".into(), Request::new(command), &ada).await.unwrap();
     assert_eq!(refused["error"]["kind"], "execution");

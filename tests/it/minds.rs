@@ -144,7 +144,29 @@ async fn an_entry_is_undone_unless_something_stands_on_it() {
     );
     let ada = Origin::new(Principal::new("user:ada", PrincipalKind::User, Role::Participant), Cause::default());
     assert!(mind.nexus.undo(&mind.id, made, &ada).await.unwrap().get("error").is_some());
-    // An undo is undone like anything else, and waking keeps all of it.
+    // The last first, one after the other, back to where it began; and an undo of an undo brings it back.
+    let begun = mind.seq().await;
+    for tons in [1, 2, 3] {
+        mind.ok(format!(
+            r#"UPSERT {{ CONCEPT {{ {{type: "Boat", name: "Stack"}} SET ATTRIBUTES {{ tons: {tons} }} }} }}"#
+        ))
+        .await;
+    }
+    let tons = r#"FIND(?b.attributes.tons) WHERE { ?b {type: "Boat", name: "Stack"} }"#;
+    assert_eq!(mind.undo(begun + 1).await["error"]["code"], "KIP_3005");
+    for (seq, left) in [(begun + 3, json!([2])), (begun + 2, json!([1])), (begun + 1, json!([]))] {
+        assert!(mind.undo(seq).await.get("error").is_none());
+        assert_eq!(mind.ok(tons).await, left);
+    }
+    assert_eq!(mind.undo(begun + 3).await["error"]["code"], "KIP_3005", "it is undone already");
+    assert!(mind.undo(begun + 6).await.get("error").is_none());
+    assert_eq!(mind.ok(tons).await, json!([1]));
+    // Nor is a definition taken from under what uses it.
+    mind.ok(r#"UPSERT { CONCEPT { {type: "$ConceptType", name: "Buoy"} } }"#).await;
+    let defined = mind.seq().await;
+    mind.ok(r#"UPSERT { CONCEPT { {type: "Buoy", name: "B1"} } }"#).await;
+    assert_eq!(mind.undo(defined).await["error"]["kind"], "immutable");
+    // Waking keeps all of it.
     let all = mind.all().await;
     mind.nexus.forget(&mind.id);
     assert_eq!(mind.all().await, all);

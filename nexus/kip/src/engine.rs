@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::exec::{self, Answer, Dialect, Draft, Options, Shape};
 use crate::graph::{Graph, GraphRead};
+use crate::lang::ast::Find;
 use crate::lang::{self, Command, ErrorKind, KipError};
 
 /// The knowledge every nexus is born with, in order (K3).
@@ -206,11 +207,18 @@ impl Engine {
             if request.dry_run {
                 let mut copy = self.clone();
                 let tried = copy.write(call, false, options);
-                return (tried.map(|answer| Answer { result: json!({}), ..answer }), true);
+                return (tried, true);
             }
             return (self.write(call, false, options), true);
         }
         let answered = bind_and(call, |command| {
+            if let Command::Find(Find { as_of: Some((_, span)), .. })
+            | Command::Explain(Find { as_of: Some((_, span)), .. }) = command
+            {
+                return Err(
+                    KipError::new(ErrorKind::Execution, "this engine keeps no journal to look back in").at(*span)
+                );
+            }
             if request.dry_run {
                 return exec::check(command, &self.graph).map(|()| Answer::of(json!({})));
             }

@@ -108,6 +108,9 @@ fn limits_are_told_and_nothing_is_too_deep() {
         (format!("FIND(?x) WHERE {{ FILTER({}true) }}", "!".repeat(5000)), "deep"),
         (format!("FIND(?x) WHERE {{ FILTER({}true) }}", "(".repeat(5000)), "deep"),
         (format!("FIND(?x) WHERE {{ ({}", "(".repeat(5000)), "deep"),
+        (format!("FIND(?x) WHERE {{ FILTER({}true) }}", "true && ".repeat(10_000)), "operands"),
+        (format!("FIND(?x) WHERE {{ FILTER({}true) }}", "true || ".repeat(10_000)), "operands"),
+        (format!("FIND(?x) WHERE {{ {} }}", "?x {type: \"T\"} ".repeat(5000)), "clauses"),
         ("FIND(?x) WHERE { (?x, \"p\"{1,99999999}, ?y) }".into(), "hops"),
         (
             "FIND(?x) WHERE { ?x {type: \"T\"} FILTER(REGEX(?x.name, \"(a{1000}){1000}\")) }".into(),

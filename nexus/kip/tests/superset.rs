@@ -521,3 +521,71 @@ fn the_core_can_be_neither_deleted_nor_corrupted() {
     }
     ok(&mut w, r#"UPSERT { CONCEPT { {type: "Person", name: "$self"} SET ATTRIBUTES { persona: "grown" } } }"#);
 }
+
+#[test]
+fn equal_values_are_one_group_and_a_repeated_alternative_counts_once() {
+    let mut w = world();
+    assert_eq!(ok(&mut w, r#"FIND(COUNT(?l)) WHERE { ?l (?a, "moored_in" | "moored_in", ?b) }"#), json!([2]));
+    ok(
+        &mut w,
+        r#"UPSERT { CONCEPT { {type: "Boat", name: "x"} SET ATTRIBUTES { o: {a: 1, b: [7]} } } CONCEPT { {type: "Boat", name: "y"} SET ATTRIBUTES { o: {b: [7.0], a: 1.0} } } CONCEPT { {type: "Boat", name: "z"} SET ATTRIBUTES { big: 9007199254740993 } } CONCEPT { {type: "Boat", name: "zz"} SET ATTRIBUTES { big: 9007199254740992 } } }"#,
+    );
+    assert_eq!(
+        ok(
+            &mut w,
+            r#"FIND(COUNT(DISTINCT ?b.attributes.o), COUNT(DISTINCT ?b.attributes.big)) WHERE { ?b {type: "Boat"} }"#
+        ),
+        json!([[1, 2]])
+    );
+}
+
+#[test]
+fn a_web_of_links_about_links_is_exported_once_each_and_comes_back() {
+    let mut w = world();
+    let mut text = String::from(
+        r#"UPSERT { PROPOSITION ?h0 { ({type: "Boat", name: "Tern"}, "near", {type: "Boat", name: "Tern"}) } "#,
+    );
+    for n in 1..60 {
+        text += &format!("PROPOSITION ?h{n} {{ (?h{}, \"near\", ?h{}) SET ATTRIBUTES {{ n: {n} }} }} ", n - 1, n - 1);
+    }
+    let made = ok(&mut w, &(text + "}"));
+    let last = made["upsert_proposition_links"][59].as_str().unwrap().to_owned();
+    let exported = ok(&mut w, &format!(r#"EXPORT ?l WHERE {{ ?l (id: "{last}") }}"#));
+    assert_eq!(exported["propositions"], 60);
+    assert!(exported["capsule"].as_str().unwrap().len() < 20_000);
+    let mut other = world();
+    ok(&mut other, exported["capsule"].as_str().unwrap());
+    let count = r#"FIND(COUNT(?l)) WHERE { ?l (?a, "near", ?b) }"#;
+    assert_eq!(ok(&mut w, count), ok(&mut other, count));
+}
+
+#[test]
+fn a_merge_keeps_what_each_source_said() {
+    let mut w = world();
+    ok(
+        &mut w,
+        r#"UPSERT { CONCEPT { {type: "Boat", name: "Tern II"} SET PROPOSITIONS { ("moored_in", {type: "Harbour", name: "Oslo"}) WITH METADATA { source: "s2", confidence: 0.3 } } } CONCEPT { {type: "Boat", name: "Tern"} SET PROPOSITIONS { ("moored_in", {type: "Harbour", name: "Oslo"}) WITH METADATA { source: "s1" } } } }"#,
+    );
+    ok(
+        &mut w,
+        r#"MERGE CONCEPT ?a INTO ?b WHERE { ?a {type: "Boat", name: "Tern II"} ?b {type: "Boat", name: "Tern"} }"#,
+    );
+    let claims =
+        ok(&mut w, r#"FIND(?l.metadata._claims) WHERE { ?l ({type: "Boat", name: "Tern"}, "moored_in", ?h) }"#);
+    assert_eq!(claims, json!([{"s1": {"source": "s1"}, "s2": {"source": "s2", "confidence": 0.3}}]));
+}
+
+#[test]
+fn the_core_loses_no_domain_by_a_cascade_and_a_pattern_may_name_nothing_in_rc11() {
+    let mut w = world();
+    ok(
+        &mut w,
+        r#"UPSERT { CONCEPT ?d { {type: "Domain", name: "D2"} } CONCEPT { {type: "Person", name: "$self"} SET PROPOSITIONS { ("belongs_to_domain", ?d) } } }"#,
+    );
+    assert_eq!(refused(&mut w, r#"DELETE CONCEPT ?d DETACH WHERE { ?d {type: "Domain", name: "D2"} }"#).1, "immutable");
+    let rc11 = Request { dialect: Dialect::Rc11, ..Request::new(r#"FIND(?x) WHERE { ?x {type: "NoSuch"} }"#) };
+    assert_eq!(w.execute(&rc11)["result"], json!([]));
+    let told = run(&mut w, r#"FIND(?x) WHERE { ?x {type: "Boart"} (?x, "mored_in", ?y) }"#);
+    assert_eq!(told["warnings"].to_string().matches("did you mean").count(), 2, "{told}");
+    assert_eq!(refused(&mut w, r#"FIND(?b) WHERE { ?b {type: "Boat"} } AS OF SEQ 1"#).1, "execution");
+}

@@ -1,9 +1,11 @@
 //! What the journal keeps of a write: who and why stand in the entry itself, here is what, and the
 //! inverse, so that a change can be traced, undone, and looked behind.
 
+use std::collections::BTreeSet;
+
 use kip::capsule::Header;
 use kip::exec::Change;
-use kip::graph::{El, Graph, GraphRead, Record};
+use kip::graph::{El, Graph, GraphRead, Record, Way};
 use kip::{ErrorKind, KipError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -77,39 +79,55 @@ impl Written {
         }
     }
 
-    /// What an undo must put back, links last and removed first; refused when a later write stands on it.
+    /// The elements it touched.
+    fn touched(&self) -> impl Iterator<Item = El> {
+        self.created().chain(self.changed.iter().chain(&self.removed).map(|(el, _)| *el))
+    }
+
+    /// What an undo must put back, in an order in which every link has its ends; refused when something that
+    /// still holds was written on top of it. `later` are the entries after it, by number.
     ///
     /// # Errors
-    /// `KIP_3005` naming the first element that something later changed or leads to.
-    pub(super) fn inverse(&self, graph: &Graph) -> Result<Vec<(El, Option<Record>)>, KipError> {
-        let later = |el: El, what: &str| {
-            Err(KipError::new(
-                ErrorKind::Execution,
-                format!("{el} {what} after that entry, so it cannot be undone by itself"),
-            )
-            .code("KIP_3005")
-            .hint("undo the later entries first, or write what should stand now"))
-        };
-        let created: std::collections::BTreeSet<El> = self.created().collect();
-        let version = |el: El| graph.get(el).map(|look| look.stamp().version());
-        for el in &created {
-            if version(*el) != Some(1) {
-                return later(*el, "was changed or removed");
+    /// `KIP_3005` naming what stands in the way.
+    pub(super) fn inverse(
+        &self,
+        seq: u64,
+        later: &[(u64, Self)],
+        graph: &Graph,
+    ) -> Result<Vec<(El, Option<Record>)>, KipError> {
+        let refuse =
+            |what: String, hint: &str| Err(KipError::new(ErrorKind::Execution, what).code("KIP_3005").hint(hint));
+        // An entry and the undo of it cancel out, and so do an undo and the undo of that.
+        let mut gone: BTreeSet<u64> = BTreeSet::new();
+        let mine: BTreeSet<El> = self.touched().collect();
+        for (no, entry) in later.iter().rev() {
+            if gone.contains(no) {
+                continue;
             }
-            for way in [kip::graph::Way::Out, kip::graph::Way::In] {
+            if let Some(undone) = entry.undoes.filter(|undone| *undone >= seq) {
+                gone.insert(undone);
+                continue;
+            }
+            if let Some(el) = entry.touched().find(|el| mine.contains(el)) {
+                return refuse(
+                    format!("entry {no} touched {el} afterwards"),
+                    "undo the later entry first, or write what should stand now",
+                );
+            }
+        }
+        if gone.contains(&seq) {
+            return refuse(format!("entry {seq} is undone already"), "undo the undo to have it again");
+        }
+        for el in self.created() {
+            for way in [Way::Out, Way::In] {
                 let mut stranger = None;
-                graph.edges(*el, way, None, &mut |edge| {
-                    stranger = Some(edge.link).filter(|link| !created.contains(link));
+                graph.edges(el, way, None, &mut |edge| {
+                    stranger = Some(edge.link).filter(|link| !mine.contains(link));
                     stranger.is_none()
                 });
                 if let Some(link) = stranger {
-                    return later(*el, &format!("was linked by {link}"));
+                    return refuse(format!("{link} was linked to {el} afterwards"), "remove that link first");
                 }
-            }
-        }
-        for (el, before) in &self.changed {
-            if version(*el) != Some(before.look().stamp().version() + 1) {
-                return later(*el, "was changed or removed");
             }
         }
         for (el, record) in &self.removed {
@@ -118,16 +136,16 @@ impl Written {
                 Record::Link(link) => graph.link(link.subject, link.predicate, link.object),
             };
             if taken.is_some() {
-                return later(*el, "was made again");
+                return refuse(format!("{el} was made again"), "merge or remove the new one first");
             }
-            if let Record::Link(link) = record {
-                let comes_back = |end: El| graph.has(end) || self.removed.iter().any(|(el, _)| *el == end);
-                if !comes_back(link.subject) || !comes_back(link.object) {
-                    return later(*el, "lost an end");
-                }
+            if let Record::Link(link) = record
+                && [link.subject, link.object].iter().any(|end| !graph.has(*end) && !mine.contains(end))
+            {
+                return refuse(format!("{el} lost an end"), "bring that end back first");
             }
         }
-        let mut steps: Vec<(El, Option<Record>)> = created.into_iter().rev().map(|el| (el, None)).collect();
+        let mut steps: Vec<(El, Option<Record>)> = self.created().map(|el| (el, None)).collect();
+        steps.sort_by_key(|(el, _)| std::cmp::Reverse(*el));
         let mut back: Vec<(El, Option<Record>)> =
             self.changed.iter().chain(&self.removed).map(|(el, record)| (*el, Some(record.clone()))).collect();
         back.sort_by_key(|(el, _)| *el);

@@ -1,5 +1,6 @@
 //! `Nexus`: the one door for KIP. Each nexus has one writer, which applies a command, makes it durable,
-//! publishes the new snapshot and only then answers. Readers never wait for it.
+//! publishes the new snapshot and only then answers. Readers work on snapshots; the first one after a stretch
+//! of writes that nobody watched waits until what is on its way is durable.
 
 mod journal;
 mod owner;
@@ -11,6 +12,7 @@ use std::time::Duration;
 use kip::capsule::{self, Header};
 use kip::exec::{self, Draft};
 use kip::graph::{El, Graph, GraphRead, Record, Scoped};
+use kip::lang::COMMAND_BYTES_MAX;
 use kip::lang::ast::{Find, Lit};
 use kip::{Answer, CAPSULES, Call, Command, Dialect, ErrorKind, KipError, Options, bind_and, envelope};
 use serde::{Deserialize, Serialize};
@@ -20,7 +22,7 @@ use tokio::task::JoinHandle;
 
 use crate::clock::Timestamp;
 use crate::principal::{Origin, Principal, Role};
-use crate::store::{Key, Kind, PAGE_MAX, Store, StoreError, Stream};
+use crate::store::{Key, Kind, Store, StoreError, Stream};
 use journal::Written;
 use owner::{Owner, Shared, Task, Write};
 
@@ -50,7 +52,15 @@ pub enum NexusError {
 #[derive(Clone)]
 pub struct Nexus {
     store: Store,
-    awake: Arc<Mutex<HashMap<NexusId, Bed>>>,
+    dormitory: Arc<Mutex<Dormitory>>,
+}
+
+/// The nexuses that are awake or waking.
+#[derive(Default)]
+struct Dormitory {
+    beds: HashMap<NexusId, Bed>,
+    /// When the idle ones were last let go.
+    swept: Timestamp,
 }
 
 /// Where a nexus wakes, and when somebody last came.
@@ -63,6 +73,7 @@ struct Bed {
 struct Awake {
     shared: Arc<Shared>,
     writer: mpsc::Sender<Task>,
+    readers: mpsc::Sender<oneshot::Sender<Arc<Snapshot>>>,
 }
 
 /// What must be known about a nexus besides its elements.
@@ -84,14 +95,16 @@ const PAGES_AT_ONCE: usize = 256;
 /// A nexus nobody came to for so long is let go from memory.
 const IDLE: Duration = Duration::from_secs(30 * 60);
 /// Entries that one `AS OF SEQ` goes back at most.
-const STEPS_BACK_MAX: u64 = 200_000;
+const STEPS_BACK_MAX: u64 = 20_000;
+/// How many links away from what matches a capsule may reach.
+const HOPS_MAX: usize = 64;
 /// From so many elements on, a query is run beside the runtime's own threads.
 const LARGE: usize = 20_000;
 
 impl Nexus {
     /// A handle on the nexuses kept in `store`.
     pub fn new(store: Store) -> Self {
-        Self { store, awake: Arc::default() }
+        Self { store, dormitory: Arc::default() }
     }
 
     /// Runs a request and answers the KIP envelope: `{result}` or `{error}`, for a batch `{result: [envelope, …]}`.
@@ -138,7 +151,8 @@ impl Nexus {
         }
         if request.dry_run {
             let tried = self.try_out(nexus, &call, request.dialect, false).await?;
-            let tried = tried.map(|(_, warnings)| Answer { result: json!({}), warnings, ..Answer::default() });
+            let tried =
+                tried.map(|tried| Answer { result: tried.receipt, warnings: tried.warnings, ..Answer::default() });
             return Ok(envelope(tried, &call.command));
         }
         self.hand_over(nexus, |reply| {
@@ -159,6 +173,11 @@ impl Nexus {
         let mut snapshot = awake.snapshot().await?;
         match as_of(&call) {
             Ok(None) => {}
+            // What was seen by all may be hidden by now, and what is gone may have been hidden then.
+            Ok(Some(_)) if !may_write(&origin.principal, nexus) => {
+                let error = KipError::new(ErrorKind::Execution, "only an operator or the lifeform itself looks back");
+                return Ok(json!({"error": error.code("KIP_4003").to_json(&call.command)}));
+            }
             Ok(Some(seq)) => match self.step_back(nexus, &snapshot, seq).await? {
                 Ok(earlier) => snapshot = Arc::new(earlier),
                 Err(error) => return Ok(json!({"error": error.to_json(&call.command)})),
@@ -226,9 +245,9 @@ impl Nexus {
         let privileged = origin.principal.may(Role::Operator);
         if dry_run {
             let tried = self.try_out(nexus, &call, Dialect::Draft7, privileged).await?;
-            let tried = tried.map(|(result, warnings)| Answer {
-                result: json!({"capsule": header, "diff": result}),
-                warnings,
+            let tried = tried.map(|tried| Answer {
+                result: json!({"capsule": header, "diff": tried.diff}),
+                warnings: tried.warnings,
                 ..Answer::default()
             });
             return Ok(envelope(tried, text));
@@ -251,19 +270,35 @@ impl Nexus {
     /// # Errors
     /// Only when the store fails.
     pub async fn export(&self, nexus: &NexusId, query: &Export, origin: &Origin) -> Result<Value, NexusError> {
+        let plain = |text: &str| {
+            (1..=64).contains(&text.len()) && text.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c))
+        };
+        if !plain(&query.name) || !plain(&query.version) || query.hops > HOPS_MAX {
+            let message =
+                format!("a capsule's name and version are letters, digits and ._- , and hops at most {HOPS_MAX}");
+            return Ok(json!({"error": KipError::new(ErrorKind::Parameter, message).to_json("")}));
+        }
         let command = format!("EXPORT ?{} {}", query.target.trim_start_matches('?'), query.pattern);
         let call = Call { command, parameters: query.parameters.clone() };
         let snapshot = self.wake(nexus).await?.snapshot().await?;
         let scopes = scopes(&origin.principal, nexus);
-        let answered = bind_and(&call, |command| match command {
-            Command::Export(export) => {
-                let view = Scoped::new(&snapshot.graph, scopes.as_ref());
-                let mut answer = exec::neighbourhood(export, query.hops, &view, &Options::default())?;
-                let text = answer.result["capsule"].as_str().unwrap_or_default().to_owned();
-                answer.result["capsule"] = capsule::seal(&query.name, &query.version, &text).into();
-                Ok(answer)
-            }
-            _ => Err(KipError::new(ErrorKind::Syntax, "the pattern is WHERE {…}")),
+        let answered = owner::beside(snapshot.graph.len(), || {
+            bind_and(&call, |command| match command {
+                Command::Export(export) => {
+                    let view = Scoped::new(&snapshot.graph, scopes.as_ref());
+                    let mut answer = exec::neighbourhood(export, query.hops, &view, &Options::default())?;
+                    let text = answer.result["capsule"].as_str().unwrap_or_default().to_owned();
+                    if text.len() + 256 > COMMAND_BYTES_MAX {
+                        let message = format!("a capsule of {} bytes could not be imported again", text.len());
+                        return Err(KipError::new(ErrorKind::Execution, message)
+                            .code("KIP_4002")
+                            .hint("narrow the pattern, or take EXPORT … LIMIT n page by page"));
+                    }
+                    answer.result["capsule"] = capsule::seal(&query.name, &query.version, &text).into();
+                    Ok(answer)
+                }
+                _ => Err(KipError::new(ErrorKind::Syntax, "the pattern is WHERE {…}")),
+            })
         });
         Ok(envelope(answered, &call.command))
     }
@@ -276,14 +311,11 @@ impl Nexus {
         if !may_write(&origin.principal, nexus) {
             return Ok(json!({"error": owner::no_right().to_json("")}));
         }
-        let found = self.store.entries(&stream(nexus), seq.saturating_sub(1), 1).await?;
-        let Some(entry) = found.into_iter().next().filter(|entry| entry.seq == seq) else {
-            let error = KipError::new(ErrorKind::NotFound, format!("the journal has no entry {seq}"));
+        if seq <= CAPSULES.len() as u64 {
+            let error = KipError::new(ErrorKind::Immutable, format!("entry {seq} is the birth of this mind"));
             return Ok(json!({"error": error.to_json("")}));
-        };
-        let written: Written = entry.decode()?;
-        self.hand_over(nexus, |reply| Task::Undo { written: Box::new(written), seq, origin: origin.clone(), reply })
-            .await
+        }
+        self.hand_over(nexus, |reply| Task::Undo { seq, origin: origin.clone(), reply }).await
     }
 
     /// The journal of a nexus after entry `after`: who wrote what, when and why, and the inverse.
@@ -314,30 +346,32 @@ impl Nexus {
 
     /// Lets a nexus go from memory; its rows stay.
     pub fn forget(&self, nexus: &NexusId) {
-        self.awake.lock().unwrap_or_else(PoisonError::into_inner).remove(nexus);
+        self.dormitory.lock().unwrap_or_else(PoisonError::into_inner).beds.remove(nexus);
     }
 
     /// How many nexuses are in memory.
     pub fn awake(&self) -> usize {
-        self.awake.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.dormitory.lock().unwrap_or_else(PoisonError::into_inner).beds.len()
     }
 
-    /// Runs a command on a copy; answers the difference it makes, and its warnings.
+    /// Runs a command on a copy.
     async fn try_out(
         &self,
         nexus: &NexusId,
         call: &Call,
         dialect: Dialect,
         privileged: bool,
-    ) -> Result<Result<(Value, Vec<String>), KipError>, NexusError> {
+    ) -> Result<Result<Tried, KipError>, NexusError> {
         let snapshot = self.wake(nexus).await?.snapshot().await?;
         let now = self.store.clock().now().as_microsecond();
-        Ok(bind_and(call, |command| {
-            let mut copy = snapshot.graph.clone();
-            let mut draft = Draft::new(&mut copy, now, privileged);
-            exec::write(command, &mut draft, &Options { dialect, ..Options::default() })?;
-            let (changes, warnings) = draft.finish();
-            Ok((journal::diff(&changes), warnings))
+        Ok(owner::beside(snapshot.graph.len(), || {
+            bind_and(call, |command| {
+                let mut copy = snapshot.graph.clone();
+                let mut draft = Draft::new(&mut copy, now, privileged);
+                let receipt = exec::write(command, &mut draft, &Options { dialect, ..Options::default() })?;
+                let (changes, warnings) = draft.finish();
+                Ok(Tried { receipt, diff: journal::diff(&changes), warnings })
+            })
         }))
     }
 
@@ -348,8 +382,13 @@ impl Nexus {
     ) -> Result<Value, NexusError> {
         let awake = self.wake(nexus).await?;
         let (reply, answer) = oneshot::channel();
-        awake.writer.send(task(reply)).await.map_err(|_| StoreError::Closed)?;
-        Ok(answer.await.map_err(|_| StoreError::Closed)??)
+        // A writer that is gone met another one; the next caller wakes the nexus anew.
+        let gone = |_| {
+            self.forget(nexus);
+            StoreError::Closed
+        };
+        awake.writer.send(task(reply)).await.map_err(|_| gone(()))?;
+        Ok(answer.await.map_err(|_| gone(()))??)
     }
 
     /// A snapshot as it stood after entry `seq`.
@@ -366,18 +405,12 @@ impl Nexus {
         if snapshot.seq - seq > STEPS_BACK_MAX {
             return wrong(ErrorKind::Execution, format!("entry {seq} lies more than {STEPS_BACK_MAX} entries back"));
         }
-        let mut later: Vec<Written> = Vec::new();
-        let mut after = seq;
-        while after < snapshot.seq {
-            let entries = self.store.entries(&stream(nexus), after, PAGE_MAX).await?;
-            let Some(last) = entries.last() else { break };
-            after = last.seq;
-            for entry in entries.into_iter().filter(|entry| entry.seq <= snapshot.seq) {
-                later.push(entry.decode()?);
-            }
-        }
-        let mut graph = snapshot.graph.clone();
-        later.iter().rev().for_each(|written| written.step_back(&mut graph));
+        let later = owner::read_journal(&self.store, nexus, seq, snapshot.seq).await?;
+        let graph = owner::beside(snapshot.graph.len(), || {
+            let mut graph = snapshot.graph.clone();
+            later.iter().rev().for_each(|(_, written)| written.step_back(&mut graph));
+            graph
+        });
         Ok(Ok(Snapshot { graph, seq }))
     }
 
@@ -385,16 +418,17 @@ impl Nexus {
     async fn wake(&self, nexus: &NexusId) -> Result<Arc<Awake>, NexusError> {
         let cell = {
             let now = self.store.clock().now();
-            let mut awake = self.awake.lock().unwrap_or_else(PoisonError::into_inner);
-            // Whoever uses a nexus holds its bed; one that nobody holds or came to lately is let go.
-            awake.retain(|id, bed| {
-                let idle = Duration::try_from(now.duration_since(bed.used)).is_ok_and(|idle| idle > IDLE);
-                id == nexus
-                    || !idle
-                    || bed.awake.get().is_none_or(|awake| Arc::strong_count(awake) > 1)
-                    || Arc::strong_count(&bed.awake) > 1
-            });
-            let bed = awake.entry(nexus.clone()).or_insert_with(|| Bed { awake: Arc::default(), used: now });
+            let mut dormitory = self.dormitory.lock().unwrap_or_else(PoisonError::into_inner);
+            let since = |then: Timestamp| Duration::try_from(now.duration_since(then)).unwrap_or_default();
+            if since(dormitory.swept) > IDLE / 2 {
+                dormitory.swept = now;
+                // Whoever uses a nexus holds its bed; one that nobody holds or came to lately is let go.
+                dormitory.beds.retain(|id, bed| {
+                    let held = bed.awake.get().is_some_and(|awake| Arc::strong_count(awake) > 1);
+                    id == nexus || since(bed.used) <= IDLE || held || Arc::strong_count(&bed.awake) > 1
+                });
+            }
+            let bed = dormitory.beds.entry(nexus.clone()).or_insert_with(|| Bed { awake: Arc::default(), used: now });
             bed.used = now;
             bed.awake.clone()
         };
@@ -434,9 +468,10 @@ impl Nexus {
         }
         let seq = self.store.head(&stream(&nexus)).await?;
         let (writer, inbox) = mpsc::channel(TASKS_MAX);
-        let (owner, shared) = Owner::new(self.store.clone(), nexus, graph, version, seq, inbox);
+        let (readers, reading) = mpsc::channel(TASKS_MAX);
+        let (owner, shared) = Owner::new(self.store.clone(), nexus, graph, version, seq, inbox, reading);
         tokio::spawn(owner.run());
-        Ok(Arc::new(Awake { shared, writer }))
+        Ok(Arc::new(Awake { shared, writer, readers }))
     }
 
     /// Gives a new nexus the shipped capsules, all in one commit: it is born whole or not at all.
@@ -466,6 +501,13 @@ impl Nexus {
         let batch = entries.iter().fold(batch, |batch, entry| batch.append(stream(nexus), "capsule", entry));
         Ok(self.store.commit(batch).await?.versions[0])
     }
+}
+
+/// What a command would have done.
+struct Tried {
+    receipt: Value,
+    diff: Value,
+    warnings: Vec<String>,
 }
 
 /// What to export as a capsule.
@@ -505,7 +547,7 @@ impl Awake {
             return Ok(fresh);
         }
         let (reply, answer) = oneshot::channel();
-        self.writer.send(Task::Publish(reply)).await.map_err(|_| StoreError::Closed)?;
+        self.readers.send(reply).await.map_err(|_| StoreError::Closed)?;
         Ok(answer.await.map_err(|_| StoreError::Closed)?)
     }
 }

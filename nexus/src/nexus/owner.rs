@@ -18,8 +18,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::journal::Written;
 use super::{Head, NexusId};
-use crate::principal::Origin;
-use crate::store::{Batch, Expect, Key, Kind, Op, Receipt, Store, StoreError};
+use crate::principal::{Origin, Role};
+use crate::store::{Batch, Expect, Key, Kind, Op, PAGE_MAX, Receipt, Store, StoreError};
 
 /// A graph that will not change any more, and the journal entry after which it stands so.
 #[derive(Clone)]
@@ -53,9 +53,7 @@ pub(super) enum Task {
     /// Runs a command that writes.
     Write(Write),
     /// Takes an entry back.
-    Undo { written: Box<Written>, seq: u64, origin: Origin, reply: Reply },
-    /// Publishes what is durable.
-    Publish(oneshot::Sender<Arc<Snapshot>>),
+    Undo { seq: u64, origin: Origin, reply: Reply },
     /// Builds an index that a query would have used.
     SortBy(Sym, Sym),
 }
@@ -100,6 +98,9 @@ pub(super) struct Owner {
     seq: u64,
     shared: Arc<Shared>,
     inbox: mpsc::Receiver<Task>,
+    readers: mpsc::Receiver<oneshot::Sender<Arc<Snapshot>>>,
+    /// Set when somebody else wrote this nexus: it must be woken anew.
+    broken: bool,
     flights: VecDeque<Flight>,
     waiting: Vec<oneshot::Sender<Arc<Snapshot>>>,
     /// `taken` when a snapshot was last made, and the writes since.
@@ -115,6 +116,7 @@ impl Owner {
         head: u64,
         seq: u64,
         inbox: mpsc::Receiver<Task>,
+        readers: mpsc::Receiver<oneshot::Sender<Arc<Snapshot>>>,
     ) -> (Self, Arc<Shared>) {
         let published = RwLock::new(Arc::new(Snapshot { graph: graph.clone(), seq }));
         let shared = Arc::new(Shared { published, durable: AtomicU64::new(seq), taken: AtomicU64::new(0) });
@@ -126,6 +128,8 @@ impl Owner {
             seq,
             shared: shared.clone(),
             inbox,
+            readers,
+            broken: false,
             flights: VecDeque::new(),
             waiting: Vec::new(),
             seen: 0,
@@ -135,32 +139,40 @@ impl Owner {
     }
 
     pub(super) async fn run(mut self) {
-        loop {
+        while !self.broken {
             let has_room = self.flights.len() < FLIGHTS_MAX;
-            let done = match self.flights.front_mut() {
-                Some(flight) => {
-                    tokio::select! {
-                        biased;
-                        done = &mut flight.durable => Some(done),
-                        task = self.inbox.recv(), if has_room => match task {
-                            Some(task) => { self.take_up(task).await; None }
-                            // Nobody is left to ask; what is on its way is still seen home.
-                            None => Some((&mut flight.durable).await),
-                        },
+            let durable = async {
+                match self.flights.front_mut() {
+                    Some(flight) => (&mut flight.durable).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                done = durable => match done {
+                    Ok(receipt) => self.landed(&receipt),
+                    Err(failure) => self.take_back(failure).await,
+                },
+                // Readers do not queue behind writers.
+                Some(reader) = self.readers.recv() => {
+                    self.waiting.push(reader);
+                    if self.flights.is_empty() {
+                        self.publish(self.graph.clone());
                     }
                 }
-                None => match self.inbox.recv().await {
-                    Some(task) => {
-                        self.take_up(task).await;
-                        None
+                task = self.inbox.recv(), if has_room => match task {
+                    Some(task) => self.take_up(task).await,
+                    // Nobody is left to ask; what is on its way is still seen home.
+                    None => {
+                        while let Some(flight) = self.flights.front_mut() {
+                            match (&mut flight.durable).await {
+                                Ok(receipt) => self.landed(&receipt),
+                                Err(failure) => self.take_back(failure).await,
+                            }
+                        }
+                        return;
                     }
-                    None => return,
                 },
-            };
-            match done {
-                Some(Ok(receipt)) => self.landed(&receipt),
-                Some(Err(failure)) => self.take_back(failure).await,
-                None => {}
             }
         }
     }
@@ -168,13 +180,7 @@ impl Owner {
     async fn take_up(&mut self, task: Task) {
         match task {
             Task::Write(write) => self.write(write).await,
-            Task::Undo { written, seq, origin, reply } => self.undo(*written, seq, origin, reply).await,
-            Task::Publish(reply) => {
-                self.waiting.push(reply);
-                if self.flights.is_empty() {
-                    self.publish(self.graph.clone());
-                }
-            }
+            Task::Undo { seq, origin, reply } => self.undo(seq, origin, reply).await,
             Task::SortBy(kind, key) => {
                 self.graph.sort_by(kind, key);
                 // Nothing changed that could be read, so the index is shown at once.
@@ -194,18 +200,21 @@ impl Owner {
         let Write { call, dialect, privileged, capsule, origin, reply } = write;
         let (now, next) = (self.now(), (self.graph.next_concept, self.graph.next_link));
         let options = Options { dialect, ..Options::default() };
-        let ran = bind_and(&call, |command| {
-            let mut draft = Draft::new(&mut self.graph, now, privileged);
-            match exec::write(command, &mut draft, &options) {
-                Ok(result) => {
-                    let (changes, warnings) = draft.finish();
-                    Ok((changes, Answer { result, warnings, ..Answer::default() }))
+        let graph = &mut self.graph;
+        let ran = beside(graph.len(), || {
+            bind_and(&call, |command| {
+                let mut draft = Draft::new(graph, now, privileged);
+                match exec::write(command, &mut draft, &options) {
+                    Ok(result) => {
+                        let (changes, warnings) = draft.finish();
+                        Ok((changes, Answer { result, warnings, ..Answer::default() }))
+                    }
+                    Err(error) => {
+                        draft.undo();
+                        Err(error)
+                    }
                 }
-                Err(error) => {
-                    draft.undo();
-                    Err(error)
-                }
-            }
+            })
         });
         match ran {
             Ok((changes, answer)) => {
@@ -218,27 +227,45 @@ impl Owner {
         }
     }
 
-    async fn undo(&mut self, written: Written, seq: u64, origin: Origin, reply: Reply) {
-        self.keep_before();
-        let (now, next) = (self.now(), (self.graph.next_concept, self.graph.next_link));
-        let steps = match written.inverse(&self.graph) {
-            Ok(steps) => steps,
-            Err(error) => return drop(reply.send(Ok(json!({"error": error.to_json("")})))),
+    /// Takes an entry back. What is on its way is seen home first, so that the journal tells everything that
+    /// came after the entry.
+    async fn undo(&mut self, seq: u64, origin: Origin, reply: Reply) {
+        while let Some(flight) = self.flights.front_mut() {
+            match (&mut flight.durable).await {
+                Ok(receipt) => self.landed(&receipt),
+                Err(failure) => self.take_back(failure).await,
+            }
+        }
+        let mut entries = match read_journal(&self.store, &self.nexus, seq.saturating_sub(1), self.seq).await {
+            Ok(entries) => entries.into_iter(),
+            Err(failure) => return drop(reply.send(Err(failure))),
         };
-        let mut draft = Draft::new(&mut self.graph, now, false);
-        let refused =
-            steps.iter().filter(|(_, record)| record.is_none()).find_map(|(el, _)| draft.check_removable(*el).err());
-        if let Some(error) = refused {
-            draft.undo();
-            return drop(reply.send(Ok(json!({"error": error.to_json("")}))));
+        let refused = |error: KipError| json!({"error": error.to_json("")});
+        let Some((_, written)) = entries.next().filter(|(no, _)| *no == seq) else {
+            let error = KipError::new(ErrorKind::NotFound, format!("the journal has no entry {seq}"));
+            return drop(reply.send(Ok(refused(error))));
+        };
+        let later: Vec<(u64, Written)> = entries.collect();
+        let (now, next) = (self.now(), (self.graph.next_concept, self.graph.next_link));
+        let privileged = origin.principal.may(Role::Operator);
+        let undone = written.inverse(seq, &later, &self.graph).and_then(|steps| {
+            let mut draft = Draft::new(&mut self.graph, now, privileged);
+            match steps.into_iter().try_for_each(|(el, record)| draft.restore(el, record)) {
+                Ok(()) => Ok(draft.finish().0),
+                Err(error) => {
+                    draft.undo();
+                    Err(error)
+                }
+            }
+        });
+        match undone {
+            Ok(changes) => {
+                let undo = Written { undoes: Some(seq), ..Written::of("", &serde_json::Map::new(), &changes) };
+                let answer = json!({"result": {"undone": seq, "elements": changes.len()}});
+                self.submit(changes, next, "undo", &undo, &origin, answer, reply).await;
+            }
+            Err(error) => drop(reply.send(Ok(refused(error)))),
         }
-        for (el, record) in steps {
-            draft.restore(el, record);
-        }
-        let (changes, _) = draft.finish();
-        let undone = Written { undoes: Some(seq), ..Written::of("", &serde_json::Map::new(), &changes) };
-        let answer = json!({"result": {"undone": seq, "elements": changes.len()}});
-        self.submit(changes, next, "undo", &undone, &origin, answer, reply).await;
     }
 
     /// Before the graph goes on: what the last batch on its way left, for readers who wait for that.
@@ -318,6 +345,7 @@ impl Owner {
 
     /// A batch failed: nothing behind it can have gone through, since each names the head it expects.
     async fn take_back(&mut self, failure: StoreError) {
+        self.broken = matches!(failure, StoreError::Conflict { .. });
         let mut failed: Vec<Flight> = self.flights.drain(..).collect();
         for flight in failed.iter_mut().skip(1).filter(|flight| !flight.changes.is_empty()) {
             let _ = (&mut flight.durable).await;
@@ -339,6 +367,38 @@ impl Owner {
             self.publish(self.graph.clone());
         }
     }
+}
+
+/// From so many elements on, a command is long enough to be kept off the runtime's other work.
+const LARGE: usize = 20_000;
+
+/// Runs long work on a thread that other tasks have been moved away from, where the runtime has several.
+pub(super) fn beside<R>((concepts, links): (usize, usize), work: impl FnOnce() -> R) -> R {
+    let several = tokio::runtime::Handle::current().runtime_flavor() == tokio::runtime::RuntimeFlavor::MultiThread;
+    if several && concepts + links >= LARGE { tokio::task::block_in_place(work) } else { work() }
+}
+
+/// The entries of a nexus after `after` up to `upto`, by number.
+///
+/// # Errors
+/// The store's own.
+pub(super) async fn read_journal(
+    store: &Store,
+    nexus: &NexusId,
+    after: u64,
+    upto: u64,
+) -> Result<Vec<(u64, Written)>, StoreError> {
+    let stream = format!("nexus:{nexus}").into();
+    let (mut read, mut after) = (Vec::new(), after);
+    while after < upto {
+        let entries = store.entries(&stream, after, PAGE_MAX).await?;
+        let Some(last) = entries.last() else { break };
+        after = last.seq;
+        for entry in entries.into_iter().filter(|entry| entry.seq <= upto) {
+            read.push((entry.seq, entry.decode()?));
+        }
+    }
+    Ok(read)
 }
 
 /// The batch that makes changes durable; its first change is the head, at the version it must have.

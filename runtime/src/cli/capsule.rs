@@ -16,7 +16,7 @@ use crate::config::Config;
 pub(super) enum Capsule {
     /// Imports a .kip file as one transaction.
     Import {
-        /// Which lifeform; the first by default.
+        /// Which lifeform, or "commons"; the first lifeform by default.
         #[arg(long)]
         lifeform: Option<String>,
         /// Shows what it would change and changes nothing.
@@ -27,7 +27,7 @@ pub(super) enum Capsule {
     },
     /// Exports what a pattern matches, with its definitions, as a .kip file.
     Export {
-        /// Which lifeform; the first by default.
+        /// Which lifeform, or "commons"; the first lifeform by default.
         #[arg(long)]
         lifeform: Option<String>,
         /// What the capsule is called.
@@ -54,6 +54,9 @@ pub(super) async fn run(config: Config, command: Capsule) -> anyhow::Result<Exit
     let of = |lifeform: Option<String>| {
         let client = &client;
         async move {
+            if lifeform.as_deref() == Some("commons") {
+                return Ok("/v1/nexus/commons".to_owned());
+            }
             let found = client.lifeform(lifeform.as_deref()).await?;
             anyhow::Ok(format!("/v1/nexus/{}", found["id"].as_str().unwrap_or_default()))
         }

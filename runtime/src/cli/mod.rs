@@ -75,16 +75,16 @@ enum Command {
 #[derive(Args, Clone)]
 struct Settings {
     /// A configuration file.
-    #[arg(long, env = "LIFEFORMD_CONFIG")]
+    #[arg(long, env = "LIFEFORMD_CONFIG", global = true)]
     config: Option<PathBuf>,
     /// The folder everything is kept in.
-    #[arg(long)]
+    #[arg(long, global = true)]
     data: Option<PathBuf>,
     /// Where the API is served, or where the daemon to talk to is.
-    #[arg(long)]
+    #[arg(long, global = true)]
     listen: Option<String>,
     /// Never use the network to fetch weights.
-    #[arg(long)]
+    #[arg(long, global = true)]
     offline: bool,
 }
 
@@ -132,9 +132,10 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
 }
 
 /// A line for the person at the terminal.
-#[expect(clippy::print_stdout, reason = "the terminal is where the command line speaks")]
 fn say(line: &str) {
-    println!("{line}");
+    use std::io::Write;
+    // Whoever reads may have heard enough, as in `| head`.
+    let _ = writeln!(std::io::stdout(), "{line}");
 }
 
 /// A piece of a line, shown at once.

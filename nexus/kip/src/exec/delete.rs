@@ -1,13 +1,14 @@
 //! DELETE: attributes, metadata, links, and concepts with their links.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use super::draft::{Draft, check_metadata};
 use super::rows::{Rows, Run};
 use super::{Budget, Options};
-use crate::graph::El;
+use crate::graph::{El, source_of};
 use crate::lang::ast::{Clause, Delete, Deleted};
 use crate::lang::{ErrorKind, KipError, Span};
 use crate::plan;
@@ -42,7 +43,13 @@ pub(super) fn delete(delete: &Delete<'_>, draft: &mut Draft<'_>, options: &Optio
             let mut counts = [0, 0];
             for el in &targets {
                 let changed = draft.change(*el, |record| {
-                    let (_, metadata, _) = record.parts();
+                    let (_, metadata, stamp) = record.parts();
+                    // Whose source is taken away no longer claims anything.
+                    if let (true, Some(source), Some(later)) =
+                        (keys.iter().any(|key| key == "source"), source_of(metadata), &mut stamp.later)
+                    {
+                        Arc::make_mut(later).claims.retain(|(of, _)| *of != source);
+                    }
                     *metadata = metadata.without(keys);
                 });
                 counts[usize::from(el.is_link())] += usize::from(changed);

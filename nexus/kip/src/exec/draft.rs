@@ -87,9 +87,25 @@ impl<'g> Draft<'g> {
         (changes, all)
     }
 
-    /// Puts a record in as it is, for an undo or an import of numbered elements.
-    pub fn restore(&mut self, el: El, record: Option<Record>) {
+    /// Puts a record back as it was, or takes it out: one step of an undo.
+    ///
+    /// # Errors
+    /// `immutable` when the core, or a definition in use, would go or be corrupted (R28).
+    pub fn restore(&mut self, el: El, record: Option<Record>) -> Result<(), KipError> {
         let now = self.now;
+        match &record {
+            None => self.check_deletable(el)?,
+            Some(record) => {
+                let look = record.look();
+                let differs = |key: &Sym| {
+                    let now = self.graph.get(el).and_then(|now| now.attributes().get(*key));
+                    now != look.attributes().get(*key)
+                };
+                let own = self.graph.get(el).map(|now| now.attributes().pairs()).unwrap_or_default();
+                let keys = own.iter().chain(look.attributes().pairs()).map(|(key, _)| key).filter(|key| differs(key));
+                self.check_writable(el, keys.map(|key| key.as_str()))?;
+            }
+        }
         let before = self.graph.get(el).map(Look::record);
         self.touch(el, before.clone());
         match record {
@@ -104,6 +120,7 @@ impl<'g> Draft<'g> {
             }
             None => drop(self.graph.remove(el)),
         }
+        Ok(())
     }
 
     fn touch(&mut self, el: El, before: Option<Record>) -> bool {
@@ -209,17 +226,6 @@ impl<'g> Draft<'g> {
         matches!(self.graph.get(el), Some(Look::Concept(concept)) if is_core(concept.kind, &concept.name))
     }
 
-    /// Refuses to take back what made the core.
-    ///
-    /// # Errors
-    /// `immutable` for an element of the core.
-    pub fn check_removable(&self, el: El) -> Result<(), KipError> {
-        if self.is_protected(el) {
-            return Err(KipError::new(ErrorKind::Immutable, format!("{el} is part of the core and cannot go")));
-        }
-        Ok(())
-    }
-
     /// Refuses a deletion that would take the core or a definition in use.
     pub(super) fn check_deletable(&self, el: El) -> Result<(), KipError> {
         let refuse = |what: String| Err(KipError::new(ErrorKind::Immutable, what));
@@ -234,6 +240,13 @@ impl<'g> Draft<'g> {
                     PROPOSITION_TYPE => self.graph.predicate_len(Some(defined)),
                     _ => 0,
                 });
+                let core_membership = |link: &El| {
+                    matches!(self.graph.get(*link), Some(Look::Link(link)) if link.object == el
+                        && link.predicate.as_str() == "belongs_to_domain" && self.is_protected(link.subject))
+                };
+                if self.links_on(el).iter().any(core_membership) {
+                    return refuse(format!("\"{name}\" holds part of the core, which would lose its domain with it"));
+                }
                 if used > 0 {
                     return refuse(format!("{kind} \"{name}\" is in use by {used} elements"));
                 }
@@ -290,7 +303,7 @@ impl<'g> Draft<'g> {
 }
 
 /// Keeps what each source said, once there is more than one.
-fn claim(known: &Bag, stamp: &mut Stamp, metadata: &Bag) {
+pub(super) fn claim(known: &Bag, stamp: &mut Stamp, metadata: &Bag) {
     let Some(source) = source_of(metadata) else { return };
     let before = stamp.later.as_ref().map(|later| later.claims.clone()).unwrap_or_default();
     let mut claims = before.clone();

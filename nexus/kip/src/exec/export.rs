@@ -33,12 +33,7 @@ pub fn export(export: &Export<'_>, graph: &dyn GraphRead, options: &Options<'_>)
     let more = page.len() > limit;
     page.truncate(limit);
     let next_cursor = page.last().filter(|_| more).map(|last| cursor::token(&text, &last.0));
-    let (capsule, concepts, propositions) = write(graph, &page, &whole);
-    Ok(Answer {
-        result: json!({"capsule": capsule, "concepts": concepts, "propositions": propositions}),
-        next_cursor,
-        ..Answer::default()
-    })
+    Ok(write(graph, &page, &whole).answer(next_cursor))
 }
 
 /// The elements an EXPORT names.
@@ -83,10 +78,14 @@ pub fn neighbourhood(
         }
         whole.extend(fresh.iter().copied());
         edge = fresh;
+        if edge.is_empty() {
+            break;
+        }
     }
     // A link is nothing without its ends, and nothing is without its definition.
     let mut waiting: Vec<El> = whole.iter().copied().collect();
     while let Some(el) = waiting.pop() {
+        budget.hop(1)?;
         let mut needed: Vec<El> = Vec::new();
         let mut definition = None;
         graph.look(el, &mut |look| match look {
@@ -95,6 +94,14 @@ pub fn neighbourhood(
                 definition = Some((PROPOSITION_TYPE, link.predicate));
             }
             Look::Concept(concept) => definition = Some((CONCEPT_TYPE, concept.kind)),
+        });
+        // A link to what is not exported is still set wherever its target is there.
+        graph.edges(el, Way::Out, None, &mut |edge| {
+            let outward = Sym::new(PROPOSITION_TYPE);
+            needed.extend(
+                graph.concept(outward, edge.predicate.as_str()).filter(|_| !is_core(outward, edge.predicate.as_str())),
+            );
+            true
         });
         // Wherever the capsule goes, the core is there already.
         let definition = definition.filter(|(meta, name)| !is_core(Sym::new(meta), name.as_str()));
@@ -106,8 +113,7 @@ pub fn neighbourhood(
         }
     }
     let page: Vec<El> = whole.iter().copied().collect();
-    let (capsule, concepts, propositions) = write(graph, &page, &whole);
-    Ok(Answer::of(json!({"capsule": capsule, "concepts": concepts, "propositions": propositions})))
+    Ok(write(graph, &page, &whole).answer(None))
 }
 
 /// Whether an element is one that every nexus is born with and none may change.
@@ -115,8 +121,24 @@ fn meta(look: Look<'_>) -> bool {
     matches!(look, Look::Concept(concept) if concept.kind.as_str() == CONCEPT_TYPE && concept.name.starts_with('$'))
 }
 
+/// A page of a capsule.
+struct Written {
+    capsule: String,
+    concepts: usize,
+    propositions: usize,
+    warnings: Vec<String>,
+}
+
+impl Written {
+    fn answer(self, next_cursor: Option<String>) -> Answer {
+        let Self { capsule, concepts, propositions, warnings } = self;
+        let result = json!({"capsule": capsule, "concepts": concepts, "propositions": propositions});
+        Answer { result, next_cursor, warnings, ..Answer::default() }
+    }
+}
+
 /// The UPSERT text of `page`, given everything that is exported on any page.
-fn write(graph: &dyn GraphRead, page: &[El], whole: &BTreeSet<El>) -> (String, usize, usize) {
+fn write(graph: &dyn GraphRead, page: &[El], whole: &BTreeSet<El>) -> Written {
     let here: BTreeSet<El> = page.iter().copied().collect();
     let mut concepts: Vec<El> = page.iter().copied().filter(|el| !el.is_link()).collect();
     // Definitions come before what they define.
@@ -133,7 +155,10 @@ fn write(graph: &dyn GraphRead, page: &[El], whole: &BTreeSet<El>) -> (String, u
     for el in &concepts {
         for way in [Way::Out, Way::In] {
             graph.edges(*el, way, None, &mut |edge| {
-                if whole.contains(&edge.other) {
+                if edge.other.is_link() {
+                    // A claim about a link is nothing without that link.
+                    facts.extend((way == Way::Out).then_some(edge.link));
+                } else if whole.contains(&edge.other) {
                     // On the page of the end that comes last.
                     if here.contains(&edge.other) || edge.other < *el {
                         facts.insert(edge.link);
@@ -145,26 +170,52 @@ fn write(graph: &dyn GraphRead, page: &[El], whole: &BTreeSet<El>) -> (String, u
             });
         }
     }
+    // What is said about an exported link by or to something exported belongs to it.
+    let mut waiting: Vec<El> = facts.iter().copied().collect();
+    while let Some(el) = waiting.pop() {
+        for way in [Way::Out, Way::In] {
+            graph.edges(el, way, None, &mut |edge| {
+                if (here.contains(&edge.other) || facts.contains(&edge.other)) && facts.insert(edge.link) {
+                    waiting.push(edge.link);
+                }
+                true
+            });
+        }
+    }
+    // A link that is the end of another has a block of its own before it, so no name nests.
+    let mut waiting: Vec<El> = facts.iter().copied().collect();
+    while let Some(el) = waiting.pop() {
+        graph.look(el, &mut |look| {
+            if let Look::Link(link) = look {
+                waiting
+                    .extend([link.subject, link.object].into_iter().filter(|end| end.is_link() && facts.insert(*end)));
+            }
+        });
+    }
     let mut out = String::from("UPSERT {\n");
-    let mut links = 0;
+    let (mut links, mut warnings) = (0, Vec::new());
     let (mut written, mut handles) = (0, BTreeMap::new());
     for el in &concepts {
         graph.look(*el, &mut |look| {
             let Look::Concept(concept) = look else { return };
             let _ = write!(out, "  CONCEPT ?c{} {{\n    {}\n", el.no(), identity(concept.kind, &concept.name));
-            let attributes = if meta(look) {
-                concept.attributes.without(&["instance_schema"])
-            } else if concept.name.starts_with('$') {
-                concept.attributes.without(&["core_directives", "id"])
-            } else {
-                concept.attributes.clone()
+            let actor = concept.kind.as_str() == "Person" && concept.name.starts_with('$');
+            let attributes = match (meta(look), actor) {
+                (true, _) => concept.attributes.without(&["instance_schema"]),
+                (_, true) => concept.attributes.without(&["core_directives", "id"]),
+                _ => concept.attributes.clone(),
             };
             object("    SET ATTRIBUTES ", &attributes, &mut out);
             if let Some(targets) = outside.get(el) {
                 out.push_str("    SET PROPOSITIONS {\n");
-                for link in targets {
-                    graph.look(*link, &mut |look| {
+                for target in targets {
+                    graph.look(*target, &mut |look| {
                         if let Look::Link(link) = look {
+                            if !link.attributes.is_empty() {
+                                warnings.push(format!(
+                                    "the attributes of {target} stay behind: it leads to what is not exported"
+                                ));
+                            }
                             out.push_str("      (");
                             print_text(link.predicate.as_str(), &mut out);
                             let _ = write!(out, ", {})", named(graph, link.object, &BTreeMap::new()));
@@ -196,7 +247,7 @@ fn write(graph: &dyn GraphRead, page: &[El], whole: &BTreeSet<El>) -> (String, u
         });
     }
     out.push_str("}\n");
-    (out, written, links)
+    Written { capsule: out, concepts: written, propositions: links, warnings }
 }
 
 /// Links with those they are about before them.
@@ -242,19 +293,8 @@ fn named(graph: &dyn GraphRead, el: El, handles: &BTreeMap<El, String>) -> Strin
     if let Some(handle) = handles.get(&el) {
         return handle.clone();
     }
-    let mut out = String::new();
-    let mut ends = None;
-    graph.look(el, &mut |look| match look {
-        Look::Concept(concept) => out = identity(concept.kind, &concept.name),
-        Look::Link(link) => ends = Some((link.subject, link.predicate, link.object)),
-    });
-    if let Some((subject, predicate, object)) = ends {
-        let (subject, object) = (named(graph, subject, handles), named(graph, object, handles));
-        let _ = write!(out, "({subject}, ");
-        print_text(predicate.as_str(), &mut out);
-        let _ = write!(out, ", {object})");
-    }
-    out
+    let key = graph.key(el);
+    key.map_or_else(|| format!("(id: \"{el}\")"), |(kind, name)| identity(kind, &name))
 }
 
 fn object(before: &str, bag: &Bag, out: &mut String) {

@@ -8,12 +8,14 @@ use std::ops::Bound;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::draft::{CONCEPT_TYPE, PROPOSITION_TYPE};
 use super::rows::{Rows, Run};
 use super::{Budget, Dialect, Options, cursor, limit_of};
 use crate::datum::{Datum, Sym};
 use crate::graph::sorted::{Place, Range};
 use crate::graph::{El, GraphRead};
-use crate::lang::ast::{Aggregate, Comparison, Find, Selected};
+use crate::lang::ast::{Aggregate, Clause, Comparison, Find, Lit, Predicate, PropositionPattern, Selected, Term};
+use crate::lang::error::nearest;
 use crate::lang::{Command, ErrorKind, KipError};
 use crate::plan::{self, Access, Field, Plan, Step, Test, Which};
 
@@ -65,6 +67,9 @@ pub fn find(query: &Find<'_>, graph: &dyn GraphRead, options: &Options<'_>) -> R
         addressed(&plan)?;
     }
     let mut answer = answer(query, &run)?;
+    if answer.result.as_array().is_some_and(Vec::is_empty) {
+        answer.warnings = undefined(&query.clauses, graph);
+    }
     if options.shape.unwrap_or(if options.dialect == Dialect::Rc11 { Shape::Columns } else { Shape::Rows })
         == Shape::Columns
     {
@@ -73,10 +78,61 @@ pub fn find(query: &Find<'_>, graph: &dyn GraphRead, options: &Options<'_>) -> R
     Ok(answer)
 }
 
+/// Why a query may have found nothing: types and predicates it names that nobody defined, each with the
+/// nearest one that is.
+fn undefined(clauses: &[Clause<'_>], graph: &dyn GraphRead) -> Vec<String> {
+    let (mut kinds, mut predicates) = (Vec::new(), Vec::new());
+    names_of(clauses, &mut kinds, &mut predicates);
+    let mut told = Vec::new();
+    for (meta, what, names) in [(CONCEPT_TYPE, "concept type", kinds), (PROPOSITION_TYPE, "predicate", predicates)] {
+        for name in names {
+            if name.starts_with('$') || graph.concept(Sym::new(meta), name).is_some() {
+                continue;
+            }
+            let known: Vec<arcstr::ArcStr> = graph
+                .of_type(Sym::new(meta), El::NONE, 1000)
+                .into_iter()
+                .filter_map(|el| graph.key(el).map(|(_, name)| name))
+                .collect();
+            let near = nearest(name, known.iter().map(arcstr::ArcStr::as_str));
+            let near = near.map_or_else(String::new, |near| format!("; did you mean \"{near}\"?"));
+            told.push(format!("{what} \"{name}\" is not defined{near}"));
+        }
+    }
+    told
+}
+
+/// The types and predicates that clauses name.
+fn names_of<'q>(clauses: &'q [Clause<'_>], kinds: &mut Vec<&'q str>, predicates: &mut Vec<&'q str>) {
+    fn term<'q>(term: &'q Term<'_>, kinds: &mut Vec<&'q str>, predicates: &mut Vec<&'q str>) {
+        match term {
+            Term::Var(..) => {}
+            Term::Concept(_, pattern) => kinds.extend(pattern.kind.as_ref().and_then(Lit::as_str)),
+            Term::Proposition(_, pattern) => proposition(pattern, kinds, predicates),
+        }
+    }
+    fn proposition<'q>(pattern: &'q PropositionPattern<'_>, kinds: &mut Vec<&'q str>, predicates: &mut Vec<&'q str>) {
+        let PropositionPattern::Triple(triple) = pattern else { return };
+        term(&triple.subject, kinds, predicates);
+        term(&triple.object, kinds, predicates);
+        if let Predicate::Names(names) = &triple.predicate {
+            predicates.extend(names.iter().filter_map(|(name, _)| name.as_str()));
+        }
+    }
+    for clause in clauses {
+        match clause {
+            Clause::Concept(_, pattern) => kinds.extend(pattern.kind.as_ref().and_then(Lit::as_str)),
+            Clause::Proposition(_, pattern) => proposition(pattern, kinds, predicates),
+            Clause::Filter(_) => {}
+            Clause::Not(inner) | Clause::Optional(inner) | Clause::Union(inner) => names_of(inner, kinds, predicates),
+        }
+    }
+}
+
 /// In the rc11 dialect a grounded pattern at top level must name something that is there.
 fn addressed(plan: &Plan<'_>) -> Result<(), KipError> {
     let missing = plan.root.stages.iter().any(|stage| match &stage.step {
-        Step::Concept { which: Which::These(these), .. } => these.is_empty(),
+        Step::Concept { which: Which::These(these), grounded: true, .. } => these.is_empty(),
         Step::Link { el, .. } => el.is_none(),
         _ => false,
     });
@@ -124,7 +180,7 @@ enum Driver {
 impl Driver {
     fn of(query: &Find<'_>, run: &Run<'_>, wants: &mut Vec<(Sym, Sym)>) -> Self {
         let root = &run.plan.root;
-        let Some(Step::Concept { slot, bound: false, which: Which::Type(kind) }) =
+        let Some(Step::Concept { slot, bound: false, which: Which::Type(kind), .. }) =
             root.stages.first().map(|stage| &stage.step)
         else {
             return Self::Whole;
@@ -192,7 +248,7 @@ impl Driver {
 
     /// Solves the plan and gives the rows to `sink` until it has enough; it is told the place that no later
     /// row comes before.
-    fn solve(&self, run: &Run<'_>, few: bool, sink: Sink<'_>) -> Result<(), KipError> {
+    fn solve(&self, run: &Run<'_>, few: bool, from: El, sink: Sink<'_>) -> Result<(), KipError> {
         let (plan, root) = (run.plan, &run.plan.root);
         let width = plan.slots.len();
         let mut size = if few { BATCH_FIRST } else { BATCH_MAX };
@@ -208,7 +264,7 @@ impl Driver {
         match self {
             Self::Whole => sink(run.block(root, 0, Rows::seed(width))?, None).map(drop),
             Self::Type { slot, kind } => {
-                let mut after = El::NONE;
+                let mut after = from;
                 loop {
                     let els = run.graph.of_type(*kind, after, size);
                     let Some(last) = els.last().copied() else { return Ok(()) };
@@ -408,7 +464,18 @@ fn answer(query: &Find<'_>, run: &Run<'_>) -> Result<Answer, KipError> {
             held.truncate(max);
         }
     };
-    driver.solve(run, limit.is_some(), &mut |rows, reached| {
+    // A page of rows in order of creation begins where the one before it ended.
+    let from = match (&driver, &after) {
+        (Driver::Type { slot, .. }, Some(At { ids, .. })) if keys.is_empty() && projected.first() == Some(slot) => {
+            if let Some(Id::El(id)) = ids.first() {
+                El(id.saturating_sub(1))
+            } else {
+                El::NONE
+            }
+        }
+        _ => El::NONE,
+    };
+    driver.solve(run, limit.is_some(), from, &mut |rows, reached| {
         let names = run.names();
         for row in rows.iter() {
             let candidate = Candidate {
@@ -555,7 +622,7 @@ fn grouped(query: &Find<'_>, run: &Run<'_>, limit: Option<usize>) -> Result<Answ
         let distinct = run.plan.rows_are_distinct();
         let mut seen: HashSet<Vec<u32>> = HashSet::new();
         let driver = Driver::of(query, run, &mut Vec::new());
-        driver.solve(run, false, &mut |rows, _| {
+        driver.solve(run, false, El::NONE, &mut |rows, _| {
             let names = run.names();
             for row in rows.iter() {
                 run.budget.hop(1)?;
@@ -603,7 +670,7 @@ fn grouped(query: &Find<'_>, run: &Run<'_>, limit: Option<usize>) -> Result<Answ
 /// How many there are of a type, where that is all that was asked.
 fn counted(query: &Find<'_>, run: &Run<'_>, plain: &[Access], sums: &[(Aggregate, bool, Access)]) -> Option<usize> {
     let [stage] = run.plan.root.stages.as_slice() else { return None };
-    let Step::Concept { slot, bound: false, which: Which::Type(kind) } = &stage.step else { return None };
+    let Step::Concept { slot, bound: false, which: Which::Type(kind), .. } = &stage.step else { return None };
     let all = |(function, _, access): &(Aggregate, bool, Access)| {
         *function == Aggregate::Count
             && access.slot == *slot
@@ -675,13 +742,51 @@ fn sorted_groups(
     Ok(Answer { result: Value::Array(result), next_cursor, ..Answer::default() })
 }
 
-/// Values as one text that equal values share: 7 and 7.0 are one group (R22).
+/// Values as one text that equal values share, whatever the order of their members: 7 and 7.0 are one group
+/// (R22).
 fn group_key(values: &[Datum]) -> String {
-    let one = |value: &Datum| match value {
-        Datum::Int(_) | Datum::Float(_) => value.as_f64().map_or(String::new(), |number| format!("{:?}", number + 0.0)),
-        other => other.to_json().to_string(),
-    };
-    values.iter().map(one).collect::<Vec<_>>().join("\n")
+    let mut key = String::new();
+    for value in values {
+        match value {
+            Datum::Str(text) => canonical(&Value::from(text.as_str()), &mut key),
+            other => canonical(&other.to_json(), &mut key),
+        }
+        key.push('\n');
+    }
+    key
+}
+
+fn canonical(value: &Value, key: &mut String) {
+    match value {
+        // A number is written as a whole one if it is one, so that no digit of a large one is lost.
+        Value::Number(number) => {
+            let whole = number.as_f64().filter(|float| number.is_f64() && float.fract() == 0.0 && float.abs() < 1e15);
+            match whole {
+                Some(float) => *key += &(float as i64).to_string(),
+                None => *key += &number.to_string(),
+            }
+        }
+        Value::Array(items) => {
+            key.push('[');
+            for item in items {
+                canonical(item, key);
+                key.push(',');
+            }
+            key.push(']');
+        }
+        Value::Object(members) => {
+            let mut sorted: Vec<(&String, &Value)> = members.iter().collect();
+            sorted.sort_unstable_by_key(|(name, _)| *name);
+            key.push('{');
+            for (name, item) in sorted {
+                *key += &Value::from(name.as_str()).to_string();
+                key.push(':');
+                canonical(item, key);
+            }
+            key.push('}');
+        }
+        other => *key += &other.to_string(),
+    }
 }
 
 /// One aggregate under way; null counts for nothing.

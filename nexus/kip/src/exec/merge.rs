@@ -5,10 +5,10 @@ use std::sync::Arc;
 use arcstr::ArcStr;
 use serde_json::{Value, json};
 
-use super::draft::Draft;
+use super::draft::{Draft, claim};
 use super::{Options, delete::targets};
 use crate::datum::{Bag, Datum, Sym};
-use crate::graph::{El, GraphRead, Look, Record};
+use crate::graph::{El, GraphRead, Later, Look, Record, Stamp, source_of};
 use crate::lang::ast::Merge;
 use crate::lang::{ErrorKind, KipError, Span};
 
@@ -67,37 +67,67 @@ fn one(
     }
 }
 
-/// Moves every link on `old` to `new`. Where that link is there already, it survives and takes what it lacks.
+/// One step of moving links: links about links are moved in turn, not in depth.
+enum Step {
+    /// Moves what is on the one to the other.
+    Move(El, El),
+    /// Removes what everything was moved from.
+    Remove(El),
+}
+
+/// Moves every link on `old` to `new`. Where that link is there already, it survives and takes what it lacks,
+/// and what was said about the one is said about the other.
 fn repoint(draft: &mut Draft<'_>, old: El, new: El, counts: &mut (usize, usize)) {
-    for el in draft.links_on(old) {
-        let Some(Record::Link(mut link)) = draft.graph.get(el).map(Look::record) else { continue };
-        if link.subject == old {
-            link.subject = new;
-        }
-        if link.object == old {
-            link.object = new;
-        }
-        match draft.graph.link(link.subject, link.predicate, link.object) {
-            Some(survivor) if survivor != el => {
-                draft.change(survivor, |record| {
-                    let (attributes, metadata, _) = record.parts();
-                    *attributes = link.attributes.merged(attributes);
-                    *metadata = link.metadata.merged(metadata);
-                });
-                // What was said about the one is said about the other.
-                repoint(draft, el, survivor, counts);
+    let mut steps = vec![Step::Move(old, new)];
+    while let Some(step) = steps.pop() {
+        let (old, new) = match step {
+            Step::Move(old, new) => (old, new),
+            Step::Remove(el) => {
                 draft.remove(el);
-                counts.1 += 1;
+                continue;
             }
-            _ => {
-                draft.change(el, |record| {
-                    if let Record::Link(own) = record {
-                        (own.subject, own.object) = (link.subject, link.object);
-                    }
-                });
-                counts.0 += 1;
+        };
+        for el in draft.links_on(old) {
+            let Some(Record::Link(mut link)) = draft.graph.get(el).map(Look::record) else { continue };
+            if link.subject == old {
+                link.subject = new;
+            }
+            if link.object == old {
+                link.object = new;
+            }
+            match draft.graph.link(link.subject, link.predicate, link.object) {
+                Some(survivor) if survivor != el => {
+                    draft.change(survivor, |record| {
+                        let claims = claims_of(&link.metadata, &link.stamp);
+                        let (attributes, metadata, stamp) = record.parts();
+                        let own = metadata.clone();
+                        *attributes = link.attributes.merged(attributes);
+                        // Each source's claim is kept; what the survivor says itself stays its own.
+                        claims.iter().for_each(|(_, said)| claim(&own, stamp, said));
+                        *metadata = link.metadata.merged(&own);
+                    });
+                    steps.push(Step::Remove(el));
+                    steps.push(Step::Move(el, survivor));
+                    counts.1 += 1;
+                }
+                _ => {
+                    draft.change(el, |record| {
+                        if let Record::Link(own) = record {
+                            (own.subject, own.object) = (link.subject, link.object);
+                        }
+                    });
+                    counts.0 += 1;
+                }
             }
         }
+    }
+}
+
+/// What each source said of a link.
+fn claims_of(metadata: &Bag, stamp: &Stamp) -> Vec<(ArcStr, Bag)> {
+    match &stamp.later {
+        Some(later) if !later.claims.is_empty() => later.claims.clone(),
+        _ => source_of(metadata).map(|source| (source, metadata.clone())).into_iter().collect(),
     }
 }
 
@@ -125,18 +155,16 @@ fn fill(draft: &mut Draft<'_>, source: El, target: El, source_name: &ArcStr) -> 
         (from.metadata.clone(), missing.iter().filter(|(key, _)| key.as_str() != "aliases").count());
     let additions = Bag::new(missing);
     draft.change(target, |record| {
-        let (attributes, known, _) = record.parts();
+        let (attributes, known, stamp) = record.parts();
+        let created = stamp.created;
+        let later =
+            stamp.later.get_or_insert_with(|| Arc::new(Later { version: 1, updated: created, ..Later::default() }));
+        let merged_from = &mut Arc::make_mut(later).merged_from;
+        merged_from.extend(older);
+        merged_from.push(source_name.clone());
         let with_aliases = Bag::new(vec![(Sym::new("aliases"), Datum::Json(Arc::new(Value::Array(aliases))))]);
         *attributes = additions.merged(attributes).merged(&with_aliases);
         *known = metadata.merged(known);
-    });
-    draft.change(target, |record| {
-        let (_, _, stamp) = record.parts();
-        if let Some(later) = &mut stamp.later {
-            let later = Arc::make_mut(later);
-            later.merged_from.extend(older);
-            later.merged_from.push(source_name.clone());
-        }
     });
     filled
 }

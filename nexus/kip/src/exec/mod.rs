@@ -65,7 +65,7 @@ pub fn read(command: &Command<'_>, graph: &dyn GraphRead, options: &Options<'_>)
         Command::Find(query) => find(query, graph, options),
         Command::Explain(query) => explain(query, graph, options).map(Answer::of),
         Command::Describe(what) => describe(what, graph, options),
-        Command::Search(query) => search(query, graph, options).map(Answer::of),
+        Command::Search(query) => search(query, graph, options),
         Command::Export(query) => export(query, graph, options),
         _ => Err(KipError::new(ErrorKind::Execution, "this command writes, and this is a place that only reads")
             .code("KIP_4003")),

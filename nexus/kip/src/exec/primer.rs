@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use serde_json::{Map, Value, json};
 
 use super::describe::rank;
-use super::draft::CONCEPT_TYPE;
+use super::draft::{CONCEPT_TYPE, PROPOSITION_TYPE};
 use crate::datum::{Datum, Sym};
 use crate::graph::{El, GraphRead, Look, Way};
 use crate::lang::KipError;
@@ -16,6 +16,9 @@ const BUDGET: usize = 1000;
 /// Members of a domain that are looked at, and links of each.
 const MEMBERS_MAX: usize = 96;
 const LINKS_MAX: usize = 24;
+/// Types and predicates that are looked at, and concepts of each type.
+const TYPES_MAX: usize = 64;
+const EXAMPLES: usize = 3;
 
 /// How much of everything is told; each step tells less.
 struct Detail {
@@ -27,14 +30,15 @@ struct Detail {
     examples: bool,
 }
 
-const DETAILS: [Detail; 7] = [
+const DETAILS: [Detail; 8] = [
     Detail { key: 12, domains: 64, types: 64, text: 600, directives: true, examples: true },
     Detail { key: 10, domains: 48, types: 40, text: 280, directives: true, examples: true },
     Detail { key: 8, domains: 24, types: 24, text: 160, directives: false, examples: true },
-    Detail { key: 5, domains: 16, types: 16, text: 100, directives: false, examples: true },
-    Detail { key: 3, domains: 8, types: 8, text: 60, directives: false, examples: false },
-    Detail { key: 0, domains: 4, types: 4, text: 30, directives: false, examples: false },
-    Detail { key: 0, domains: 0, types: 0, text: 0, directives: false, examples: false },
+    Detail { key: 6, domains: 16, types: 16, text: 120, directives: false, examples: true },
+    Detail { key: 4, domains: 8, types: 12, text: 80, directives: false, examples: true },
+    Detail { key: 2, domains: 4, types: 8, text: 60, directives: false, examples: false },
+    Detail { key: 0, domains: 2, types: 6, text: 40, directives: false, examples: false },
+    Detail { key: 0, domains: 0, types: 0, text: 60, directives: false, examples: false },
 ];
 
 /// The primer in at most `budget` tokens; the last step, who it is and nothing more, is always given.
@@ -73,8 +77,24 @@ struct Domain {
 struct Whole {
     identity: Map<String, Value>,
     domains: Vec<Domain>,
-    types: Vec<(Sym, usize)>,
-    predicates: Vec<(Sym, usize)>,
+    types: Vec<Kind>,
+    predicates: Vec<Said>,
+}
+
+/// A type with what its concepts are like.
+struct Kind {
+    name: Sym,
+    concepts: usize,
+    attributes: Vec<&'static str>,
+    examples: Vec<String>,
+}
+
+/// A predicate with what it joins.
+struct Said {
+    name: Sym,
+    links: usize,
+    from: String,
+    to: String,
 }
 
 impl Whole {
@@ -90,23 +110,25 @@ impl Whole {
                 && value.as_array().is_none_or(|list| !list.is_empty())
                 && value.as_object().is_none_or(|map| !map.is_empty())
         });
-        let by_use = |mut all: Vec<(Sym, usize)>| {
-            all.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.as_str().cmp(b.0.as_str())));
-            all
-        };
-        let mut types = by_use(graph.types());
-        // A type that is defined but has no concepts yet is worth knowing as well.
-        for el in graph.of_type(Sym::new(CONCEPT_TYPE), El::NONE, 256) {
-            if let Some((_, name)) = graph.key(el) {
-                let name = Sym::new(&name);
-                if !types.iter().any(|(known, _)| *known == name) {
-                    types.push((name, 0));
-                }
-            }
-        }
-        let domains =
+        let mut types: Vec<Kind> = graph
+            .of_type(Sym::new(CONCEPT_TYPE), El::NONE, TYPES_MAX)
+            .into_iter()
+            .filter_map(|el| graph.key(el))
+            .map(|(_, name)| kind(graph, Sym::new(&name)))
+            .collect();
+        // What people put in comes before what every mind is born with.
+        let born = |name: Sym| name.as_str().starts_with('$') || name.as_str() == "Domain";
+        types.sort_by_key(|kind| (born(kind.name), std::cmp::Reverse(kind.concepts), kind.name.as_str()));
+        let mut predicates: Vec<Said> = graph
+            .of_type(Sym::new(PROPOSITION_TYPE), El::NONE, TYPES_MAX)
+            .into_iter()
+            .filter_map(|el| said(graph, el))
+            .collect();
+        predicates.sort_by_key(|said| (std::cmp::Reverse(said.links), said.name.as_str()));
+        let mut domains: Vec<Domain> =
             graph.of_type(Sym::new("Domain"), El::NONE, 256).into_iter().filter_map(|el| domain(graph, el)).collect();
-        Self { identity, domains, types, predicates: by_use(graph.predicates()) }
+        domains.sort_by_key(|domain| (domain.name == "CoreSchema", std::cmp::Reverse(domain.members)));
+        Self { identity, domains, types, predicates }
     }
 
     fn told(&self, detail: &Detail) -> Value {
@@ -119,7 +141,7 @@ impl Whole {
         {
             directives.iter_mut().for_each(|directive| *directive = directive.get("name").cloned().unwrap_or_default());
         }
-        if detail.text == 0 {
+        if detail.types == 0 || detail.key == 0 {
             identity.retain(|key, _| ["name", "persona", "core_mission"].contains(&key.as_str()));
         }
         let domains: Vec<Value> = self
@@ -136,16 +158,26 @@ impl Whole {
                 })
             })
             .collect();
-        let counted = |all: &[(Sym, usize)]| -> Map<String, Value> {
-            all.iter().take(detail.types).map(|(name, count)| (name.as_str().to_owned(), (*count).into())).collect()
-        };
         let mut told = json!({"identity": identity, "domain_map": domains});
         if self.domains.len() > detail.domains {
             told["more_domains"] = (self.domains.len() - detail.domains).into();
         }
         if detail.types > 0 {
-            told["concept_types"] = counted(&self.types).into();
-            told["proposition_types"] = counted(&self.predicates).into();
+            let types = self.types.iter().take(detail.types).map(|kind| {
+                let mut told = json!({"type": kind.name, "concepts": kind.concepts});
+                if detail.key > 0 {
+                    told["attributes"] = kind.attributes.iter().take(detail.key).copied().collect();
+                    told["examples"] = kind.examples.iter().take(detail.key.min(3)).cloned().collect();
+                }
+                told
+            });
+            told["concept_types"] = types.collect();
+            let predicates = self
+                .predicates
+                .iter()
+                .take(detail.types)
+                .map(|said| json!({"predicate": said.name, "links": said.links, "from": said.from, "to": said.to}));
+            told["proposition_types"] = predicates.collect();
         }
         if detail.examples {
             told["how_to_ask"] = json!([
@@ -153,6 +185,7 @@ impl Whole {
                 "FIND(?x.name, ?x.attributes) WHERE { ?x {type: \"Person\"} } LIMIT 10",
                 "FIND(?o.name) WHERE { ({type: \"T\", name: \"N\"}, ?p, ?o) }",
                 "DESCRIBE CONCEPT TYPE \"T\"",
+                "UPSERT { CONCEPT ?x { {type: \"T\", name: \"N\"} SET ATTRIBUTES { key: 1 } SET PROPOSITIONS { (\"p\", {type: \"T\", name: \"M\"}) } } } WITH METADATA { source: \"…\", confidence: 0.9 }",
             ]);
         }
         told
@@ -168,6 +201,39 @@ fn shorten(value: &mut Value, letters: usize) {
         Value::Object(members) => members.values_mut().for_each(|item| shorten(item, letters)),
         _ => {}
     }
+}
+
+/// A type with the attributes and names of some of its concepts.
+fn kind(graph: &dyn GraphRead, name: Sym) -> Kind {
+    let (mut attributes, mut examples) = (Vec::new(), Vec::new());
+    for el in graph.of_type(name, El::NONE, EXAMPLES) {
+        graph.look(el, &mut |look| {
+            let keys = look.attributes().pairs().iter().map(|(key, _)| key.as_str());
+            attributes.extend(keys.filter(|key| !attributes.contains(key)).collect::<Vec<_>>());
+            if let Look::Concept(concept) = look {
+                examples.push(concept.name.chars().take(60).collect());
+            }
+        });
+    }
+    Kind { name, concepts: graph.type_len(name), attributes, examples }
+}
+
+/// A predicate with the types it is defined to join.
+fn said(graph: &dyn GraphRead, el: El) -> Option<Said> {
+    let (_, name) = graph.key(el)?;
+    let name = Sym::new(&name);
+    let (mut from, mut to) = (String::new(), String::new());
+    graph.look(el, &mut |look| {
+        let listed = |key: &str| match look.attributes().named(key) {
+            Some(Datum::Json(list)) => {
+                let names = list.as_array().into_iter().flatten().filter_map(Value::as_str);
+                names.take(4).collect::<Vec<_>>().join("|")
+            }
+            _ => "*".to_owned(),
+        };
+        (from, to) = (listed("subject_types"), listed("object_types"));
+    });
+    Some(Said { name, links: graph.predicate_len(Some(name)), from, to })
 }
 
 /// A domain with its most used concepts and predicates. Of a large domain a part is looked at: the members

@@ -1,7 +1,7 @@
 //! Rows on their way through a plan, and the stages that work on whole rows: NOT, OPTIONAL, UNION.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::{Budget, path, scan, triple};
 use crate::datum::Sym;
@@ -120,7 +120,7 @@ impl<'r> Run<'r> {
 
     fn step(&self, step: &Step, rows: Rows) -> Result<Rows, KipError> {
         match step {
-            Step::Concept { slot, bound, which } => scan::concepts(self, rows, *slot, *bound, which),
+            Step::Concept { slot, bound, which, .. } => scan::concepts(self, rows, *slot, *bound, which),
             Step::Link { slot, bound, el } => scan::link(self, rows, *slot, *bound, *el),
             Step::Triple(pattern) => triple::triples(self, rows, pattern),
             Step::Path(pattern) => path::paths(self, rows, pattern),
@@ -178,13 +178,22 @@ impl<'r> Run<'r> {
                 out.push(row);
             }
         }
+        // A slot that every row around and every solution binds leads from one to the other.
+        let shared = seeds.and_then(|seeds| {
+            let bound = |rows: &Rows, slot: usize| rows.iter().all(|row| row[slot] != 0);
+            (0..found.width).find(|slot| !seeds.is_empty() && bound(seeds, *slot) && bound(&found, *slot))
+        });
+        let mut by_slot: HashMap<u32, Vec<&[u32]>> = HashMap::new();
+        for row in found.iter() {
+            by_slot.entry(shared.map_or(0, |slot| row[slot])).or_default().push(row);
+        }
         for seed in seeds.into_iter().flat_map(Rows::iter) {
-            for row in found.iter() {
+            for row in by_slot.get(&shared.map_or(0, |slot| seed[slot])).into_iter().flatten() {
                 self.budget.hop(1)?;
-                if seed.iter().zip(row).any(|(a, b)| *a != 0 && *b != 0 && a != b) {
+                if seed.iter().zip(*row).any(|(a, b)| *a != 0 && *b != 0 && a != b) {
                     continue;
                 }
-                let joined: Vec<u32> = seed.iter().zip(row).map(|(a, b)| if *b == 0 { *a } else { *b }).collect();
+                let joined: Vec<u32> = seed.iter().zip(*row).map(|(a, b)| if *b == 0 { *a } else { *b }).collect();
                 if seen.insert(self.told_apart(&joined)) {
                     out.push(&joined);
                     self.budget.hold(out.len(), out.width)?;

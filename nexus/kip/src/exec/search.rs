@@ -6,15 +6,17 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::describe::rank;
-use super::{Options, limit_of, text_of};
+use super::{Answer, Options, limit_of, text_of};
 use crate::datum::Sym;
 use crate::graph::text::terms_of_query;
-use crate::graph::{El, GraphRead};
+use crate::graph::{El, GraphRead, Look};
 use crate::lang::ast::{Lit, Search};
 use crate::lang::{ErrorKind, KipError};
 
 /// Hits when no LIMIT says otherwise.
 const HITS_DEFAULT: usize = 20;
+/// Words of one search.
+const WORDS_MAX: usize = 64;
 /// How much confidence weighs against the words.
 const BELIEF: f64 = 0.1;
 
@@ -28,7 +30,7 @@ pub trait Semantic: Send + Sync {
 ///
 /// # Errors
 /// `parameter` for a term, type, mode or threshold of the wrong kind.
-pub fn search(search: &Search<'_>, graph: &dyn GraphRead, options: &Options<'_>) -> Result<Value, KipError> {
+pub fn search(search: &Search<'_>, graph: &dyn GraphRead, options: &Options<'_>) -> Result<Answer, KipError> {
     let term = text_of(&search.term.0, "the term", search.term.1)?;
     let kind = search.kind.as_ref().map(|(kind, span)| text_of(kind, "the type", *span)).transpose()?;
     let mode = search
@@ -57,13 +59,17 @@ pub fn search(search: &Search<'_>, graph: &dyn GraphRead, options: &Options<'_>)
     // A type that nobody wrote has nothing to find.
     let known = kind.map(Sym::known);
     if known == Some(None) {
-        return Ok(Value::Array(Vec::new()));
+        return Ok(Answer::of(Value::Array(Vec::new())));
     }
     // A few more than are asked for, so that what is believed can move up.
     let wide = limit.saturating_mul(2).max(limit.saturating_add(16));
-    let mut scores: BTreeMap<El, f64> = BTreeMap::new();
+    let (mut scores, mut warnings): (BTreeMap<El, f64>, Vec<String>) = (BTreeMap::new(), Vec::new());
     if keyword {
-        let words = terms_of_query(term);
+        let mut words = terms_of_query(term);
+        if words.len() > WORDS_MAX {
+            warnings.push(format!("only the first {WORDS_MAX} of {} words are looked for", words.len()));
+            words.truncate(WORDS_MAX);
+        }
         for (el, score) in graph.search(&words, search.propositions, known.flatten(), wide) {
             scores.insert(el, f64::from(score));
         }
@@ -79,22 +85,27 @@ pub fn search(search: &Search<'_>, graph: &dyn GraphRead, options: &Options<'_>)
             }
         }
     }
+    let asked = term.trim().to_lowercase();
     let mut ranked: Vec<(f64, i64, El)> = Vec::with_capacity(scores.len());
     for (el, score) in scores {
         graph.look(el, &mut |look| {
             let (confidence, updated) = rank(look);
+            // Whose very name was asked for stands above who is only mentioned.
+            let named = matches!(look, Look::Concept(concept) if concept.name.to_lowercase() == asked);
+            let score = if named { 1.0 } else { score.min(0.99) };
             ranked.push((score * (1.0 - BELIEF + BELIEF * confidence), updated, el));
         });
     }
     ranked.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)).then(a.2.cmp(&b.2)));
     let hits = ranked.into_iter().filter(|(score, ..)| *score >= threshold && *score > 0.0).take(limit);
-    Ok(hits
+    let result = hits
         .map(|(score, _, el)| {
             let mut hit = graph.json(el);
             hit["metadata"]["_score"] = ((score * 1000.0).round() / 1000.0).into();
             hit
         })
-        .collect())
+        .collect();
+    Ok(Answer { result, warnings, ..Answer::default() })
 }
 
 /// Links whose predicate is named by the words, wholly or in part.

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::draft::{Draft, check_metadata};
+use super::draft::{Draft, check_metadata, claim};
 use super::{Options, delete::targets, limit_of};
 use crate::datum::{Bag, Datum, Sym};
-use crate::graph::{El, GraphRead};
+use crate::graph::{El, GraphRead, Record};
 use crate::lang::ast::{Compute, Function, Text, Update};
 use crate::lang::{ErrorKind, KipError};
 use crate::plan::Field;
@@ -32,7 +32,11 @@ pub(super) fn update(update: &Update<'_>, draft: &mut Draft<'_>, options: &Optio
         let attributes = computed(&update.attributes, el, draft)?;
         let metadata = computed(&update.metadata, el, draft)?;
         updated += usize::from(draft.change(el, |record| {
-            let (own, known, _) = record.parts();
+            let link = matches!(record, Record::Link(_));
+            let (own, known, stamp) = record.parts();
+            if link {
+                claim(known, stamp, &metadata);
+            }
             *own = own.merged(&attributes);
             *known = known.merged(&metadata);
         }));
@@ -60,7 +64,8 @@ fn value(compute: &Compute<'_>, el: El, draft: &Draft<'_>) -> Result<Option<Datu
             })?;
             let mut found = Datum::Null;
             draft.graph.look(el, &mut |look| found = field.of_element(el, look));
-            Ok(Some(found))
+            // A value that is not there is no value to set.
+            Ok((!found.is_null()).then_some(found))
         }
         Compute::Call(function, operands) => {
             let values: Vec<Option<Datum>> =

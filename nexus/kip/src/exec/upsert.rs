@@ -185,10 +185,7 @@ impl<'a> Run<'_, '_, 'a> {
                 )
                 .at(link.span));
             }
-            None => self
-                .draft
-                .warnings
-                .push(format!("the target of \"{}\" does not exist, so that link was passed over", predicate.as_str())),
+            None => self.draft.warnings.push(passed_over(self.draft.graph.key(subject), predicate, &link.object)),
         }
         Ok(())
     }
@@ -284,6 +281,19 @@ impl<'a> Run<'_, '_, 'a> {
             Err(KipError::new(ErrorKind::NotFound, format!("nothing has the id {id}")).at(span))
         }
     }
+}
+
+/// Which link was passed over, in words.
+fn passed_over(subject: Option<(Sym, arcstr::ArcStr)>, predicate: Sym, object: &Term<'_>) -> String {
+    let from = subject.map_or_else(String::new, |(_, name)| format!(" of \"{name}\""));
+    let to = match object {
+        Term::Concept(_, pattern) => {
+            let named = pattern.name.as_ref().or(pattern.id.as_ref()).map(Lit::to_json).unwrap_or_default();
+            format!("{named}, its target,")
+        }
+        _ => "its target".to_owned(),
+    };
+    format!("the link \"{}\"{from} was passed over: {to} does not exist", predicate.as_str())
 }
 
 fn literal<'t>(triple: &'t Triple<'_>) -> Result<&'t str, KipError> {

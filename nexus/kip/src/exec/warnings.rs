@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::Change;
 use super::draft::{CONCEPT_TYPE, PROPOSITION_TYPE};
-use crate::datum::{Bag, Datum, Sym};
-use crate::graph::{El, Graph, GraphRead, Look, Record};
+use crate::datum::{Datum, Sym};
+use crate::graph::{Concept, El, Graph, GraphRead, Look, Record};
 
 /// Warnings listed in one answer.
 const WARNINGS_MAX: usize = 32;
@@ -38,7 +38,7 @@ pub(super) fn of_schema(graph: &Graph, changes: &[Change], out: &mut Vec<String>
                     .entry(concept.kind)
                     .or_insert_with(|| definition(graph, CONCEPT_TYPE, concept.kind, "instance_schema"));
                 if let Some(schema) = schema {
-                    instance(concept.kind, &concept.name, &concept.attributes, schema, &mut warn);
+                    instance(concept, change.before.is_none(), schema, &mut warn);
                 }
             }
             Some(Record::Link(link)) if change.before.is_none() => {
@@ -80,17 +80,23 @@ fn naming(kind: &str, name: &str, warn: &mut impl FnMut(String)) {
     }
 }
 
-fn instance(kind: Sym, name: &str, attributes: &Bag, schema: &Value, warn: &mut impl FnMut(String)) {
+/// What is missing is told when a concept is made; what is of the wrong type, whenever it is set.
+fn instance(concept: &Concept, new: bool, schema: &Value, warn: &mut impl FnMut(String)) {
+    let (kind, name) = (concept.kind.as_str(), concept.name.as_str());
+    let mut lacks: Vec<&str> = Vec::new();
     for (key, rule) in schema.as_object().into_iter().flatten() {
-        let given = attributes.named(key);
+        let given = concept.attributes.named(key);
         let required = rule.get("is_required").and_then(Value::as_bool).unwrap_or(false);
         match (given, rule.get("type").and_then(Value::as_str)) {
-            (None, _) if required => warn(format!("{} \"{name}\" lacks {key}, which its type asks for", kind.as_str())),
+            (None, _) if required && new => lacks.push(key),
             (Some(value), Some(wanted)) if !value.is_null() && !is_of(&value.to_json(), wanted) => {
-                warn(format!("{key} of {} \"{name}\" should be of type {wanted}", kind.as_str()));
+                warn(format!("{key} of {kind} \"{name}\" should be of type {wanted}"));
             }
             _ => {}
         }
+    }
+    if !lacks.is_empty() {
+        warn(format!("{kind} \"{name}\" lacks {}, which its type asks for", lacks.join(", ")));
     }
 }
 

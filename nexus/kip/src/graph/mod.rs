@@ -21,7 +21,7 @@ pub use record::{Concept, El, Later, Link, Look, Record, Stamp, shown, source_of
 pub use scoped::{SCOPES_KEY, Scoped};
 use sorted::{Place, Range, Sorted};
 
-use crate::datum::{Datum, Sym};
+use crate::datum::Sym;
 use pages::Pages;
 
 /// See the module.
@@ -46,6 +46,9 @@ pub struct Graph {
     /// The number of the next link.
     pub next_link: u32,
 }
+
+/// Secondary indexes of one graph.
+const INDEXES_MAX: usize = 64;
 
 /// The links at both ends of an element.
 #[derive(Clone, Default)]
@@ -221,7 +224,7 @@ impl Graph {
     }
 
     fn rescope(&mut self, el: El, look: Look<'_>) {
-        let limited = matches!(look.metadata().named(SCOPES_KEY), Some(Datum::Json(_)));
+        let limited = look.metadata().named(SCOPES_KEY).is_some_and(|scopes| !scopes.is_null());
         if limited {
             self.scoped.insert(el);
         } else if !self.scoped.is_empty() {
@@ -238,7 +241,7 @@ impl Graph {
 
     /// Builds the index of a type by an attribute, unless it is there.
     pub fn sort_by(&mut self, kind: Sym, key: Sym) {
-        if self.sorted.contains_key(&(kind, key)) {
+        if self.sorted.contains_key(&(kind, key)) || self.sorted.len() == INDEXES_MAX {
             return;
         }
         let mut index = Sorted::default();

@@ -47,7 +47,9 @@ impl El {
     /// Reads `C:7`, `P:7`, and `P:7:treats` as older engines wrote it.
     pub fn parse(id: &str) -> Option<Self> {
         let (letter, rest) = id.split_once(':')?;
-        let no = rest.split(':').next()?.parse().ok().filter(|no| *no > 0 && no & LINK == 0)?;
+        let digits = rest.split(':').next()?;
+        // Only the one way of writing a number names it.
+        let no = digits.parse().ok().filter(|no: &u32| *no > 0 && no & LINK == 0 && no.to_string() == digits)?;
         match letter {
             "C" => (!rest.contains(':')).then(|| Self::concept(no)),
             "P" => Some(Self::link(no)),
@@ -351,7 +353,7 @@ mod tests {
             assert_eq!(El::parse(id).unwrap().to_string(), id);
         }
         assert_eq!(El::parse("P:12:treats"), Some(El::link(12)));
-        for wrong in ["", "7", "C:", "C:0", "C:-1", "C:7:x", "Q:7", "C:4294967295", "P: 7"] {
+        for wrong in ["", "7", "C:", "C:0", "C:-1", "C:7:x", "C:07", "C:+7", "Q:7", "C:4294967295", "P: 7"] {
             assert_eq!(El::parse(wrong), None, "{wrong}");
         }
     }

@@ -1,7 +1,7 @@
 //! A graph as one principal may see it: what carries scopes the principal is not in does not exist, and a
 //! link is as hidden as either of its ends.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -30,13 +30,48 @@ impl<'g> Scoped<'g> {
 
     fn sees(&self, el: El) -> bool {
         let Some(scopes) = self.scopes else { return true };
-        let Some(look) = self.graph.get(el) else { return false };
-        let itself = !self.graph.limited().contains(&el) || allowed(look, scopes);
-        itself
-            && match look {
-                Look::Link(link) => self.sees(link.subject) && self.sees(link.object),
-                Look::Concept(_) => true,
+        if !el.is_link() {
+            return self.graph.get(el).is_some_and(|look| self.lets(el, look, scopes));
+        }
+        // Links about links form a web that may be deep and wide: each one is asked once.
+        let (mut asked, mut waiting) = (HashSet::new(), vec![el]);
+        while let Some(el) = waiting.pop() {
+            if !asked.insert(el) {
+                continue;
             }
+            match self.graph.get(el) {
+                Some(look) if self.lets(el, look, scopes) => {
+                    if let Look::Link(link) = look {
+                        waiting.extend([link.subject, link.object]);
+                    }
+                }
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    fn lets(&self, el: El, look: Look<'_>, scopes: &BTreeSet<Arc<str>>) -> bool {
+        !self.graph.limited().contains(&el) || allowed(look, scopes)
+    }
+
+    /// The links of a predicate, or of all, that are hidden: those limited themselves, and those on what is hidden.
+    fn hidden_links(&self, predicate: Option<Sym>) -> usize {
+        let mut hidden: HashSet<El> = HashSet::new();
+        let mut waiting: Vec<El> = self.graph.limited().iter().copied().filter(|el| !self.sees(*el)).collect();
+        while let Some(el) = waiting.pop() {
+            if !hidden.insert(el) {
+                continue;
+            }
+            for way in [Way::Out, Way::In] {
+                self.graph.edges(el, way, None, &mut |edge| {
+                    waiting.push(edge.link);
+                    true
+                });
+            }
+        }
+        let counts = |el: &&El| el.is_link() && predicate.is_none_or(|predicate| self.graph.is_of(**el, predicate));
+        hidden.iter().filter(counts).count()
     }
 
     /// Batches of `more` until `max` visible ones are found or there are no more.
@@ -58,13 +93,15 @@ impl<'g> Scoped<'g> {
     }
 }
 
+/// Whether one of the scopes listed is the principal's. What is no list of scopes lets nobody in.
 fn allowed(look: Look<'_>, scopes: &BTreeSet<Arc<str>>) -> bool {
     match look.metadata().named(SCOPES_KEY) {
-        Some(Datum::Json(listed)) => match &**listed {
-            Value::Array(listed) => listed.iter().filter_map(Value::as_str).any(|scope| scopes.contains(scope)),
-            _ => true,
-        },
-        _ => true,
+        None | Some(Datum::Null) => true,
+        Some(Datum::Str(scope)) => scopes.contains(scope.as_str()),
+        Some(Datum::Json(listed)) => {
+            listed.as_array().into_iter().flatten().filter_map(Value::as_str).any(|scope| scopes.contains(scope))
+        }
+        Some(_) => false,
     }
 }
 
@@ -113,7 +150,7 @@ impl GraphRead for Scoped<'_> {
     fn predicate_len(&self, predicate: Option<Sym>) -> usize {
         match self.scopes {
             None => self.graph.predicate_len(predicate),
-            Some(_) => self.of_predicate(predicate, El::FIRST_LINK, usize::MAX).len(),
+            Some(_) => self.graph.predicate_len(predicate) - self.hidden_links(predicate),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use super::NESTING_MAX;
 use super::ast::{
     Block, Clause, Command, Compute, ConceptPattern, Describe, Expr, Identity, Lit, Object, Placed, Predicate,
     PropositionPattern, Term,
@@ -24,12 +25,25 @@ fn resolve<'a>(lit: &mut Lit<'a>, parameters: &'a Map<String, Value>) -> Result<
                     .at(*span)
                     .hint(format!("give it in \"parameters\": {{\"{name}\": …}}"))
             })?;
+            if deep(value, NESTING_MAX) {
+                let message = format!("the value of ${name} nests more than {NESTING_MAX} deep");
+                return Err(KipError::new(ErrorKind::Parameter, message).at(*span));
+            }
             *lit = Lit::from_json(value);
             Ok(())
         }
         Lit::Array(items) => items.iter_mut().try_for_each(|item| resolve(item, parameters)),
         Lit::Object(members) => members.iter_mut().try_for_each(|(_, item)| resolve(item, parameters)),
         _ => Ok(()),
+    }
+}
+
+/// Whether a value nests deeper than `left` levels.
+fn deep(value: &Value, left: usize) -> bool {
+    match value {
+        Value::Array(items) => left == 0 || items.iter().any(|item| deep(item, left - 1)),
+        Value::Object(members) => left == 0 || members.values().any(|item| deep(item, left - 1)),
+        _ => false,
     }
 }
 

@@ -128,7 +128,7 @@ pub fn syntax(message: impl Into<String>, span: Span) -> KipError {
 /// The one of `names` that is nearest to `wrong`, if it is near enough to have been meant.
 pub fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let wrong = wrong.to_lowercase();
-    let far = 1 + wrong.chars().count() / 3;
+    let far = 1 + wrong.chars().count() / 4;
     names
         .into_iter()
         .map(|name| (distance(&wrong, &name.to_lowercase()), name))

@@ -17,5 +17,7 @@ pub use print::print;
 
 /// The longest command, in bytes.
 pub const COMMAND_BYTES_MAX: usize = 1 << 20;
+/// Clauses of one command, and operands of one chain of `&&` or `||`.
+pub const CLAUSES_MAX: usize = 1000;
 /// How deep values, patterns and blocks may nest.
 pub const NESTING_MAX: usize = 48;

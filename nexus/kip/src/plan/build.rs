@@ -238,6 +238,7 @@ impl<'a> Builder<'a, '_> {
         };
         let (id, kind, name) =
             (text(&pattern.id, "an id")?, text(&pattern.kind, "a type")?, text(&pattern.name, "a name")?);
+        let grounded = id.is_some() || (kind.is_some() && name.is_some());
         let kind_sym = kind.as_deref().map(Sym::known);
         let which = match (id, kind_sym, name) {
             (Some(id), kind, name) => {
@@ -263,7 +264,7 @@ impl<'a> Builder<'a, '_> {
             (None, Some(Some(kind)), None) => Which::Type(kind),
             (None, _, None) => Which::These(Vec::new()),
         };
-        out.push(Step::Concept { slot, bound: false, which });
+        out.push(Step::Concept { slot, bound: false, which, grounded });
         Ok(())
     }
 
@@ -324,7 +325,12 @@ impl<'a> Builder<'a, '_> {
             Some(var) => self.named(var, false, triple.span)?,
             None => self.hidden(),
         };
-        let predicates = names.map(|_| walks.into_iter().filter_map(|(name, _)| name).collect());
+        let predicates = names.map(|_| {
+            let mut each: Vec<Sym> = walks.into_iter().filter_map(|(name, _)| name).collect();
+            each.sort_unstable();
+            each.dedup();
+            each
+        });
         out.push(Step::Triple(Triple { link, subject, object, name, predicates, bound: [false; 4] }));
         Ok(link)
     }

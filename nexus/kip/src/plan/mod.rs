@@ -74,6 +74,8 @@ pub enum Step {
         bound: bool,
         /// Which concepts.
         which: Which,
+        /// Whether it names one: by id, or by type and name.
+        grounded: bool,
     },
     /// Binds a slot to the link of an id.
     Link {
@@ -231,7 +233,7 @@ impl Plan<'_> {
 
     fn in_words(&self, step: &Step) -> String {
         match step {
-            Step::Concept { slot, bound: true, which } => {
+            Step::Concept { slot, bound: true, which, .. } => {
                 format!("check that {} {}", self.shown(*slot), which_words(which))
             }
             Step::Concept { slot, which, .. } => format!("bind {} to what {}", self.shown(*slot), which_words(which)),

@@ -18,7 +18,7 @@ pub(super) fn order(mut waiting: Vec<Step>, bound: &mut Vec<usize>, graph: &dyn 
             .unwrap_or((0, 0));
         let mut step = waiting.remove(place);
         mark(&mut step, bound);
-        if let Step::Concept { slot, bound: false, which: Which::These(these) } = &step
+        if let Step::Concept { slot, bound: false, which: Which::These(these), .. } = &step
             && let [one] = these.as_slice()
         {
             known.push((*slot, *one));

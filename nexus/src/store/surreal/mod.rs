@@ -318,7 +318,9 @@ impl Backend for Surreal {
             for row in rows {
                 let packed: Vec<Entry> = rmp_serde::from_slice(row.b.as_ref())
                     .map_err(|error| StoreError::Corrupt(format!("journal row of {}: {error}", row.stream)))?;
-                entries.extend(packed.into_iter().filter(|entry| entry.seq > after));
+                // A checkpoint whose outcome was unknown may have left two rows with the same entries.
+                let known = entries.last().map_or(after, |entry: &Entry| entry.seq);
+                entries.extend(packed.into_iter().filter(|entry| entry.seq > known));
                 if entries.len() >= limit {
                     break;
                 }

@@ -16,8 +16,9 @@ pub(super) fn run() -> anyhow::Result<ExitCode> {
     let fresh = Engine::born(now);
     let mut engine = fresh.clone();
     let mut out = std::io::stdout().lock();
-    for line in std::io::stdin().lock().lines() {
+    for line in std::io::stdin().lock().split(b'\n') {
         let line = line?;
+        let line = String::from_utf8_lossy(&line);
         if line.trim().is_empty() {
             continue;
         }

@@ -118,7 +118,11 @@ fn whole(text: &str) -> bool {
             _ => {}
         }
     }
-    !in_text && open <= 0
+    // A command that asks is not whole before it says where.
+    let word = text.split_whitespace().next().unwrap_or_default().to_uppercase();
+    let asks = ["FIND", "EXPLAIN", "UPDATE", "MERGE", "DELETE", "EXPORT"].iter().any(|verb| word.starts_with(verb));
+    let said = !asks || text.to_uppercase().contains("WHERE") || text.trim_end().ends_with(';');
+    !in_text && open <= 0 && said
 }
 
 /// Asks until the person leaves.
@@ -133,7 +137,7 @@ pub(super) async fn run(door: Door, config: &Config) -> anyhow::Result<ExitCode>
         Editor::with_config(settings).context("this terminal cannot be used for a shell")?;
     editor.set_helper(Some(Words { all: words(&door).await? }));
     let _ = editor.load_history(&history);
-    say("KIP. Tab completes, Ctrl-D leaves; EXPLAIN FIND(…) shows how a query is answered.");
+    say("KIP. Tab completes, help shows the grammar, Ctrl-D leaves; EXPLAIN FIND(…) shows how a query is answered.");
     loop {
         let line = match editor.readline("kip> ") {
             Ok(line) => line,
@@ -146,6 +150,10 @@ pub(super) async fn run(door: Door, config: &Config) -> anyhow::Result<ExitCode>
         }
         if ["exit", "quit", "\\q"].contains(&line.trim()) {
             break;
+        }
+        if ["help", "?", "\\h"].contains(&line.trim()) {
+            say(&nexus::kip::lang::card::card());
+            continue;
         }
         match door.ask(&line).await {
             Ok(answer) => say(&shown(&line, &answer)),
@@ -207,6 +215,6 @@ mod tests {
     #[test]
     fn a_command_is_whole_when_its_brackets_and_strings_are_closed() {
         assert!(whole("DESCRIBE PRIMER") && whole("FIND(?x) WHERE { ?x {name: \"a } \\\" b\"} } // {"));
-        assert!(!whole("FIND(?x") && !whole("SEARCH \"open") && !whole("FIND(?x) WHERE {"));
+        assert!(!whole("FIND(?x") && !whole("SEARCH \"open") && !whole("FIND(?x) WHERE {") && !whole("FIND(?x)"));
     }
 }

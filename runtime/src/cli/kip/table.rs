@@ -4,6 +4,9 @@ use nexus::kip::Command;
 use nexus::kip::lang::{ast::Find, parse, print};
 use serde_json::Value;
 
+/// Letters that turn the direction of a line, or cannot be seen.
+const OVERRIDES: [char; 9] =
+    ['\u{202a}', '\u{202b}', '\u{202c}', '\u{202d}', '\u{202e}', '\u{2066}', '\u{2067}', '\u{2069}', '\u{feff}'];
 /// Letters of one cell before it is cut.
 const CELL_MAX: usize = 48;
 
@@ -28,7 +31,10 @@ pub(super) fn of(command: &str, answer: &Value) -> Option<String> {
         })
         .collect();
     let cell = |value: &Value| {
-        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned).replace(['\n', '\r', '\t'], " ");
+        let text = value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned)
+            .replace(|c: char| c.is_control() || OVERRIDES.contains(&c), " ");
         let cut = text.chars().count() > CELL_MAX;
         if cut { text.chars().take(CELL_MAX - 1).chain(['…']).collect() } else { text }
     };

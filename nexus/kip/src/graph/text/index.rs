@@ -32,6 +32,8 @@ const TERMS_MAX: usize = 512;
 const FLOOR: f32 = 0.6;
 /// A word in more elements than this is only looked up for elements that a rarer word found.
 const COMMON: usize = 20_000;
+/// Unknown words of one query that are taken for slips; each costs a walk through the words.
+const GUESSES_MAX: usize = 6;
 /// What a word that begins so counts, and one with one or two slips.
 const BEGINS: f32 = 0.8;
 const SLIPPED: [f32; 3] = [1.0, 0.7, 0.5];
@@ -219,7 +221,8 @@ impl Index {
 
     /// Up to `limit` elements that `fits` lets through, best first.
     pub fn search(&self, words: &[Arc<str>], limit: usize, fits: &mut dyn FnMut(El) -> bool) -> Vec<Hit> {
-        let mut asked: Vec<Asked<'_>> = words.iter().map(|word| self.ask(word, limit)).collect();
+        let mut guesses = GUESSES_MAX;
+        let mut asked: Vec<Asked<'_>> = words.iter().map(|word| self.ask(word, limit, &mut guesses)).collect();
         let whole: f32 = asked.iter().map(|asked| asked.weight).sum();
         if whole <= 0.0 || limit == 0 {
             return Vec::new();
@@ -276,7 +279,7 @@ impl Index {
 
     /// What a word of a query stands for: itself, and where that finds too little, words that begin so or
     /// are a slip away.
-    fn ask(&self, word: &str, limit: usize) -> Asked<'_> {
+    fn ask(&self, word: &str, limit: usize, guesses: &mut usize) -> Asked<'_> {
         let mut postings: Vec<(&Posting, f32)> =
             self.postings.get(word).map(|posting| (posting, 1.0)).into_iter().collect();
         let enough = postings.first().map_or(0, |(posting, _)| posting.count()) >= limit;
@@ -284,7 +287,8 @@ impl Index {
             let more = fuzzy::beginning(&self.postings, word);
             postings.extend(more.iter().filter_map(|word| Some((self.postings.get(word)?, BEGINS))));
         }
-        if postings.is_empty() {
+        if postings.is_empty() && *guesses > 0 {
+            *guesses -= 1;
             let more = fuzzy::slips(&self.postings, word);
             postings.extend(more.iter().filter_map(|(word, slips)| Some((self.postings.get(word)?, SLIPPED[*slips]))));
         }

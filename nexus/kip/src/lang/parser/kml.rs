@@ -80,6 +80,7 @@ fn block<'a>(p: &mut Parser<'a>) -> Parsed<Block<'a>> {
     Ok(Block { handle, identity, expect, attributes, links, metadata: metadata(p)? })
 }
 
+// set ::= 'SET' 'ATTRIBUTES' object
 // expect ::= 'EXPECT' 'VERSION' NUMBER
 fn expect<'a>(p: &mut Parser<'a>) -> Parsed<Option<Placed<'a>>> {
     if !p.take_word("EXPECT")? {

@@ -1,5 +1,6 @@
 //! KQL: FIND, WHERE and everything in it, EXPORT (draft7 §3).
 
+use super::super::CLAUSES_MAX;
 use super::super::ast::{
     Aggregate, Clause, Comparison, ConceptPattern, Export, Expr, Find, Hops, Lit, Path, Predicate, PropositionPattern,
     Selected, Term, TextTest, Triple,
@@ -117,6 +118,10 @@ fn block<'a>(p: &mut Parser<'a>) -> Parsed<Vec<Clause<'a>>> {
         p.mark(b'{')?;
         let mut clauses = Vec::new();
         while !p.take(b'}')? {
+            p.clauses += 1;
+            if p.clauses > CLAUSES_MAX {
+                return Err(syntax(format!("more than {CLAUSES_MAX} clauses in one command"), p.span));
+            }
             clauses.push(clause(p)?);
             if !p.take(b',')? {
                 p.take(b';')?;
@@ -310,8 +315,9 @@ pub(super) fn term<'a>(p: &mut Parser<'a>) -> Parsed<Term<'a>> {
 // expr ::= and ('||' and)*
 pub(super) fn expr<'a>(p: &mut Parser<'a>) -> Parsed<Expr<'a>> {
     p.deeper(|p| {
-        let mut left = and(p)?;
+        let (mut left, mut operands) = (and(p)?, 1);
         while p.take(OR)? {
+            operands = one_more(p, operands)?;
             left = Expr::Or(Box::new(left), Box::new(and(p)?));
         }
         Ok(left)
@@ -320,11 +326,21 @@ pub(super) fn expr<'a>(p: &mut Parser<'a>) -> Parsed<Expr<'a>> {
 
 // and ::= compare ('&&' compare)*
 fn and<'a>(p: &mut Parser<'a>) -> Parsed<Expr<'a>> {
-    let mut left = compare(p)?;
+    let (mut left, mut operands) = (compare(p)?, 1);
     while p.take(AND)? {
+        operands = one_more(p, operands)?;
         left = Expr::And(Box::new(left), Box::new(compare(p)?));
     }
     Ok(left)
+}
+
+/// A chain is a tree as deep as it is long.
+fn one_more(p: &Parser<'_>, operands: usize) -> Parsed<usize> {
+    if operands == CLAUSES_MAX {
+        return Err(syntax(format!("more than {CLAUSES_MAX} operands in one chain"), p.span)
+            .hint("many values of one path are tested with IN(?x.name, […])"));
+    }
+    Ok(operands + 1)
 }
 
 // compare ::= unary (('==' | '!=' | '<' | '<=' | '>' | '>=') unary)?

@@ -46,6 +46,7 @@ pub(super) struct Parser<'a> {
     span: Span,
     last: Span,
     depth: usize,
+    clauses: usize,
 }
 
 type Parsed<R> = Result<R, KipError>;
@@ -54,7 +55,7 @@ impl<'a> Parser<'a> {
     fn new(text: &'a str) -> Parsed<Self> {
         let mut lexer = Lexer::new(text);
         let (t, span) = lexer.token()?;
-        Ok(Self { lexer, t, span, last: Span::default(), depth: 0 })
+        Ok(Self { lexer, t, span, last: Span::default(), depth: 0, clauses: 0 })
     }
 
     /// Moves on and answers the token that was at hand.
