@@ -16,8 +16,9 @@ use kip::{Answer, Call, Dialect, ErrorKind, KipError, Options, bind_and, envelop
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
+use super::NexusId;
 use super::journal::Written;
-use super::{Head, NexusId};
+use super::wake::Head;
 use crate::principal::{Origin, Role};
 use crate::store::{Batch, Expect, Key, Kind, Op, PAGE_MAX, Receipt, Store, StoreError};
 

@@ -1,0 +1,140 @@
+//! Knowledge in and out as capsules (K10).
+
+use kip::capsule::{self, Header};
+use kip::exec;
+use kip::graph::Scoped;
+use kip::lang::COMMAND_BYTES_MAX;
+use kip::{Answer, Call, Command, Dialect, ErrorKind, KipError, Options, bind_and, envelope};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::owner::{self, Task, Write};
+use super::{Nexus, NexusError, NexusId, may_write, scopes};
+use crate::principal::{Origin, Role};
+
+/// How many links away from what matches a capsule may reach.
+const HOPS_MAX: usize = 64;
+
+/// What to export as a capsule.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Export {
+    /// The variable of the pattern whose elements are exported.
+    pub target: String,
+    /// `WHERE {…}`.
+    pub pattern: String,
+    /// Values for its placeholders.
+    #[serde(default)]
+    pub parameters: Map<String, Value>,
+    /// How many links away from them it reaches.
+    #[serde(default)]
+    pub hops: usize,
+    /// What the capsule is called.
+    #[serde(default = "unnamed")]
+    pub name: String,
+    /// Which version it is.
+    #[serde(default = "first")]
+    pub version: String,
+}
+
+fn unnamed() -> String {
+    "export".into()
+}
+
+fn first() -> String {
+    "1.0.0".into()
+}
+
+impl Nexus {
+    /// Imports a capsule as one transaction. Its header, if it has one, is checked; an operator's may write
+    /// what is protected (R28). With `dry_run` nothing is written and the answer is the difference it would make.
+    ///
+    /// # Errors
+    /// Only when the store fails.
+    pub async fn import(
+        &self,
+        nexus: &NexusId,
+        text: &str,
+        dry_run: bool,
+        origin: &Origin,
+    ) -> Result<Value, NexusError> {
+        let header = match capsule::open(text) {
+            Ok(header) => header.unwrap_or_else(|| Header {
+                name: "unnamed".into(),
+                version: "0".into(),
+                sha256: crate::store::Hash::of(text.as_bytes()).hex(),
+            }),
+            Err(error) => return Ok(json!({"error": error.to_json(text)})),
+        };
+        if !may_write(&origin.principal, nexus) {
+            return Ok(json!({"error": owner::no_right().to_json(text)}));
+        }
+        let call = Call { command: text.to_owned(), parameters: Map::new() };
+        let upserts = bind_and(&call, |command| match command {
+            Command::Upsert(_) => Ok(()),
+            _ => Err(KipError::new(ErrorKind::Syntax, "a capsule holds UPSERT statements and nothing else")),
+        });
+        if let Err(error) = upserts {
+            return Ok(json!({"error": error.to_json(text)}));
+        }
+        let privileged = origin.principal.may(Role::Operator);
+        if dry_run {
+            let tried = self.try_out(nexus, &call, Dialect::Draft7, privileged).await?;
+            let tried = tried.map(|tried| Answer {
+                result: json!({"capsule": header, "diff": tried.diff}),
+                warnings: tried.warnings,
+                ..Answer::default()
+            });
+            return Ok(envelope(tried, text));
+        }
+        self.hand_over(nexus, |reply| {
+            Task::Write(Write {
+                call,
+                dialect: Dialect::Draft7,
+                privileged,
+                capsule: Some(header),
+                origin: origin.clone(),
+                reply,
+            })
+        })
+        .await
+    }
+
+    /// The neighbourhood of what a WHERE block names, as a capsule with its header: `{result: {capsule, …}}`.
+    ///
+    /// # Errors
+    /// Only when the store fails.
+    pub async fn export(&self, nexus: &NexusId, query: &Export, origin: &Origin) -> Result<Value, NexusError> {
+        let plain = |text: &str| {
+            (1..=64).contains(&text.len()) && text.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c))
+        };
+        if !plain(&query.name) || !plain(&query.version) || query.hops > HOPS_MAX {
+            let message =
+                format!("a capsule's name and version are letters, digits and ._- , and hops at most {HOPS_MAX}");
+            return Ok(json!({"error": KipError::new(ErrorKind::Parameter, message).to_json("")}));
+        }
+        let command = format!("EXPORT ?{} {}", query.target.trim_start_matches('?'), query.pattern);
+        let call = Call { command, parameters: query.parameters.clone() };
+        let snapshot = self.wake(nexus).await?.snapshot().await?;
+        let scopes = scopes(&origin.principal, nexus);
+        let answered = owner::beside(snapshot.graph.len(), || {
+            bind_and(&call, |command| match command {
+                Command::Export(export) => {
+                    let view = Scoped::new(&snapshot.graph, scopes.as_ref());
+                    let mut answer = exec::neighbourhood(export, query.hops, &view, &Options::default())?;
+                    let text = answer.result["capsule"].as_str().unwrap_or_default().to_owned();
+                    if text.len() + 256 > COMMAND_BYTES_MAX {
+                        let message = format!("a capsule of {} bytes could not be imported again", text.len());
+                        return Err(KipError::new(ErrorKind::Execution, message)
+                            .code("KIP_4002")
+                            .hint("narrow the pattern, or take EXPORT … LIMIT n page by page"));
+                    }
+                    answer.result["capsule"] = capsule::seal(&query.name, &query.version, &text).into();
+                    Ok(answer)
+                }
+                _ => Err(KipError::new(ErrorKind::Syntax, "the pattern is WHERE {…}")),
+            })
+        });
+        Ok(envelope(answered, &call.command))
+    }
+}
