@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 
 use crate::principal::{Origin, Principal, Role};
 use crate::store::{Key, Kind, Store, StoreError, Stream};
-use owner::{Task, Write};
+use owner::{STEPS_BACK_MAX, Task, Write};
 use wake::Dormitory;
 
 pub use capsules::Export;
@@ -52,8 +52,6 @@ pub struct Nexus {
     dormitory: Arc<Mutex<Dormitory>>,
 }
 
-/// Entries that one `AS OF SEQ` goes back at most.
-const STEPS_BACK_MAX: u64 = 20_000;
 /// From so many elements on, a query is run beside the runtime's own threads.
 const LARGE: usize = 20_000;
 

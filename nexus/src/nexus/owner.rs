@@ -84,6 +84,8 @@ struct Flight {
     reply: Reply,
 }
 
+/// Entries that an undo or a look back goes over at most.
+pub(super) const STEPS_BACK_MAX: u64 = 20_000;
 /// Batches on their way at once.
 const FLIGHTS_MAX: usize = 64;
 /// Writes after the last look of a reader for which a snapshot is still made at once.
@@ -236,6 +238,13 @@ impl Owner {
                 Ok(receipt) => self.landed(&receipt),
                 Err(failure) => self.take_back(failure).await,
             }
+        }
+        if self.seq.saturating_sub(seq) > STEPS_BACK_MAX {
+            let error = KipError::new(
+                ErrorKind::Execution,
+                format!("entry {seq} lies more than {STEPS_BACK_MAX} entries back"),
+            );
+            return drop(reply.send(Ok(json!({"error": error.code("KIP_4002").to_json("")}))));
         }
         let mut entries = match read_journal(&self.store, &self.nexus, seq.saturating_sub(1), self.seq).await {
             Ok(entries) => entries.into_iter(),
