@@ -2,6 +2,10 @@
 
 use std::process::ExitCode;
 
+/// A mind is many small pieces; where they lie together, looking through them is fast.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     runtime::cli::main()
 }

@@ -14,6 +14,10 @@ mod store;
 
 use serde_json::{Value, json};
 
+/// The daemon's.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let rows = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {

@@ -14,7 +14,7 @@ use crate::lang::KipError;
 /// Tokens, when the command names no budget.
 const BUDGET: usize = 1000;
 /// Members of a domain that are looked at, and links of each.
-const MEMBERS_MAX: usize = 96;
+const MEMBERS_MAX: usize = 48;
 const LINKS_MAX: usize = 24;
 /// Types and predicates that are looked at, and concepts of each type.
 const TYPES_MAX: usize = 64;
