@@ -38,12 +38,22 @@ pub struct Config {
     pub house_tokens: i64,
     /// What the house account is opened with.
     pub house_micro_usd: i64,
+    /// The minds.
+    pub nexus: Minds,
     /// The embedded model.
     pub models: Embedded,
     /// Remote providers by name.
     pub providers: BTreeMap<String, Provider>,
     /// Which model serves which tier.
     pub tiers: BTreeMap<Tier, TierModel>,
+}
+
+/// The minds in this process.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Minds {
+    /// What one of them may take up in memory, in MiB.
+    pub memory_mb: usize,
 }
 
 /// The model in this process.
@@ -170,6 +180,11 @@ impl Config {
     /// Where the database lies.
     pub fn store(&self) -> PathBuf {
         self.data.join("store")
+    }
+
+    /// Where minds over their memory budget are read from, and what that budget is.
+    pub fn shelves(&self) -> nexus::Shelves {
+        nexus::Shelves::new(self.data.join("shelves"), self.nexus.memory_mb << 20)
     }
 
     /// Where the operator's token is kept.

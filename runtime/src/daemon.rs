@@ -95,7 +95,7 @@ impl Daemon {
         }
         let tokens = Tokens::open(store.clone()).await?;
         let (token, token_is_new) = tokens.operator(config).await?;
-        let nexus = Nexus::new(store.clone());
+        let nexus = Nexus::new(store.clone()).with_shelves(config.shelves());
         let neurons = Neurons::open(store.clone(), nexus.clone(), parts.models).await?;
         let fascicles = Fascicles::open(store.clone(), neurons.clone(), shipped_fascicles()?).await?;
         let lifeforms = Lifeforms::open(store.clone(), nexus.clone(), fascicles.clone()).await?;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use nexus::kip::{Engine, Request};
-use nexus::{ManualClock, Nexus, Origin, Store};
+use nexus::{ManualClock, Nexus, Origin, Shelves, Store};
 use reqwest::StatusCode;
 use serde_json::json;
 use tests::{TestDaemon, conformance, honest};
@@ -22,39 +22,48 @@ async fn the_library_answers_every_case() {
     assert_eq!(passed, 223);
 }
 
-#[tokio::test]
-async fn the_nexus_over_its_store_answers_every_case() {
-    let nexus = Nexus::new(Store::in_memory(Arc::new(ManualClock::default())).await);
+/// Runs the cases on a nexus; `wakes` lets it go from memory before every command.
+async fn run_on(nexus: Nexus, wakes: bool) -> usize {
     let cases = AtomicUsize::new(0);
-    let passed = conformance::run(
+    conformance::run(
         async || Arc::<str>::from(format!("case-{}", cases.fetch_add(1, Ordering::Relaxed))),
         |id, request| {
             let nexus = nexus.clone();
             async move {
+                if wakes {
+                    nexus.forget(&id);
+                }
                 nexus.execute(&id, serde_json::from_value(request).unwrap(), &Origin::system("test")).await.unwrap()
             }
         },
     )
-    .await;
-    assert_eq!(passed, 223);
+    .await
+}
+
+async fn nexus() -> Nexus {
+    Nexus::new(Store::in_memory(Arc::new(ManualClock::default())).await)
+}
+
+#[tokio::test]
+async fn the_nexus_over_its_store_answers_every_case() {
+    assert_eq!(run_on(nexus().await, false).await, 223);
 }
 
 #[tokio::test]
 async fn a_nexus_that_wakes_before_every_command_answers_every_case() {
-    let nexus = Nexus::new(Store::in_memory(Arc::new(ManualClock::default())).await);
-    let cases = AtomicUsize::new(0);
-    let passed = conformance::run(
-        async || Arc::<str>::from(format!("case-{}", cases.fetch_add(1, Ordering::Relaxed))),
-        |id, request| {
-            let nexus = nexus.clone();
-            async move {
-                nexus.forget(&id);
-                nexus.execute(&id, serde_json::from_value(request).unwrap(), &Origin::system("test")).await.unwrap()
-            }
-        },
-    )
-    .await;
-    assert_eq!(passed, 223);
+    assert_eq!(run_on(nexus().await, true).await, 223);
+}
+
+/// With every write filed at once all is read from disk; with a few unfiled, from disk and from memory.
+#[tokio::test]
+async fn a_nexus_over_its_memory_budget_answers_every_case() {
+    for (unfiled, wakes) in [(1, false), (7, false), (1, true), (1_000, true)] {
+        let folder = tempfile::tempdir().unwrap();
+        let shelves = Shelves { unfiled, ..Shelves::new(folder.path(), 0) };
+        let passed = run_on(nexus().await.with_shelves(shelves), wakes).await;
+        assert_eq!(passed, 223, "{unfiled} unfiled, woken before every command: {wakes}");
+        assert!(folder.path().join("case-222.redb").exists());
+    }
 }
 
 #[tokio::test]

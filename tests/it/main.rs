@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test that cannot go on fails there and says so")]
 
 mod canvases;
+mod commons;
 mod conformance;
 mod edge;
 mod embedded;
@@ -11,5 +12,6 @@ mod kip;
 mod lifeforms;
 mod minds;
 mod neurons;
+mod shelves;
 mod store;
 mod tidy;

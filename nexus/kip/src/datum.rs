@@ -142,6 +142,23 @@ impl Datum {
         }
     }
 
+    /// About how many bytes it takes up besides its own sixteen, with its words in an index.
+    fn weight(&self) -> usize {
+        fn of(value: &Value) -> usize {
+            32 + match value {
+                Value::String(text) => 4 * text.len(),
+                Value::Array(items) => items.iter().map(of).sum(),
+                Value::Object(map) => map.iter().map(|(key, value)| 48 + key.len() + of(value)).sum(),
+                _ => 0,
+            }
+        }
+        match self {
+            Self::Str(text) => 16 + 4 * text.len(),
+            Self::Json(value) => of(value),
+            _ => 0,
+        }
+    }
+
     /// Whether it is null.
     pub fn is_null(&self) -> bool {
         matches!(self, Self::Null)
@@ -305,6 +322,11 @@ impl Bag {
     /// Whether nothing is in it.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
+    }
+
+    /// About how many bytes it takes up, with the words of its texts in an index.
+    pub fn weight(&self) -> usize {
+        self.pairs().iter().map(|(_, value)| 24 + value.weight()).sum()
     }
 
     /// Whether both are the very same bag in memory.

@@ -2,14 +2,13 @@
 
 use kip::capsule::{self, Header};
 use kip::exec;
-use kip::graph::Scoped;
 use kip::lang::COMMAND_BYTES_MAX;
 use kip::{Answer, Call, Command, Dialect, ErrorKind, KipError, Options, bind_and, envelope};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::owner::{self, Task, Write};
-use super::{Nexus, NexusError, NexusId, may_write, scopes};
+use super::owner;
+use super::{Nexus, NexusError, NexusId, Seen, may_write};
 use crate::principal::{Origin, Role};
 
 /// How many links away from what matches a capsule may reach.
@@ -78,8 +77,9 @@ impl Nexus {
             return Ok(json!({"error": error.to_json(text)}));
         }
         let privileged = origin.principal.may(Role::Operator);
+        let command = owner::Command { call, dialect: Dialect::Draft7, privileged, capsule: Some(header.clone()) };
         if dry_run {
-            let tried = self.try_out(nexus, &call, Dialect::Draft7, privileged).await?;
+            let tried = self.try_out(nexus, &command, origin).await?;
             let tried = tried.map(|tried| Answer {
                 result: json!({"capsule": header, "diff": tried.diff}),
                 warnings: tried.warnings,
@@ -87,17 +87,7 @@ impl Nexus {
             });
             return Ok(envelope(tried, text));
         }
-        self.hand_over(nexus, |reply| {
-            Task::Write(Write {
-                call,
-                dialect: Dialect::Draft7,
-                privileged,
-                capsule: Some(header),
-                origin: origin.clone(),
-                reply,
-            })
-        })
-        .await
+        self.perform(nexus, command, origin).await
     }
 
     /// The neighbourhood of what a WHERE block names, as a capsule with its header: `{result: {capsule, …}}`.
@@ -115,13 +105,14 @@ impl Nexus {
         }
         let command = format!("EXPORT ?{} {}", query.target.trim_start_matches('?'), query.pattern);
         let call = Call { command, parameters: query.parameters.clone() };
-        let snapshot = self.wake(nexus).await?.snapshot().await?;
-        let scopes = scopes(&origin.principal, nexus);
-        let answered = owner::beside(snapshot.graph.len(), || {
+        let awake = self.wake(nexus).await?;
+        let (own, commons) = self.both(nexus, &awake).await?;
+        let seen = Seen::by(&origin.principal, nexus, own, commons);
+        let answered = owner::beside(seen.own.mind.len(), || {
             bind_and(&call, |command| match command {
                 Command::Export(export) => {
-                    let view = Scoped::new(&snapshot.graph, scopes.as_ref());
-                    let mut answer = exec::neighbourhood(export, query.hops, &view, &Options::default())?;
+                    let mut answer =
+                        seen.view(|view| exec::neighbourhood(export, query.hops, view, &Options::default()))?;
                     let text = answer.result["capsule"].as_str().unwrap_or_default().to_owned();
                     if text.len() + 256 > COMMAND_BYTES_MAX {
                         let message = format!("a capsule of {} bytes could not be imported again", text.len());
@@ -135,6 +126,7 @@ impl Nexus {
                 _ => Err(KipError::new(ErrorKind::Syntax, "the pattern is WHERE {…}")),
             })
         });
+        seen.check()?;
         Ok(envelope(answered, &call.command))
     }
 }

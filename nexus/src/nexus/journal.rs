@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use kip::capsule::Header;
 use kip::exec::Change;
-use kip::graph::{El, Graph, GraphRead, Record, Way};
+use kip::graph::{El, GraphRead, GraphWrite, Record, Way};
 use kip::{ErrorKind, KipError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -65,7 +65,7 @@ impl Written {
     }
 
     /// Takes the entry back on a graph that stands right after it.
-    pub(super) fn step_back(&self, graph: &mut Graph) {
+    pub(super) fn step_back(&self, graph: &mut dyn GraphWrite) {
         let mut gone: Vec<El> = self.created().collect();
         // Links before what they join.
         gone.sort_unstable_by(|a, b| b.cmp(a));
@@ -80,7 +80,7 @@ impl Written {
     }
 
     /// The elements it touched.
-    fn touched(&self) -> impl Iterator<Item = El> {
+    pub(super) fn touched(&self) -> impl Iterator<Item = El> {
         self.created().chain(self.changed.iter().chain(&self.removed).map(|(el, _)| *el))
     }
 
@@ -93,7 +93,7 @@ impl Written {
         &self,
         seq: u64,
         later: &[(u64, Self)],
-        graph: &Graph,
+        graph: &dyn GraphRead,
     ) -> Result<Vec<(El, Option<Record>)>, KipError> {
         let refuse =
             |what: String, hint: &str| Err(KipError::new(ErrorKind::Execution, what).code("KIP_3005").hint(hint));
@@ -139,7 +139,9 @@ impl Written {
                 return refuse(format!("{el} was made again"), "merge or remove the new one first");
             }
             if let Record::Link(link) = record
-                && [link.subject, link.object].iter().any(|end| !graph.has(*end) && !mine.contains(end))
+                && [link.subject, link.object]
+                    .iter()
+                    .any(|end| !end.is_abroad() && !graph.has(*end) && !mine.contains(end))
             {
                 return refuse(format!("{el} lost an end"), "bring that end back first");
             }

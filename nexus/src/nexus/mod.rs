@@ -3,28 +3,33 @@
 //! of writes that nobody watched waits until what is on its way is durable.
 
 mod capsules;
+mod commons;
 mod journal;
+mod mind;
 mod owner;
+mod shelf;
 mod wake;
 
-use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use kip::exec::{self, Draft};
-use kip::graph::Scoped;
+use kip::exec;
+use kip::graph::GraphRead;
 use kip::lang::ast::{Find, Lit};
-use kip::{Answer, CAPSULES, Call, Command, Dialect, ErrorKind, KipError, Options, bind_and, envelope};
+use kip::{Answer, CAPSULES, Call, Command, ErrorKind, KipError, bind_and, envelope};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use crate::principal::{Origin, Principal, Role};
 use crate::store::{Key, Kind, Store, StoreError, Stream};
-use owner::{STEPS_BACK_MAX, Task, Write};
-use wake::Dormitory;
+use owner::{Hands, Joint, Ran, STEPS_BACK_MAX, Task, Write};
+use wake::{Awake, Dormitory};
 
 pub use capsules::Export;
+pub use commons::{COMMONS, OWNER_KEY, SHARED};
 pub use kip::Request;
+pub use mind::Mind;
 pub use owner::Snapshot;
+pub use shelf::Shelves;
 
 /// Names a nexus: a lifeform's id, or `commons`.
 pub type NexusId = Arc<str>;
@@ -50,15 +55,21 @@ pub enum NexusError {
 pub struct Nexus {
     store: Store,
     dormitory: Arc<Mutex<Dormitory>>,
+    shelves: Option<Shelves>,
+    open_shelves: Arc<shelf::Open>,
+    joint: Arc<Joint>,
 }
-
-/// From so many elements on, a query is run beside the runtime's own threads.
-const LARGE: usize = 20_000;
 
 impl Nexus {
     /// A handle on the nexuses kept in `store`.
     pub fn new(store: Store) -> Self {
-        Self { store, dormitory: Arc::default() }
+        Self { store, dormitory: Arc::default(), shelves: None, open_shelves: Arc::default(), joint: Arc::default() }
+    }
+
+    /// Puts minds that outgrow their memory budget on shelves; without, all stay in memory.
+    #[must_use]
+    pub fn with_shelves(self, shelves: Shelves) -> Self {
+        Self { shelves: Some(shelves), ..self }
     }
 
     /// Runs a request and answers the KIP envelope: `{result}` or `{error}`, for a batch `{result: [envelope, …]}`.
@@ -103,28 +114,43 @@ impl Nexus {
         if let Some(refusal) = refusal {
             return Ok(json!({"error": refusal.to_json(&call.command)}));
         }
+        let command = owner::Command { call, dialect: request.dialect, privileged: false, capsule: None };
         if request.dry_run {
-            let tried = self.try_out(nexus, &call, request.dialect, false).await?;
+            let tried = self.try_out(nexus, &command, origin).await?;
             let tried =
                 tried.map(|tried| Answer { result: tried.receipt, warnings: tried.warnings, ..Answer::default() });
-            return Ok(envelope(tried, &call.command));
+            return Ok(envelope(tried, &command.call.command));
         }
-        self.hand_over(nexus, |reply| {
-            Task::Write(Write {
-                call,
-                dialect: request.dialect,
-                privileged: false,
-                capsule: None,
-                origin: origin.clone(),
-                reply,
-            })
-        })
-        .await
+        self.perform(nexus, command, origin).await
+    }
+
+    /// Has a command run by the writer of a nexus.
+    async fn perform(&self, nexus: &NexusId, command: owner::Command, origin: &Origin) -> Result<Value, NexusError> {
+        let (commons, origin) = (self.commons_of(nexus).await?, origin.clone());
+        self.hand_over(nexus, |reply| Task::Write(Write { command, origin, commons, reply })).await
+    }
+
+    /// The commons, seen together with every nexus but itself.
+    async fn commons_of(&self, nexus: &NexusId) -> Result<Option<Arc<Awake>>, NexusError> {
+        if &**nexus == COMMONS { Ok(None) } else { self.wake(&COMMONS.into()).await.map(Some) }
+    }
+
+    /// The graph of a nexus and that of the commons, as they stand together.
+    async fn both(&self, nexus: &NexusId, own: &Awake) -> Result<(Arc<Snapshot>, Option<Arc<Snapshot>>), NexusError> {
+        let Some(commons) = self.commons_of(nexus).await? else { return Ok((own.snapshot().await?, None)) };
+        loop {
+            let count = self.joint.count();
+            let both = (own.snapshot().await?, Some(commons.snapshot().await?));
+            if count % 2 == 0 && self.joint.count() == count {
+                return Ok(both);
+            }
+            tokio::task::yield_now().await;
+        }
     }
 
     async fn read(&self, nexus: &NexusId, call: Call, request: &Request, origin: &Origin) -> Result<Value, NexusError> {
         let awake = self.wake(nexus).await?;
-        let mut snapshot = awake.snapshot().await?;
+        let (mut own, commons) = self.both(nexus, &awake).await?;
         match as_of(&call) {
             Ok(None) => {}
             // What was seen by all may be hidden by now, and what is gone may have been hidden then.
@@ -132,35 +158,37 @@ impl Nexus {
                 let error = KipError::new(ErrorKind::Execution, "only an operator or the lifeform itself looks back");
                 return Ok(json!({"error": error.code("KIP_4003").to_json(&call.command)}));
             }
-            Ok(Some(seq)) => match self.step_back(nexus, &snapshot, seq).await? {
-                Ok(earlier) => snapshot = Arc::new(earlier),
+            Ok(Some(seq)) => match self.step_back(nexus, &own, seq).await? {
+                Ok(earlier) => own = Arc::new(earlier),
                 Err(error) => return Ok(json!({"error": error.to_json(&call.command)})),
             },
             Err(error) => return Ok(json!({"error": error.to_json(&call.command)})),
         }
-        let scopes = scopes(&origin.principal, nexus);
+        let seen = Seen::by(&origin.principal, nexus, own, commons);
         let (options, dry_run) = (request.options(), request.dry_run);
-        let (concepts, links) = snapshot.graph.len();
+        let large = seen.is_large();
         let work = move || {
             let answered = bind_and(&call, |command| {
-                let view = Scoped::new(&snapshot.graph, scopes.as_ref());
-                if dry_run {
-                    exec::check(command, &view).map(|()| Answer::of(json!({})))
-                } else {
-                    exec::read(command, &view, &options)
-                }
+                seen.view(|view| match dry_run {
+                    true => exec::check(command, view).map(|()| Answer::of(json!({}))),
+                    false => exec::read(command, view, &options),
+                })
             });
+            seen.check()?;
             let wants = answered.as_ref().map_or_else(|_| Vec::new(), |answer| answer.wants.clone());
-            (envelope(answered, &call.command), wants)
+            Ok((envelope(answered, &call.command), wants))
         };
-        let (answer, wants) = if concepts + links < LARGE {
-            work()
-        } else {
-            tokio::task::spawn_blocking(work).await.map_err(|_| StoreError::Closed)?
-        };
+        let worked: Result<_, StoreError> =
+            if large { tokio::task::spawn_blocking(work).await.map_err(|_| StoreError::Closed)? } else { work() };
+        let (answer, wants) = worked.inspect_err(|_| self.forget(nexus))?;
         for (kind, key) in wants {
+            let shared = SHARED.contains(&kind.as_str());
+            let writer = match self.commons_of(nexus).await? {
+                Some(commons) if shared => commons.writer.clone(),
+                _ => awake.writer.clone(),
+            };
             // Best effort: a busy writer is asked again by the next such query.
-            let _ = awake.writer.try_send(Task::SortBy(kind, key));
+            let _ = writer.try_send(Task::SortBy(kind, key));
         }
         Ok(answer)
     }
@@ -194,7 +222,7 @@ impl Nexus {
     /// # Errors
     /// When it cannot be woken.
     pub async fn snapshot(&self, nexus: &NexusId) -> Result<Arc<Snapshot>, NexusError> {
-        self.wake(nexus).await?.snapshot().await
+        Ok(self.wake(nexus).await?.snapshot().await?)
     }
 
     /// Whether anybody was born with this nexus.
@@ -206,25 +234,32 @@ impl Nexus {
         Ok(head.is_some())
     }
 
-    /// Runs a command on a copy.
+    /// Runs a command on copies.
     async fn try_out(
         &self,
         nexus: &NexusId,
-        call: &Call,
-        dialect: Dialect,
-        privileged: bool,
+        command: &owner::Command,
+        origin: &Origin,
     ) -> Result<Result<Tried, KipError>, NexusError> {
-        let snapshot = self.wake(nexus).await?.snapshot().await?;
+        let awake = self.wake(nexus).await?;
+        let (own, commons) = self.both(nexus, &awake).await?;
+        let (mut own, mut commons) = (own.mind.clone(), commons.map(|commons| commons.mind.clone()));
         let now = self.store.clock().now().as_microsecond();
-        Ok(owner::beside(snapshot.graph.len(), || {
-            bind_and(call, |command| {
-                let mut copy = snapshot.graph.clone();
-                let mut draft = Draft::new(&mut copy, now, privileged);
-                let receipt = exec::write(command, &mut draft, &Options { dialect, ..Options::default() })?;
-                let (changes, warnings) = draft.finish();
-                Ok(Tried { receipt, diff: journal::diff(&changes), warnings })
-            })
-        }))
+        let tried = owner::beside(own.len(), || {
+            let hands = Hands { own: &mut own, commons: commons.as_mut(), both: true };
+            match owner::run(command, hands, &origin.principal, now)? {
+                Ran::WritesCommons => unreachable!("the copy of the commons may be written"),
+                Ran::Done(changes, answer) => {
+                    let diff = journal::diff(&changes);
+                    if let Some(commons) = &commons {
+                        commons::check_rights(commons.read(), &commons::split(changes).1, &origin.principal)?;
+                    }
+                    Ok(Tried { receipt: answer.result, diff, warnings: answer.warnings })
+                }
+            }
+        });
+        own.check()?;
+        Ok(tried)
     }
 
     async fn hand_over(
@@ -258,12 +293,45 @@ impl Nexus {
             return wrong(ErrorKind::Execution, format!("entry {seq} lies more than {STEPS_BACK_MAX} entries back"));
         }
         let later = owner::read_journal(&self.store, nexus, seq, snapshot.seq).await?;
-        let graph = owner::beside(snapshot.graph.len(), || {
-            let mut graph = snapshot.graph.clone();
-            later.iter().rev().for_each(|(_, written)| written.step_back(&mut graph));
-            graph
+        let mind = owner::beside(snapshot.mind.len(), || {
+            let mut mind = snapshot.mind.clone();
+            later.iter().rev().for_each(|(_, written)| written.step_back(mind.write()));
+            mind
         });
-        Ok(Ok(Snapshot { graph, seq }))
+        Ok(Ok(Snapshot { mind, seq }))
+    }
+}
+
+/// What somebody sees of a nexus: its own graph, and the commons beside it, each through their scopes.
+struct Seen {
+    own: Arc<Snapshot>,
+    scopes: commons::Scopes,
+    commons: Option<(Arc<Snapshot>, commons::Scopes)>,
+}
+
+impl Seen {
+    fn by(somebody: &Principal, nexus: &NexusId, own: Arc<Snapshot>, commons: Option<Arc<Snapshot>>) -> Self {
+        let commons = commons.map(|commons| (commons, scopes(somebody, &COMMONS.into())));
+        Self { own, scopes: scopes(somebody, nexus), commons }
+    }
+
+    fn view<R>(&self, then: impl FnOnce(&dyn GraphRead) -> R) -> R {
+        let commons = self.commons.as_ref().map(|(snapshot, scopes)| (snapshot.mind.read(), scopes));
+        commons::view((self.own.mind.read(), &self.scopes), commons, then)
+    }
+
+    fn is_large(&self) -> bool {
+        let size = |mind: &Mind| {
+            let (concepts, links) = mind.len();
+            concepts + links
+        };
+        size(&self.own.mind) + self.commons.as_ref().map_or(0, |(snapshot, _)| size(&snapshot.mind)) >= owner::LARGE
+    }
+
+    /// Whether everything that was read could be read.
+    fn check(&self) -> Result<(), StoreError> {
+        self.own.mind.check()?;
+        self.commons.as_ref().map_or(Ok(()), |(snapshot, _)| snapshot.mind.check())
     }
 }
 
@@ -289,7 +357,7 @@ pub fn may_write(principal: &Principal, nexus: &NexusId) -> bool {
 }
 
 /// The scopes that limit what a principal sees; an operator, and a lifeform in its own mind, sees everything.
-fn scopes(principal: &Principal, nexus: &NexusId) -> Option<BTreeSet<Arc<str>>> {
+fn scopes(principal: &Principal, nexus: &NexusId) -> commons::Scopes {
     (!may_write(principal, nexus)).then(|| principal.scopes.iter().map(|scope| scope.0.clone()).collect())
 }
 

@@ -11,22 +11,25 @@ use bytes::Bytes;
 use kip::capsule::Header;
 use kip::datum::Sym;
 use kip::exec::{self, Change, Draft};
-use kip::graph::{El, Graph, Record};
+use kip::graph::{El, Record};
 use kip::{Answer, Call, Dialect, ErrorKind, KipError, Options, bind_and, envelope};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
 use super::NexusId;
+use super::commons::{self, COMMONS, Overlay};
 use super::journal::Written;
-use super::wake::Head;
-use crate::principal::{Origin, Role};
-use crate::store::{Batch, Expect, Key, Kind, Op, PAGE_MAX, Receipt, Store, StoreError};
+use super::mind::Mind;
+use super::shelf::{self, Shelved, Shelves, State};
+use super::wake::{Awake, Head};
+use crate::principal::{Origin, Principal, Role};
+use crate::store::{Batch, Entry, Expect, Hash, Key, Kind, Op, PAGE_MAX, Receipt, Store, StoreError};
 
 /// A graph that will not change any more, and the journal entry after which it stands so.
 #[derive(Clone)]
 pub struct Snapshot {
     /// The graph.
-    pub graph: Graph,
+    pub mind: Mind,
     /// The number of the last entry of `nexus:{id}` in it.
     pub seq: u64,
 }
@@ -47,6 +50,13 @@ impl Shared {
         let published = self.published.read().unwrap_or_else(PoisonError::into_inner).clone();
         (published.seq >= self.durable.load(Ordering::Acquire)).then_some(published)
     }
+
+    fn publish(&self, mind: Mind, seq: u64) -> Arc<Snapshot> {
+        let snapshot = Arc::new(Snapshot { mind, seq });
+        *self.published.write().unwrap_or_else(PoisonError::into_inner) = snapshot.clone();
+        self.durable.store(seq, Ordering::Release);
+        snapshot
+    }
 }
 
 /// Something for the writer to do.
@@ -57,16 +67,58 @@ pub(super) enum Task {
     Undo { seq: u64, origin: Origin, reply: Reply },
     /// Builds an index that a query would have used.
     SortBy(Sym, Sym),
+    /// Lends the graph, with the right to write it, to the writer of another nexus.
+    Lend(oneshot::Sender<Loan>),
+}
+
+/// A graph lent by its writer, which waits for it.
+pub(super) struct Loan {
+    mind: Mind,
+    /// The version of its head document.
+    head: u64,
+    shared: Arc<Shared>,
+    back: oneshot::Sender<Returned>,
+}
+
+/// Counts up before and after a mind and the commons are published together, so that a reader who sees the same
+/// even count before and after it took both knows that they belong together.
+#[derive(Default)]
+pub(super) struct Joint(AtomicU64);
+
+impl Joint {
+    /// The count; odd while both are being published.
+    pub(super) fn count(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    fn publish(&self, publish: impl FnOnce()) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        publish();
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// A graph given back, as it is now durable; the number of the entry written, if one was.
+struct Returned {
+    mind: Mind,
+    seq: Option<u64>,
 }
 
 /// A command that writes.
-pub(super) struct Write {
+pub(super) struct Command {
     pub(super) call: Call,
     pub(super) dialect: Dialect,
     /// An operator's capsule may write what is protected (R28).
     pub(super) privileged: bool,
     pub(super) capsule: Option<Header>,
+}
+
+/// A command to be run for somebody.
+pub(super) struct Write {
+    pub(super) command: Command,
     pub(super) origin: Origin,
+    /// What is written together with this mind, unless this is it.
+    pub(super) commons: Option<Arc<Awake>>,
     pub(super) reply: Reply,
 }
 
@@ -76,9 +128,8 @@ type Durable = Pin<Box<dyn Future<Output = Result<Receipt, StoreError>> + Send>>
 /// A batch on its way to the disk.
 struct Flight {
     changes: Vec<Change>,
-    next: (u32, u32),
     /// The graph with it and nothing later; made only once something later is applied.
-    snapshot: Option<Graph>,
+    snapshot: Option<Mind>,
     durable: Durable,
     answer: Value,
     reply: Reply,
@@ -91,18 +142,25 @@ const FLIGHTS_MAX: usize = 64;
 /// Writes after the last look of a reader for which a snapshot is still made at once.
 const UNREAD_MAX: u64 = 8;
 
+/// What a writer has around it.
+pub(super) struct Place {
+    pub(super) store: Store,
+    pub(super) nexus: NexusId,
+    pub(super) shelves: Option<(Shelves, Arc<shelf::Open>)>,
+    pub(super) joint: Arc<Joint>,
+    pub(super) inbox: mpsc::Receiver<Task>,
+    pub(super) readers: mpsc::Receiver<oneshot::Sender<Arc<Snapshot>>>,
+}
+
 pub(super) struct Owner {
-    store: Store,
-    nexus: NexusId,
-    graph: Graph,
+    place: Place,
+    mind: Mind,
     /// The version the head document will have once everything on its way is durable.
     head: u64,
     /// The number of the last durable entry.
     seq: u64,
     shared: Arc<Shared>,
-    inbox: mpsc::Receiver<Task>,
-    readers: mpsc::Receiver<oneshot::Sender<Arc<Snapshot>>>,
-    /// Set when somebody else wrote this nexus: it must be woken anew.
+    /// Set when somebody else wrote this nexus, or its shelf cannot be read: it must be woken anew.
     broken: bool,
     flights: VecDeque<Flight>,
     waiting: Vec<oneshot::Sender<Arc<Snapshot>>>,
@@ -112,26 +170,15 @@ pub(super) struct Owner {
 }
 
 impl Owner {
-    pub(super) fn new(
-        store: Store,
-        nexus: NexusId,
-        graph: Graph,
-        head: u64,
-        seq: u64,
-        inbox: mpsc::Receiver<Task>,
-        readers: mpsc::Receiver<oneshot::Sender<Arc<Snapshot>>>,
-    ) -> (Self, Arc<Shared>) {
-        let published = RwLock::new(Arc::new(Snapshot { graph: graph.clone(), seq }));
+    pub(super) fn new(place: Place, mind: Mind, head: u64, seq: u64) -> (Self, Arc<Shared>) {
+        let published = RwLock::new(Arc::new(Snapshot { mind: mind.clone(), seq }));
         let shared = Arc::new(Shared { published, durable: AtomicU64::new(seq), taken: AtomicU64::new(0) });
         let owner = Self {
-            store,
-            nexus,
-            graph,
+            place,
+            mind,
             head,
             seq,
             shared: shared.clone(),
-            inbox,
-            readers,
             broken: false,
             flights: VecDeque::new(),
             waiting: Vec::new(),
@@ -143,7 +190,10 @@ impl Owner {
 
     pub(super) async fn run(mut self) {
         while !self.broken {
-            let has_room = self.flights.len() < FLIGHTS_MAX;
+            if self.flights.is_empty() {
+                self.keep_within_memory().await;
+            }
+            let has_room = self.flights.len() < FLIGHTS_MAX && !self.must_land();
             let durable = async {
                 match self.flights.front_mut() {
                     Some(flight) => (&mut flight.durable).await,
@@ -157,25 +207,27 @@ impl Owner {
                     Err(failure) => self.take_back(failure).await,
                 },
                 // Readers do not queue behind writers.
-                Some(reader) = self.readers.recv() => {
+                Some(reader) = self.place.readers.recv() => {
                     self.waiting.push(reader);
                     if self.flights.is_empty() {
-                        self.publish(self.graph.clone());
+                        self.publish(self.mind.clone());
                     }
                 }
-                task = self.inbox.recv(), if has_room => match task {
+                task = self.place.inbox.recv(), if has_room => match task {
                     Some(task) => self.take_up(task).await,
                     // Nobody is left to ask; what is on its way is still seen home.
-                    None => {
-                        while let Some(flight) = self.flights.front_mut() {
-                            match (&mut flight.durable).await {
-                                Ok(receipt) => self.landed(&receipt),
-                                Err(failure) => self.take_back(failure).await,
-                            }
-                        }
-                        return;
-                    }
+                    None => return self.land_all().await,
                 },
+            }
+        }
+    }
+
+    /// Waits until nothing is on its way any more.
+    async fn land_all(&mut self) {
+        while let Some(flight) = self.flights.front_mut() {
+            match (&mut flight.durable).await {
+                Ok(receipt) => self.landed(&receipt),
+                Err(failure) => self.take_back(failure).await,
             }
         }
     }
@@ -185,60 +237,208 @@ impl Owner {
             Task::Write(write) => self.write(write).await,
             Task::Undo { seq, origin, reply } => self.undo(seq, origin, reply).await,
             Task::SortBy(kind, key) => {
-                self.graph.sort_by(kind, key);
+                if let Err(error) = beside(self.mind.len(), || self.mind.sort_by(kind, key)) {
+                    tracing::warn!(nexus = %self.place.nexus, %error, "an index could not be built");
+                }
                 // Nothing changed that could be read, so the index is shown at once.
                 if self.flights.is_empty() {
-                    self.publish(self.graph.clone());
+                    self.publish(self.mind.clone());
                 }
+            }
+            Task::Lend(to) => self.lend(to).await,
+        }
+    }
+
+    /// Lends the graph and waits for it. A borrower that never gives it back may have written, so the nexus is
+    /// woken anew.
+    async fn lend(&mut self, to: oneshot::Sender<Loan>) {
+        self.land_all().await;
+        if self.broken {
+            return;
+        }
+        let (back, returned) = oneshot::channel();
+        if to.send(Loan { mind: self.mind.clone(), head: self.head, shared: self.shared.clone(), back }).is_err() {
+            return;
+        }
+        match returned.await {
+            Ok(Returned { mind, seq: Some(seq) }) => {
+                self.mind = mind;
+                self.head += 1;
+                self.seq = seq;
+                self.publish(self.mind.clone());
+            }
+            Ok(Returned { seq: None, .. }) => {}
+            Err(_) => self.broken = true,
+        }
+    }
+
+    // ---- memory ----
+
+    /// Whether so much stands in memory beside a shelf that it must be filed before more is written.
+    fn must_land(&self) -> bool {
+        match (&self.mind, &self.place.shelves) {
+            (Mind::Shelved(shelved), Some((shelves, _))) => {
+                shelved.unfiled() >= 2 * shelves.unfiled && !self.flights.is_empty()
+            }
+            _ => false,
+        }
+    }
+
+    /// Puts a mind that has outgrown its budget on a shelf, and files away what a shelved one has in memory.
+    /// Nothing is on its way.
+    async fn keep_within_memory(&mut self) {
+        let Some((shelves, open)) = &self.place.shelves else { return };
+        let due = match &self.mind {
+            Mind::Resident(graph) => graph.weight() > shelves.memory,
+            Mind::Shelved(shelved) => shelved.unfiled() >= shelves.unfiled,
+        };
+        if !due {
+            return;
+        }
+        let (shelves, open) = (shelves.clone(), open.clone());
+        match self.file(&shelves, &open).await {
+            Ok(()) => self.publish(self.mind.clone()),
+            // It goes on in memory until it wakes anew.
+            Err(error) => {
+                tracing::warn!(nexus = %self.place.nexus, %error, "a shelf cannot be written");
+                self.place.shelves = None;
             }
         }
     }
 
-    fn now(&self) -> i64 {
-        self.store.clock().now().as_microsecond()
+    async fn file(&mut self, shelves: &Shelves, open: &shelf::Open) -> Result<(), StoreError> {
+        let state = State::at(self.seq, entry_hash(&self.place.store, &self.place.nexus, self.seq).await?);
+        if let Mind::Shelved(shelved) = &mut self.mind {
+            return beside((LARGE, 0), || shelved.file_away(Some(state)));
+        }
+        let file = open.open(&shelves.file(&self.place.nexus)).await?;
+        let Mind::Resident(graph) = &self.mind else { return Ok(()) };
+        tracing::info!(nexus = %self.place.nexus, bytes = graph.weight(), budget = shelves.memory,
+            "a mind has outgrown its memory budget and is put on a shelf");
+        let shelved = beside((LARGE, 0), || {
+            let (mut shelved, _) = Shelved::open(file, (1, 1))?;
+            shelved.clear()?;
+            shelved.take_in(graph.records())?;
+            shelved.go_on_at((graph.next_concept, graph.next_link));
+            shelved.file_away(Some(state))?;
+            Ok::<_, StoreError>(shelved)
+        })?;
+        self.mind = Mind::Shelved(Box::new(shelved));
+        Ok(())
     }
 
-    async fn write(&mut self, write: Write) {
+    fn now(&self) -> i64 {
+        self.place.store.clock().now().as_microsecond()
+    }
+
+    async fn write(&mut self, mut write: Write) {
         self.keep_before();
-        let Write { call, dialect, privileged, capsule, origin, reply } = write;
-        let (now, next) = (self.now(), (self.graph.next_concept, self.graph.next_link));
-        let options = Options { dialect, ..Options::default() };
-        let graph = &mut self.graph;
-        let ran = beside(graph.len(), || {
-            bind_and(&call, |command| {
-                let mut draft = Draft::new(graph, now, privileged);
-                match exec::write(command, &mut draft, &options) {
-                    Ok(result) => {
-                        let (changes, warnings) = draft.finish();
-                        Ok((changes, Answer { result, warnings, ..Answer::default() }))
-                    }
-                    Err(error) => {
-                        draft.undo();
-                        Err(error)
-                    }
-                }
-            })
+        let mut commons = match &write.commons {
+            None => None,
+            Some(awake) => match awake.snapshot().await {
+                Ok(snapshot) => Some(snapshot.mind.clone()),
+                Err(failure) => return drop(write.reply.send(Err(failure))),
+            },
+        };
+        let now = self.now();
+        let ran = beside(self.mind.len(), || {
+            let hands = Hands { own: &mut self.mind, commons: commons.as_mut(), both: false };
+            run(&write.command, hands, &write.origin.principal, now)
         });
+        if let Err(failure) = self.mind.check() {
+            self.broken = true;
+            return drop(write.reply.send(Err(failure)));
+        }
         match ran {
-            Ok((changes, answer)) => {
-                let written = Written { capsule, ..Written::of(&call.command, &call.parameters, &changes) };
-                let answer = envelope(Ok(answer), &call.command);
-                let kind = if written.capsule.is_some() { "capsule" } else { "kml" };
-                self.submit(changes, next, kind, &written, &origin, answer, reply).await;
+            Ok(Ran::Done(changes, answer)) => {
+                let answer = envelope(Ok(answer), &write.command.call.command);
+                let batch = write.command.entry(self.batch(&write.origin, &changes), &self.place.nexus, &changes);
+                self.submit(changes, batch, answer, write.reply).await;
             }
-            Err(error) => drop(reply.send(Ok(json!({"error": error.to_json(&call.command)})))),
+            Ok(Ran::WritesCommons) => match write.commons.take() {
+                Some(commons) => self.write_both(write, &commons).await,
+                None => unreachable!("only with the commons beside it can a mind write there"),
+            },
+            Err(error) => drop(write.reply.send(Ok(json!({"error": error.to_json(&write.command.call.command)})))),
+        }
+    }
+
+    /// Runs a command that writes here and in the commons: one commit, with both graphs in one hand.
+    async fn write_both(&mut self, write: Write, commons: &Awake) {
+        self.land_all().await;
+        if self.broken {
+            return drop(write.reply.send(Err(StoreError::Closed)));
+        }
+        let Loan { mind: mut theirs, head, shared: their_shared, back } = match commons.borrow().await {
+            Ok(loan) => loan,
+            Err(failure) => return drop(write.reply.send(Err(failure))),
+        };
+        let (before, theirs_before) = (self.mind.clone(), theirs.clone());
+        let now = self.now();
+        let ran: Result<_, KipError> = beside(self.mind.len(), || {
+            let hands = Hands { own: &mut self.mind, commons: Some(&mut theirs), both: true };
+            match run(&write.command, hands, &write.origin.principal, now)? {
+                Ran::WritesCommons => unreachable!("the commons is in hand"),
+                Ran::Done(changes, answer) => {
+                    let (own, shared) = commons::split(changes);
+                    commons::check_rights(theirs.read(), &shared, &write.origin.principal)?;
+                    Ok((own, shared, answer))
+                }
+            }
+        });
+        let (own, shared, answer) = match ran {
+            Ok(done) => done,
+            Err(error) => {
+                self.mind = before;
+                drop(back.send(Returned { mind: theirs_before, seq: None }));
+                return drop(write.reply.send(Ok(json!({"error": error.to_json(&write.command.call.command)}))));
+            }
+        };
+        let commons = COMMONS.into();
+        let mut batch = Batch::new(&write.origin);
+        for (nexus, mind, changes, head) in
+            [(&self.place.nexus, &self.mind, &own, self.head), (&commons, &theirs, &shared, head)]
+        {
+            if !changes.is_empty() {
+                batch = write.command.entry(batch_of(batch, nexus, Head::of(mind), changes, head), nexus, changes);
+            }
+        }
+        let done = match own.is_empty() && shared.is_empty() {
+            true => Ok(Receipt::default()),
+            false => self.place.store.commit(batch).await,
+        };
+        match done {
+            Ok(receipt) => {
+                // Each part is a head, its elements and an entry.
+                let mut entries = receipt.versions.chunks(3).map(|part| part[2]);
+                if !own.is_empty() {
+                    self.head += 1;
+                    self.seq = entries.next().unwrap_or(self.seq);
+                }
+                let their_seq = entries.next();
+                let joint = self.place.joint.clone();
+                joint.publish(|| {
+                    self.publish(self.mind.clone());
+                    if let Some(seq) = their_seq {
+                        their_shared.publish(theirs.clone(), seq);
+                    }
+                });
+                drop(back.send(Returned { mind: theirs, seq: their_seq }));
+                drop(write.reply.send(Ok(envelope(Ok(answer), &write.command.call.command))));
+            }
+            Err(failure) => {
+                self.mind = before;
+                self.broken = matches!(failure, StoreError::Conflict { .. });
+                drop(back.send(Returned { mind: theirs_before, seq: None }));
+                drop(write.reply.send(Err(failure)));
+            }
         }
     }
 
     /// Takes an entry back. What is on its way is seen home first, so that the journal tells everything that
     /// came after the entry.
     async fn undo(&mut self, seq: u64, origin: Origin, reply: Reply) {
-        while let Some(flight) = self.flights.front_mut() {
-            match (&mut flight.durable).await {
-                Ok(receipt) => self.landed(&receipt),
-                Err(failure) => self.take_back(failure).await,
-            }
-        }
+        self.land_all().await;
         if self.seq.saturating_sub(seq) > STEPS_BACK_MAX {
             let error = KipError::new(
                 ErrorKind::Execution,
@@ -246,20 +446,21 @@ impl Owner {
             );
             return drop(reply.send(Ok(json!({"error": error.code("KIP_4002").to_json("")}))));
         }
-        let mut entries = match read_journal(&self.store, &self.nexus, seq.saturating_sub(1), self.seq).await {
-            Ok(entries) => entries.into_iter(),
-            Err(failure) => return drop(reply.send(Err(failure))),
-        };
+        let mut entries =
+            match read_journal(&self.place.store, &self.place.nexus, seq.saturating_sub(1), self.seq).await {
+                Ok(entries) => entries.into_iter(),
+                Err(failure) => return drop(reply.send(Err(failure))),
+            };
         let refused = |error: KipError| json!({"error": error.to_json("")});
         let Some((_, written)) = entries.next().filter(|(no, _)| *no == seq) else {
             let error = KipError::new(ErrorKind::NotFound, format!("the journal has no entry {seq}"));
             return drop(reply.send(Ok(refused(error))));
         };
         let later: Vec<(u64, Written)> = entries.collect();
-        let (now, next) = (self.now(), (self.graph.next_concept, self.graph.next_link));
+        let now = self.now();
         let privileged = origin.principal.may(Role::Operator);
-        let undone = written.inverse(seq, &later, &self.graph).and_then(|steps| {
-            let mut draft = Draft::new(&mut self.graph, now, privileged);
+        let undone = written.inverse(seq, &later, self.mind.read()).and_then(|steps| {
+            let mut draft = Draft::new(self.mind.write(), now, privileged);
             match steps.into_iter().try_for_each(|(el, record)| draft.restore(el, record)) {
                 Ok(()) => Ok(draft.finish().0),
                 Err(error) => {
@@ -271,8 +472,10 @@ impl Owner {
         match undone {
             Ok(changes) => {
                 let undo = Written { undoes: Some(seq), ..Written::of("", &serde_json::Map::new(), &changes) };
+                let stream = format!("nexus:{}", self.place.nexus);
+                let batch = self.batch(&origin, &changes).append(stream, "undo", &undo);
                 let answer = json!({"result": {"undone": seq, "elements": changes.len()}});
-                self.submit(changes, next, "undo", &undo, &origin, answer, reply).await;
+                self.submit(changes, batch, answer, reply).await;
             }
             Err(error) => drop(reply.send(Ok(refused(error)))),
         }
@@ -283,28 +486,21 @@ impl Owner {
         if let Some(last) = self.flights.back_mut()
             && last.snapshot.is_none()
         {
-            last.snapshot = Some(self.graph.clone());
+            last.snapshot = Some(self.mind.clone());
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one call for each of the two sorts of write")]
-    async fn submit(
-        &mut self,
-        changes: Vec<Change>,
-        next: (u32, u32),
-        kind: &str,
-        written: &Written,
-        origin: &Origin,
-        answer: Value,
-        reply: Reply,
-    ) {
+    fn batch(&self, origin: &Origin, changes: &[Change]) -> Batch {
+        batch_of(Batch::new(origin), &self.place.nexus, Head::of(&self.mind), changes, self.head)
+    }
+
+    async fn submit(&mut self, changes: Vec<Change>, batch: Batch, answer: Value, reply: Reply) {
         if changes.is_empty() {
             // Nothing to write; but what was read may still be on its way, so it is answered in order.
             match self.flights.is_empty() {
                 true => drop(reply.send(Ok(answer))),
                 false => self.flights.push_back(Flight {
                     changes,
-                    next,
                     snapshot: None,
                     durable: Box::pin(std::future::ready(Ok(Receipt::default()))),
                     answer,
@@ -313,14 +509,9 @@ impl Owner {
             }
             return;
         }
-        let batch = batch_of(&self.nexus, origin, &self.graph, &changes, self.head).append(
-            format!("nexus:{}", self.nexus),
-            kind,
-            written,
-        );
         self.head += 1;
-        let durable: Durable = Box::pin(self.store.submit(batch).await);
-        self.flights.push_back(Flight { changes, next, snapshot: None, durable, answer, reply });
+        let durable: Durable = Box::pin(self.place.store.submit(batch).await);
+        self.flights.push_back(Flight { changes, snapshot: None, durable, answer, reply });
     }
 
     /// The first batch on its way is durable.
@@ -335,8 +526,8 @@ impl Owner {
             }
         }
         if self.unread < UNREAD_MAX || !self.waiting.is_empty() {
-            let graph = flight.snapshot.unwrap_or_else(|| self.graph.clone());
-            self.publish(graph);
+            let mind = flight.snapshot.unwrap_or_else(|| self.mind.clone());
+            self.publish(mind);
         } else {
             // Readers are told that theirs is old before the writer is told that it is done.
             self.shared.durable.store(self.seq, Ordering::Release);
@@ -344,10 +535,8 @@ impl Owner {
         let _ = flight.reply.send(Ok(flight.answer));
     }
 
-    fn publish(&mut self, graph: Graph) {
-        let snapshot = Arc::new(Snapshot { graph, seq: self.seq });
-        *self.shared.published.write().unwrap_or_else(PoisonError::into_inner) = snapshot.clone();
-        self.shared.durable.store(self.seq, Ordering::Release);
+    fn publish(&mut self, mind: Mind) {
+        let snapshot = self.shared.publish(mind, self.seq);
         for reply in self.waiting.drain(..) {
             let _ = reply.send(snapshot.clone());
         }
@@ -366,21 +555,69 @@ impl Owner {
             }
             for change in flight.changes.into_iter().rev() {
                 match change.before {
-                    Some(record) => drop(self.graph.put(change.el, record)),
-                    None => drop(self.graph.remove(change.el)),
+                    Some(record) => self.mind.write().put(change.el, record),
+                    None => self.mind.write().unmake(change.el),
                 }
             }
-            (self.graph.next_concept, self.graph.next_link) = flight.next;
             let _ = flight.reply.send(Err(failure.clone()));
         }
         if !self.waiting.is_empty() {
-            self.publish(self.graph.clone());
+            self.publish(self.mind.clone());
         }
     }
 }
 
+/// What running a command came to.
+pub(super) enum Ran {
+    /// What changed, and the answer.
+    Done(Vec<Change>, Answer),
+    /// It would write in the commons, which is not in hand; nothing is changed.
+    WritesCommons,
+}
+
+/// Whose graphs a command is run on.
+pub(super) struct Hands<'m> {
+    pub(super) own: &'m mut Mind,
+    pub(super) commons: Option<&'m mut Mind>,
+    /// Whether the commons may be written.
+    pub(super) both: bool,
+}
+
+/// Runs a command that writes. What is refused leaves the graphs as they were.
+///
+/// # Errors
+/// Any [`KipError`].
+pub(super) fn run(write: &Command, hands: Hands<'_>, by: &Principal, now: i64) -> Result<Ran, KipError> {
+    let options = Options { dialect: write.dialect, ..Options::default() };
+    bind_and(&write.call, |command| {
+        let settle =
+            |mut draft: Draft<'_>, may: &dyn Fn(&Draft<'_>) -> bool| match exec::write(command, &mut draft, &options) {
+                Err(error) => {
+                    draft.undo();
+                    Err(error)
+                }
+                Ok(_) if !may(&draft) => {
+                    draft.undo();
+                    Ok(Ran::WritesCommons)
+                }
+                Ok(result) => {
+                    let (changes, warnings) = draft.finish();
+                    Ok(Ran::Done(changes, Answer { result, warnings, ..Answer::default() }))
+                }
+            };
+        match hands.commons {
+            None => settle(Draft::new(hands.own.write(), now, write.privileged), &|_| true),
+            Some(commons) => {
+                let mut both = Overlay::new(hands.own, commons, by);
+                let may = |draft: &Draft<'_>| hands.both || !draft.touched().any(El::is_abroad);
+                settle(Draft::new(&mut both, now, write.privileged), &may)
+            }
+        }
+    })
+}
+
 /// From so many elements on, a command is long enough to be kept off the runtime's other work.
-const LARGE: usize = 20_000;
+pub(super) const LARGE: usize = 20_000;
 
 /// Runs long work on a thread that other tasks have been moved away from, where the runtime has several.
 pub(super) fn beside<R>((concepts, links): (usize, usize), work: impl FnOnce() -> R) -> R {
@@ -411,14 +648,35 @@ pub(super) async fn read_journal(
     Ok(read)
 }
 
-/// The batch that makes changes durable; its first change is the head, at the version it must have.
-pub(super) fn batch_of(nexus: &NexusId, origin: &Origin, graph: &Graph, changes: &[Change], head: u64) -> Batch {
+/// `batch` with what makes changes durable; the first of it is the head, at the version it must have.
+pub(super) fn batch_of(batch: Batch, nexus: &NexusId, next: Head, changes: &[Change], head: u64) -> Batch {
     let key = Key::new(Kind::Nexus, nexus.clone());
-    let next = Head { concepts: graph.next_concept, links: graph.next_link };
-    let mut batch = Batch::new(origin).put_expecting(key, Expect::Version(head), &next);
+    let mut batch = batch.put_expecting(key, Expect::Version(head), &next);
     let rows = changes.iter().map(|change| (u64::from(change.el.0), change.after.as_ref().map(pack))).collect();
     batch.push(Op::Elements { nexus: nexus.clone(), rows });
     batch
+}
+
+impl Command {
+    /// `batch` with the journal entry of what it did to a nexus.
+    fn entry(&self, batch: Batch, nexus: &NexusId, changes: &[Change]) -> Batch {
+        let written = Written {
+            capsule: self.capsule.clone(),
+            ..Written::of(&self.call.command, &self.call.parameters, changes)
+        };
+        let kind = if self.capsule.is_some() { "capsule" } else { "kml" };
+        batch.append(format!("nexus:{nexus}"), kind, &written)
+    }
+}
+
+/// The hash of a journal entry; empty where there is none.
+///
+/// # Errors
+/// The store's own.
+pub(super) async fn entry_hash(store: &Store, nexus: &NexusId, seq: u64) -> Result<String, StoreError> {
+    let entries = store.entries(&format!("nexus:{nexus}").into(), seq.saturating_sub(1), 1).await?;
+    let hash = |entry: &Entry| Hash::of(format!("{} {:?}", entry.at, entry.data).as_bytes()).hex();
+    Ok(entries.iter().find(|entry| entry.seq == seq).map(hash).unwrap_or_default())
 }
 
 /// A record as the store keeps it.

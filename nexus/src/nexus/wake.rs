@@ -1,25 +1,28 @@
 //! Which nexuses are in memory: waking one from its rows, giving a new one its first knowledge, and letting go
 //! of those that nobody comes to.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use kip::capsule::Header;
 use kip::exec::{self, Draft};
-use kip::graph::{El, Graph, GraphRead, Record};
+use kip::graph::{El, Graph, GraphWrite, Record};
 use kip::{CAPSULES, Call, Options, bind_and};
 use serde::{Deserialize, Serialize};
 use serde_json::Map;
 use tokio::sync::{OnceCell, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
+use super::commons::COMMONS;
 use super::journal::Written;
-use super::owner::{self, Owner, Shared, Snapshot, Task};
+use super::mind::Mind;
+use super::owner::{self, Loan, Owner, STEPS_BACK_MAX, Shared, Snapshot, Task};
+use super::shelf::{Shelved, State};
 use super::{Nexus, NexusError, NexusId, stream};
 use crate::clock::Timestamp;
 use crate::principal::Origin;
-use crate::store::{Key, Kind, StoreError};
+use crate::store::{Batch, Key, Kind, PAGE_ELEMENTS, StoreError};
 
 /// The nexuses that are awake or waking.
 #[derive(Default)]
@@ -49,7 +52,20 @@ pub(super) struct Head {
     pub(super) concepts: u32,
     /// The number of its next link.
     pub(super) links: u32,
+    /// About how many bytes it takes up in memory.
+    #[serde(default)]
+    pub(super) weight: usize,
 }
+
+impl Head {
+    pub(super) fn of(mind: &Mind) -> Self {
+        let (concepts, links) = mind.next();
+        Self { concepts, links, weight: mind.weight() }
+    }
+}
+
+/// The types of what all share, which only the commons is born with.
+const KNOWLEDGE: (&str, &str) = ("knowledge", include_str!("../../../config/capsules/knowledge.kip"));
 
 /// Elements of a graph, and the page where the next ones begin.
 type Stretch = (Vec<(El, Record)>, Option<u64>);
@@ -104,43 +120,121 @@ impl Nexus {
     }
 
     async fn load(&self, nexus: NexusId) -> Result<Arc<Awake>, NexusError> {
-        let mut graph = Graph::new();
-        // The next stretch is read and unpacked while this one becomes a graph.
-        let mut ahead = Some(self.stretch(&nexus, 0));
-        while let Some(stretch) = ahead.take() {
-            let (records, next) = stretch.await.map_err(|_| StoreError::Closed)??;
-            ahead = next.map(|from| self.stretch(&nexus, from));
-            for (el, record) in records {
-                graph.put(el, record);
-            }
-        }
         let head = self.store.document::<Head>(&Key::new(Kind::Nexus, nexus.clone())).await?;
-        let mut version = 0;
-        if let Some(head) = head {
-            version = head.version;
-            graph.next_concept = graph.next_concept.max(head.value.concepts);
-            graph.next_link = graph.next_link.max(head.value.links);
-        }
-        if version == 0 {
-            version = self.bear(&nexus, &mut graph).await?;
-        }
+        let outgrown = |weight| self.shelves.as_ref().filter(|shelves| weight > shelves.memory);
+        let (mind, version) = match &head {
+            None => {
+                let mut mind = Mind::Resident(Graph::new());
+                let version = self.bear(&nexus, &mut mind).await?;
+                (mind, version)
+            }
+            Some(head) if outgrown(head.value.weight).is_some() => {
+                (Mind::Shelved(Box::new(self.from_shelf(&nexus, &head.value).await?)), head.version)
+            }
+            Some(head) => {
+                let mut graph = Graph::new();
+                self.each_stretch(&nexus, |records| {
+                    records.into_iter().for_each(|(el, record)| graph.put(el, record));
+                    Ok(())
+                })
+                .await?;
+                graph.next_concept = graph.next_concept.max(head.value.concepts);
+                graph.next_link = graph.next_link.max(head.value.links);
+                (Mind::Resident(graph), head.version)
+            }
+        };
         let seq = self.store.head(&stream(&nexus)).await?;
         let (writer, inbox) = mpsc::channel(TASKS_MAX);
         let (readers, reading) = mpsc::channel(TASKS_MAX);
-        let (owner, shared) = Owner::new(self.store.clone(), nexus, graph, version, seq, inbox, reading);
+        let shelves = self.shelves.clone().map(|shelves| (shelves, self.open_shelves.clone()));
+        let (store, joint) = (self.store.clone(), self.joint.clone());
+        let place = owner::Place { store, nexus, shelves, joint, inbox, readers: reading };
+        let (owner, shared) = Owner::new(place, mind, version, seq);
         tokio::spawn(owner.run());
         Ok(Arc::new(Awake { shared, writer, readers }))
     }
 
+    /// Hands over all elements of a nexus, in order.
+    async fn each_stretch(
+        &self,
+        nexus: &NexusId,
+        mut take: impl FnMut(Vec<(El, Record)>) -> Result<(), StoreError>,
+    ) -> Result<(), NexusError> {
+        // The next stretch is read and unpacked while this one is taken up.
+        let mut ahead = Some(self.stretch(nexus, 0));
+        while let Some(stretch) = ahead.take() {
+            let (records, next) = stretch.await.map_err(|_| StoreError::Closed)??;
+            ahead = next.map(|from| self.stretch(nexus, from));
+            take(records)?;
+        }
+        Ok(())
+    }
+
+    /// The shelf of a nexus, brought up to what the store holds.
+    async fn from_shelf(&self, nexus: &NexusId, head: &Head) -> Result<Shelved, NexusError> {
+        let Some(shelves) = &self.shelves else { return Err(StoreError::Closed.into()) };
+        let file = self.open_shelves.open(&shelves.file(nexus)).await?;
+        let (mut shelved, state) = Shelved::open(file, (head.concepts, head.links))?;
+        let seq = self.store.head(&stream(nexus)).await?;
+        match state {
+            Some(state) if self.is_behind(nexus, &state, seq).await? => {
+                let missed = owner::read_journal(&self.store, nexus, state.seq, seq).await?;
+                if missed.is_empty() {
+                    return Ok(shelved);
+                }
+                let mut pages: Vec<u64> = missed
+                    .iter()
+                    .flat_map(|(_, entry)| entry.touched())
+                    .map(|el| u64::from(el.0) / PAGE_ELEMENTS)
+                    .collect();
+                pages.sort_unstable();
+                pages.dedup();
+                let touched: HashSet<El> = missed.iter().flat_map(|(_, entry)| entry.touched()).collect();
+                let mut now: HashMap<El, Record> = HashMap::new();
+                for page in pages {
+                    let (rows, _) = self.store.elements(nexus, page, 1).await?;
+                    for (no, body) in rows {
+                        let (el, record) = owner::unpack(nexus, no, &body)?;
+                        now.insert(el, record);
+                    }
+                }
+                for el in touched {
+                    match now.remove(&el) {
+                        Some(record) => shelved.put(el, record),
+                        None => shelved.remove(el),
+                    }
+                }
+            }
+            _ => {
+                tracing::info!(%nexus, "a mind over its memory budget is put on a shelf");
+                shelved.clear()?;
+                self.each_stretch(nexus, |records| owner::beside((owner::LARGE, 0), || shelved.take_in(records)))
+                    .await?;
+                shelved.go_on_at((head.concepts, head.links));
+            }
+        }
+        let entry = owner::entry_hash(&self.store, nexus, seq).await?;
+        owner::beside((owner::LARGE, 0), || shelved.file_away(Some(State::at(seq, entry))))?;
+        Ok(shelved)
+    }
+
+    /// Whether a shelf holds an earlier state of this very nexus, not too long ago.
+    async fn is_behind(&self, nexus: &NexusId, state: &State, seq: u64) -> Result<bool, NexusError> {
+        Ok(state.seq <= seq
+            && seq - state.seq <= STEPS_BACK_MAX
+            && state.entry == owner::entry_hash(&self.store, nexus, state.seq).await?)
+    }
+
     /// Gives a new nexus the shipped capsules, all in one commit: it is born whole or not at all.
-    async fn bear(&self, nexus: &NexusId, graph: &mut Graph) -> Result<u64, NexusError> {
+    async fn bear(&self, nexus: &NexusId, mind: &mut Mind) -> Result<u64, NexusError> {
         let now = self.store.clock().now().as_microsecond();
         let origin = Origin::system("birth of a nexus");
         let (mut all, mut entries) = (Vec::new(), Vec::new());
-        for (name, text) in CAPSULES {
+        let more = (&**nexus == COMMONS).then_some(KNOWLEDGE);
+        for (name, text) in CAPSULES.into_iter().chain(more) {
             let call = Call { command: text.to_owned(), parameters: Map::new() };
             let changes = bind_and(&call, |command| {
-                let mut draft = Draft::new(graph, now, true);
+                let mut draft = Draft::new(mind.write(), now, true);
                 exec::write(command, &mut draft, &Options::default())?;
                 Ok(draft.finish().0)
             })
@@ -154,21 +248,28 @@ impl Nexus {
             all.extend(changes);
         }
         // An element that a later capsule touched again is written as it is in the end.
-        all.iter_mut().for_each(|change| change.after = graph.record(change.el));
-        let batch = owner::batch_of(nexus, &origin, graph, &all, 0);
+        all.iter_mut().for_each(|change| change.after = mind.read().record(change.el));
+        let batch = owner::batch_of(Batch::new(&origin), nexus, Head::of(mind), &all, 0);
         let batch = entries.iter().fold(batch, |batch, entry| batch.append(stream(nexus), "capsule", entry));
         Ok(self.store.commit(batch).await?.versions[0])
     }
 }
 
 impl Awake {
+    /// The graph of the commons with the right to write it, until it is given back.
+    pub(super) async fn borrow(&self) -> Result<Loan, StoreError> {
+        let (lend, loan) = oneshot::channel();
+        self.writer.send(Task::Lend(lend)).await.map_err(|_| StoreError::Closed)?;
+        loan.await.map_err(|_| StoreError::Closed)
+    }
+
     /// The graph with everything durable in it.
-    pub(super) async fn snapshot(&self) -> Result<Arc<Snapshot>, NexusError> {
+    pub(super) async fn snapshot(&self) -> Result<Arc<Snapshot>, StoreError> {
         if let Some(fresh) = self.shared.fresh() {
             return Ok(fresh);
         }
         let (reply, answer) = oneshot::channel();
         self.readers.send(reply).await.map_err(|_| StoreError::Closed)?;
-        Ok(answer.await.map_err(|_| StoreError::Closed)?)
+        answer.await.map_err(|_| StoreError::Closed)
     }
 }

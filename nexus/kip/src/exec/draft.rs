@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::warnings;
 use crate::datum::{Bag, Sym};
-use crate::graph::{Concept, El, Graph, GraphRead, Link, Look, Record, Stamp, Way, source_of};
+use crate::graph::{Concept, El, GraphWrite, Link, Record, Stamp, Way, source_of};
 use crate::lang::{ErrorKind, KipError};
 
 /// What became of one element.
@@ -22,7 +22,7 @@ pub struct Change {
 /// See the module.
 pub struct Draft<'g> {
     /// The graph as changed so far.
-    pub graph: &'g mut Graph,
+    pub graph: &'g mut dyn GraphWrite,
     /// Each element touched, in order, as it was.
     touched: Vec<(El, Option<Record>)>,
     index: HashMap<El, usize>,
@@ -32,7 +32,6 @@ pub struct Draft<'g> {
     now: i64,
     /// An operator's capsule may write what is protected (R28).
     pub privileged: bool,
-    next: (u32, u32),
 }
 
 /// Concepts that no command may delete (R28).
@@ -59,27 +58,30 @@ pub(super) const PROPOSITION_TYPE: &str = "$PropositionType";
 
 impl<'g> Draft<'g> {
     /// A draft on `graph` at time `now`, in microseconds.
-    pub fn new(graph: &'g mut Graph, now: i64, privileged: bool) -> Self {
-        let next = (graph.next_concept, graph.next_link);
-        Self { graph, touched: Vec::new(), index: HashMap::new(), warnings: Vec::new(), now, privileged, next }
+    pub fn new(graph: &'g mut dyn GraphWrite, now: i64, privileged: bool) -> Self {
+        Self { graph, touched: Vec::new(), index: HashMap::new(), warnings: Vec::new(), now, privileged }
     }
 
     /// Takes every change back.
     pub fn undo(self) {
         for (el, before) in self.touched.into_iter().rev() {
             match before {
-                Some(record) => drop(self.graph.put(el, record)),
-                None => drop(self.graph.remove(el)),
+                Some(record) => self.graph.put(el, record),
+                None => self.graph.unmake(el),
             }
         }
-        (self.graph.next_concept, self.graph.next_link) = self.next;
+    }
+
+    /// The elements it touched so far.
+    pub fn touched(&self) -> impl Iterator<Item = El> {
+        self.touched.iter().map(|(el, _)| *el)
     }
 
     /// What changed, in order of first touch, with the schema's warnings about it.
     pub fn finish(mut self) -> (Vec<Change>, Vec<String>) {
         let changes: Vec<Change> = std::mem::take(&mut self.touched)
             .into_iter()
-            .map(|(el, before)| Change { el, before, after: self.graph.get(el).map(Look::record) })
+            .map(|(el, before)| Change { el, before, after: self.graph.record(el) })
             .filter(|change| change.before != change.after)
             .collect();
         let mut all = self.warnings;
@@ -96,17 +98,14 @@ impl<'g> Draft<'g> {
         match &record {
             None => self.check_deletable(el)?,
             Some(record) => {
-                let look = record.look();
-                let differs = |key: &Sym| {
-                    let now = self.graph.get(el).and_then(|now| now.attributes().get(*key));
-                    now != look.attributes().get(*key)
-                };
-                let own = self.graph.get(el).map(|now| now.attributes().pairs()).unwrap_or_default();
-                let keys = own.iter().chain(look.attributes().pairs()).map(|(key, _)| key).filter(|key| differs(key));
-                self.check_writable(el, keys.map(|key| key.as_str()))?;
+                let own = self.graph.record(el).map(|now| now.look().attributes().clone()).unwrap_or_default();
+                let new = record.look().attributes();
+                let keys = own.pairs().iter().chain(new.pairs()).map(|(key, _)| *key);
+                let changed = keys.filter(|key| own.get(*key) != new.get(*key));
+                self.check_writable(el, changed.map(Sym::as_str))?;
             }
         }
-        let before = self.graph.get(el).map(Look::record);
+        let before = self.graph.record(el);
         self.touch(el, before.clone());
         match record {
             Some(mut record) => {
@@ -118,7 +117,7 @@ impl<'g> Draft<'g> {
                 }
                 self.graph.put(el, record);
             }
-            None => drop(self.graph.remove(el)),
+            None => self.graph.remove(el),
         }
         Ok(())
     }
@@ -134,10 +133,9 @@ impl<'g> Draft<'g> {
 
     /// Adds a new concept.
     pub(super) fn insert_concept(&mut self, kind: Sym, name: &str, attributes: Bag, metadata: Bag) -> El {
-        let el = self.graph.take_number(false);
-        self.touch(el, None);
         let stamp = Stamp::new(self.now);
-        self.graph.put(el, Record::Concept(Concept { kind, name: name.into(), attributes, metadata, stamp }));
+        let el = self.graph.add(Record::Concept(Concept { kind, name: name.into(), attributes, metadata, stamp }));
+        self.touch(el, None);
         el
     }
 
@@ -150,17 +148,16 @@ impl<'g> Draft<'g> {
         attributes: Bag,
         metadata: Bag,
     ) -> El {
-        let el = self.graph.take_number(true);
-        self.touch(el, None);
         let stamp = Stamp::new(self.now);
-        self.graph.put(el, Record::Link(Link { subject, object, predicate, attributes, metadata, stamp }));
+        let el = self.graph.add(Record::Link(Link { subject, object, predicate, attributes, metadata, stamp }));
+        self.touch(el, None);
         el
     }
 
     /// Changes an element; what comes out equal is no change, so that repeating a command leaves versions
     /// alone. The version rises once a command. Answers whether it changed.
     pub(super) fn change(&mut self, el: El, change: impl FnOnce(&mut Record)) -> bool {
-        let Some(old) = self.graph.get(el).map(Look::record) else { return false };
+        let Some(old) = self.graph.record(el) else { return false };
         let mut new = old.clone();
         change(&mut new);
         if new == old {
@@ -177,11 +174,12 @@ impl<'g> Draft<'g> {
     /// Lays attributes and metadata over an element's own, key by key. What another source says of a link
     /// is kept beside what was said before (K12).
     pub(super) fn set(&mut self, el: El, attributes: &Bag, metadata: &Bag) -> bool {
-        let same = |look: Look<'_>| {
-            let held = |own: &Bag, new: &Bag| new.pairs().iter().all(|(key, value)| own.get(*key) == Some(value));
-            held(look.attributes(), attributes) && held(look.metadata(), metadata)
-        };
-        if self.graph.get(el).is_some_and(same) {
+        let held = |own: &Bag, new: &Bag| new.pairs().iter().all(|(key, value)| own.get(*key) == Some(value));
+        let mut same = false;
+        self.graph.look(el, &mut |look| {
+            same = held(look.attributes(), attributes) && held(look.metadata(), metadata);
+        });
+        if same {
             return false;
         }
         self.change(el, |record| {
@@ -200,7 +198,7 @@ impl<'g> Draft<'g> {
         let mut links = 0;
         let mut waiting = vec![el];
         while let Some(el) = waiting.pop() {
-            let Some(before) = self.graph.get(el).map(Look::record) else { continue };
+            let Some(before) = self.graph.record(el) else { continue };
             waiting.extend(self.links_on(el));
             links += usize::from(el.is_link());
             self.touch(el, Some(before));
@@ -223,14 +221,14 @@ impl<'g> Draft<'g> {
 
     /// Whether an element is part of the core.
     pub(super) fn is_protected(&self, el: El) -> bool {
-        matches!(self.graph.get(el), Some(Look::Concept(concept)) if is_core(concept.kind, &concept.name))
+        self.graph.key(el).is_some_and(|(kind, name)| is_core(kind, &name))
     }
 
     /// Refuses a deletion that would take the core or a definition in use.
     pub(super) fn check_deletable(&self, el: El) -> Result<(), KipError> {
         let refuse = |what: String| Err(KipError::new(ErrorKind::Immutable, what));
-        match self.graph.get(el) {
-            Some(Look::Concept(concept)) => {
+        match self.graph.record(el) {
+            Some(Record::Concept(concept)) => {
                 let (kind, name) = (concept.kind.as_str(), concept.name.as_str());
                 if self.is_protected(el) {
                     return refuse(format!("{{type: \"{kind}\", name: \"{name}\"}} is part of the core and cannot go"));
@@ -240,37 +238,38 @@ impl<'g> Draft<'g> {
                     PROPOSITION_TYPE => self.graph.predicate_len(Some(defined)),
                     _ => 0,
                 });
-                let core_membership = |link: &El| {
-                    matches!(self.graph.get(*link), Some(Look::Link(link)) if link.object == el
-                        && link.predicate.as_str() == "belongs_to_domain" && self.is_protected(link.subject))
-                };
-                if self.links_on(el).iter().any(core_membership) {
+                let mut holds_core = false;
+                self.graph.edges(el, Way::In, Some(Sym::new("belongs_to_domain")), &mut |edge| {
+                    holds_core = self.is_protected(edge.other);
+                    !holds_core
+                });
+                if holds_core {
                     return refuse(format!("\"{name}\" holds part of the core, which would lose its domain with it"));
                 }
                 if used > 0 {
                     return refuse(format!("{kind} \"{name}\" is in use by {used} elements"));
                 }
             }
-            Some(Look::Link(link))
+            Some(Record::Link(link))
                 if link.predicate.as_str() == "belongs_to_domain" && self.is_protected(link.subject) =>
             {
                 return refuse("the core's membership in its domain cannot go".into());
             }
-            Some(Look::Link(_)) | None => {}
+            Some(Record::Link(_)) | None => {}
         }
         Ok(())
     }
 
     /// Refuses to set or delete an attribute that protects the core (R28).
     pub(super) fn check_writable<'k>(&self, el: El, mut keys: impl Iterator<Item = &'k str>) -> Result<(), KipError> {
-        let Some(Look::Concept(concept)) = self.graph.get(el) else { return Ok(()) };
-        let guarded = match (concept.kind.as_str(), concept.name.as_str()) {
+        let Some((kind, name)) = self.graph.key(el) else { return Ok(()) };
+        let guarded = match (kind.as_str(), name.as_str()) {
             (CONCEPT_TYPE, CONCEPT_TYPE | PROPOSITION_TYPE) => "instance_schema",
             ("Person", "$self" | "$system") => "core_directives",
             _ => return Ok(()),
         };
         if !self.privileged && keys.any(|key| key == guarded) {
-            return Err(KipError::new(ErrorKind::Immutable, format!("{guarded} of \"{}\" is protected", concept.name))
+            return Err(KipError::new(ErrorKind::Immutable, format!("{guarded} of \"{name}\" is protected"))
                 .hint("an operator may change it by importing a capsule"));
         }
         Ok(())

@@ -6,7 +6,7 @@ use std::ops::Bound;
 use super::rows::{Rows, Run};
 use crate::datum::{Datum, Sym};
 use crate::graph::El;
-use crate::graph::sorted::{Place, Range};
+use crate::graph::sorted::{Batch, Place, Range};
 use crate::lang::KipError;
 use crate::lang::ast::{Comparison, Find, Selected};
 use crate::plan::{Access, Field, Step, Test, Which};
@@ -129,11 +129,12 @@ impl Driver {
             Self::Sorted { slot, kind, key, range, descending, by_order } => {
                 let mut after: Option<(Place, El)> = None;
                 loop {
-                    let found =
-                        run.graph.sorted(*kind, *key, range, *descending, after.as_ref(), size).unwrap_or_default();
+                    let (kind, key, descending) = (*kind, *key, *descending);
+                    let batch = Batch { kind, key, range, descending, after: after.as_ref(), max: size };
+                    let found = run.graph.sorted(&batch).unwrap_or_default();
                     let Some(last) = found.last().cloned() else { break };
                     size = (size * 2).min(BATCH_MAX);
-                    let els: Vec<El> = found.iter().map(|(_, el)| *el).filter(|el| run.graph.has(*el)).collect();
+                    let els: Vec<El> = found.iter().map(|(_, el)| *el).collect();
                     let reached = by_order.then(|| Reached::Place(last.0.clone()));
                     after = Some(last);
                     if !sink(push(*slot, &els)?, reached.as_ref())? {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::draft::{Draft, claim};
 use super::{Options, delete::targets};
 use crate::datum::{Bag, Datum, Sym};
-use crate::graph::{El, GraphRead, Later, Look, Record, Stamp, source_of};
+use crate::graph::{El, Later, Record, Stamp, source_of};
 use crate::lang::ast::Merge;
 use crate::lang::{ErrorKind, KipError, Span};
 
@@ -88,7 +88,7 @@ fn repoint(draft: &mut Draft<'_>, old: El, new: El, counts: &mut (usize, usize))
             }
         };
         for el in draft.links_on(old) {
-            let Some(Record::Link(mut link)) = draft.graph.get(el).map(Look::record) else { continue };
+            let Some(Record::Link(mut link)) = draft.graph.record(el) else { continue };
             if link.subject == old {
                 link.subject = new;
             }
@@ -133,7 +133,8 @@ fn claims_of(metadata: &Bag, stamp: &Stamp) -> Vec<(ArcStr, Bag)> {
 
 /// Gives the target what it lacks, the names of the source among its aliases, and a note of where they came from.
 fn fill(draft: &mut Draft<'_>, source: El, target: El, source_name: &ArcStr) -> usize {
-    let (Some(Look::Concept(from)), Some(Look::Concept(into))) = (draft.graph.get(source), draft.graph.get(target))
+    let (Some(Record::Concept(from)), Some(Record::Concept(into))) =
+        (draft.graph.record(source), draft.graph.record(target))
     else {
         return 0;
     };

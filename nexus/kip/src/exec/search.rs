@@ -70,7 +70,8 @@ pub fn search(search: &Search<'_>, graph: &dyn GraphRead, options: &Options<'_>)
             warnings.push(format!("only the first {WORDS_MAX} of {} words are looked for", words.len()));
             words.truncate(WORDS_MAX);
         }
-        for (el, score) in graph.search(&words, search.propositions, known.flatten(), wide) {
+        let mut fits = |el: El| known.flatten().is_none_or(|kind| graph.is_of(el, kind));
+        for (el, score) in graph.search(&words, search.propositions, wide, &mut fits) {
             scores.insert(el, f64::from(score));
         }
         if search.propositions {

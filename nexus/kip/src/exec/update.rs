@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::draft::{Draft, check_metadata, claim};
 use super::{Options, delete::targets, limit_of};
 use crate::datum::{Bag, Datum, Sym};
-use crate::graph::{El, GraphRead, Record};
+use crate::graph::{El, Record};
 use crate::lang::ast::{Compute, Function, Text, Update};
 use crate::lang::{ErrorKind, KipError};
 use crate::plan::Field;

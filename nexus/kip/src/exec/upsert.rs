@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::draft::{CONCEPT_TYPE, Draft, PROPOSITION_TYPE, check_metadata};
 use super::{Dialect, Options, text_of};
 use crate::datum::{Bag, Sym};
-use crate::graph::{El, GraphRead};
+use crate::graph::El;
 use crate::lang::ast::{
     Block, ConceptPattern, Identity, Link, Lit, Object, Placed, Predicate, PropositionPattern, Term, Triple, Upsert,
     bag,
@@ -152,7 +152,10 @@ impl<'a> Run<'_, '_, 'a> {
             )
             .at(*span));
         };
-        let version = found.and_then(|el| self.draft.graph.get(el)).map_or(0, |look| look.stamp().version());
+        let mut version = 0;
+        if let Some(el) = found {
+            self.draft.graph.look(el, &mut |look| version = look.stamp().version());
+        }
         if *wanted == version as i64 {
             return Ok(());
         }

@@ -9,13 +9,13 @@ use serde_json::Value;
 use super::Change;
 use super::draft::{CONCEPT_TYPE, PROPOSITION_TYPE};
 use crate::datum::{Datum, Sym};
-use crate::graph::{Concept, El, Graph, GraphRead, Look, Record};
+use crate::graph::{Concept, El, GraphRead, Record};
 
 /// Warnings listed in one answer.
 const WARNINGS_MAX: usize = 32;
 
 /// Adds what the schema says about `changes`.
-pub(super) fn of_schema(graph: &Graph, changes: &[Change], out: &mut Vec<String>) {
+pub(super) fn of_schema(graph: &dyn GraphRead, changes: &[Change], out: &mut Vec<String>) {
     let mut schemas: HashMap<Sym, Option<Arc<Value>>> = HashMap::new();
     let mut ends: HashMap<Sym, [Option<Arc<Value>>; 2]> = HashMap::new();
     let mut more = 0;
@@ -61,12 +61,15 @@ pub(super) fn of_schema(graph: &Graph, changes: &[Change], out: &mut Vec<String>
 }
 
 /// An attribute of the node that defines a type or predicate, if it is an array or object.
-fn definition(graph: &Graph, meta: &str, name: Sym, key: &str) -> Option<Arc<Value>> {
+fn definition(graph: &dyn GraphRead, meta: &str, name: Sym, key: &str) -> Option<Arc<Value>> {
     let el = graph.concept(Sym::new(meta), name.as_str())?;
-    match graph.get(el)?.attributes().named(key)? {
-        Datum::Json(value) => Some(value.clone()),
-        _ => None,
-    }
+    let mut found = None;
+    graph.look(el, &mut |look| {
+        if let Some(Datum::Json(value)) = look.attributes().named(key) {
+            found = Some(value.clone());
+        }
+    });
+    found
 }
 
 fn naming(kind: &str, name: &str, warn: &mut impl FnMut(String)) {
@@ -113,17 +116,16 @@ fn is_of(value: &Value, wanted: &str) -> bool {
     }
 }
 
-fn end(graph: &Graph, predicate: Sym, what: &str, allowed: &Value, el: El, warn: &mut impl FnMut(String)) {
+fn end(graph: &dyn GraphRead, predicate: Sym, what: &str, allowed: &Value, el: El, warn: &mut impl FnMut(String)) {
     let Some(allowed) = allowed.as_array() else { return };
-    let Some(Look::Concept(concept)) = graph.get(el) else { return };
-    let kind = concept.kind.as_str();
+    let Some((kind, name)) = graph.key(el) else { return };
+    let kind = kind.as_str();
     if !allowed.is_empty() && !allowed.iter().filter_map(Value::as_str).any(|name| name == "*" || name == kind) {
         let names: Vec<&str> = allowed.iter().filter_map(Value::as_str).collect();
         warn(format!(
-            "the {what} of \"{}\" should be {}, not {kind} \"{}\"",
+            "the {what} of \"{}\" should be {}, not {kind} \"{name}\"",
             predicate.as_str(),
             names.join(" or "),
-            concept.name
         ));
     }
 }

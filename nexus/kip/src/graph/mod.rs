@@ -8,18 +8,22 @@ mod record;
 mod scoped;
 pub mod sorted;
 pub mod text;
+mod union;
+mod veil;
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 use arcstr::ArcStr;
 use imbl::{HashMap, OrdMap, OrdSet};
 
 pub use edges::{Edge, Edges};
-pub use read::{GraphRead, Way};
+pub use read::{GraphRead, GraphWrite, Limited, Way};
 pub use record::{Concept, El, Later, Link, Look, Record, Stamp, shown, source_of};
 pub use scoped::{SCOPES_KEY, Scoped};
-use sorted::{Place, Range, Sorted};
+use sorted::{Batch, Place, Sorted};
+pub use union::Union;
+pub use veil::{Veil, Veiled, hides_with_ends};
 
 use crate::datum::Sym;
 use pages::Pages;
@@ -29,8 +33,9 @@ use pages::Pages;
 pub struct Graph {
     concepts: Pages<Concept>,
     links: Pages<Link>,
+    /// The links at concepts, and those at anything else: at links, and in the commons.
     ends: Pages<Ends>,
-    link_ends: OrdMap<El, Ends>,
+    sparse_ends: OrdMap<El, Ends>,
     /// Type and name, hashed, to the concept. Two keys of one hash share a place in `crowded`.
     keys: OrdMap<u64, El>,
     crowded: OrdMap<(Sym, ArcStr), El>,
@@ -41,6 +46,7 @@ pub struct Graph {
     sorted: HashMap<(Sym, Sym), Sorted>,
     /// Elements that not everybody may see.
     scoped: OrdSet<El>,
+    weight: usize,
     /// The number of the next concept.
     pub next_concept: u32,
     /// The number of the next link.
@@ -80,6 +86,18 @@ impl Graph {
         self.len() == (0, 0)
     }
 
+    /// Copies of all elements, concepts first, each in order.
+    pub fn records(&self) -> impl Iterator<Item = (El, Record)> {
+        let concepts = self.concepts.after(0).map(|(no, concept)| (El::concept(no), Record::Concept(concept.clone())));
+        let links = self.links.after(0).map(|(no, link)| (El::link(no), Record::Link(link.clone())));
+        concepts.chain(links)
+    }
+
+    /// About how many bytes it takes up.
+    pub fn weight(&self) -> usize {
+        self.weight
+    }
+
     /// A look at an element.
     pub fn get(&self, el: El) -> Option<Look<'_>> {
         if el.is_link() {
@@ -89,22 +107,7 @@ impl Graph {
         }
     }
 
-    /// The number of the next element of a kind, taken.
-    pub fn take_number(&mut self, link: bool) -> El {
-        let next = if link { &mut self.next_link } else { &mut self.next_concept };
-        *next += 1;
-        if link { El::link(*next - 1) } else { El::concept(*next - 1) }
-    }
-
-    /// Puts an element in, replacing the one of that number; answers the one replaced.
-    pub fn put(&mut self, el: El, record: Record) -> Option<Record> {
-        match record {
-            Record::Concept(concept) => self.put_concept(el, concept).map(Record::Concept),
-            Record::Link(link) => self.put_link(el, link).map(Record::Link),
-        }
-    }
-
-    fn put_concept(&mut self, el: El, concept: Concept) -> Option<Concept> {
+    fn put_concept(&mut self, el: El, concept: Concept) {
         self.next_concept = self.next_concept.max(el.no() + 1);
         let old = self.concepts.get(el.no()).cloned();
         let renamed = old.as_ref().is_none_or(|old| old.kind != concept.kind || old.name != concept.name);
@@ -118,10 +121,11 @@ impl Graph {
         self.words.change(el, old.as_ref().map(Look::Concept), Some(Look::Concept(&concept)));
         self.resort(el, old.as_ref(), Some(&concept));
         self.rescope(el, Look::Concept(&concept));
-        self.concepts.put(el.no(), concept)
+        self.reweigh(old.as_ref().map(Look::Concept), Some(Look::Concept(&concept)));
+        self.concepts.put(el.no(), concept);
     }
 
-    fn put_link(&mut self, el: El, link: Link) -> Option<Link> {
+    fn put_link(&mut self, el: El, link: Link) {
         self.next_link = self.next_link.max(el.no() + 1);
         let old = self.links.get(el.no()).cloned();
         let moved = old
@@ -139,23 +143,8 @@ impl Graph {
             self.link_words.change(el, old.as_ref().map(Look::Link), Some(Look::Link(&link)));
         }
         self.rescope(el, Look::Link(&link));
-        self.links.put(el.no(), link)
-    }
-
-    /// Takes an element out; what points at it is the caller's to remove.
-    pub fn remove(&mut self, el: El) -> Option<Record> {
-        self.scoped.remove(&el);
-        if el.is_link() {
-            let old = self.links.remove(el.no())?;
-            self.drop_edges(el, &old);
-            self.link_words.change(el, Some(Look::Link(&old)), None);
-            return Some(Record::Link(old));
-        }
-        let old = self.concepts.remove(el.no())?;
-        self.drop_key(el, &old);
-        self.words.change(el, Some(Look::Concept(&old)), None);
-        self.resort(el, Some(&old), None);
-        Some(Record::Concept(old))
+        self.reweigh(old.as_ref().map(Look::Link), Some(Look::Link(&link)));
+        self.links.put(el.no(), link);
     }
 
     fn put_key(&mut self, el: El, concept: &Concept) {
@@ -198,11 +187,11 @@ impl Graph {
     }
 
     fn ends(&self, el: El) -> Option<&Ends> {
-        if el.is_link() { self.link_ends.get(&el) } else { self.ends.get(el.no()) }
+        if is_dense(el) { self.ends.get(el.no()) } else { self.sparse_ends.get(&el) }
     }
 
     fn ends_mut(&mut self, el: El) -> &mut Ends {
-        if el.is_link() { self.link_ends.entry(el).or_default() } else { self.ends.entry(el.no()) }
+        if is_dense(el) { self.ends.entry(el.no()) } else { self.sparse_ends.entry(el).or_default() }
     }
 
     /// Changes the links at an element, and lets the place go when none is left.
@@ -210,10 +199,10 @@ impl Graph {
         let ends = self.ends_mut(el);
         change(ends);
         if ends.out.is_empty() && ends.into.is_empty() {
-            if el.is_link() {
-                self.link_ends.remove(&el);
-            } else {
+            if is_dense(el) {
                 self.ends.remove(el.no());
+            } else {
+                self.sparse_ends.remove(&el);
             }
         }
     }
@@ -223,18 +212,20 @@ impl Graph {
         Some(if way == Way::Out { &ends.out } else { &ends.into })
     }
 
+    fn reweigh(&mut self, old: Option<Look<'_>>, new: Option<Look<'_>>) {
+        let weight = |look: Option<Look<'_>>| look.map_or(0, Look::weight);
+        self.weight = self.weight + weight(new) - weight(old);
+    }
+
     fn rescope(&mut self, el: El, look: Look<'_>) {
-        let limited = look.metadata().named(SCOPES_KEY).is_some_and(|scopes| !scopes.is_null());
+        // Whether what stands in the commons may be seen is not known here.
+        let leads_abroad = matches!(look, Look::Link(link) if link.subject.is_abroad() || link.object.is_abroad());
+        let limited = leads_abroad || look.metadata().named(SCOPES_KEY).is_some_and(|scopes| !scopes.is_null());
         if limited {
             self.scoped.insert(el);
         } else if !self.scoped.is_empty() {
             self.scoped.remove(&el);
         }
-    }
-
-    /// The elements that not everybody may see.
-    pub(crate) fn limited(&self) -> &OrdSet<El> {
-        &self.scoped
     }
 
     // ---- secondary indexes ----
@@ -282,6 +273,11 @@ impl Graph {
             }
         }
     }
+}
+
+/// Whether links at it are kept by number, where concepts of this graph stand close.
+fn is_dense(el: El) -> bool {
+    !el.is_link() && !el.is_abroad()
 }
 
 /// Up to `max` of a set after `after`.
@@ -359,46 +355,61 @@ impl GraphRead for Graph {
         self.edges_of(el, way).map_or(0, |edges| edges.count(predicate))
     }
 
-    fn sorted(
-        &self,
-        kind: Sym,
-        key: Sym,
-        range: &Range,
-        descending: bool,
-        after: Option<&(Place, El)>,
-        max: usize,
-    ) -> Option<Vec<(Place, El)>> {
-        Some(self.sorted.get(&(kind, key))?.batch(range, descending, after, max))
+    fn sorted(&self, batch: &Batch<'_>) -> Option<Vec<(Place, El)>> {
+        Some(self.sorted.get(&(batch.kind, batch.key))?.batch(batch))
     }
 
     fn sorted_len(&self, kind: Sym, key: Sym) -> Option<usize> {
         self.sorted.get(&(kind, key)).map(Sorted::len)
     }
 
-    fn search(&self, words: &[Arc<str>], links: bool, kind: Option<Sym>, limit: usize) -> Vec<text::Hit> {
-        self.search_where(words, links, limit, &mut |el| kind.is_none_or(|kind| self.is_of(el, kind)))
+    fn words(&self, links: bool, ask: &mut dyn FnMut(&dyn text::Words)) {
+        ask(if links { &self.link_words } else { &self.words });
+    }
+
+    fn limited(&self) -> Limited {
+        self.scoped.clone()
     }
 }
 
-impl Graph {
-    /// The best elements that `fits` lets through.
-    pub(crate) fn search_where(
-        &self,
-        words: &[Arc<str>],
-        links: bool,
-        limit: usize,
-        fits: &mut dyn FnMut(El) -> bool,
-    ) -> Vec<text::Hit> {
-        let index = if links { &self.link_words } else { &self.words };
-        index.search(words, limit, fits)
+impl GraphWrite for Graph {
+    fn add(&mut self, record: Record) -> El {
+        let el = match record {
+            Record::Concept(_) => El::concept(self.next_concept),
+            Record::Link(_) => El::link(self.next_link),
+        };
+        self.put(el, record);
+        el
     }
 
-    /// Whether a concept has that type, or a link that predicate.
-    pub(crate) fn is_of(&self, el: El, kind: Sym) -> bool {
-        match self.get(el) {
-            Some(Look::Concept(concept)) => concept.kind == kind,
-            Some(Look::Link(link)) => link.predicate == kind,
-            None => false,
+    fn put(&mut self, el: El, record: Record) {
+        match record {
+            Record::Concept(concept) => self.put_concept(el, concept),
+            Record::Link(link) => self.put_link(el, link),
+        }
+    }
+
+    fn remove(&mut self, el: El) {
+        self.scoped.remove(&el);
+        if el.is_link() {
+            let Some(old) = self.links.remove(el.no()) else { return };
+            self.drop_edges(el, &old);
+            self.link_words.change(el, Some(Look::Link(&old)), None);
+            self.reweigh(Some(Look::Link(&old)), None);
+        } else {
+            let Some(old) = self.concepts.remove(el.no()) else { return };
+            self.drop_key(el, &old);
+            self.words.change(el, Some(Look::Concept(&old)), None);
+            self.resort(el, Some(&old), None);
+            self.reweigh(Some(Look::Concept(&old)), None);
+        }
+    }
+
+    fn unmake(&mut self, el: El) {
+        self.remove(el);
+        let next = if el.is_link() { &mut self.next_link } else { &mut self.next_concept };
+        if *next == el.no() + 1 {
+            *next = el.no();
         }
     }
 }

@@ -1,10 +1,12 @@
-//! What the engine may ask a graph. The resident graph answers it; so do a principal's view of it and a
-//! graph whose elements stay in the store.
+//! What the engine may ask of a graph, and do to one. The resident graph answers; so do a principal's view of
+//! it, two graphs as one, and a graph that does not fit into memory.
 
 use std::sync::Arc;
 
-use super::sorted::{Place, Range};
-use super::text::Hit;
+use imbl::OrdSet;
+
+use super::sorted::{Batch, Place};
+use super::text::{self, Hit, Words};
 use super::{Edge, El, Look, Record};
 use crate::datum::Sym;
 
@@ -16,6 +18,9 @@ pub enum Way {
     /// From its object to its subject.
     In,
 }
+
+/// The elements of a graph that not everybody may see.
+pub type Limited = OrdSet<El>;
 
 /// See the module. Whatever is not visible is not there.
 pub trait GraphRead {
@@ -43,21 +48,21 @@ pub trait GraphRead {
     fn edges(&self, el: El, way: Way, predicate: Option<Sym>, see: &mut dyn FnMut(Edge) -> bool);
     /// About how many links an element has at one end.
     fn degree(&self, el: El, way: Way, predicate: Option<Sym>) -> usize;
-    /// Up to `max` entries of the index of a type by an attribute, after the last one of the batch before;
-    /// `None` when there is no such index.
-    fn sorted(
-        &self,
-        kind: Sym,
-        key: Sym,
-        range: &Range,
-        descending: bool,
-        after: Option<&(Place, El)>,
-        max: usize,
-    ) -> Option<Vec<(Place, El)>>;
+    /// A batch of the index of a type by an attribute; `None` when there is no such index.
+    fn sorted(&self, batch: &Batch<'_>) -> Option<Vec<(Place, El)>>;
     /// Whether there is an index of a type by an attribute, and how many concepts it holds.
     fn sorted_len(&self, kind: Sym, key: Sym) -> Option<usize>;
-    /// The elements, concepts or links, that hold the words, best first.
-    fn search(&self, words: &[Arc<str>], links: bool, kind: Option<Sym>, limit: usize) -> Vec<Hit>;
+    /// Calls `ask` with the words of the concepts, or of the links. What is hidden may still be counted there.
+    fn words(&self, links: bool, ask: &mut dyn FnMut(&dyn Words));
+    /// The elements that not everybody may see.
+    fn limited(&self) -> Limited;
+
+    /// Up to `limit` elements, concepts or links, that hold the words and that `fits` lets through, best first.
+    fn search(&self, words: &[Arc<str>], links: bool, limit: usize, fits: &mut dyn FnMut(El) -> bool) -> Vec<Hit> {
+        let mut hits = Vec::new();
+        self.words(links, &mut |known| hits = text::search(known, words, limit, &mut |el| self.has(el) && fits(el)));
+        hits
+    }
 
     /// An owned copy of an element.
     fn record(&self, el: El) -> Option<Record> {
@@ -84,10 +89,99 @@ pub trait GraphRead {
         found
     }
 
+    /// Whether a concept has that type, or a link that predicate.
+    fn is_of(&self, el: El, kind: Sym) -> bool {
+        let mut is = false;
+        self.look(el, &mut |look| is = look.kind() == kind);
+        is
+    }
+
     /// The whole element as KIP answers it.
     fn json(&self, el: El) -> serde_json::Value {
         let mut shown = serde_json::Value::Null;
         self.look(el, &mut |look| shown = look.to_json(el));
         shown
     }
+}
+
+/// What a writer may do to a graph.
+pub trait GraphWrite: GraphRead {
+    /// Puts a new element in, under the next number of its kind.
+    fn add(&mut self, record: Record) -> El;
+    /// Puts an element in under a number it has or had, replacing what stands there.
+    fn put(&mut self, el: El, record: Record);
+    /// Takes an element out; what points at it is the caller's to remove.
+    fn remove(&mut self, el: El);
+    /// Takes the newest element out as if it had never been: its number is given again.
+    fn unmake(&mut self, el: El);
+}
+
+/// Answers [`GraphRead`] through a method that lends a view of the graph:
+/// `fn view<R>(&self, then: impl FnOnce(&dyn GraphRead) -> R) -> R`.
+#[macro_export]
+macro_rules! reads_through {
+    ($view:ident) => {
+        fn look(&self, el: $crate::El, see: &mut dyn FnMut($crate::graph::Look<'_>)) {
+            self.$view(|graph| graph.look(el, see))
+        }
+        fn concept(&self, kind: $crate::datum::Sym, name: &str) -> Option<$crate::El> {
+            self.$view(|graph| graph.concept(kind, name))
+        }
+        fn link(&self, subject: $crate::El, predicate: $crate::datum::Sym, object: $crate::El) -> Option<$crate::El> {
+            self.$view(|graph| graph.link(subject, predicate, object))
+        }
+        fn types(&self) -> Vec<($crate::datum::Sym, usize)> {
+            self.$view(|graph| graph.types())
+        }
+        fn predicates(&self) -> Vec<($crate::datum::Sym, usize)> {
+            self.$view(|graph| graph.predicates())
+        }
+        fn type_len(&self, kind: $crate::datum::Sym) -> usize {
+            self.$view(|graph| graph.type_len(kind))
+        }
+        fn predicate_len(&self, predicate: Option<$crate::datum::Sym>) -> usize {
+            self.$view(|graph| graph.predicate_len(predicate))
+        }
+        fn of_type(&self, kind: $crate::datum::Sym, after: $crate::El, max: usize) -> Vec<$crate::El> {
+            self.$view(|graph| graph.of_type(kind, after, max))
+        }
+        fn of_predicate(
+            &self,
+            predicate: Option<$crate::datum::Sym>,
+            after: $crate::El,
+            max: usize,
+        ) -> Vec<$crate::El> {
+            self.$view(|graph| graph.of_predicate(predicate, after, max))
+        }
+        fn concepts(&self, after: $crate::El, max: usize) -> Vec<$crate::El> {
+            self.$view(|graph| graph.concepts(after, max))
+        }
+        fn edges(
+            &self,
+            el: $crate::El,
+            way: $crate::graph::Way,
+            predicate: Option<$crate::datum::Sym>,
+            see: &mut dyn FnMut($crate::graph::Edge) -> bool,
+        ) {
+            self.$view(|graph| graph.edges(el, way, predicate, see))
+        }
+        fn degree(&self, el: $crate::El, way: $crate::graph::Way, predicate: Option<$crate::datum::Sym>) -> usize {
+            self.$view(|graph| graph.degree(el, way, predicate))
+        }
+        fn sorted(
+            &self,
+            batch: &$crate::graph::sorted::Batch<'_>,
+        ) -> Option<Vec<($crate::graph::sorted::Place, $crate::El)>> {
+            self.$view(|graph| graph.sorted(batch))
+        }
+        fn sorted_len(&self, kind: $crate::datum::Sym, key: $crate::datum::Sym) -> Option<usize> {
+            self.$view(|graph| graph.sorted_len(kind, key))
+        }
+        fn words(&self, links: bool, ask: &mut dyn FnMut(&dyn $crate::graph::text::Words)) {
+            self.$view(|graph| graph.words(links, ask))
+        }
+        fn limited(&self) -> $crate::graph::Limited {
+            self.$view(|graph| graph.limited())
+        }
+    };
 }

@@ -11,12 +11,19 @@ use serde_json::{Map, Value, json};
 use crate::datum::{Bag, Datum, Sym};
 
 /// An element: concept 7 is `C:7`, link 7 is `P:7`. Numbers are given in order of creation, never twice.
-/// Zero is nobody.
+/// Zero is nobody. A graph may point into the one that all share, the commons: its concept 7 is `commons/C:7`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct El(pub u32);
 
+/// Metadata is mostly given to a whole command, and then held once for all of it; about so many share it.
+const METADATA_SHARED_BY: usize = 16;
+
 /// Set in the number of a link.
 const LINK: u32 = 1 << 31;
+/// Set in the number of an element of the commons, seen from another graph.
+const ABROAD: u32 = 1 << 30;
+/// How an element of the commons is told from one's own.
+const COMMONS: &str = "commons/";
 
 impl El {
     /// Nobody.
@@ -44,12 +51,31 @@ impl El {
         self.0 & !LINK
     }
 
-    /// Reads `C:7`, `P:7`, and `P:7:treats` as older engines wrote it.
+    /// Whether it stands in the commons, seen from another graph.
+    pub fn is_abroad(self) -> bool {
+        self.0 & ABROAD != 0
+    }
+
+    /// An element of the commons as another graph names it.
+    pub fn abroad(self) -> Self {
+        Self(self.0 | ABROAD)
+    }
+
+    /// An element of the commons as the commons names it.
+    pub fn home(self) -> Self {
+        Self(self.0 & !ABROAD)
+    }
+
+    /// Reads `C:7`, `P:7`, `commons/C:7`, and `P:7:treats` as older engines wrote it.
     pub fn parse(id: &str) -> Option<Self> {
+        if let Some(rest) = id.strip_prefix(COMMONS) {
+            return Self::parse(rest).filter(|el| !el.is_abroad()).map(Self::abroad);
+        }
         let (letter, rest) = id.split_once(':')?;
         let digits = rest.split(':').next()?;
         // Only the one way of writing a number names it.
-        let no = digits.parse().ok().filter(|no: &u32| *no > 0 && no & LINK == 0 && no.to_string() == digits)?;
+        let no =
+            digits.parse().ok().filter(|no: &u32| *no > 0 && no & (LINK | ABROAD) == 0 && no.to_string() == digits)?;
         match letter {
             "C" => (!rest.contains(':')).then(|| Self::concept(no)),
             "P" => Some(Self::link(no)),
@@ -60,7 +86,8 @@ impl El {
 
 impl fmt::Display for El {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", if self.is_link() { 'P' } else { 'C' }, self.no())
+        let whose = if self.is_abroad() { COMMONS } else { "" };
+        write!(f, "{whose}{}:{}", if self.is_link() { 'P' } else { 'C' }, self.home().no())
     }
 }
 
@@ -188,6 +215,23 @@ impl Record {
 }
 
 impl<'g> Look<'g> {
+    /// The type of a concept, the predicate of a link.
+    pub fn kind(self) -> Sym {
+        match self {
+            Self::Concept(concept) => concept.kind,
+            Self::Link(link) => link.predicate,
+        }
+    }
+
+    /// About how many bytes a resident graph takes up for it, links at both ends and words included.
+    pub fn weight(self) -> usize {
+        let own = match self {
+            Self::Concept(concept) => 220 + 4 * concept.name.len(),
+            Self::Link(_) => 130,
+        };
+        own + self.attributes().weight() + self.metadata().weight() / METADATA_SHARED_BY
+    }
+
     /// What it says.
     pub fn attributes(self) -> &'g Bag {
         match self {
@@ -349,11 +393,25 @@ mod tests {
 
     #[test]
     fn ids_read_back_and_nothing_else_is_one() {
-        for id in ["C:7", "P:7"] {
+        for id in ["C:7", "P:7", "commons/C:7", "commons/P:7"] {
             assert_eq!(El::parse(id).unwrap().to_string(), id);
         }
         assert_eq!(El::parse("P:12:treats"), Some(El::link(12)));
-        for wrong in ["", "7", "C:", "C:0", "C:-1", "C:7:x", "C:07", "C:+7", "Q:7", "C:4294967295", "P: 7"] {
+        for wrong in [
+            "",
+            "7",
+            "C:",
+            "C:0",
+            "C:-1",
+            "C:7:x",
+            "C:07",
+            "C:+7",
+            "Q:7",
+            "C:4294967295",
+            "P: 7",
+            "commons/commons/C:7",
+            "C:1073741831",
+        ] {
             assert_eq!(El::parse(wrong), None, "{wrong}");
         }
     }

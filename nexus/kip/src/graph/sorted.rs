@@ -9,7 +9,7 @@ use imbl::OrdSet;
 use serde_json::Value;
 
 use super::El;
-use crate::datum::Datum;
+use crate::datum::{Datum, Sym};
 
 /// A value in the order of [`Datum::sort`]; null is not indexed.
 #[derive(Clone, Debug)]
@@ -80,6 +80,22 @@ impl Eq for Place {}
 /// From where to where.
 pub type Range = (Bound<Place>, Bound<Place>);
 
+/// What is asked of an index at a time.
+pub struct Batch<'q> {
+    /// The concepts of which type.
+    pub kind: Sym,
+    /// By which attribute.
+    pub key: Sym,
+    /// From where to where.
+    pub range: &'q Range,
+    /// Whether the greatest come first.
+    pub descending: bool,
+    /// The last one of the batch before.
+    pub after: Option<&'q (Place, El)>,
+    /// How many at most.
+    pub max: usize,
+}
+
 /// See the module.
 #[derive(Clone, Default)]
 pub struct Sorted {
@@ -111,28 +127,37 @@ impl Sorted {
         self.entries.is_empty()
     }
 
-    /// Up to `max` concepts in `range`, in order or backwards, after the last entry of the batch before.
-    pub fn batch(&self, range: &Range, descending: bool, after: Option<&(Place, El)>, max: usize) -> Vec<(Place, El)> {
-        let mut low = match &range.0 {
+    /// Entries in the order asked for.
+    pub fn batch(&self, batch: &Batch<'_>) -> Vec<(Place, El)> {
+        let Some((low, high)) = batch.bounds() else { return Vec::new() };
+        let found = self.entries.range((low, high));
+        if batch.descending {
+            found.rev().take(batch.max).cloned().collect()
+        } else {
+            found.take(batch.max).cloned().collect()
+        }
+    }
+}
+
+impl Batch<'_> {
+    /// Between which entries it lies; `None` where nothing can.
+    pub fn bounds(&self) -> Option<(Bound<(Place, El)>, Bound<(Place, El)>)> {
+        let mut low = match &self.range.0 {
             Bound::Unbounded => Bound::Included((Place::Bool(false), El(0))),
             Bound::Included(place) => Bound::Included((place.clone(), El(0))),
             Bound::Excluded(place) => Bound::Excluded((place.clone(), El(u32::MAX))),
         };
-        let mut high = match &range.1 {
+        let mut high = match &self.range.1 {
             Bound::Unbounded => Bound::Unbounded,
             Bound::Included(place) => Bound::Included((place.clone(), El(u32::MAX))),
             Bound::Excluded(place) => Bound::Excluded((place.clone(), El(0))),
         };
-        match after {
-            Some(last) if descending => high = Bound::Excluded(last.clone()),
+        match self.after {
+            Some(last) if self.descending => high = Bound::Excluded(last.clone()),
             Some(last) => low = Bound::Excluded(last.clone()),
             None => {}
         }
-        if empty(&low, &high) {
-            return Vec::new();
-        }
-        let found = self.entries.range((low, high));
-        if descending { found.rev().take(max).cloned().collect() } else { found.take(max).cloned().collect() }
+        (!empty(&low, &high)).then_some((low, high))
     }
 }
 

@@ -4,6 +4,8 @@
 mod analyzer;
 mod fuzzy;
 mod index;
+mod rank;
 
 pub use analyzer::{terms, terms_of_query};
-pub use index::{Hit, Index};
+pub use index::{Index, LEVELS_MAX, weigh};
+pub use rank::{Hit, Standing, Words, search};

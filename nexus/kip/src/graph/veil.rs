@@ -1,0 +1,232 @@
+//! A graph of which some elements are hidden, whatever hides them: scopes, or a newer state of the same element.
+
+use std::collections::HashSet;
+
+use super::sorted::{Batch, Place};
+use super::text::{Standing, Words};
+use super::{Edge, El, GraphRead, Limited, Look, Way};
+use crate::datum::Sym;
+
+/// What hides elements of a graph.
+pub trait Veil {
+    /// Whether nothing is hidden, so that nothing need be asked.
+    fn is_open(&self) -> bool;
+    /// Whether an element of `graph` is hidden.
+    fn hides(&self, graph: &dyn GraphRead, el: El) -> bool;
+    /// About how many concepts of a type are hidden.
+    fn hidden_concepts(&self, graph: &dyn GraphRead, kind: Sym) -> usize;
+    /// About how many links of a predicate, or of all, are hidden.
+    fn hidden_links(&self, graph: &dyn GraphRead, predicate: Option<Sym>) -> usize;
+}
+
+/// Whether an element is hidden where a link is as hidden as either of its ends; `hides` is asked about one
+/// element by itself, and about one that is not there.
+pub fn hides_with_ends(graph: &dyn GraphRead, el: El, hides: &dyn Fn(El, Option<Look<'_>>) -> bool) -> bool {
+    // Links about links form a web that may be deep and wide: each one is asked once.
+    let (mut asked, mut waiting) = (HashSet::new(), vec![el]);
+    while let Some(el) = waiting.pop() {
+        let (mut there, mut hidden, mut ends) = (false, false, None);
+        graph.look(el, &mut |look| {
+            there = true;
+            hidden = hides(el, Some(look));
+            if let Look::Link(link) = look {
+                ends = Some([link.subject, link.object]);
+            }
+        });
+        if hidden || (!there && hides(el, None)) {
+            return true;
+        }
+        if let Some(ends) = ends
+            && asked.insert(el)
+        {
+            waiting.extend(ends.into_iter().filter(|end| !asked.contains(end)));
+        }
+    }
+    false
+}
+
+/// See the module.
+pub struct Veiled<'g, V> {
+    graph: &'g dyn GraphRead,
+    veil: V,
+    open: bool,
+}
+
+impl<'g, V: Veil> Veiled<'g, V> {
+    /// `graph` behind `veil`.
+    pub fn behind(veil: V, graph: &'g dyn GraphRead) -> Self {
+        let open = veil.is_open();
+        Self { graph, veil, open }
+    }
+
+    fn sees(&self, el: El) -> bool {
+        self.open || !self.veil.hides(self.graph, el)
+    }
+
+    /// Batches of `more` until `max` visible ones are found or there are no more.
+    fn visible(&self, after: El, max: usize, more: impl Fn(El, usize) -> Vec<El>) -> Vec<El> {
+        let mut found = more(after, max);
+        if self.open {
+            return found;
+        }
+        let mut out = Vec::new();
+        while let Some(last) = found.last().copied() {
+            out.extend(found.iter().copied().filter(|el| self.sees(*el)));
+            if out.len() >= max {
+                break;
+            }
+            found = more(last, max);
+        }
+        out.truncate(max);
+        out
+    }
+}
+
+impl<V: Veil> GraphRead for Veiled<'_, V> {
+    fn look(&self, el: El, see: &mut dyn FnMut(Look<'_>)) {
+        if self.sees(el) {
+            self.graph.look(el, see);
+        }
+    }
+
+    fn concept(&self, kind: Sym, name: &str) -> Option<El> {
+        self.graph.concept(kind, name).filter(|el| self.sees(*el))
+    }
+
+    fn link(&self, subject: El, predicate: Sym, object: El) -> Option<El> {
+        self.graph.link(subject, predicate, object).filter(|el| self.sees(*el))
+    }
+
+    fn types(&self) -> Vec<(Sym, usize)> {
+        let types = self.graph.types();
+        if self.open {
+            return types;
+        }
+        types.into_iter().map(|(kind, _)| (kind, self.type_len(kind))).filter(|(_, len)| *len > 0).collect()
+    }
+
+    fn predicates(&self) -> Vec<(Sym, usize)> {
+        let all = self.graph.predicates();
+        if self.open {
+            return all;
+        }
+        all.into_iter().map(|(name, _)| (name, self.predicate_len(Some(name)))).filter(|(_, len)| *len > 0).collect()
+    }
+
+    fn type_len(&self, kind: Sym) -> usize {
+        let all = self.graph.type_len(kind);
+        if self.open { all } else { all.saturating_sub(self.veil.hidden_concepts(self.graph, kind)) }
+    }
+
+    fn predicate_len(&self, predicate: Option<Sym>) -> usize {
+        let all = self.graph.predicate_len(predicate);
+        if self.open { all } else { all.saturating_sub(self.veil.hidden_links(self.graph, predicate)) }
+    }
+
+    fn of_type(&self, kind: Sym, after: El, max: usize) -> Vec<El> {
+        self.visible(after, max, |after, max| self.graph.of_type(kind, after, max))
+    }
+
+    fn of_predicate(&self, predicate: Option<Sym>, after: El, max: usize) -> Vec<El> {
+        self.visible(after, max, |after, max| self.graph.of_predicate(predicate, after, max))
+    }
+
+    fn concepts(&self, after: El, max: usize) -> Vec<El> {
+        self.visible(after, max, |after, max| self.graph.concepts(after, max))
+    }
+
+    fn edges(&self, el: El, way: Way, predicate: Option<Sym>, see: &mut dyn FnMut(Edge) -> bool) {
+        if self.open {
+            self.graph.edges(el, way, predicate, see);
+        } else {
+            self.graph.edges(el, way, predicate, &mut |edge| !self.sees(edge.link) || see(edge));
+        }
+    }
+
+    fn degree(&self, el: El, way: Way, predicate: Option<Sym>) -> usize {
+        if self.open {
+            return self.graph.degree(el, way, predicate);
+        }
+        let mut count = 0;
+        self.edges(el, way, predicate, &mut |_| {
+            count += 1;
+            true
+        });
+        count
+    }
+
+    fn sorted(&self, batch: &Batch<'_>) -> Option<Vec<(Place, El)>> {
+        let mut found = self.graph.sorted(batch)?;
+        if self.open {
+            return Some(found);
+        }
+        let mut out = Vec::new();
+        while let Some(last) = found.last().cloned() {
+            out.extend(found.into_iter().filter(|(_, el)| self.sees(*el)));
+            if out.len() >= batch.max {
+                break;
+            }
+            found = self.graph.sorted(&Batch { after: Some(&last), ..*batch })?;
+        }
+        out.truncate(batch.max);
+        Some(out)
+    }
+
+    fn sorted_len(&self, kind: Sym, key: Sym) -> Option<usize> {
+        self.graph.sorted_len(kind, key)
+    }
+
+    fn words(&self, links: bool, ask: &mut dyn FnMut(&dyn Words)) {
+        if self.open {
+            return self.graph.words(links, ask);
+        }
+        self.graph.words(links, &mut |words| ask(&VeiledWords { words, sees: &|el| self.sees(el) }));
+    }
+
+    fn limited(&self) -> Limited {
+        self.graph.limited()
+    }
+}
+
+/// The words of a graph, where they stand in what is not hidden.
+struct VeiledWords<'w> {
+    words: &'w dyn Words,
+    sees: &'w dyn Fn(El) -> bool,
+}
+
+struct VeiledStanding<'w> {
+    standing: Box<dyn Standing + 'w>,
+    sees: &'w dyn Fn(El) -> bool,
+}
+
+impl Words for VeiledWords<'_> {
+    fn standing(&self, word: &str) -> Option<Box<dyn Standing + '_>> {
+        Some(Box::new(VeiledStanding { standing: self.words.standing(word)?, sees: self.sees }))
+    }
+
+    fn words_from(&self, first: &str, see: &mut dyn FnMut(&str) -> bool) {
+        self.words.words_from(first, see);
+    }
+
+    fn elements(&self) -> usize {
+        self.words.elements()
+    }
+}
+
+impl Standing for VeiledStanding<'_> {
+    fn count(&self) -> usize {
+        self.standing.count()
+    }
+
+    fn level(&self, el: El) -> Option<u8> {
+        self.standing.level(el).filter(|_| (self.sees)(el))
+    }
+
+    fn each(&self, see: &mut dyn FnMut(El, u8) -> bool) {
+        self.standing.each(&mut |el, level| !(self.sees)(el) || see(el, level));
+    }
+
+    fn at(&self, level: u8, see: &mut dyn FnMut(El) -> bool) {
+        self.standing.at(level, &mut |el| !(self.sees)(el) || see(el));
+    }
+}

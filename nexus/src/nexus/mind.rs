@@ -1,0 +1,88 @@
+//! The graph of one nexus, wherever it lies: in memory, or on a shelf once it has outgrown its budget.
+
+use kip::datum::Sym;
+use kip::graph::{Graph, GraphRead, GraphWrite};
+
+use super::shelf::Shelved;
+use crate::store::StoreError;
+
+/// See the module. A clone is a snapshot.
+#[derive(Clone)]
+pub enum Mind {
+    /// In memory.
+    Resident(Graph),
+    /// On disk.
+    Shelved(Box<Shelved>),
+}
+
+impl Mind {
+    /// The graph, to be read.
+    pub fn read(&self) -> &dyn GraphRead {
+        match self {
+            Self::Resident(graph) => graph,
+            Self::Shelved(shelved) => &**shelved,
+        }
+    }
+
+    /// The graph, to be written.
+    pub(super) fn write(&mut self) -> &mut dyn GraphWrite {
+        match self {
+            Self::Resident(graph) => graph,
+            Self::Shelved(shelved) => &mut **shelved,
+        }
+    }
+
+    /// How many concepts and how many links there are.
+    pub fn len(&self) -> (usize, usize) {
+        match self {
+            Self::Resident(graph) => graph.len(),
+            Self::Shelved(shelved) => shelved.len(),
+        }
+    }
+
+    /// Whether nothing is in it.
+    pub fn is_empty(&self) -> bool {
+        self.len() == (0, 0)
+    }
+
+    /// About how many bytes it takes up, or would take up, in memory.
+    pub(super) fn weight(&self) -> usize {
+        match self {
+            Self::Resident(graph) => graph.weight(),
+            Self::Shelved(shelved) => shelved.weight(),
+        }
+    }
+
+    /// The numbers of the next concept and the next link.
+    pub(super) fn next(&self) -> (u32, u32) {
+        match self {
+            Self::Resident(graph) => (graph.next_concept, graph.next_link),
+            Self::Shelved(shelved) => shelved.next(),
+        }
+    }
+
+    /// Builds the index of a type by an attribute, unless it is there.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] of a shelf.
+    pub(super) fn sort_by(&mut self, kind: Sym, key: Sym) -> Result<(), StoreError> {
+        match self {
+            Self::Resident(graph) => {
+                graph.sort_by(kind, key);
+                Ok(())
+            }
+            Self::Shelved(shelved) => shelved.sort_by(kind, key),
+        }
+    }
+
+    /// What a read could not read, if anything: an answer that rests on it must not be given.
+    pub(super) fn check(&self) -> Result<(), StoreError> {
+        match self {
+            Self::Resident(_) => Ok(()),
+            Self::Shelved(shelved) => match shelved.fault() {
+                None => Ok(()),
+                Some(fault) => Err(StoreError::Io(format!("shelf: {fault}"))),
+            },
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! A shelf as it stood at one moment, read from the disk through bounded caches.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use kip::datum::Sym;
+use kip::graph::sorted::{Batch, Place};
+use kip::graph::text::{LEVELS_MAX, Standing, Words};
+use kip::graph::{Edge, El, GraphRead, Limited, Look, Record, Way};
+use redb::{Database, ReadOnlyTable, ReadableDatabase, ReadableTable};
+
+use super::tables::{self, Result, WITH_WORDS};
+
+/// Records kept unpacked.
+const RECORDS_MAX: usize = 8192;
+/// Links of one element and predicate that are counted; more is many.
+const DEGREE_MAX: usize = 4096;
+
+/// See the module. A read that the disk refuses finds nothing and leaves word in `fault`.
+pub(super) struct Base {
+    elements: ReadOnlyTable<u32, &'static [u8]>,
+    keys: ReadOnlyTable<(&'static str, &'static str), u32>,
+    kinds: ReadOnlyTable<(&'static str, u32), ()>,
+    edges: ReadOnlyTable<(u32, bool, &'static str, u32, u32), ()>,
+    words: ReadOnlyTable<(bool, &'static str, u8, u32), ()>,
+    vocabulary: ReadOnlyTable<(bool, &'static str), u64>,
+    sorted: ReadOnlyTable<(&'static str, &'static str, &'static [u8], u32), ()>,
+    indexes: HashMap<(Sym, Sym), usize>,
+    /// How many elements of each kind there are, and how many hold words; of links where the flag is set.
+    counts: HashMap<(bool, &'static str), usize>,
+    limited: Limited,
+    /// The last concept and the last link.
+    last: (u32, u32),
+    records: Vec<Mutex<Option<(El, Record)>>>,
+    fault: OnceLock<String>,
+}
+
+impl Base {
+    /// The shelf as it stands.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub(super) fn open(shelf: &Database) -> Result<Self> {
+        let read = shelf.begin_read()?;
+        let mut counts = HashMap::new();
+        for entry in read.open_table(tables::COUNTS)?.iter()? {
+            let (key, count) = entry?;
+            let (links, name) = key.value();
+            counts.insert((links, Sym::new(name).as_str()), count.value() as usize);
+        }
+        let mut indexes = HashMap::new();
+        for entry in read.open_table(tables::INDEXES)?.iter()? {
+            let (key, count) = entry?;
+            let (kind, attribute) = key.value();
+            indexes.insert((Sym::new(kind), Sym::new(attribute)), count.value() as usize);
+        }
+        let limited = read
+            .open_table(tables::LIMITED)?
+            .iter()?
+            .map(|entry| Ok(El(entry?.0.value())))
+            .collect::<Result<Limited>>()?;
+        let elements = read.open_table(tables::ELEMENTS)?;
+        let last_before = |end: u32| -> Result<u32> {
+            Ok(elements.range(..end)?.next_back().transpose()?.map_or(0, |(el, _)| el.value()))
+        };
+        let last = (last_before(El::FIRST_LINK.0)?, last_before(u32::MAX)?);
+        Ok(Self {
+            elements,
+            keys: read.open_table(tables::KEYS)?,
+            kinds: read.open_table(tables::KINDS)?,
+            edges: read.open_table(tables::EDGES)?,
+            words: read.open_table(tables::WORDS)?,
+            vocabulary: read.open_table(tables::VOCABULARY)?,
+            sorted: read.open_table(tables::SORTED)?,
+            indexes,
+            counts,
+            limited,
+            last,
+            records: (0..RECORDS_MAX).map(|_| Mutex::default()).collect(),
+            fault: OnceLock::new(),
+        })
+    }
+
+    /// What the disk refused, if anything.
+    pub(super) fn fault(&self) -> Option<&str> {
+        self.fault.get().map(String::as_str)
+    }
+
+    /// How many concepts and how many links there are.
+    pub(super) fn len(&self) -> (usize, usize) {
+        let of = |links| {
+            let kinds = self.counts.iter().filter(|((of, name), _)| *of == links && *name != WITH_WORDS);
+            kinds.map(|(_, count)| count).sum()
+        };
+        (of(false), of(true))
+    }
+
+    /// The indexes there are.
+    pub(super) fn indexes(&self) -> impl Iterator<Item = (Sym, Sym)> {
+        self.indexes.keys().copied()
+    }
+
+    fn read<T>(&self, read: impl FnOnce() -> Result<T>) -> Option<T> {
+        match read() {
+            Ok(found) => Some(found),
+            Err(error) => {
+                let _ = self.fault.set(error.to_string());
+                None
+            }
+        }
+    }
+
+    fn count(&self, links: bool, name: &'static str) -> usize {
+        self.counts.get(&(links, name)).copied().unwrap_or(0)
+    }
+
+    fn counted(&self, links: bool) -> Vec<(Sym, usize)> {
+        let kinds = self.counts.iter().filter(|((of, name), _)| *of == links && *name != WITH_WORDS);
+        let mut all: Vec<(Sym, usize)> = kinds.map(|((_, name), count)| (Sym::new(name), *count)).collect();
+        all.sort_by_key(|(name, _)| name.as_str());
+        all
+    }
+
+    fn of_kind(&self, kind: Sym, after: El, max: usize) -> Vec<El> {
+        let kind = kind.as_str();
+        let found = self.read(|| {
+            let run = self.kinds.range((kind, after.0.saturating_add(1))..=(kind, u32::MAX))?;
+            run.take(max).map(|entry| Ok(El(entry?.0.value().1))).collect()
+        });
+        found.unwrap_or_default()
+    }
+
+    fn numbers(&self, from: u32, to: u32, max: usize) -> Vec<El> {
+        let found =
+            self.read(|| self.elements.range(from..to)?.take(max).map(|entry| Ok(El(entry?.0.value()))).collect());
+        found.unwrap_or_default()
+    }
+}
+
+impl GraphRead for Base {
+    fn look(&self, el: El, see: &mut dyn FnMut(Look<'_>)) {
+        if el.0 > if el.is_link() { self.last.1 } else { self.last.0 } {
+            return;
+        }
+        let slot = &self.records[el.0 as usize % RECORDS_MAX];
+        let kept = slot.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some((_, record)) = kept.filter(|(of, _)| *of == el) {
+            return see(record.look());
+        }
+        let Some(Some(body)) = self.read(|| Ok(self.elements.get(el.0)?)) else { return };
+        match rmp_serde::from_slice::<Record>(body.value()) {
+            Ok(record) => {
+                see(record.look());
+                *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some((el, record));
+            }
+            Err(error) => drop(self.fault.set(format!("element {el}: {error}"))),
+        }
+    }
+
+    fn concept(&self, kind: Sym, name: &str) -> Option<El> {
+        self.read(|| Ok(self.keys.get((kind.as_str(), name))?.map(|el| El(el.value()))))?
+    }
+
+    fn link(&self, subject: El, predicate: Sym, object: El) -> Option<El> {
+        let from = (subject.0, true, predicate.as_str(), object.0, 0);
+        let to = (subject.0, true, predicate.as_str(), object.0, u32::MAX);
+        self.read(|| Ok(self.edges.range(from..=to)?.next().transpose()?.map(|(edge, _)| El(edge.value().4))))?
+    }
+
+    fn types(&self) -> Vec<(Sym, usize)> {
+        self.counted(false)
+    }
+
+    fn predicates(&self) -> Vec<(Sym, usize)> {
+        self.counted(true)
+    }
+
+    fn type_len(&self, kind: Sym) -> usize {
+        self.count(false, kind.as_str())
+    }
+
+    fn predicate_len(&self, predicate: Option<Sym>) -> usize {
+        predicate.map_or_else(|| self.len().1, |name| self.count(true, name.as_str()))
+    }
+
+    // Types and predicates share a table and may share a name; numbers tell them apart.
+    fn of_type(&self, kind: Sym, after: El, max: usize) -> Vec<El> {
+        let mut found = self.of_kind(kind, after, max);
+        found.retain(|el| !el.is_link());
+        found
+    }
+
+    fn of_predicate(&self, predicate: Option<Sym>, after: El, max: usize) -> Vec<El> {
+        let after = after.max(El::FIRST_LINK);
+        match predicate {
+            Some(name) => self.of_kind(name, after, max),
+            None => self.numbers(after.0.saturating_add(1), u32::MAX, max),
+        }
+    }
+
+    fn concepts(&self, after: El, max: usize) -> Vec<El> {
+        self.numbers(after.0.saturating_add(1), El::FIRST_LINK.0, max)
+    }
+
+    fn edges(&self, el: El, way: Way, predicate: Option<Sym>, see: &mut dyn FnMut(Edge) -> bool) {
+        let out = way == Way::Out;
+        self.read(|| {
+            let run = match predicate.map(Sym::as_str) {
+                Some(name) => self.edges.range((el.0, out, name, 0, 0)..=(el.0, out, name, u32::MAX, u32::MAX))?,
+                None if out => self.edges.range((el.0, true, "", 0, 0)..(el.0.saturating_add(1), false, "", 0, 0))?,
+                None => self.edges.range((el.0, false, "", 0, 0)..(el.0, true, "", 0, 0))?,
+            };
+            for entry in run {
+                let (key, _) = entry?;
+                let (_, _, name, other, link) = key.value();
+                if !see(Edge { predicate: Sym::new(name), other: El(other), link: El(link) }) {
+                    break;
+                }
+            }
+            Ok(())
+        });
+    }
+
+    fn degree(&self, el: El, way: Way, predicate: Option<Sym>) -> usize {
+        let mut count = 0;
+        self.edges(el, way, predicate, &mut |_| {
+            count += 1;
+            count < DEGREE_MAX
+        });
+        count
+    }
+
+    fn sorted(&self, batch: &Batch<'_>) -> Option<Vec<(Place, El)>> {
+        use std::ops::Bound;
+        self.indexes.get(&(batch.kind, batch.key))?;
+        let Some((low, high)) = batch.bounds() else { return Some(Vec::new()) };
+        let (kind, key) = (batch.kind.as_str(), batch.key.as_str());
+        let encoded = |bound: &Bound<(Place, El)>| bound.as_ref().map(|(place, el)| (tables::encode(place), el.0));
+        let (low, high) = (encoded(&low), encoded(&high));
+        let low = low.as_ref().map(|(place, el)| (kind, key, place.as_slice(), *el));
+        let high = match &high {
+            // The greatest place is smaller than this.
+            Bound::Unbounded => Bound::Included((kind, key, [255].as_slice(), u32::MAX)),
+            bound => bound.as_ref().map(|(place, el)| (kind, key, place.as_slice(), *el)),
+        };
+        let found = self.read(|| {
+            let run = self.sorted.range::<(&str, &str, &[u8], u32)>((low, high))?;
+            let entry = |entry: std::result::Result<(redb::AccessGuard<'_, _>, _), redb::StorageError>| -> Result<_> {
+                let (key, _): (redb::AccessGuard<'_, (&str, &str, &[u8], u32)>, redb::AccessGuard<'_, ()>) = entry?;
+                let (_, _, place, el) = key.value();
+                Ok(tables::decode(place).map(|place| (place, El(el))))
+            };
+            let list: Result<Vec<Option<(Place, El)>>> = if batch.descending {
+                run.rev().take(batch.max).map(entry).collect()
+            } else {
+                run.take(batch.max).map(entry).collect()
+            };
+            list
+        });
+        Some(found.unwrap_or_default().into_iter().flatten().collect())
+    }
+
+    fn sorted_len(&self, kind: Sym, key: Sym) -> Option<usize> {
+        self.indexes.get(&(kind, key)).copied()
+    }
+
+    fn words(&self, links: bool, ask: &mut dyn FnMut(&dyn Words)) {
+        ask(&Spoken { base: self, links });
+    }
+
+    fn limited(&self) -> Limited {
+        self.limited.clone()
+    }
+}
+
+/// The words of concepts, or of links.
+struct Spoken<'b> {
+    base: &'b Base,
+    links: bool,
+}
+
+/// Where one of them stands.
+struct Stands<'b> {
+    base: &'b Base,
+    links: bool,
+    word: String,
+    count: usize,
+}
+
+impl Words for Spoken<'_> {
+    fn standing(&self, word: &str) -> Option<Box<dyn Standing + '_>> {
+        let count =
+            self.base.read(|| Ok(self.base.vocabulary.get((self.links, word))?.map(|count| count.value())))??;
+        let (base, links, word) = (self.base, self.links, word.to_owned());
+        Some(Box::new(Stands { base, links, word, count: count as usize }))
+    }
+
+    fn words_from(&self, first: &str, see: &mut dyn FnMut(&str) -> bool) {
+        self.base.read(|| {
+            for entry in self.base.vocabulary.range((self.links, first)..)? {
+                let (key, _) = entry?;
+                let (links, word) = key.value();
+                if links != self.links || !see(word) {
+                    break;
+                }
+            }
+            Ok(())
+        });
+    }
+
+    fn elements(&self) -> usize {
+        self.base.count(self.links, WITH_WORDS)
+    }
+}
+
+impl Standing for Stands<'_> {
+    fn count(&self) -> usize {
+        self.count
+    }
+
+    fn level(&self, el: El) -> Option<u8> {
+        let stands = |level: &u8| {
+            let key = (self.links, self.word.as_str(), 255 - level, el.0);
+            self.base.read(|| Ok(self.base.words.get(key)?.is_some())).unwrap_or(false)
+        };
+        (1..=LEVELS_MAX).find(stands)
+    }
+
+    fn each(&self, see: &mut dyn FnMut(El, u8) -> bool) {
+        self.walk(0, u8::MAX, see);
+    }
+
+    fn at(&self, level: u8, see: &mut dyn FnMut(El) -> bool) {
+        self.walk(255 - level, 255 - level, &mut |el, _| see(el));
+    }
+}
+
+impl Stands<'_> {
+    /// The elements between two levels, each counted down from 255.
+    fn walk(&self, from: u8, to: u8, see: &mut dyn FnMut(El, u8) -> bool) {
+        let (links, word) = (self.links, self.word.as_str());
+        self.base.read(|| {
+            for entry in self.base.words.range((links, word, from, 0)..=(links, word, to, u32::MAX))? {
+                let (key, _) = entry?;
+                let (_, _, level, el) = key.value();
+                if !see(El(el), 255 - level) {
+                    break;
+                }
+            }
+            Ok(())
+        });
+    }
+}

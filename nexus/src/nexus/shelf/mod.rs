@@ -1,0 +1,370 @@
+//! A mind over its memory budget. Its graph lies in a file of tables beside the store, the shelf, and only what
+//! was written since stands in memory: a small resident graph over a large one on disk, seen as one. From time to
+//! time the small one is filed away. The store stays the truth; a shelf that is lost, torn or behind is made again
+//! from it.
+
+mod base;
+mod tables;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use kip::datum::Sym;
+use kip::graph::{El, Graph, GraphRead, GraphWrite, Limited, Record, Union, Veil, Veiled};
+use kip::reads_through;
+use redb::{Database, Durability, ReadableDatabase};
+use serde::{Deserialize, Serialize};
+
+use crate::store::StoreError;
+use base::Base;
+use tables::Tables;
+
+/// Elements filed at once when a whole mind is.
+const AT_ONCE: usize = 65_536;
+/// What one shelf may cache of its file, in bytes.
+const CACHE_BYTES: usize = 64 << 20;
+/// How long a shelf is waited for that is being closed, in steps.
+const CLOSING_STEP: Duration = Duration::from_millis(5);
+const CLOSING_STEPS_MAX: usize = 2_000;
+/// The form of the tables; a shelf of another form is made again.
+const FORM: u32 = 1;
+
+/// Where shelves lie, and from when on a mind is put on one.
+#[derive(Clone, Debug)]
+pub struct Shelves {
+    /// The folder of their files.
+    pub folder: PathBuf,
+    /// What one mind may take up in memory, in bytes.
+    pub memory: usize,
+    /// How many elements that were written since may stand in memory beside a shelf.
+    pub unfiled: usize,
+}
+
+/// The shelves that are open, by file: what readers still hold is not opened a second time.
+#[derive(Default)]
+pub(super) struct Open(Mutex<HashMap<PathBuf, Weak<Database>>>);
+
+/// Which state of a nexus a shelf holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct State {
+    form: u32,
+    /// The last journal entry in it.
+    pub(super) seq: u64,
+    /// The hash of that entry, so that another history is not taken for this one.
+    pub(super) entry: String,
+    weight: usize,
+}
+
+impl State {
+    /// A shelf with everything up to an entry in it.
+    pub(super) fn at(seq: u64, entry: String) -> Self {
+        Self { form: FORM, seq, entry, weight: 0 }
+    }
+}
+
+/// A graph on a shelf, with what is not filed yet. A clone is a snapshot.
+#[derive(Clone)]
+pub struct Shelved {
+    file: Arc<Database>,
+    base: Arc<Base>,
+    stale: Stale,
+    fresh: Graph,
+    /// What the base would weigh in memory.
+    weight: usize,
+}
+
+/// The elements of the base that are gone, or stand in memory as they are now.
+#[derive(Clone, Default)]
+struct Stale {
+    els: Limited,
+    kinds: imbl::HashMap<(bool, Sym), usize>,
+    weight: usize,
+}
+
+impl Shelves {
+    /// In `folder`, for minds over `memory` bytes.
+    pub fn new(folder: impl Into<PathBuf>, memory: usize) -> Self {
+        Self { folder: folder.into(), memory, unfiled: 16_384 }
+    }
+
+    /// The file of one nexus.
+    pub(super) fn file(&self, nexus: &str) -> PathBuf {
+        self.folder.join(format!("{nexus}.redb"))
+    }
+}
+
+impl Open {
+    /// The shelf in `file`, made if it is not there.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    pub(super) async fn open(&self, file: &Path) -> Result<Arc<Database>, StoreError> {
+        for _ in 0..CLOSING_STEPS_MAX {
+            match self.try_open(file) {
+                // Whoever held it last is letting it go, but has not yet.
+                Err(redb::Error::DatabaseAlreadyOpen) => tokio::time::sleep(CLOSING_STEP).await,
+                opened => return opened.map_err(|error| io(&error)),
+            }
+        }
+        Err(StoreError::Locked(file.display().to_string()))
+    }
+
+    fn try_open(&self, file: &Path) -> tables::Result<Arc<Database>> {
+        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|_, shelf| shelf.strong_count() > 0);
+        if let Some(shelf) = open.get(file).and_then(Weak::upgrade) {
+            return Ok(shelf);
+        }
+        let shelf = Arc::new(open_or_make(file)?);
+        open.insert(file.to_owned(), Arc::downgrade(&shelf));
+        Ok(shelf)
+    }
+}
+
+fn open_or_make(file: &Path) -> tables::Result<Database> {
+    if let Some(folder) = file.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    let open = || Database::builder().set_cache_size(CACHE_BYTES).create(file);
+    match open() {
+        // What is no shelf any more is made again.
+        Err(redb::DatabaseError::Storage(redb::StorageError::Corrupted(why))) => {
+            tracing::warn!(file = %file.display(), why, "a shelf is torn and made again");
+            std::fs::remove_file(file)?;
+            Ok(open()?)
+        }
+        opened => Ok(opened?),
+    }
+}
+
+fn io(error: &redb::Error) -> StoreError {
+    StoreError::Io(format!("shelf: {error}"))
+}
+
+impl Shelved {
+    /// What a shelf holds, and the state it says it is in; `None` when it holds nothing whole.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    pub(super) fn open(file: Arc<Database>, next: (u32, u32)) -> Result<(Self, Option<State>), StoreError> {
+        let opened = || -> tables::Result<(Base, Option<State>)> {
+            // Makes the tables of an empty file.
+            let write = file.begin_write()?;
+            Tables::open(&write)?.close()?;
+            write.commit()?;
+            let state = file.begin_read()?.open_table(tables::STATE)?;
+            let state = state.get("state")?.and_then(|state| rmp_serde::from_slice::<State>(state.value()).ok());
+            Ok((Base::open(&file)?, state.filter(|state| state.form == FORM)))
+        };
+        let (base, state) = opened().map_err(|error| io(&error))?;
+        let weight = state.as_ref().map_or(0, |state| state.weight);
+        let mut shelved = Self { file, base: Arc::new(base), stale: Stale::default(), fresh: Graph::new(), weight };
+        shelved.renew(next);
+        Ok((shelved, state))
+    }
+
+    /// Empties the shelf.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    pub(super) fn clear(&mut self) -> Result<(), StoreError> {
+        let cleared = || -> tables::Result<Base> {
+            let write = self.file.begin_write()?;
+            let names: Vec<_> = write.list_tables()?.collect();
+            for name in names {
+                write.delete_table(name)?;
+            }
+            Tables::open(&write)?.close()?;
+            write.commit()?;
+            Base::open(&self.file)
+        };
+        self.base = Arc::new(cleared().map_err(|error| io(&error))?);
+        (self.stale, self.weight) = (Stale::default(), 0);
+        self.renew((1, 1));
+        Ok(())
+    }
+
+    /// Takes elements in that it does not hold yet, and files them away as they grow many.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    pub(super) fn take_in(&mut self, records: impl IntoIterator<Item = (El, Record)>) -> Result<(), StoreError> {
+        for (el, record) in records {
+            self.fresh.put(el, record);
+            if self.unfiled() >= AT_ONCE {
+                self.file_away(None)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the numbers of the next concept and the next link, if they lie further on.
+    pub(super) fn go_on_at(&mut self, (concept, link): (u32, u32)) {
+        self.fresh.next_concept = self.fresh.next_concept.max(concept);
+        self.fresh.next_link = self.fresh.next_link.max(link);
+    }
+
+    /// Files away what stands in memory. With a state the shelf is whole and says so, durably; without one it is
+    /// on the way there.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`]; what stands in memory stays there.
+    pub(super) fn file_away(&mut self, state: Option<State>) -> Result<(), StoreError> {
+        let weight = self.weight();
+        let state = state.map(|state| State { weight, ..state });
+        let filed = || -> tables::Result<Base> {
+            let mut write = self.file.begin_write()?;
+            if state.is_none() {
+                write.set_durability(Durability::None)?;
+            }
+            let mut tables = Tables::open(&write)?;
+            for el in &self.stale.els {
+                tables.remove(*el)?;
+            }
+            let concepts = self.fresh.concepts(El::NONE, usize::MAX);
+            let links = self.fresh.of_predicate(None, El::FIRST_LINK, usize::MAX);
+            for el in concepts.into_iter().chain(links) {
+                if let Some(look) = self.fresh.get(el) {
+                    tables.put(el, look, tables::is_limited(look))?;
+                }
+            }
+            tables.close()?;
+            {
+                let mut told = write.open_table(tables::STATE)?;
+                match state.as_ref().map(rmp_serde::to_vec) {
+                    Some(Ok(state)) => drop(told.insert("state", state.as_slice())?),
+                    _ => drop(told.remove("state")?),
+                }
+            }
+            write.commit()?;
+            Base::open(&self.file)
+        };
+        self.base = Arc::new(filed().map_err(|error| io(&error))?);
+        (self.stale, self.weight) = (Stale::default(), weight);
+        self.renew(self.next());
+        Ok(())
+    }
+
+    /// Builds the index of a type by an attribute, unless it is there.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    pub(super) fn sort_by(&mut self, kind: Sym, key: Sym) -> Result<(), StoreError> {
+        let built = || -> tables::Result<Base> {
+            let mut write = self.file.begin_write()?;
+            // An index that is lost is built again.
+            write.set_durability(Durability::None)?;
+            let mut tables = Tables::open(&write)?;
+            tables.index(kind, key)?;
+            tables.close()?;
+            write.commit()?;
+            Base::open(&self.file)
+        };
+        self.base = Arc::new(built().map_err(|error| io(&error))?);
+        self.fresh.sort_by(kind, key);
+        Ok(())
+    }
+
+    /// How many elements stand in memory.
+    pub(super) fn unfiled(&self) -> usize {
+        let (concepts, links) = self.fresh.len();
+        concepts + links + self.stale.els.len()
+    }
+
+    /// How many concepts and how many links there are.
+    pub(super) fn len(&self) -> (usize, usize) {
+        let ((concepts, links), (more_concepts, more_links)) = (self.base.len(), self.fresh.len());
+        let stale = |of: bool| self.stale.els.iter().filter(|el| el.is_link() == of).count();
+        (concepts + more_concepts - stale(false), links + more_links - stale(true))
+    }
+
+    /// About how many bytes it would take up in memory.
+    pub(super) fn weight(&self) -> usize {
+        (self.weight + self.fresh.weight()).saturating_sub(self.stale.weight)
+    }
+
+    /// The numbers of the next concept and the next link.
+    pub(super) fn next(&self) -> (u32, u32) {
+        (self.fresh.next_concept, self.fresh.next_link)
+    }
+
+    /// What the disk refused to readers, if anything.
+    pub(super) fn fault(&self) -> Option<&str> {
+        self.base.fault()
+    }
+
+    /// An empty graph in memory that goes on where the shelf ends.
+    fn renew(&mut self, (next_concept, next_link): (u32, u32)) {
+        self.fresh = Graph::new();
+        (self.fresh.next_concept, self.fresh.next_link) = (next_concept, next_link);
+        for (kind, key) in self.base.indexes() {
+            self.fresh.sort_by(kind, key);
+        }
+    }
+
+    /// What the base says of an element does not hold any more.
+    fn outdate(&mut self, el: El) {
+        if self.stale.els.contains(&el) {
+            return;
+        }
+        let mut was = None;
+        self.base.look(el, &mut |look| was = Some((look.kind(), look.weight())));
+        if let Some((kind, weight)) = was {
+            self.stale.els.insert(el);
+            self.stale.weight += weight;
+            *self.stale.kinds.entry((el.is_link(), kind)).or_default() += 1;
+        }
+    }
+
+    fn view<R>(&self, then: impl FnOnce(&dyn GraphRead) -> R) -> R {
+        let base = Veiled::behind(&self.stale, &*self.base);
+        then(&Union(&base, &self.fresh))
+    }
+}
+
+impl Veil for &Stale {
+    fn is_open(&self) -> bool {
+        self.els.is_empty()
+    }
+
+    fn hides(&self, _: &dyn GraphRead, el: El) -> bool {
+        self.els.contains(&el)
+    }
+
+    fn hidden_concepts(&self, _: &dyn GraphRead, kind: Sym) -> usize {
+        self.kinds.get(&(false, kind)).copied().unwrap_or(0)
+    }
+
+    fn hidden_links(&self, _: &dyn GraphRead, predicate: Option<Sym>) -> usize {
+        match predicate {
+            Some(name) => self.kinds.get(&(true, name)).copied().unwrap_or(0),
+            None => self.kinds.iter().filter(|((link, _), _)| *link).map(|(_, count)| count).sum(),
+        }
+    }
+}
+
+impl GraphRead for Shelved {
+    reads_through!(view);
+}
+
+impl GraphWrite for Shelved {
+    fn add(&mut self, record: Record) -> El {
+        self.fresh.add(record)
+    }
+
+    fn put(&mut self, el: El, record: Record) {
+        self.outdate(el);
+        self.fresh.put(el, record);
+    }
+
+    fn remove(&mut self, el: El) {
+        self.outdate(el);
+        self.fresh.remove(el);
+    }
+
+    fn unmake(&mut self, el: El) {
+        self.fresh.unmake(el);
+    }
+}

@@ -1,0 +1,286 @@
+//! The tables of a shelf, and how an element stands in them.
+
+use std::collections::HashMap;
+
+use arcstr::ArcStr;
+use kip::datum::Sym;
+use kip::graph::sorted::Place;
+use kip::graph::{El, Look, Record, SCOPES_KEY, text};
+use redb::{ReadableTable, Table, TableDefinition, WriteTransaction};
+
+/// What goes wrong with a shelf: the disk.
+pub(super) type Result<T> = std::result::Result<T, redb::Error>;
+
+/// Elements, packed.
+pub(super) const ELEMENTS: TableDefinition<u32, &[u8]> = TableDefinition::new("elements");
+/// Type and name to the concept.
+pub(super) const KEYS: TableDefinition<(&str, &str), u32> = TableDefinition::new("keys");
+/// The concepts of a type, the links of a predicate.
+pub(super) const KINDS: TableDefinition<(&str, u32), ()> = TableDefinition::new("kinds");
+/// At an element, outwards or not, by a predicate, to another one, the link.
+pub(super) const EDGES: TableDefinition<(u32, bool, &str, u32, u32), ()> = TableDefinition::new("edges");
+/// Of links or not, a word, what it is worth counted down from 255, the element.
+pub(super) const WORDS: TableDefinition<(bool, &str, u8, u32), ()> = TableDefinition::new("words");
+/// Of links or not, a word, in how many elements.
+pub(super) const VOCABULARY: TableDefinition<(bool, &str), u64> = TableDefinition::new("vocabulary");
+/// The concepts of a type in order of an attribute.
+pub(super) const SORTED: TableDefinition<(&str, &str, &[u8], u32), ()> = TableDefinition::new("sorted");
+/// The indexes there are, by type and attribute, with how many concepts each holds.
+pub(super) const INDEXES: TableDefinition<(&str, &str), u64> = TableDefinition::new("indexes");
+/// Elements that not everybody may see.
+pub(super) const LIMITED: TableDefinition<u32, ()> = TableDefinition::new("limited");
+/// How many: concepts of a type, links of a predicate (the flag is set), and of neither, by name.
+pub(super) const COUNTS: TableDefinition<(bool, &str), u64> = TableDefinition::new("counts");
+/// The state of a nexus that the shelf holds.
+pub(super) const STATE: TableDefinition<&str, &[u8]> = TableDefinition::new("state");
+
+/// The counts of elements that hold words; no type and no predicate is named so.
+pub(super) const WITH_WORDS: &str = " words";
+
+/// All tables, open to be written.
+pub(super) struct Tables<'t> {
+    elements: Table<'t, u32, &'static [u8]>,
+    keys: Table<'t, (&'static str, &'static str), u32>,
+    kinds: Table<'t, (&'static str, u32), ()>,
+    edges: Table<'t, (u32, bool, &'static str, u32, u32), ()>,
+    words: Table<'t, (bool, &'static str, u8, u32), ()>,
+    vocabulary: Table<'t, (bool, &'static str), u64>,
+    sorted: Table<'t, (&'static str, &'static str, &'static [u8], u32), ()>,
+    indexes: Table<'t, (&'static str, &'static str), u64>,
+    limited: Table<'t, u32, ()>,
+    counts: Table<'t, (bool, &'static str), u64>,
+    /// Attributes that an index stands on, by type.
+    indexed: HashMap<Sym, Vec<Sym>>,
+    counted: HashMap<(bool, &'static str), i64>,
+    spoken: HashMap<(bool, ArcStr), i64>,
+    filed: HashMap<(Sym, Sym), i64>,
+}
+
+impl<'t> Tables<'t> {
+    /// Opens them, and makes those that are not there.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub(super) fn open(write: &'t WriteTransaction) -> Result<Self> {
+        let indexes = write.open_table(INDEXES)?;
+        let mut indexed: HashMap<Sym, Vec<Sym>> = HashMap::new();
+        for entry in indexes.iter()? {
+            let entry = entry?.0;
+            let (kind, key) = entry.value();
+            indexed.entry(Sym::new(kind)).or_default().push(Sym::new(key));
+        }
+        write.open_table(STATE)?;
+        Ok(Self {
+            elements: write.open_table(ELEMENTS)?,
+            keys: write.open_table(KEYS)?,
+            kinds: write.open_table(KINDS)?,
+            edges: write.open_table(EDGES)?,
+            words: write.open_table(WORDS)?,
+            vocabulary: write.open_table(VOCABULARY)?,
+            sorted: write.open_table(SORTED)?,
+            indexes,
+            limited: write.open_table(LIMITED)?,
+            counts: write.open_table(COUNTS)?,
+            indexed,
+            counted: HashMap::new(),
+            spoken: HashMap::new(),
+            filed: HashMap::new(),
+        })
+    }
+
+    /// Takes an element out, as it stands there.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub(super) fn remove(&mut self, el: El) -> Result<()> {
+        let Some(body) = self.elements.remove(el.0)?.map(|body| body.value().to_vec()) else { return Ok(()) };
+        let Ok(record) = rmp_serde::from_slice::<Record>(&body) else { return Ok(()) };
+        let look = record.look();
+        match look {
+            Look::Concept(concept) => {
+                self.keys.remove((concept.kind.as_str(), concept.name.as_str()))?;
+                for key in self.indexed.get(&concept.kind).cloned().unwrap_or_default() {
+                    if let Some(place) = concept.attributes.get(key).and_then(Place::of) {
+                        let (kind, key_name) = (concept.kind.as_str(), key.as_str());
+                        self.sorted.remove((kind, key_name, encode(&place).as_slice(), el.0))?;
+                        *self.filed.entry((concept.kind, key)).or_default() -= 1;
+                    }
+                }
+            }
+            Look::Link(link) => {
+                let predicate = link.predicate.as_str();
+                self.edges.remove((link.subject.0, true, predicate, link.object.0, el.0))?;
+                self.edges.remove((link.object.0, false, predicate, link.subject.0, el.0))?;
+            }
+        }
+        self.kinds.remove((look.kind().as_str(), el.0))?;
+        self.limited.remove(el.0)?;
+        self.count(el, look.kind().as_str(), -1);
+        let weights = words_of(look);
+        self.count(el, WITH_WORDS, -i64::from(!weights.is_empty()));
+        for (word, level) in weights {
+            self.words.remove((el.is_link(), word.as_str(), 255 - level, el.0))?;
+            *self.spoken.entry((el.is_link(), word)).or_default() -= 1;
+        }
+        Ok(())
+    }
+
+    /// Puts an element in; nothing stands under its number.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub(super) fn put(&mut self, el: El, look: Look<'_>, limited: bool) -> Result<()> {
+        let body = super::super::owner::pack(&look.record());
+        self.elements.insert(el.0, body.as_ref())?;
+        match look {
+            Look::Concept(concept) => {
+                self.keys.insert((concept.kind.as_str(), concept.name.as_str()), el.0)?;
+                for key in self.indexed.get(&concept.kind).cloned().unwrap_or_default() {
+                    self.file(el, concept.kind, key, look)?;
+                }
+            }
+            Look::Link(link) => {
+                let predicate = link.predicate.as_str();
+                self.edges.insert((link.subject.0, true, predicate, link.object.0, el.0), ())?;
+                self.edges.insert((link.object.0, false, predicate, link.subject.0, el.0), ())?;
+            }
+        }
+        self.kinds.insert((look.kind().as_str(), el.0), ())?;
+        if limited {
+            self.limited.insert(el.0, ())?;
+        }
+        self.count(el, look.kind().as_str(), 1);
+        let weights = words_of(look);
+        self.count(el, WITH_WORDS, i64::from(!weights.is_empty()));
+        for (word, level) in weights {
+            self.words.insert((el.is_link(), word.as_str(), 255 - level, el.0), ())?;
+            *self.spoken.entry((el.is_link(), word)).or_default() += 1;
+        }
+        Ok(())
+    }
+
+    /// Files a concept in the index of its type by an attribute.
+    fn file(&mut self, el: El, kind: Sym, key: Sym, look: Look<'_>) -> Result<()> {
+        if let Some(place) = look.attributes().get(key).and_then(Place::of) {
+            self.sorted.insert((kind.as_str(), key.as_str(), encode(&place).as_slice(), el.0), ())?;
+            *self.filed.entry((kind, key)).or_default() += 1;
+        }
+        Ok(())
+    }
+
+    /// Builds the index of a type by an attribute, unless it is there.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub(super) fn index(&mut self, kind: Sym, key: Sym) -> Result<()> {
+        if self.indexes.get((kind.as_str(), key.as_str()))?.is_some() {
+            return Ok(());
+        }
+        self.filed.insert((kind, key), 0);
+        let els: Vec<u32> = self
+            .kinds
+            .range((kind.as_str(), 0)..=(kind.as_str(), El::FIRST_LINK.0))?
+            .map(|entry| Ok(entry?.0.value().1))
+            .collect::<Result<_>>()?;
+        for el in els {
+            let body = self.elements.get(el)?.map(|body| body.value().to_vec());
+            if let Some(record) = body.and_then(|body| rmp_serde::from_slice::<Record>(&body).ok()) {
+                self.file(El(el), kind, key, record.look())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, el: El, name: &'static str, by: i64) {
+        *self.counted.entry((el.is_link(), name)).or_default() += by;
+    }
+
+    /// Writes down what was counted.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub(super) fn close(mut self) -> Result<()> {
+        fn add<K: redb::Key>(table: &mut Table<'_, K, u64>, key: K::SelfType<'_>, by: i64, keep: bool) -> Result<()> {
+            let count = table.get(&key)?.map_or(0, |count| count.value()).saturating_add_signed(by);
+            if count > 0 || keep {
+                table.insert(&key, count)?;
+            } else {
+                table.remove(&key)?;
+            }
+            Ok(())
+        }
+        for ((links, name), by) in self.counted {
+            add(&mut self.counts, (links, name), by, false)?;
+        }
+        for ((links, word), by) in &self.spoken {
+            add(&mut self.vocabulary, (*links, word.as_str()), *by, false)?;
+        }
+        for ((kind, key), by) in self.filed {
+            add(&mut self.indexes, (kind.as_str(), key.as_str()), by, true)?;
+        }
+        Ok(())
+    }
+}
+
+/// The words of an element that are looked for: all of a concept's, and a link's where it says more than that
+/// it is there.
+fn words_of(look: Look<'_>) -> Vec<(ArcStr, u8)> {
+    if matches!(look, Look::Link(link) if link.attributes.is_empty()) { Vec::new() } else { text::weigh(look) }
+}
+
+/// Whether not everybody may see an element, or where it leads.
+pub(super) fn is_limited(look: Look<'_>) -> bool {
+    matches!(look, Look::Link(link) if link.subject.is_abroad() || link.object.is_abroad())
+        || look.metadata().named(SCOPES_KEY).is_some_and(|scopes| !scopes.is_null())
+}
+
+/// A place as bytes that sort as it does.
+pub(super) fn encode(place: &Place) -> Vec<u8> {
+    match place {
+        Place::Bool(truth) => vec![1, u8::from(*truth)],
+        Place::Number(number) => {
+            let bits = (number + 0.0).to_bits();
+            let ordered = if bits >> 63 == 1 { !bits } else { bits | 1 << 63 };
+            [&[2], ordered.to_be_bytes().as_slice()].concat()
+        }
+        Place::Text(text) => [&[3], text.as_bytes()].concat(),
+        Place::Other(rank) => vec![4 + rank],
+    }
+}
+
+/// The place that bytes stand for.
+pub(super) fn decode(bytes: &[u8]) -> Option<Place> {
+    Some(match bytes.split_first()? {
+        (1, [truth]) => Place::Bool(*truth == 1),
+        (2, bits) => {
+            let ordered = u64::from_be_bytes(bits.try_into().ok()?);
+            Place::Number(f64::from_bits(if ordered >> 63 == 1 { ordered & !(1 << 63) } else { !ordered }))
+        }
+        (3, text) => Place::Text(std::str::from_utf8(text).ok()?.into()),
+        (rank, []) => Place::Other(rank - 4),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn place() -> impl Strategy<Value = Place> {
+        prop_oneof![
+            any::<bool>().prop_map(Place::Bool),
+            any::<f64>().prop_filter("a number", |number| !number.is_nan()).prop_map(Place::Number),
+            ".{0,6}".prop_map(|text| Place::Text(text.into())),
+            (3u8..5).prop_map(Place::Other),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_sort_as_places_do(a in place(), b in place()) {
+            prop_assert_eq!(encode(&a).cmp(&encode(&b)), a.cmp(&b));
+            prop_assert_eq!(decode(&encode(&a)), Some(a));
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Minds over their memory budget: served from a shelf, which is never the truth (K1, issue "resident graph").
+
+use std::sync::Arc;
+
+use nexus::store::Memory;
+use nexus::{ManualClock, Nexus, NexusId, Origin, Request, Shelves, Store};
+use serde_json::{Value, json};
+
+struct Mind {
+    nexus: Nexus,
+    id: NexusId,
+}
+
+impl Mind {
+    async fn on(disk: &Arc<Memory>, shelves: Option<Shelves>) -> Self {
+        let store = Store::open(disk.clone(), Arc::new(ManualClock::default())).await.unwrap();
+        let nexus = Nexus::new(store);
+        let nexus = if let Some(shelves) = shelves { nexus.with_shelves(shelves) } else { nexus };
+        Self { nexus, id: "mind".into() }
+    }
+
+    async fn run(&self, command: &str) -> Value {
+        self.nexus.execute(&self.id, Request::new(command), &Origin::system("test")).await.unwrap()
+    }
+
+    async fn ok(&self, command: &str) -> Value {
+        let answer = self.run(command).await;
+        assert!(answer.get("error").is_none(), "{command}: {answer}");
+        answer["result"].clone()
+    }
+
+    async fn load(&self, from: usize, to: usize) {
+        for n in from..to {
+            self.ok(&format!(
+                r#"UPSERT {{ CONCEPT ?b {{ {{type: "Boat", name: "boat {n}"}} SET ATTRIBUTES {{ tons: {}, note: "a boat called {n} of the fleet" }}
+                   SET PROPOSITIONS {{ ("moored_in", {{type: "Harbour", name: "h{}"}}) }} }} }}"#,
+                n * 7 % 100,
+                n % 5
+            ))
+            .await;
+        }
+    }
+
+    /// Answers to questions of every sort.
+    async fn answers(&self) -> Vec<(&'static str, Value)> {
+        let mut answers = Vec::new();
+        for question in [
+            r#"FIND(?b) WHERE { ?b {type: "Boat", name: "boat 11"} }"#,
+            r#"FIND(?b.name) WHERE { (?b, "moored_in", {type: "Harbour", name: "h2"}) } ORDER BY ?b.name"#,
+            r#"FIND(?h.name, COUNT(?b)) WHERE { ?l (?b, "moored_in", ?h) } ORDER BY ?h.name"#,
+            r#"FIND(?b.name, ?b.attributes.tons) WHERE { ?b {type: "Boat"} FILTER(?b.attributes.tons >= 40 && ?b.attributes.tons < 90) } ORDER BY ?b.attributes.tons DESC, ?b.name LIMIT 12"#,
+            r#"FIND(?a.name) WHERE { ({type: "Boat", name: "boat 3"}, "moored_in", ?h) (?a, "moored_in", ?h) NOT { FILTER(?a.name == "boat 3") } } ORDER BY ?a.name"#,
+            r#"FIND(?l) WHERE { ?l ({type: "Boat", name: "boat 7"}, ?p, ?o) }"#,
+            "DESCRIBE CONCEPT TYPES",
+            r#"SEARCH CONCEPT "flet" WITH TYPE "Boat" LIMIT 1000"#,
+            r#"SEARCH CONCEPT "called 13" LIMIT 2"#,
+        ] {
+            let mut answer = self.ok(question).await;
+            // How much a word tells counts what is outdated until that is filed.
+            for hit in answer.as_array_mut().into_iter().flatten() {
+                hit.pointer_mut("/metadata").and_then(Value::as_object_mut).map(|metadata| metadata.remove("_score"));
+            }
+            answers.push((question, answer));
+        }
+        answers
+    }
+
+    async fn count(&self) -> Value {
+        self.ok(r#"FIND(COUNT(?b)) WHERE { ?b {type: "Boat"} }"#).await
+    }
+}
+
+const WORLD: &str = r#"
+UPSERT {
+  CONCEPT { {type: "$ConceptType", name: "Boat"} }
+  CONCEPT { {type: "$ConceptType", name: "Harbour"} }
+  CONCEPT { {type: "$PropositionType", name: "moored_in"} }
+  CONCEPT { {type: "Harbour", name: "h0"} } CONCEPT { {type: "Harbour", name: "h1"} } CONCEPT { {type: "Harbour", name: "h2"} }
+  CONCEPT { {type: "Harbour", name: "h3"} } CONCEPT { {type: "Harbour", name: "h4"} }
+}"#;
+
+/// Compares answers question by question.
+fn same(found: Vec<(&str, Value)>, expected: &[(&str, Value)], when: &str) {
+    for ((question, found), (_, expected)) in found.into_iter().zip(expected) {
+        assert_eq!(&found, expected, "{when}: {question}");
+    }
+}
+
+/// A budget that the first commands of a mind fit into, and its first hundred boats do not.
+fn small(folder: &std::path::Path) -> Shelves {
+    Shelves { unfiled: 40, ..Shelves::new(folder, 64 << 10) }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mind_that_outgrows_its_memory_answers_as_before_and_wakes_from_its_shelf() {
+    let (folder, disk) = (tempfile::tempdir().unwrap(), Arc::new(Memory::default()));
+    let shelf = folder.path().join("mind.redb");
+    let (mind, plain) =
+        (Mind::on(&disk, Some(small(folder.path()))).await, Mind::on(&Arc::new(Memory::default()), None).await);
+    for one in [&mind, &plain] {
+        one.ok(WORLD).await;
+        one.load(0, 10).await;
+    }
+    assert!(!shelf.exists(), "a small mind stays in memory");
+    for one in [&mind, &plain] {
+        one.load(10, 120).await;
+        one.ok(r#"DELETE CONCEPT ?b DETACH WHERE { ?b {type: "Boat", name: "boat 5"} }"#).await;
+        one.ok(r#"UPSERT { CONCEPT { {type: "Boat", name: "boat 6"} SET ATTRIBUTES { tons: 41 } } }"#).await;
+        one.ok(
+            r#"UPDATE ?l SET METADATA { seen: true } WHERE { ?l ({type: "Boat", name: "boat 7"}, "moored_in", ?h) }"#,
+        )
+        .await;
+    }
+    assert!(shelf.exists(), "a large one does not");
+    let expected = plain.answers().await;
+    same(mind.answers().await, &expected, "on the shelf");
+    mind.nexus.forget(&mind.id);
+    same(mind.answers().await, &expected, "woken");
+    // What was asked for often is indexed there too, and the answers are the same.
+    for one in [&mind, &plain] {
+        one.load(120, 700).await;
+    }
+    let expected = plain.answers().await;
+    for _ in 0..3 {
+        same(mind.answers().await, &expected, "grown");
+    }
+    let explained = mind.ok(r#"EXPLAIN FIND(?b) WHERE { ?b {type: "Boat"} FILTER(?b.attributes.tons == 41) }"#).await;
+    assert!(explained.to_string().contains("the index of Boat by tons"), "{explained}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn undo_dry_runs_and_looks_back_work_on_a_shelf() {
+    let folder = tempfile::tempdir().unwrap();
+    let mind = Mind::on(&Arc::new(Memory::default()), Some(small(folder.path()))).await;
+    mind.ok(WORLD).await;
+    mind.load(0, 100).await;
+    let origin = Origin::system("test");
+    let seq = mind.nexus.snapshot(&mind.id).await.unwrap().seq;
+    mind.ok(r#"DELETE CONCEPT ?b DETACH WHERE { ?b {type: "Boat"} FILTER(?b.attributes.tons > 50) }"#).await;
+    let after = mind.count().await;
+    assert_eq!(
+        mind.ok(&format!(r#"FIND(COUNT(?b)) WHERE {{ ?b {{type: "Boat"}} }} AS OF SEQ {seq}"#)).await,
+        json!([100])
+    );
+    let dry = Request { dry_run: true, ..Request::new(r#"DELETE CONCEPT ?b DETACH WHERE { ?b {type: "Boat"} }"#) };
+    assert!(mind.nexus.execute(&mind.id, dry, &origin).await.unwrap().get("error").is_none());
+    assert_eq!(mind.count().await, after);
+    let undone = mind.nexus.undo(&mind.id, seq + 1, &origin).await.unwrap();
+    assert!(undone.get("error").is_none(), "{undone}");
+    assert_eq!(mind.count().await, json!([100]));
+    let broken =
+        mind.run(r#"UPSERT { CONCEPT { {type: "Boat", name: "x"} } CONCEPT { {type: "Nothing", name: "y"} } }"#).await;
+    assert_eq!(broken["error"]["kind"], "schema");
+    assert_eq!(mind.count().await, json!([100]), "a refusal leaves nothing");
+}
+
+/// What becomes of a shelf between two lives of a daemon, each over the same store.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shelf_that_is_behind_torn_lost_or_of_another_history_is_made_right_from_the_store() {
+    let (folder, disk) = (tempfile::tempdir().unwrap(), Arc::new(Memory::default()));
+    let shelf = folder.path().join("mind.redb");
+    let (old, other) = (folder.path().join("old"), folder.path().join("other"));
+    {
+        let mind = Mind::on(&disk, Some(small(folder.path()))).await;
+        mind.ok(WORLD).await;
+        mind.load(0, 100).await;
+    }
+    wait_closed(&shelf).await;
+    std::fs::copy(&shelf, &old).unwrap();
+    let expected = {
+        let mind = Mind::on(&disk, Some(small(folder.path()))).await;
+        mind.load(100, 130).await;
+        mind.ok(r#"DELETE CONCEPT ?b DETACH WHERE { ?b {type: "Boat", name: "boat 5"} }"#).await;
+        mind.ok(r#"UPSERT { CONCEPT { {type: "Boat", name: "boat 6"} SET ATTRIBUTES { tons: 41 } } }"#).await;
+        mind.answers().await
+    };
+    // The shelf of another mind, further on than this one.
+    {
+        let elsewhere = tempfile::tempdir().unwrap();
+        let mind = Mind::on(&Arc::new(Memory::default()), Some(small(elsewhere.path()))).await;
+        mind.ok(WORLD).await;
+        mind.load(500, 620).await;
+        let theirs = elsewhere.path().join("mind.redb");
+        drop(mind);
+        wait_closed(&theirs).await;
+        std::fs::copy(theirs, &other).unwrap();
+    }
+    type Harm<'h> = (&'h str, Box<dyn Fn() + 'h>);
+    let harms: [Harm<'_>; 4] = [
+        ("behind", Box::new(|| assert!(std::fs::copy(&old, &shelf).is_ok()))),
+        ("of another history", Box::new(|| assert!(std::fs::copy(&other, &shelf).is_ok()))),
+        ("lost", Box::new(|| std::fs::remove_file(&shelf).unwrap())),
+        ("torn", Box::new(|| std::fs::write(&shelf, [7; 100_000]).unwrap())),
+    ];
+    for (what, harm) in harms {
+        wait_closed(&shelf).await;
+        harm();
+        let mind = Mind::on(&disk, Some(small(folder.path()))).await;
+        same(mind.answers().await, &expected, what);
+        assert_eq!(mind.count().await, json!([129]), "{what}");
+    }
+}
+
+/// The writer of a mind that nobody holds any more ends in its own time; then its file can be opened.
+async fn wait_closed(shelf: &std::path::Path) {
+    assert!(shelf.exists(), "the mind is on no shelf");
+    while redb::Database::open(shelf).is_err() {
+        tokio::task::yield_now().await;
+    }
+}
