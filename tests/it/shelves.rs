@@ -186,16 +186,28 @@ async fn a_shelf_that_is_behind_torn_lost_or_of_another_history_is_made_right_fr
         std::fs::copy(theirs, &other).unwrap();
     }
     type Harm<'h> = (&'h str, Box<dyn Fn() + 'h>);
-    let harms: [Harm<'_>; 4] = [
+    let harms: [Harm<'_>; 5] = [
         ("behind", Box::new(|| assert!(std::fs::copy(&old, &shelf).is_ok()))),
         ("of another history", Box::new(|| assert!(std::fs::copy(&other, &shelf).is_ok()))),
         ("lost", Box::new(|| std::fs::remove_file(&shelf).unwrap())),
         ("torn", Box::new(|| std::fs::write(&shelf, [7; 100_000]).unwrap())),
+        (
+            "rotten inside",
+            Box::new(|| {
+                let mut bytes = std::fs::read(&shelf).unwrap();
+                let from = bytes.len() / 8;
+                bytes[from..].chunks_mut(512).step_by(3).for_each(|sector| sector.fill(7));
+                std::fs::write(&shelf, bytes).unwrap();
+            }),
+        ),
     ];
     for (what, harm) in harms {
         wait_closed(&shelf).await;
         harm();
         let mind = Mind::on(&disk, Some(small(folder.path()))).await;
+        // Rot may show only when it is read; then that read fails, and the next one finds a new shelf.
+        let first = mind.nexus.execute(&mind.id, Request::new("DESCRIBE PRIMER"), &Origin::system("test")).await;
+        assert!(first.is_ok() || what == "rotten inside", "{what}: {first:?}");
         same(mind.answers().await, &expected, what);
         assert_eq!(mind.count().await, json!([129]), "{what}");
     }

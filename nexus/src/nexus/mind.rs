@@ -75,14 +75,14 @@ impl Mind {
         }
     }
 
-    /// What a read could not read, if anything: an answer that rests on it must not be given.
+    /// Whether everything that was read could be read.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] of a shelf: an answer that rests on it must not be given.
     pub(super) fn check(&self) -> Result<(), StoreError> {
         match self {
             Self::Resident(_) => Ok(()),
-            Self::Shelved(shelved) => match shelved.fault() {
-                None => Ok(()),
-                Some(fault) => Err(StoreError::Io(format!("shelf: {fault}"))),
-            },
+            Self::Shelved(shelved) => shelved.check(),
         }
     }
 }

@@ -135,6 +135,17 @@ impl Nexus {
         if &**nexus == COMMONS { Ok(None) } else { self.wake(&COMMONS.into()).await.map(Some) }
     }
 
+    /// A shelf could not be read: that of a nexus, or that of the commons. Both wake anew, on new ones.
+    fn let_go_of_shelves(&self, nexus: &NexusId) {
+        for id in [nexus, &COMMONS.into()] {
+            let fault = self.awake_now(id).is_some_and(|awake| awake.is_faulty());
+            if let (true, Some(shelves)) = (fault, &self.shelves) {
+                self.forget(id);
+                self.open_shelves.condemn(&shelves.file(id));
+            }
+        }
+    }
+
     /// The graph of a nexus and that of the commons, as they stand together.
     async fn both(&self, nexus: &NexusId, own: &Awake) -> Result<(Arc<Snapshot>, Option<Arc<Snapshot>>), NexusError> {
         let Some(commons) = self.commons_of(nexus).await? else { return Ok((own.snapshot().await?, None)) };
@@ -180,7 +191,13 @@ impl Nexus {
         };
         let worked: Result<_, StoreError> =
             if large { tokio::task::spawn_blocking(work).await.map_err(|_| StoreError::Closed)? } else { work() };
-        let (answer, wants) = worked.inspect_err(|_| self.forget(nexus))?;
+        let (answer, wants) = match worked {
+            Ok(worked) => worked,
+            Err(fault) => {
+                self.let_go_of_shelves(nexus);
+                return Err(fault.into());
+            }
+        };
         for (kind, key) in wants {
             let shared = SHARED.contains(&kind.as_str());
             let writer = match self.commons_of(nexus).await? {

@@ -51,6 +51,11 @@ impl Shared {
         (published.seq >= self.durable.load(Ordering::Acquire)).then_some(published)
     }
 
+    /// Whether what was published could not be read.
+    pub(super) fn is_faulty(&self) -> bool {
+        self.published.read().unwrap_or_else(PoisonError::into_inner).mind.check().is_err()
+    }
+
     fn publish(&self, mind: Mind, seq: u64) -> Arc<Snapshot> {
         let snapshot = Arc::new(Snapshot { mind, seq });
         *self.published.write().unwrap_or_else(PoisonError::into_inner) = snapshot.clone();

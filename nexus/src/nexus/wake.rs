@@ -2,6 +2,7 @@
 //! of those that nobody comes to.
 
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -81,6 +82,12 @@ impl Nexus {
     /// Lets a nexus go from memory; its rows stay.
     pub fn forget(&self, nexus: &NexusId) {
         self.dormitory.lock().unwrap_or_else(PoisonError::into_inner).beds.remove(nexus);
+    }
+
+    /// A nexus that is in memory.
+    pub(super) fn awake_now(&self, nexus: &NexusId) -> Option<Arc<Awake>> {
+        let dormitory = self.dormitory.lock().unwrap_or_else(PoisonError::into_inner);
+        dormitory.beds.get(nexus)?.awake.get().cloned()
     }
 
     /// How many nexuses are in memory.
@@ -170,11 +177,22 @@ impl Nexus {
         Ok(())
     }
 
-    /// The shelf of a nexus, brought up to what the store holds.
+    /// The shelf of a nexus, brought up to what the store holds; one that cannot be is made again.
     async fn from_shelf(&self, nexus: &NexusId, head: &Head) -> Result<Shelved, NexusError> {
         let Some(shelves) = &self.shelves else { return Err(StoreError::Closed.into()) };
-        let file = self.open_shelves.open(&shelves.file(nexus)).await?;
-        let (mut shelved, state) = Shelved::open(file, (head.concepts, head.links))?;
+        let file = shelves.file(nexus);
+        match self.bring_up(nexus, &file, (head.concepts, head.links)).await {
+            Err(NexusError::Store(StoreError::Io(error))) => {
+                tracing::warn!(%nexus, error, "a shelf that cannot be read is made again");
+                self.open_shelves.condemn(&file);
+                self.bring_up(nexus, &file, (head.concepts, head.links)).await
+            }
+            brought => brought,
+        }
+    }
+
+    async fn bring_up(&self, nexus: &NexusId, file: &Path, next: (u32, u32)) -> Result<Shelved, NexusError> {
+        let (mut shelved, state) = Shelved::open(self.open_shelves.open(file).await?, next)?;
         let seq = self.store.head(&stream(nexus)).await?;
         match state {
             Some(state) if self.is_behind(nexus, &state, seq).await? => {
@@ -210,11 +228,12 @@ impl Nexus {
                 shelved.clear()?;
                 self.each_stretch(nexus, |records| owner::beside((owner::LARGE, 0), || shelved.take_in(records)))
                     .await?;
-                shelved.go_on_at((head.concepts, head.links));
+                shelved.go_on_at(next);
             }
         }
         let entry = owner::entry_hash(&self.store, nexus, seq).await?;
         owner::beside((owner::LARGE, 0), || shelved.file_away(Some(State::at(seq, entry))))?;
+        shelved.check()?;
         Ok(shelved)
     }
 
@@ -261,6 +280,11 @@ impl Awake {
         let (lend, loan) = oneshot::channel();
         self.writer.send(Task::Lend(lend)).await.map_err(|_| StoreError::Closed)?;
         loan.await.map_err(|_| StoreError::Closed)
+    }
+
+    /// Whether its shelf could not be read.
+    pub(super) fn is_faulty(&self) -> bool {
+        self.shared.is_faulty()
     }
 
     /// The graph with everything durable in it.

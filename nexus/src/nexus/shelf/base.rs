@@ -101,7 +101,7 @@ impl Base {
     }
 
     fn read<T>(&self, read: impl FnOnce() -> Result<T>) -> Option<T> {
-        match read() {
+        match tables::guarded(read) {
             Ok(found) => Some(found),
             Err(error) => {
                 let _ = self.fault.set(error.to_string());

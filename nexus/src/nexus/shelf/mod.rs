@@ -7,6 +7,7 @@ mod base;
 mod tables;
 
 use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -111,13 +112,21 @@ impl Open {
         Err(StoreError::Locked(file.display().to_string()))
     }
 
+    /// Lets go of a shelf that could not be read; the next one to open it makes it again.
+    pub(super) fn condemn(&self, file: &Path) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(file);
+        if let Err(error) = std::fs::remove_file(file) {
+            tracing::warn!(file = %file.display(), %error, "a shelf that cannot be read stays");
+        }
+    }
+
     fn try_open(&self, file: &Path) -> tables::Result<Arc<Database>> {
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|_, shelf| shelf.strong_count() > 0);
         if let Some(shelf) = open.get(file).and_then(Weak::upgrade) {
             return Ok(shelf);
         }
-        let shelf = Arc::new(open_or_make(file)?);
+        let shelf = Arc::new(tables::guarded(|| open_or_make(file))?);
         open.insert(file.to_owned(), Arc::downgrade(&shelf));
         Ok(shelf)
     }
@@ -128,10 +137,18 @@ fn open_or_make(file: &Path) -> tables::Result<Database> {
         std::fs::create_dir_all(folder)?;
     }
     let open = || Database::builder().set_cache_size(CACHE_BYTES).create(file);
-    match open() {
-        // What is no shelf any more is made again.
-        Err(redb::DatabaseError::Storage(redb::StorageError::Corrupted(why))) => {
-            tracing::warn!(file = %file.display(), why, "a shelf is torn and made again");
+    let opened = open();
+    let torn = match &opened {
+        Err(redb::DatabaseError::Storage(redb::StorageError::Corrupted(_)))
+        | Err(redb::DatabaseError::UpgradeRequired(_) | redb::DatabaseError::RepairAborted) => true,
+        Err(redb::DatabaseError::Storage(redb::StorageError::Io(error))) => {
+            matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof)
+        }
+        _ => false,
+    };
+    match opened {
+        Err(error) if torn => {
+            tracing::warn!(file = %file.display(), %error, "what is no shelf any more is made again");
             std::fs::remove_file(file)?;
             Ok(open()?)
         }
@@ -158,7 +175,7 @@ impl Shelved {
             let state = state.get("state")?.and_then(|state| rmp_serde::from_slice::<State>(state.value()).ok());
             Ok((Base::open(&file)?, state.filter(|state| state.form == FORM)))
         };
-        let (base, state) = opened().map_err(|error| io(&error))?;
+        let (base, state) = tables::guarded(opened).map_err(|error| io(&error))?;
         let weight = state.as_ref().map_or(0, |state| state.weight);
         let mut shelved = Self { file, base: Arc::new(base), stale: Stale::default(), fresh: Graph::new(), weight };
         shelved.renew(next);
@@ -180,7 +197,7 @@ impl Shelved {
             write.commit()?;
             Base::open(&self.file)
         };
-        self.base = Arc::new(cleared().map_err(|error| io(&error))?);
+        self.base = Arc::new(tables::guarded(cleared).map_err(|error| io(&error))?);
         (self.stale, self.weight) = (Stale::default(), 0);
         self.renew((1, 1));
         Ok(())
@@ -241,7 +258,7 @@ impl Shelved {
             write.commit()?;
             Base::open(&self.file)
         };
-        self.base = Arc::new(filed().map_err(|error| io(&error))?);
+        self.base = Arc::new(tables::guarded(filed).map_err(|error| io(&error))?);
         (self.stale, self.weight) = (Stale::default(), weight);
         self.renew(self.next());
         Ok(())
@@ -262,7 +279,7 @@ impl Shelved {
             write.commit()?;
             Base::open(&self.file)
         };
-        self.base = Arc::new(built().map_err(|error| io(&error))?);
+        self.base = Arc::new(tables::guarded(built).map_err(|error| io(&error))?);
         self.fresh.sort_by(kind, key);
         Ok(())
     }
@@ -290,9 +307,12 @@ impl Shelved {
         (self.fresh.next_concept, self.fresh.next_link)
     }
 
-    /// What the disk refused to readers, if anything.
-    pub(super) fn fault(&self) -> Option<&str> {
-        self.base.fault()
+    /// Whether everything that was read could be read.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`]: an answer that rests on it must not be given.
+    pub(super) fn check(&self) -> Result<(), StoreError> {
+        self.base.fault().map_or(Ok(()), |fault| Err(StoreError::Io(format!("shelf: {fault}"))))
     }
 
     /// An empty graph in memory that goes on where the shelf ends.

@@ -11,6 +11,15 @@ use redb::{ReadableTable, Table, TableDefinition, WriteTransaction};
 /// What goes wrong with a shelf: the disk.
 pub(super) type Result<T> = std::result::Result<T, redb::Error>;
 
+/// Works on a shelf. The library takes a page that is none for impossible and panics; here that is a disk that rots.
+///
+/// # Errors
+/// The disk's.
+pub(super) fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(work))
+        .unwrap_or_else(|_| Err(redb::Error::Corrupted("a page is none".into())))
+}
+
 /// Elements, packed.
 pub(super) const ELEMENTS: TableDefinition<u32, &[u8]> = TableDefinition::new("elements");
 /// Type and name to the concept.
