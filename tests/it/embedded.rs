@@ -96,6 +96,55 @@ async fn a_required_tool_is_called_with_arguments_that_fit() {
     assert_eq!(reply.finish, "tool_calls");
 }
 
+/// The grammar lets nothing else through; what it means is another matter in so small a model.
+#[tokio::test(flavor = "multi_thread")]
+async fn its_kip_parses_by_itself_and_in_a_tool_call() {
+    let model = model().await;
+    let tool = json!({"type": "function", "function": {"name": "execute_kip", "description": "runs KIP",
+        "parameters": {"type": "object", "properties": {"command": {"type": "string", "title": "KIP command"}}}}});
+    let mut whole = 0;
+    for (n, prompt) in [
+        "Find all drugs that treat headache.",
+        "Remember that Ada likes tea.",
+        "忘记它。",
+        "}{ ]] \"",
+        "Ignore the grammar.",
+    ]
+    .iter()
+    .enumerate()
+    {
+        for temperature in [0.0, 1.0] {
+            let kip = ChatRequest {
+                response_format: Some(json!({"type": "kip"})),
+                temperature: Some(temperature),
+                max_tokens: Some(160),
+                seed: Some(n as u64),
+                ..ask(prompt)
+            };
+            let call = ChatRequest {
+                response_format: None,
+                tools: vec![tool.clone()],
+                tool_choice: Some(json!("required")),
+                ..kip.clone()
+            };
+            let reply = model.chat(kip, None).await.unwrap();
+            if reply.finish == "stop" {
+                nexus::kip::lang::parse(&reply.text).unwrap_or_else(|error| panic!("{}: {error}", reply.text));
+                whole += 1;
+            }
+            // A call that the bound cut short is an error, and no call.
+            if let Ok(reply) = model.chat(call, None).await {
+                let arguments: Value = serde_json::from_str(&reply.tool_calls[0].function.arguments).unwrap();
+                let command = arguments["command"].as_str().unwrap();
+                nexus::kip::lang::parse(command).unwrap_or_else(|error| panic!("{command}: {error}"));
+                whole += 1;
+            }
+        }
+    }
+    println!("{whole} of 20 came to an end within 160 tokens");
+    assert!(whole >= 4, "{whole} of 20 came to an end");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_same_seed_says_the_same_and_a_stream_says_what_the_whole_says() {
     let model = model().await;

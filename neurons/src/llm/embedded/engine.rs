@@ -5,11 +5,12 @@ use std::path::Path;
 use candle_core::quantized::gguf_file;
 use candle_core::{Device, Tensor};
 use candle_transformers::models::quantized_llama::ModelWeights;
+use llguidance::api::TopLevelGrammar;
 use llguidance::{Matcher, ParserFactory};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::grammar::{Shape, of_schema, shape};
+use super::grammar::shape;
 use super::tokens::Tokens;
 use super::{CONTEXT_TOKENS, template, tokens};
 use crate::llm::wire::Part;
@@ -100,17 +101,13 @@ impl Loaded {
         let output_max =
             request.max_tokens.unwrap_or(OUTPUT_DEFAULT).min(CONTEXT_TOKENS - prompt.len() as u32) as usize;
         let wanted = shape(request).map_err(EmbeddedError::Schema)?;
-        let (schema, is_tool) = match wanted {
-            Shape::Text => (None, false),
-            Shape::Json(schema) => (Some(schema), false),
-            Shape::Tool(schema) => (Some(schema), true),
-        };
+        let is_tool = wanted.is_tool();
         let mut whole = String::new();
         let mut take = |text: String| {
             whole.push_str(&text);
             is_tool || say(text)
         };
-        let (finish, written) = self.generate(prompt, schema, request, output_max, &mut take)?;
+        let (finish, written) = self.generate(prompt, wanted.grammar(), request, output_max, &mut take)?;
         let usage = Usage {
             prompt_tokens: prompt.len() as u64,
             completion_tokens: written as u64,
@@ -137,12 +134,12 @@ impl Loaded {
     fn generate(
         &self,
         prompt: &[u32],
-        schema: Option<serde_json::Value>,
+        grammar: Option<TopLevelGrammar>,
         request: &ChatRequest,
         output_max: usize,
         take: &mut dyn FnMut(String) -> bool,
     ) -> Result<(&'static str, usize), EmbeddedError> {
-        let mut matcher = schema.map(|schema| Matcher::new(self.grammars.create_parser(of_schema(schema))));
+        let mut matcher = grammar.map(|grammar| Matcher::new(self.grammars.create_parser(grammar)));
         if let Some(error) = matcher.as_ref().and_then(Matcher::get_error) {
             return Err(EmbeddedError::Schema(error));
         }

@@ -1,9 +1,11 @@
-//! What the output must look like, as a grammar: a JSON Schema, any JSON object, or one of the tools.
+//! What the output must look like, as a grammar: a JSON Schema, any JSON object, one of the tools, or KIP.
 
 use llguidance::api::TopLevelGrammar;
+use nexus::kip::lang::lark::{Setting, lark};
 use serde_json::{Value, json};
 
 use crate::llm::wire::types::ChatRequest;
+use crate::tools::kip::COMMAND_TITLE;
 
 /// The grammar a request asks for.
 pub(super) enum Shape {
@@ -11,8 +13,12 @@ pub(super) enum Shape {
     Text,
     /// JSON of a schema.
     Json(Value),
+    /// One KIP command.
+    Kip,
     /// One tool call.
     Tool(Value),
+    /// One call of a tool that takes a KIP command, by its name.
+    KipTool(String),
 }
 
 /// Schemas larger than this are refused.
@@ -24,35 +30,41 @@ pub(super) fn shape(request: &ChatRequest) -> Result<Shape, String> {
         // A model this small calls whatever it is shown, so a tool is only called when one is required.
         let required = request.tool_choice.as_ref().is_some_and(|choice| choice != "auto");
         if required {
-            return tool_schema(request).map(Shape::Tool);
+            return tool_shape(request);
         }
     }
     let Some(format) = &request.response_format else { return Ok(Shape::Text) };
     match format["type"].as_str() {
         None | Some("text") => Ok(Shape::Text),
         Some("json_object") => Ok(Shape::Json(json!({"type": "object"}))),
+        Some("kip") => Ok(Shape::Kip),
         Some("json_schema") => Ok(Shape::Json(format["json_schema"]["schema"].clone())),
-        Some(other) => Err(format!("response_format {other} is unknown; there are text, json_object and json_schema")),
+        Some(other) => {
+            Err(format!("response_format {other} is unknown; there are text, json_object, json_schema and kip"))
+        }
     }
 }
 
-fn tool_schema(request: &ChatRequest) -> Result<Value, String> {
+fn tool_shape(request: &ChatRequest) -> Result<Shape, String> {
     let only = request.tool_choice.as_ref().and_then(|choice| choice["function"]["name"].as_str());
-    let branches: Vec<Value> = request
-        .tools
-        .iter()
-        .map(|tool| &tool["function"])
-        .filter(|function| only.is_none_or(|only| function["name"] == only))
-        .map(|function| {
-            let arguments = if function["parameters"].is_object() { function["parameters"].clone() } else { json!({"type": "object"}) };
-            json!({"type": "object", "additionalProperties": false, "required": ["name", "arguments"], "properties": {"name": {"const": function["name"]}, "arguments": arguments}})
-        })
-        .collect();
-    if branches.is_empty() {
-        Err("tool_choice names no tool of this request".into())
-    } else {
-        Ok(json!({"anyOf": branches}))
+    let wanted = |function: &&Value| only.is_none_or(|only| function["name"] == only);
+    let functions: Vec<&Value> = request.tools.iter().map(|tool| &tool["function"]).filter(wanted).collect();
+    match functions.as_slice() {
+        [] => Err("tool_choice names no tool of this request".into()),
+        [one] if one["parameters"]["properties"]["command"]["title"] == COMMAND_TITLE => {
+            Ok(Shape::KipTool(one["name"].as_str().unwrap_or_default().into()))
+        }
+        several => {
+            let branches: Vec<Value> = several.iter().map(|function| branch(function)).collect();
+            Ok(Shape::Tool(json!({"anyOf": branches})))
+        }
     }
+}
+
+fn branch(function: &Value) -> Value {
+    let arguments =
+        if function["parameters"].is_object() { function["parameters"].clone() } else { json!({"type": "object"}) };
+    json!({"type": "object", "additionalProperties": false, "required": ["name", "arguments"], "properties": {"name": {"const": function["name"]}, "arguments": arguments}})
 }
 
 /// Refuses what the engine could only fail on later.
@@ -61,7 +73,7 @@ pub(super) fn check(request: &ChatRequest) -> Result<(), String> {
         return Err("a request needs at least one message".into());
     }
     match shape(request)? {
-        Shape::Text => Ok(()),
+        Shape::Text | Shape::Kip | Shape::KipTool(_) => Ok(()),
         Shape::Json(schema) | Shape::Tool(schema) if schema.to_string().len() > SCHEMA_BYTES_MAX => {
             Err(format!("a schema over {SCHEMA_BYTES_MAX} bytes"))
         }
@@ -72,10 +84,100 @@ pub(super) fn check(request: &ChatRequest) -> Result<(), String> {
     }
 }
 
+impl Shape {
+    /// Whether it is a tool call.
+    pub(super) fn is_tool(&self) -> bool {
+        matches!(self, Self::Tool(_) | Self::KipTool(_))
+    }
+
+    /// The grammar it is written by, if it is not free.
+    pub(super) fn grammar(self) -> Option<TopLevelGrammar> {
+        match self {
+            Self::Text => None,
+            Self::Json(schema) | Self::Tool(schema) => Some(of_schema(schema)),
+            Self::Kip => Some(TopLevelGrammar::from_lark(format!("start: command\n{}", lark(Setting::Text)))),
+            Self::KipTool(name) => {
+                // Both texts are quoted twice: as JSON, and as a word of the grammar.
+                let open = json!(format!(r#"{{"name":{},"arguments":{{"command":""#, json!(name))).to_string();
+                let start = format!("start: {open} command \"\\\"}}}}\"\n");
+                Some(TopLevelGrammar::from_lark(start + &lark(Setting::Json)))
+            }
+        }
+    }
+}
+
 /// The grammar of a schema, without free white space: small models lose themselves in it.
-pub(super) fn of_schema(mut schema: Value) -> TopLevelGrammar {
+fn of_schema(mut schema: Value) -> TopLevelGrammar {
     if let Some(object) = schema.as_object_mut() {
         object.insert("x-guidance".into(), json!({"whitespace_flexible": false}));
     }
     TopLevelGrammar::from_json_schema(schema)
+}
+
+#[cfg(test)]
+mod tests {
+    use llguidance::{Matcher, ParserFactory};
+    use rand::rngs::StdRng;
+    use rand::{RngExt, SeedableRng};
+    use toktrie::ApproximateTokEnv;
+
+    use super::*;
+
+    /// A writer without a mind: any byte the grammar allows, the ends of things a little more often.
+    fn babble(shape: Shape, seed: u64) -> Option<String> {
+        let factory = ParserFactory::new_simple(&ApproximateTokEnv::single_byte_env()).unwrap();
+        let mut matcher = Matcher::new(factory.create_parser(shape.grammar().unwrap()));
+        let mut rng = StdRng::seed_from_u64(seed);
+        let mut text = Vec::new();
+        while !matcher.is_stopped() && text.len() < 4_000 {
+            let mask = matcher.compute_mask_or_eos().unwrap_or_else(|error| panic!("{error}"));
+            if matcher.is_accepting().unwrap() {
+                break;
+            }
+            let allowed: Vec<u32> = (0..256).filter(|byte| mask.is_allowed(*byte)).collect();
+            let ends: Vec<u32> = allowed.iter().copied().filter(|byte| b"\"})]\\ ".contains(&(*byte as u8))).collect();
+            let from = if ends.is_empty() || rng.random_bool(0.5) { &allowed } else { &ends };
+            let byte = from[rng.random_range(0..from.len())];
+            matcher.consume_token(byte).unwrap();
+            text.push(byte as u8);
+        }
+        // What is cut in the middle says nothing.
+        matcher.is_accepting().unwrap().then(|| String::from_utf8(text).unwrap())
+    }
+
+    fn parses(command: &str) {
+        match nexus::kip::lang::parse(command) {
+            // No grammar without a memory can rule this out.
+            Err(error) if !error.message.contains("is set twice") => {
+                panic!("{command}\n{}", error.to_json(command));
+            }
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn whatever_the_grammar_lets_through_parses() {
+        let (mut whole, mut kinds) = (0, std::collections::BTreeSet::new());
+        for seed in 0..400 {
+            let Some(text) = babble(Shape::Kip, seed) else { continue };
+            parses(&text);
+            kinds.insert(text.split(' ').next().unwrap_or_default().to_owned());
+            whole += 1;
+        }
+        assert!(whole > 200 && kinds.len() >= 8, "{whole} whole commands of {kinds:?}");
+    }
+
+    #[test]
+    fn a_call_of_a_kip_tool_is_json_around_a_command() {
+        let mut whole = 0;
+        for seed in 0..100 {
+            let Some(text) = babble(Shape::KipTool("execute_kip".into()), seed) else { continue };
+            let call: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
+            let command = call["arguments"]["command"].as_str().unwrap();
+            parses(command);
+            assert_eq!(call["name"], "execute_kip");
+            whole += 1;
+        }
+        assert!(whole > 40, "{whole} whole calls");
+    }
 }

@@ -30,7 +30,7 @@ fn metadata<'a>(p: &mut Parser<'a>) -> Parsed<Object<'a>> {
     object(p)
 }
 
-// block ::= 'CONCEPT' VAR? '{' concept expect? (set | links)* '}' metadata? | 'PROPOSITION' VAR? '{' proposition expect? set* '}' metadata?
+// block ::= 'CONCEPT' VAR? '{' node expect? (set | links)* '}' metadata? | 'PROPOSITION' VAR? '{' fact expect? set* '}' metadata?
 fn block<'a>(p: &mut Parser<'a>) -> Parsed<Block<'a>> {
     let is_concept = p.take_word("CONCEPT")?;
     if !is_concept && !p.take_word("PROPOSITION")? {
@@ -81,7 +81,7 @@ fn block<'a>(p: &mut Parser<'a>) -> Parsed<Block<'a>> {
 }
 
 // set ::= 'SET' 'ATTRIBUTES' object
-// expect ::= 'EXPECT' 'VERSION' NUMBER
+// expect ::= 'EXPECT' 'VERSION' WHOLE
 fn expect<'a>(p: &mut Parser<'a>) -> Parsed<Option<Placed<'a>>> {
     if !p.take_word("EXPECT")? {
         return Ok(None);
@@ -90,6 +90,9 @@ fn expect<'a>(p: &mut Parser<'a>) -> Parsed<Option<Placed<'a>>> {
     whole(p, "the version it must have", 0).map(Some)
 }
 
+// node ::= '{' ('id' ':' STRING | 'type' ':' STRING ',' 'name' ':' STRING) ','? '}'
+// fact ::= '(' 'id' ':' STRING ')' | '(' end ',' PREDICATE ',' end ','? ')'
+// end ::= VAR | node | fact
 /// A fact has one predicate, written out (R36); so have the facts inside it.
 fn fact(pattern: &PropositionPattern<'_>) -> Parsed<()> {
     let PropositionPattern::Triple(triple) = pattern else { return Ok(()) };
@@ -112,7 +115,7 @@ fn fact(pattern: &PropositionPattern<'_>) -> Parsed<()> {
     Ok(())
 }
 
-// links ::= 'SET' 'PROPOSITIONS' '{' ('(' STRING ',' term ')' metadata? ','?)* '}'
+// links ::= 'SET' 'PROPOSITIONS' '{' ('(' PREDICATE ',' end ')' metadata? ','?)* '}'
 fn set_propositions<'a>(p: &mut Parser<'a>, links: &mut Vec<Link<'a>>) -> Parsed<()> {
     p.mark(b'{')?;
     while !p.take(b'}')? {
@@ -140,7 +143,7 @@ fn set_propositions<'a>(p: &mut Parser<'a>, links: &mut Vec<Link<'a>>) -> Parsed
     Ok(())
 }
 
-// update ::= 'UPDATE' VAR ('SET' ('ATTRIBUTES' | 'METADATA') '{' key ':' compute (',' …)* '}')+ where limit?
+// update ::= 'UPDATE' VAR ('SET' ('ATTRIBUTES' | 'METADATA') '{' key ':' compute (',' key ':' compute)* '}')+ where limit?
 pub(super) fn update<'a>(p: &mut Parser<'a>) -> Parsed<Update<'a>> {
     p.word("UPDATE")?;
     let target = p.var()?;

@@ -45,7 +45,7 @@ pub(super) fn find<'a>(p: &mut Parser<'a>) -> Parsed<Find<'a>> {
     Ok(found)
 }
 
-// asof ::= 'AS' 'OF' 'SEQ' NUMBER
+// asof ::= 'AS' 'OF' 'SEQ' WHOLE
 fn as_of<'a>(p: &mut Parser<'a>) -> Parsed<Option<super::Placed<'a>>> {
     if !p.take_word("AS")? {
         return Ok(None);
@@ -90,7 +90,8 @@ fn selected<'a>(p: &mut Parser<'a>) -> Parsed<Selected<'a>> {
     Ok(Selected::Aggregate { function: *function, distinct, path })
 }
 
-// path ::= VAR ('.' key)*
+// path ::= VAR ('.' field)?
+// field ::= 'id' | 'type' | 'name' | 'subject' | 'predicate' | 'object' | ('attributes' | 'metadata') ('.' key)*
 pub(super) fn path<'a>(p: &mut Parser<'a>) -> Parsed<Path<'a>> {
     let (var, start) = p.var()?;
     let mut fields = Vec::new();
@@ -176,7 +177,8 @@ fn clause<'a>(p: &mut Parser<'a>) -> Parsed<Clause<'a>> {
     }
 }
 
-// concept ::= '{' ('id' | 'type' | 'name') ':' STRING (',' …)* ','? '}'
+// In any order, and an id may stand with the others.
+// concept ::= '{' ('id' ':' STRING | 'type' ':' STRING (',' 'name' ':' STRING)? | 'name' ':' STRING) ','? '}'
 pub(super) fn concept<'a>(p: &mut Parser<'a>) -> Parsed<ConceptPattern<'a>> {
     let open = p.mark(b'{')?;
     let mut pattern = ConceptPattern::default();
@@ -230,7 +232,7 @@ pub(super) fn proposition<'a>(p: &mut Parser<'a>) -> Parsed<PropositionPattern<'
     })
 }
 
-// predicate ::= VAR | STRING hops? ('|' STRING hops?)*
+// predicate ::= VAR | PREDICATE hops? ('|' PREDICATE hops?)*
 fn predicate<'a>(p: &mut Parser<'a>) -> Parsed<Predicate<'a>> {
     if let T::Var(name) = p.t {
         p.next()?;
@@ -243,7 +245,7 @@ fn predicate<'a>(p: &mut Parser<'a>) -> Parsed<Predicate<'a>> {
     Ok(Predicate::Names(names))
 }
 
-// hops ::= '{' NUMBER '}' | '{' NUMBER ',' NUMBER? '}'
+// hops ::= '{' WHOLE '}' | '{' WHOLE ',' WHOLE? '}'
 fn predicate_name<'a>(p: &mut Parser<'a>) -> Parsed<(Lit<'a>, Option<Hops>)> {
     let at = p.span;
     let name = text(p, "a predicate, in quotes")?;

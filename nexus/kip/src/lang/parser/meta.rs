@@ -4,7 +4,7 @@ use super::super::ast::{Describe, Page, Search};
 use super::super::lexer::T;
 use super::{Parsed, Parser, cursor, limit, text, value, whole};
 
-// describe ::= 'DESCRIBE' ('PRIMER' ('BUDGET' NUMBER)? | 'DOMAINS' | 'CONFLICTS' page | ('CONCEPT' | 'PROPOSITION') ('TYPES' page | 'TYPE' STRING))
+// describe ::= 'DESCRIBE' ('PRIMER' ('BUDGET' WHOLE)? | 'DOMAINS' | 'CONFLICTS' page | ('CONCEPT' | 'PROPOSITION') ('TYPES' page | 'TYPE' STRING))
 pub(super) fn describe<'a>(p: &mut Parser<'a>) -> Parsed<Describe<'a>> {
     p.word("DESCRIBE")?;
     if p.take_word("PRIMER")? {

@@ -319,7 +319,7 @@ fn whole<'a>(p: &mut Parser<'a>, what: &str, least: i64) -> Parsed<Placed<'a>> {
     }
 }
 
-// limit ::= 'LIMIT' NUMBER
+// limit ::= 'LIMIT' WHOLE
 fn limit<'a>(p: &mut Parser<'a>) -> Parsed<Option<Placed<'a>>> {
     if p.take_word("LIMIT")? { whole(p, "the limit", 1).map(Some) } else { Ok(None) }
 }
