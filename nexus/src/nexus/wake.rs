@@ -6,9 +6,10 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use kip::capsule::Header;
 use kip::exec::{self, Draft};
-use kip::graph::{El, Graph, GraphWrite, Record};
+use kip::graph::{Builder, El, Graph, GraphWrite, Prepared, Record};
 use kip::{CAPSULES, Call, Options, bind_and};
 use serde::{Deserialize, Serialize};
 use serde_json::Map;
@@ -69,7 +70,7 @@ impl Head {
 const KNOWLEDGE: (&str, &str) = ("knowledge", include_str!("../../../config/capsules/knowledge.kip"));
 
 /// Elements of a graph, and the page where the next ones begin.
-type Stretch = (Vec<(El, Record)>, Option<u64>);
+type Stretch<T> = (Vec<T>, Option<u64>);
 
 /// Commands that may wait for one nexus before callers are held back.
 const TASKS_MAX: usize = 256;
@@ -116,13 +117,19 @@ impl Nexus {
         Ok(cell.get_or_try_init(|| self.load(nexus.clone())).await?.clone())
     }
 
-    /// Reads a stretch of a graph beside whatever else goes on.
-    fn stretch(&self, nexus: &NexusId, from: u64) -> JoinHandle<Result<Stretch, StoreError>> {
+    /// Reads a stretch of a graph, and makes what is wanted of each element, beside whatever else goes on.
+    fn stretch<T: Send + 'static>(
+        &self,
+        nexus: &NexusId,
+        from: u64,
+        make: fn(El, Record) -> T,
+    ) -> JoinHandle<Result<Stretch<T>, StoreError>> {
         let (store, nexus) = (self.store.clone(), nexus.clone());
         tokio::spawn(async move {
             let (rows, next) = store.elements(&nexus, from, PAGES_AT_ONCE).await?;
-            let records = rows.iter().map(|(no, body)| owner::unpack(&nexus, *no, body)).collect::<Result<_, _>>()?;
-            Ok((records, next))
+            let unpack =
+                |(no, body): &(u64, Bytes)| owner::unpack(&nexus, *no, body).map(|(el, record)| make(el, record));
+            Ok((rows.iter().map(unpack).collect::<Result<_, _>>()?, next))
         })
     }
 
@@ -139,12 +146,13 @@ impl Nexus {
                 (Mind::Shelved(Box::new(self.from_shelf(&nexus, &head.value).await?)), head.version)
             }
             Some(head) => {
-                let mut graph = Graph::new();
-                self.each_stretch(&nexus, |records| {
-                    records.into_iter().for_each(|(el, record)| graph.put(el, record));
+                let mut builder = Builder::default();
+                self.each_stretch(&nexus, Prepared::new, |elements| {
+                    elements.into_iter().for_each(|element| builder.push(element));
                     Ok(())
                 })
                 .await?;
+                let mut graph = owner::beside((owner::LARGE, 0), || builder.finish());
                 graph.next_concept = graph.next_concept.max(head.value.concepts);
                 graph.next_link = graph.next_link.max(head.value.links);
                 (Mind::Resident(graph), head.version)
@@ -162,16 +170,17 @@ impl Nexus {
     }
 
     /// Hands over all elements of a nexus, in order.
-    async fn each_stretch(
+    async fn each_stretch<T: Send + 'static>(
         &self,
         nexus: &NexusId,
-        mut take: impl FnMut(Vec<(El, Record)>) -> Result<(), StoreError>,
+        make: fn(El, Record) -> T,
+        mut take: impl FnMut(Vec<T>) -> Result<(), StoreError>,
     ) -> Result<(), NexusError> {
         // The next stretch is read and unpacked while this one is taken up.
-        let mut ahead = Some(self.stretch(nexus, 0));
+        let mut ahead = Some(self.stretch(nexus, 0, make));
         while let Some(stretch) = ahead.take() {
             let (records, next) = stretch.await.map_err(|_| StoreError::Closed)??;
-            ahead = next.map(|from| self.stretch(nexus, from));
+            ahead = next.map(|from| self.stretch(nexus, from, make));
             take(records)?;
         }
         Ok(())
@@ -226,8 +235,12 @@ impl Nexus {
             _ => {
                 tracing::info!(%nexus, "a mind over its memory budget is put on a shelf");
                 shelved.clear()?;
-                self.each_stretch(nexus, |records| owner::beside((owner::LARGE, 0), || shelved.take_in(records)))
-                    .await?;
+                self.each_stretch(
+                    nexus,
+                    |el, record| (el, record),
+                    |records| owner::beside((owner::LARGE, 0), || shelved.take_in(records)),
+                )
+                .await?;
                 shelved.go_on_at(next);
             }
         }

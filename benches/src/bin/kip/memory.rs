@@ -6,6 +6,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use nexus::kip::datum::Sym;
+use nexus::kip::graph::Graph;
 use nexus::kip::graph::text::Index;
 use nexus::kip::{Call, El, Engine, GraphRead, Request};
 use serde_json::Value;
@@ -38,6 +39,11 @@ pub(crate) fn run(n: u64) -> Vec<Value> {
     let item = |bytes: f64| round(bytes / n as f64);
     rows.push(row("resident, without words", item(bytes - words), "bytes an item with its 3 links", "goal 700"));
     rows.push(row("resident, words", item(words), "bytes an item", ""));
+
+    rows.push(row("weight it gives itself", item(engine.graph.weight() as f64), "bytes an item", "the two above"));
+    let began = Instant::now();
+    black_box(Graph::of(engine.graph.records()));
+    rows.push(row("the graph made at once, with its words", round(began.elapsed().as_secs_f64()), "s", "one thread"));
 
     // Reads go through the view of a principal who does not see everything.
     for query in queries(n) {

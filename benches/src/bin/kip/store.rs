@@ -78,6 +78,13 @@ pub(crate) async fn run(n: u64) -> anyhow::Result<Vec<Value>> {
     let began = Instant::now();
     let store = open(folder.path()).await?;
     rows.push(row("reopening after a clean close", round(began.elapsed().as_secs_f64()), "s", ""));
+    let began = Instant::now();
+    let (mut from, mut read) = (Some(0), 0);
+    while let Some(page) = from {
+        let (some, next) = store.elements("bench", page, 256).await?;
+        (from, read) = (next, read + some.len());
+    }
+    rows.push(row(format!("reading its {read} elements, packed"), round(began.elapsed().as_secs_f64()), "s", ""));
     let nexus = Nexus::new(store.clone());
     let began = Instant::now();
     must(&nexus, (queries(n)[0].text)(1), &origin).await?;

@@ -60,8 +60,7 @@ impl Edges {
                     Ok(_) => return,
                     Err(at) => list.insert(at, edge),
                 }
-                *self =
-                    if list.len() > FEW { Self::Many(Arc::new(list.into_iter().collect())) } else { Self::few(list) };
+                *self = Self::of(list);
             }
             Self::Many(many) => drop(Arc::make_mut(many).insert(edge)),
         }
@@ -73,7 +72,7 @@ impl Edges {
             Self::None => {}
             Self::Few(few) => {
                 let list: Vec<Edge> = few.slice.iter().filter(|known| *known != edge).copied().collect();
-                *self = if list.is_empty() { Self::None } else { Self::few(list) };
+                *self = Self::of(list);
             }
             Self::Many(many) => {
                 let set = Arc::make_mut(many);
@@ -82,6 +81,15 @@ impl Edges {
                     *self = Self::None;
                 }
             }
+        }
+    }
+
+    /// These, in order.
+    pub fn of(sorted: Vec<Edge>) -> Self {
+        match sorted.len() {
+            0 => Self::None,
+            1..=FEW => Self::few(sorted),
+            _ => Self::Many(Arc::new(sorted.into_iter().collect())),
         }
     }
 

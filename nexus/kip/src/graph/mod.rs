@@ -1,6 +1,7 @@
 //! The resident graph: compact, interned, and persistent. A clone is a snapshot of a few pointers that
 //! readers share; a writer changes its own in place and copies only what a snapshot still holds.
 
+mod build;
 mod edges;
 mod pages;
 mod read;
@@ -17,6 +18,7 @@ use std::sync::LazyLock;
 use arcstr::ArcStr;
 use imbl::{HashMap, OrdMap, OrdSet};
 
+pub use build::{Builder, Prepared};
 pub use edges::{Edge, Edges};
 pub use read::{GraphRead, GraphWrite, Limited, Way};
 pub use record::{Concept, El, Later, Link, Look, Record, Stamp, shown, source_of};
@@ -139,9 +141,7 @@ impl Graph {
             self.ends_mut(link.subject).out.insert(Edge { predicate: link.predicate, other: link.object, link: el });
             self.ends_mut(link.object).into.insert(Edge { predicate: link.predicate, other: link.subject, link: el });
         }
-        if !link.attributes.is_empty() || old.as_ref().is_some_and(|old| !old.attributes.is_empty()) {
-            self.link_words.change(el, old.as_ref().map(Look::Link), Some(Look::Link(&link)));
-        }
+        self.link_words.change(el, old.as_ref().map(Look::Link), Some(Look::Link(&link)));
         self.rescope(el, Look::Link(&link));
         self.reweigh(old.as_ref().map(Look::Link), Some(Look::Link(&link)));
         self.links.put(el.no(), link);
@@ -218,10 +218,7 @@ impl Graph {
     }
 
     fn rescope(&mut self, el: El, look: Look<'_>) {
-        // Whether what stands in the commons may be seen is not known here.
-        let leads_abroad = matches!(look, Look::Link(link) if link.subject.is_abroad() || link.object.is_abroad());
-        let limited = leads_abroad || look.metadata().named(SCOPES_KEY).is_some_and(|scopes| !scopes.is_null());
-        if limited {
+        if is_limited(look) {
             self.scoped.insert(el);
         } else if !self.scoped.is_empty() {
             self.scoped.remove(&el);
@@ -273,6 +270,12 @@ impl Graph {
             }
         }
     }
+}
+
+/// Whether not everybody may see an element, or what it leads to in the commons.
+pub fn is_limited(look: Look<'_>) -> bool {
+    matches!(look, Look::Link(link) if link.subject.is_abroad() || link.object.is_abroad())
+        || look.metadata().named(SCOPES_KEY).is_some_and(|scopes| !scopes.is_null())
 }
 
 /// Whether links at it are kept by number, where concepts of this graph stand close.

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use kip::datum::Sym;
-use kip::graph::{El, Graph, GraphRead, GraphWrite, Limited, Record, Union, Veil, Veiled};
+use kip::graph::{El, Graph, GraphRead, GraphWrite, Limited, Record, Union, Veil, Veiled, is_limited};
 use kip::reads_through;
 use redb::{Database, Durability, ReadableDatabase};
 use serde::{Deserialize, Serialize};
@@ -244,7 +244,7 @@ impl Shelved {
             let links = self.fresh.of_predicate(None, El::FIRST_LINK, usize::MAX);
             for el in concepts.into_iter().chain(links) {
                 if let Some(look) = self.fresh.get(el) {
-                    tables.put(el, look, tables::is_limited(look))?;
+                    tables.put(el, look, is_limited(look))?;
                 }
             }
             tables.close()?;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use arcstr::ArcStr;
 use kip::datum::Sym;
 use kip::graph::sorted::Place;
-use kip::graph::{El, Look, Record, SCOPES_KEY, text};
+use kip::graph::{El, Look, Record, text};
 use redb::{ReadableTable, Table, TableDefinition, WriteTransaction};
 
 /// What goes wrong with a shelf: the disk.
@@ -125,7 +125,7 @@ impl<'t> Tables<'t> {
         self.kinds.remove((look.kind().as_str(), el.0))?;
         self.limited.remove(el.0)?;
         self.count(el, look.kind().as_str(), -1);
-        let weights = words_of(look);
+        let weights = text::words_of(look);
         self.count(el, WITH_WORDS, -i64::from(!weights.is_empty()));
         for (word, level) in weights {
             self.words.remove((el.is_link(), word.as_str(), 255 - level, el.0))?;
@@ -159,7 +159,7 @@ impl<'t> Tables<'t> {
             self.limited.insert(el.0, ())?;
         }
         self.count(el, look.kind().as_str(), 1);
-        let weights = words_of(look);
+        let weights = text::words_of(look);
         self.count(el, WITH_WORDS, i64::from(!weights.is_empty()));
         for (word, level) in weights {
             self.words.insert((el.is_link(), word.as_str(), 255 - level, el.0), ())?;
@@ -229,18 +229,6 @@ impl<'t> Tables<'t> {
         }
         Ok(())
     }
-}
-
-/// The words of an element that are looked for: all of a concept's, and a link's where it says more than that
-/// it is there.
-fn words_of(look: Look<'_>) -> Vec<(ArcStr, u8)> {
-    if matches!(look, Look::Link(link) if link.attributes.is_empty()) { Vec::new() } else { text::weigh(look) }
-}
-
-/// Whether not everybody may see an element, or where it leads.
-pub(super) fn is_limited(look: Look<'_>) -> bool {
-    matches!(look, Look::Link(link) if link.subject.is_abroad() || link.object.is_abroad())
-        || look.metadata().named(SCOPES_KEY).is_some_and(|scopes| !scopes.is_null())
 }
 
 /// A place as bytes that sort as it does.

@@ -2,6 +2,7 @@
 //! length, against a fixed length instead of a moving average) never changes while the concept does not,
 //! so postings are kept by worth, and a snapshot of the index is a few pointers.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arcstr::ArcStr;
@@ -106,6 +107,19 @@ impl Nos {
 }
 
 impl Posting {
+    fn of(mut stands: Vec<(u8, El)>) -> Self {
+        if let [(level, el)] = stands.as_slice() {
+            return Self::One(*level, *el);
+        }
+        stands.sort_unstable_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
+        let count = stands.len();
+        let levels = stands.chunk_by(|a, b| a.0 == b.0).map(|run| {
+            let els = run.iter().map(|(_, el)| *el);
+            (run[0].0, if run.len() > FEW { Nos::Many(els.collect()) } else { Nos::Few(els.collect()) })
+        });
+        Self::Several(Arc::new(Several { count, levels: levels.collect() }))
+    }
+
     fn insert(&mut self, level: u8, el: El) {
         if let Self::One(old_level, old) = *self {
             let mut several = Several { count: 0, levels: Vec::new() };
@@ -191,7 +205,7 @@ impl Several {
 impl Index {
     /// Takes an element up, lets it go, or changes what is known of it. An element without words is not held.
     pub fn change(&mut self, el: El, before: Option<Look<'_>>, after: Option<Look<'_>>) {
-        let (old, new) = (before.map(weigh).unwrap_or_default(), after.map(weigh).unwrap_or_default());
+        let (old, new) = (before.map(words_of).unwrap_or_default(), after.map(words_of).unwrap_or_default());
         if old == new {
             return;
         }
@@ -221,6 +235,31 @@ impl Index {
     }
 }
 
+/// Words gathered to become an index at once.
+#[derive(Default)]
+pub struct Gathered {
+    stands: HashMap<ArcStr, Vec<(u8, El)>>,
+    elements: usize,
+}
+
+impl Gathered {
+    /// Takes an element up.
+    pub fn take(&mut self, el: El, words: Vec<(ArcStr, u8)>) {
+        self.elements += usize::from(!words.is_empty());
+        for (word, level) in words {
+            self.stands.entry(word).or_default().push((level, el));
+        }
+    }
+
+    /// The index of everything taken up.
+    pub fn finish(self) -> Index {
+        let mut stands: Vec<(ArcStr, Vec<(u8, El)>)> = self.stands.into_iter().collect();
+        stands.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        let postings = stands.into_iter().map(|(word, stands)| (word, Posting::of(stands))).collect();
+        Index { postings, elements: self.elements }
+    }
+}
+
 impl Words for Index {
     fn standing(&self, word: &str) -> Option<Box<dyn Standing + '_>> {
         self.postings.get(word).map(|posting| Box::new(posting) as Box<dyn Standing>)
@@ -235,8 +274,12 @@ impl Words for Index {
     }
 }
 
-/// The words of an element, each with its level of worth, from 1 to 32.
-pub fn weigh(look: Look<'_>) -> Vec<(ArcStr, u8)> {
+/// The words of an element, each with its level of worth: all of a concept's, and a link's where it says more than
+/// that it is there.
+pub fn words_of(look: Look<'_>) -> Vec<(ArcStr, u8)> {
+    if matches!(look, Look::Link(link) if link.attributes.is_empty()) {
+        return Vec::new();
+    }
     let mut weights: Vec<(ArcStr, f32)> = Vec::new();
     let (mut length, mut count) = (0.0, 0);
     let mut add = |text: &str, field: f32| {

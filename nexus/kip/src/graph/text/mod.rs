@@ -7,5 +7,5 @@ mod index;
 mod rank;
 
 pub use analyzer::{terms, terms_of_query};
-pub use index::{Index, LEVELS_MAX, weigh};
+pub use index::{Gathered, Index, LEVELS_MAX, words_of};
 pub use rank::{Hit, Standing, Words, search};
