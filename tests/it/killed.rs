@@ -1,7 +1,7 @@
 //! A real process, a real database, and SIGKILL at any moment: nothing acknowledged is lost or doubled.
 //! The process is this test binary itself, run again as a daemon.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -40,10 +40,15 @@ struct Victim {
 }
 
 impl Victim {
-    fn start(folder: &Path, under: &[&str]) -> Self {
+    fn start(folder: &Path) -> Self {
+        Self::under(&[], folder, None)
+    }
+
+    /// A process under a tracer, or one whose minds may take up so much memory.
+    fn under(tracer: &[&str], folder: &Path, memory_mb: Option<usize>) -> Self {
         let me = std::env::current_exe().unwrap();
         let arguments = ["--exact", "killed::the_daemon_that_is_killed", "--nocapture", "--test-threads=1"];
-        let mut command = match under {
+        let mut command = match tracer {
             [] => Command::new(&me),
             [tracer, rest @ ..] => {
                 let mut command = Command::new(tracer);
@@ -52,6 +57,7 @@ impl Victim {
             }
         };
         command.args(arguments).env(FOLDER, folder).stdout(Stdio::piped()).stderr(Stdio::inherit());
+        command.envs(memory_mb.map(|memory| ("LIFEFORMD_NEXUS__MEMORY_MB", memory.to_string())));
         let mut process = command.spawn().unwrap();
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
         let address = lines
@@ -115,23 +121,17 @@ async fn everything(client: &Client, work: &Work) -> (Vec<String>, i64, Vec<Stri
     (said, account["balance"]["tokens"].as_i64().unwrap(), facts)
 }
 
-/// `KILLS` says how often; a few by default, so that every run can afford it.
-#[tokio::test(flavor = "multi_thread")]
-async fn nothing_acknowledged_is_lost_or_doubled_by_kill_9() {
-    let kills: usize = std::env::var("KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(8);
-    let folder = tempfile::tempdir().unwrap();
-    let victim = Victim::start(folder.path(), &[]);
-    let made = victim.client.post("/v1/lifeforms", json!({"definition": "first"})).await.expect(StatusCode::CREATED);
-    let id = made["id"].as_str().unwrap().to_owned();
-    let work = Work { base: format!("/v1/lifeforms/{id}/canvases/canvas_chat_main"), id };
-    victim.client.topic(&work.base, "t1").await;
-    victim.kill();
-    let ledger = Ledger::default();
+/// Starts, has writers write, and kills at a random moment; over and over.
+async fn kill_again_and_again<F: Future<Output = ()> + Send + 'static>(
+    kills: usize,
+    start: impl Fn(usize) -> Victim,
+    writers: usize,
+    write: impl Fn(Client, usize, usize) -> F,
+) {
     for round in 0..kills {
-        let victim = Victim::start(folder.path(), &[]);
-        let writers: Vec<_> = (0..6)
-            .map(|writer| tokio::spawn(load(work.clone(), victim.client.clone(), round, writer, ledger.clone())))
-            .collect();
+        let victim = start(round);
+        let writers: Vec<_> =
+            (0..writers).map(|writer| tokio::spawn(write(victim.client.clone(), round, writer))).collect();
         let after = Duration::from_millis(rand::rng().random_range(20..400));
         tokio::time::sleep(after).await;
         victim.kill();
@@ -139,7 +139,30 @@ async fn nothing_acknowledged_is_lost_or_doubled_by_kill_9() {
             writer.await.unwrap();
         }
     }
-    let victim = Victim::start(folder.path(), &[]);
+}
+
+fn kills() -> usize {
+    std::env::var("KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(8)
+}
+
+/// `KILLS` says how often; a few by default, so that every run can afford it.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_acknowledged_is_lost_or_doubled_by_kill_9() {
+    let kills = kills();
+    let folder = tempfile::tempdir().unwrap();
+    let victim = Victim::start(folder.path());
+    let made = victim.client.post("/v1/lifeforms", json!({"definition": "first"})).await.expect(StatusCode::CREATED);
+    let id = made["id"].as_str().unwrap().to_owned();
+    let work = Work { base: format!("/v1/lifeforms/{id}/canvases/canvas_chat_main"), id };
+    victim.client.topic(&work.base, "t1").await;
+    victim.kill();
+    let ledger = Ledger::default();
+    let start = |_| Victim::start(folder.path());
+    kill_again_and_again(kills, start, 6, |client, round, writer| {
+        load(work.clone(), client, round, writer, ledger.clone())
+    })
+    .await;
+    let victim = Victim::start(folder.path());
     let keys = ledger.lock().unwrap().clone();
     let (said, balance, facts) = everything(&victim.client, &work).await;
     let acknowledged: Vec<&String> = keys.iter().filter(|(_, acked)| **acked).map(|(key, _)| key).collect();
@@ -178,7 +201,7 @@ async fn a_sync_returns_between_each_request_and_its_acknowledgement() {
         "-o",
         trace.to_str().unwrap(),
     ];
-    let victim = Victim::start(&folder.path().join("data"), &traced);
+    let victim = Victim::under(&traced, &folder.path().join("data"), None);
     let made = victim.client.post("/v1/lifeforms", json!({"definition": "first"})).await.expect(StatusCode::CREATED);
     let base = format!("/v1/lifeforms/{}/canvases/canvas_chat_main", made["id"].as_str().unwrap());
     victim.client.topic(&base, "t1").await;
@@ -201,51 +224,45 @@ async fn a_sync_returns_between_each_request_and_its_acknowledgement() {
     assert_eq!(pairs, 12, "the lifeform, the topic and ten messages");
 }
 
-/// A capsule of one load: twenty facts, each linked to the first, all named after the capsule.
+/// A capsule of one load: twenty facts, each linked to the one before, and one record for the commons.
 fn capsule(key: &str) -> String {
     let facts: String = (0..20)
         .map(|n| format!("CONCEPT ?f{n} {{ {{type: \"Fact\", name: \"{key} {n}\"}} SET ATTRIBUTES {{ load: \"{key}\" }} SET PROPOSITIONS {{ (\"stated_by\", {}) }} }}\n", if n == 0 { "{type: \"Person\", name: \"$self\"}".into() } else { format!("?f{}", n - 1) }))
         .collect();
-    format!("UPSERT {{\n{facts}}}")
+    let record = format!(
+        "CONCEPT {{ {{type: \"Knowledge\", name: \"{key}\"}} SET ATTRIBUTES {{ task: \"t\", content: \"c\" }} }}"
+    );
+    format!("UPSERT {{\n{facts}{record}\n}}")
 }
 
-/// Bulk loads cut at random moments: every acknowledged capsule is there whole, and none is half there.
+async fn load_capsules(client: Client, door: String, round: usize, writer: usize, ledger: Ledger) {
+    for n in 0.. {
+        let key = format!("k{round}w{writer}n{n}");
+        ledger.lock().unwrap().insert(key.clone(), false);
+        if client.post_once(&door, &key, json!({"command": capsule(&key)})).await != Some(StatusCode::OK) {
+            return;
+        }
+        ledger.lock().unwrap().insert(key, true);
+    }
+}
+
+/// Bulk loads cut at random moments, with minds in memory and on shelves in turn: every acknowledged capsule is
+/// there whole, and none is half there, neither at home nor in the commons.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bulk_load_cut_by_kill_9_leaves_whole_capsules_only() {
-    let kills = std::env::var("KILLS").ok().and_then(|kills| kills.parse::<usize>().ok()).unwrap_or(8).div_ceil(2);
+    let kills = kills().div_ceil(2);
     let folder = tempfile::tempdir().unwrap();
-    let victim = Victim::start(folder.path(), &[]);
+    let victim = Victim::start(folder.path());
     let made = victim.client.post("/v1/lifeforms", json!({"definition": "first"})).await.expect(StatusCode::CREATED);
     let door = format!("/v1/lifeforms/{}/kip", made["id"].as_str().unwrap());
     victim.kill();
     let ledger = Ledger::default();
-    for round in 0..kills {
-        let victim = Victim::start(folder.path(), &[]);
-        let writers: Vec<_> = (0..3)
-            .map(|writer| {
-                let (client, door, ledger) = (victim.client.clone(), door.clone(), ledger.clone());
-                tokio::spawn(async move {
-                    for n in 0.. {
-                        let key = format!("k{round}w{writer}n{n}");
-                        ledger.lock().unwrap().insert(key.clone(), false);
-                        if client.post_once(&door, &key, json!({"command": capsule(&key)})).await
-                            != Some(StatusCode::OK)
-                        {
-                            return;
-                        }
-                        ledger.lock().unwrap().insert(key, true);
-                    }
-                })
-            })
-            .collect();
-        let after = Duration::from_millis(rand::rng().random_range(20..400));
-        tokio::time::sleep(after).await;
-        victim.kill();
-        for writer in writers {
-            writer.await.unwrap();
-        }
-    }
-    let victim = Victim::start(folder.path(), &[]);
+    let start = |round: usize| Victim::under(&[], folder.path(), round.is_multiple_of(2).then_some(0));
+    kill_again_and_again(kills, start, 3, |client, round, writer| {
+        load_capsules(client, door.clone(), round, writer, ledger.clone())
+    })
+    .await;
+    let victim = Victim::start(folder.path());
     let count = json!({"command": "FIND(?f.attributes.load, COUNT(?f), COUNT(?l)) WHERE { ?f {type: \"Fact\"} OPTIONAL { ?l (?f, \"stated_by\", ?to) } }"});
     let counted = victim.client.post(&door, count).await.expect(StatusCode::OK);
     let there: BTreeMap<String, (u64, u64)> = counted["result"]
@@ -254,6 +271,11 @@ async fn a_bulk_load_cut_by_kill_9_leaves_whole_capsules_only() {
         .iter()
         .map(|row| (row[0].as_str().unwrap().to_owned(), (row[1].as_u64().unwrap(), row[2].as_u64().unwrap())))
         .collect();
+    let shared = json!({"command": "FIND(?k.name) WHERE { ?k {type: \"Knowledge\"} }"});
+    let shared = victim.client.post("/v1/nexus/commons/kip", shared).await.expect(StatusCode::OK);
+    let shared: BTreeSet<&str> =
+        shared["result"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+    assert_eq!(shared, there.keys().map(String::as_str).collect(), "at home and in the commons");
     let ledger = ledger.lock().unwrap().clone();
     assert!(ledger.values().filter(|acked| **acked).count() > kills, "hardly anything was loaded");
     for (key, counts) in &there {

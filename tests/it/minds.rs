@@ -342,6 +342,29 @@ async fn a_mind_nobody_comes_to_is_let_go_and_wakes_as_it_was() {
 }
 
 #[tokio::test]
+async fn an_export_that_could_not_come_in_again_and_a_name_that_is_none_are_refused() {
+    let mind = world().await;
+    let note = "long ".repeat(4000);
+    for n in 0..60 {
+        mind.ok(format!(
+            r#"UPSERT {{ CONCEPT {{ {{type: "Boat", name: "big{n}"}} SET ATTRIBUTES {{ note: "{note}" }} }} }}"#
+        ))
+        .await;
+    }
+    let query = |name: &str| -> Export {
+        serde_json::from_value(json!({"target": "?b", "pattern": r#"WHERE { ?b {type: "Boat"} }"#, "name": name}))
+            .unwrap()
+    };
+    let large = mind.nexus.export(&mind.id, &query("boats"), &mind.origin).await.unwrap();
+    assert_eq!(large["error"]["code"], "KIP_4002");
+    assert!(large["error"]["hint"].as_str().unwrap().contains("LIMIT"), "{large}");
+    for name in ["", "two words", "a\nb", "/etc", &"x".repeat(65)] {
+        let refused = mind.nexus.export(&mind.id, &query(name), &mind.origin).await.unwrap();
+        assert_eq!(refused["error"]["kind"], "parameter", "{name:?}");
+    }
+}
+
+#[tokio::test]
 async fn the_doors_of_a_mind_stand_over_http() {
     let test = TestDaemon::start(honest).await;
     let (id, _) = test.lifeform().await;

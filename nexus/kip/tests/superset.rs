@@ -589,3 +589,32 @@ fn the_core_loses_no_domain_by_a_cascade_and_a_pattern_may_name_nothing_in_rc11(
     assert_eq!(told["warnings"].to_string().matches("did you mean").count(), 2, "{told}");
     assert_eq!(refused(&mut w, r#"FIND(?b) WHERE { ?b {type: "Boat"} } AS OF SEQ 1"#).1, "execution");
 }
+
+#[test]
+fn bounds_on_what_is_given_say_so() {
+    let mut w = world();
+    let many: Vec<String> = (0..70).map(|n| format!("word{n}x")).collect();
+    let searched = run(&mut w, &format!(r#"SEARCH CONCEPT "Petrel {}""#, many.join(" ")));
+    assert!(searched["warnings"][0].as_str().unwrap().contains("only the first 64 of 71 words"), "{searched}");
+    let deep = (0..100).fold(json!(1), |inner, _| json!([inner]));
+    let write = r#"UPSERT { CONCEPT { {type: "Boat", name: "deep"} SET ATTRIBUTES { a: $deep } } }"#;
+    let answer = w.execute(&Request::with(write, json!({"deep": deep})));
+    assert_eq!(answer["error"]["kind"], "parameter", "{answer}");
+    assert_eq!(ok(&mut w, r#"FIND(?b) WHERE { ?b {type: "Boat", name: "deep"} }"#), json!([]));
+}
+
+#[test]
+fn a_graph_keeps_so_many_indexes_and_answers_without_more() {
+    use kip::GraphRead;
+    use kip::datum::Sym;
+    let mut w = world();
+    for n in 0..80 {
+        w.graph.sort_by(Sym::new("Boat"), Sym::new(&format!("key{n}")));
+    }
+    let kept = (0..80).filter(|n| w.graph.sorted_len(Sym::new("Boat"), Sym::new(&format!("key{n}"))).is_some());
+    assert_eq!(kept.count(), 64);
+    assert_eq!(
+        ok(&mut w, r#"FIND(?b.name) WHERE { ?b {type: "Boat"} FILTER(?b.attributes.tons > 50) }"#),
+        json!(["Heron"])
+    );
+}

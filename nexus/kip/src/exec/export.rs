@@ -137,20 +137,30 @@ impl Written {
     }
 }
 
-/// The UPSERT text of `page`, given everything that is exported on any page.
-fn write(graph: &dyn GraphRead, page: &[El], whole: &BTreeSet<El>) -> Written {
+/// What stands on one page of a capsule.
+struct Contents {
+    /// In the order they are written in.
+    concepts: Vec<El>,
+    /// Links written in blocks of their own.
+    facts: BTreeSet<El>,
+    /// Links to what is not exported, by the concept they start from.
+    outside: BTreeMap<El, Vec<El>>,
+}
+
+/// What belongs on `page`, given everything that is exported on any page.
+fn gather(graph: &dyn GraphRead, page: &[El], whole: &BTreeSet<El>) -> Contents {
     let here: BTreeSet<El> = page.iter().copied().collect();
+    let mut facts: BTreeSet<El> = page.iter().copied().filter(|el| el.is_link()).collect();
     let mut concepts: Vec<El> = page.iter().copied().filter(|el| !el.is_link()).collect();
     // Definitions come before what they define.
     concepts.sort_by_key(|el| {
-        (
-            graph.key(*el).map_or(2, |(kind, _)| {
-                if kind.as_str() == CONCEPT_TYPE { 0 } else { usize::from(kind.as_str() != PROPOSITION_TYPE) }
-            }),
-            *el,
-        )
+        let rank = |kind: Sym| match kind.as_str() {
+            CONCEPT_TYPE => 0,
+            PROPOSITION_TYPE => 1,
+            _ => 2,
+        };
+        (graph.key(*el).map_or(2, |(kind, _)| rank(kind)), *el)
     });
-    let mut facts: BTreeSet<El> = page.iter().copied().filter(|el| el.is_link()).collect();
     let mut outside: BTreeMap<El, Vec<El>> = BTreeMap::new();
     for el in &concepts {
         for way in [Way::Out, Way::In] {
@@ -187,11 +197,17 @@ fn write(graph: &dyn GraphRead, page: &[El], whole: &BTreeSet<El>) -> Written {
     while let Some(el) = waiting.pop() {
         graph.look(el, &mut |look| {
             if let Look::Link(link) = look {
-                waiting
-                    .extend([link.subject, link.object].into_iter().filter(|end| end.is_link() && facts.insert(*end)));
+                let ends = [link.subject, link.object];
+                waiting.extend(ends.into_iter().filter(|end| end.is_link() && facts.insert(*end)));
             }
         });
     }
+    Contents { concepts, facts, outside }
+}
+
+/// The UPSERT text of `page`, given everything that is exported on any page.
+fn write(graph: &dyn GraphRead, page: &[El], whole: &BTreeSet<El>) -> Written {
+    let Contents { concepts, facts, outside } = gather(graph, page, whole);
     let mut out = String::from("UPSERT {\n");
     let (mut links, mut warnings) = (0, Vec::new());
     let (mut written, mut handles) = (0, BTreeMap::new());
@@ -199,32 +215,9 @@ fn write(graph: &dyn GraphRead, page: &[El], whole: &BTreeSet<El>) -> Written {
         graph.look(*el, &mut |look| {
             let Look::Concept(concept) = look else { return };
             let _ = write!(out, "  CONCEPT ?c{} {{\n    {}\n", el.no(), identity(concept.kind, &concept.name));
-            let actor = concept.kind.as_str() == "Person" && concept.name.starts_with('$');
-            let attributes = match (meta(look), actor) {
-                (true, _) => concept.attributes.without(&["instance_schema"]),
-                (_, true) => concept.attributes.without(&["core_directives", "id"]),
-                _ => concept.attributes.clone(),
-            };
-            object("    SET ATTRIBUTES ", &attributes, &mut out);
+            object("    SET ATTRIBUTES ", &exported(look), &mut out);
             if let Some(targets) = outside.get(el) {
-                out.push_str("    SET PROPOSITIONS {\n");
-                for target in targets {
-                    graph.look(*target, &mut |look| {
-                        if let Look::Link(link) = look {
-                            if !link.attributes.is_empty() {
-                                warnings.push(format!(
-                                    "the attributes of {target} stay behind: it leads to what is not exported"
-                                ));
-                            }
-                            out.push_str("      (");
-                            print_text(link.predicate.as_str(), &mut out);
-                            let _ = write!(out, ", {})", named(graph, link.object, &BTreeMap::new()));
-                            metadata(&link.metadata, &mut out);
-                            links += 1;
-                        }
-                    });
-                }
-                out.push_str("    }\n");
+                links += write_targets(graph, targets, &mut out, &mut warnings);
             }
             out.push_str("  }");
             metadata(&concept.metadata, &mut out);
@@ -248,6 +241,38 @@ fn write(graph: &dyn GraphRead, page: &[El], whole: &BTreeSet<El>) -> Written {
     }
     out.push_str("}\n");
     Written { capsule: out, concepts: written, propositions: links, warnings }
+}
+
+/// What a concept says, without what another mind would refuse to take over (R28).
+fn exported(look: Look<'_>) -> Bag {
+    let actor =
+        matches!(look, Look::Concept(concept) if concept.kind.as_str() == "Person" && concept.name.starts_with('$'));
+    match (meta(look), actor) {
+        (true, _) => look.attributes().without(&["instance_schema"]),
+        (_, true) => look.attributes().without(&["core_directives", "id"]),
+        _ => look.attributes().clone(),
+    }
+}
+
+/// The links of one concept to what is not exported, each target by its name; answers how many.
+fn write_targets(graph: &dyn GraphRead, targets: &[El], out: &mut String, warnings: &mut Vec<String>) -> usize {
+    let mut links = 0;
+    out.push_str("    SET PROPOSITIONS {\n");
+    for target in targets {
+        graph.look(*target, &mut |look| {
+            let Look::Link(link) = look else { return };
+            if !link.attributes.is_empty() {
+                warnings.push(format!("the attributes of {target} stay behind: it leads to what is not exported"));
+            }
+            out.push_str("      (");
+            print_text(link.predicate.as_str(), out);
+            let _ = write!(out, ", {})", named(graph, link.object, &BTreeMap::new()));
+            metadata(&link.metadata, out);
+            links += 1;
+        });
+    }
+    out.push_str("    }\n");
+    links
 }
 
 /// Links with those they are about before them.

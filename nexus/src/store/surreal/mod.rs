@@ -309,10 +309,11 @@ impl Backend for Surreal {
         self.on_its_threads(async move {
             // Rows are named by their last entry, so the first row past `after` holds after + 1.
             let asked = db
-                .query("SELECT * FROM journal:[$stream, $after]>..[$stream, []] LIMIT $limit")
+                .query("SELECT * FROM journal:[$stream, $after]>..=[$stream, $to]")
                 .bind(("stream", stream))
                 .bind(("after", after as i64))
-                .bind(("limit", limit as i64));
+                // A row packs up to so many, and is named by the last of them.
+                .bind(("to", after.saturating_add((limit + CHUNK_ENTRIES) as u64).min(i64::MAX as u64) as i64));
             let rows: Vec<JournalRow> = settle(asked.await.map_err(io)?)?.take(0).map_err(io)?;
             let mut entries = Vec::new();
             for row in rows {
@@ -354,13 +355,28 @@ impl Backend for Surreal {
     async fn pages(&self, nexus: &str, from: u64, max: usize) -> Result<Vec<Page>, StoreError> {
         let (db, nexus) = (self.db()?, nexus.to_owned());
         self.on_its_threads(async move {
-            let asked = db
-                .query("SELECT * FROM page:[$nexus, $from]..[$nexus, []] LIMIT $max")
-                .bind(("nexus", nexus))
-                .bind(("from", from as i64))
-                .bind(("max", max as i64));
-            let rows: Vec<PageRow> = settle(asked.await.map_err(io)?)?.take(0).map_err(io)?;
-            rows.into_iter().map(|row| Ok((row.no as u64, unpack_page(&row)?))).collect()
+            let (mut from, mut found) = (from as i64, Vec::new());
+            while found.len() < max {
+                // A range that is open at its end costs the database a look at all of it, whatever the limit.
+                let asked = db
+                    .query("SELECT * FROM page:[$nexus, $from]..[$nexus, $to]")
+                    .bind(("nexus", nexus.clone()))
+                    .bind(("from", from))
+                    .bind(("to", from.saturating_add(max as i64)));
+                let rows: Vec<PageRow> = settle(asked.await.map_err(io)?)?.take(0).map_err(io)?;
+                from = from.saturating_add(max as i64);
+                if rows.is_empty() {
+                    match next_page(&db, &nexus, from).await? {
+                        Some(next) => from = next,
+                        None => break,
+                    }
+                }
+                for row in rows {
+                    found.push((row.no as u64, unpack_page(&row)?));
+                }
+            }
+            found.truncate(max);
+            Ok(found)
         })
         .await
     }
@@ -416,6 +432,16 @@ type Pages = BTreeMap<(Arc<str>, u64), BTreeMap<u64, Bytes>>;
 const PAGES_AT_ONCE: usize = 512;
 
 /// The pages that changed elements fall into, as they stand with the changes.
+/// The first page from `from` on: over the gaps where there are none, such as that between concepts and links.
+async fn next_page(db: &Client<Db>, nexus: &str, from: i64) -> Result<Option<i64>, StoreError> {
+    let asked = db
+        .query("SELECT VALUE no FROM page:[$nexus, $from]..[$nexus, []] LIMIT 1")
+        .bind(("nexus", nexus.to_owned()))
+        .bind(("from", from));
+    let rows: Vec<i64> = settle(asked.await.map_err(io)?)?.take(0).map_err(io)?;
+    Ok(rows.first().copied())
+}
+
 async fn pages_of(db: &Client<Db>, elements: Vec<(Arc<str>, u64, Option<Bytes>)>) -> Result<Pages, StoreError> {
     let mut numbers: BTreeMap<Arc<str>, Vec<i64>> = BTreeMap::new();
     let mut pages: Pages = BTreeMap::new();
