@@ -165,6 +165,19 @@ async fn only_the_owner_changes_what_is_shared_and_what_is_refused_leaves_nothin
     let bob = Origin::new(Principal::lifeform("bob"), Default::default());
     let told = world.nexus.execute(&"bob".into(), dry, &bob).await.unwrap();
     assert_eq!(told["error"]["code"], "KIP_4003");
+    // The owner changes, merges and deletes what is his, with the links that are.
+    world.ok("ada", r#"UPSERT { CONCEPT ?a { {type: "Knowledge", name: "ebb"} SET ATTRIBUTES { task: "t", content: "c" } SET PROPOSITIONS { ("uses_resource", {type: "Resource", name: "charts/faro"}) } }
+        CONCEPT { {type: "Knowledge", name: "flood"} SET ATTRIBUTES { task: "t", content: "c" } } }"#).await;
+    world.ok("ada", r#"MERGE CONCEPT ?a INTO ?b WHERE { ?a {type: "Knowledge", name: "ebb"} ?b {type: "Knowledge", name: "flood"} }"#).await;
+    world.ok("ada", r#"DELETE CONCEPT ?k DETACH WHERE { ?k {type: "Knowledge", name: "flood"} }"#).await;
+    // A link made there is its maker's, and shown to nobody else.
+    world.ok("bob", r#"UPSERT { PROPOSITION { ({type: "Knowledge", name: "tides"}, "distilled_from", {type: "Knowledge", name: "tides"}) SET ATTRIBUTES { note: "mine" } } }"#).await;
+    let links = r#"FIND(?l.attributes.note) WHERE { ?l (?k, "distilled_from", ?o) }"#;
+    assert_eq!((world.ok("bob", links).await, world.ok("ada", links).await), (json!(["mine"]), json!([])));
+    world.ok("bob", r#"DELETE PROPOSITIONS ?l WHERE { ?l (?k, "distilled_from", ?o) }"#).await;
+    // A word that stands only in what is hidden is as unknown as any other.
+    world.ok("bob", r#"UPSERT { CONCEPT { {type: "Person", name: "deptths"} } }"#).await;
+    assert_eq!(world.ok("bob", r#"SEARCH CONCEPT "depths""#).await[0]["name"], "deptths");
     // Neither is anything taken from under what others hold on it.
     world.ok("bob", r#"UPSERT { CONCEPT { {type: "Knowledge", name: "knots"} SET ATTRIBUTES { task: "t", content: "c" } SET PROPOSITIONS { ("distilled_from", {type: "Knowledge", name: "tides"}) } } }"#).await;
     let refused =

@@ -122,9 +122,10 @@ async fn the_journal_tells_who_wrote_what_and_why_and_what_stood_there() {
 async fn an_entry_is_undone_unless_something_stands_on_it() {
     let mind = world().await;
     let before = mind.all().await;
-    mind.ok(r#"DELETE CONCEPT ?h DETACH WHERE { ?h {type: "Harbour", name: "Faro"} }"#).await;
+    let delete = r#"DELETE CONCEPT ?h DETACH WHERE { ?h {type: "Harbour", name: "Faro"} }"#;
+    mind.ok(delete).await;
     let deleted = mind.seq().await;
-    assert_eq!(mind.undo(deleted).await["result"], json!({"undone": deleted, "elements": 2}));
+    assert_eq!(mind.undo(deleted).await["result"], json!({"undone": deleted, "command": delete, "elements": 2}));
     // What comes back is what went, under the same ids, one version on.
     let (names, ids) =
         (r#"FIND(?b.name, ?h.name, ?h.id) WHERE { (?b, "moored_in", ?h) }"#, before.contains("\"C:15\""));

@@ -108,7 +108,7 @@ impl Nexus {
         let awake = self.wake(nexus).await?;
         let (own, commons) = self.both(nexus, &awake).await?;
         let seen = Seen::by(&origin.principal, nexus, own, commons);
-        let answered = owner::beside(seen.own.mind.len(), || {
+        let answered = owner::beside(seen.is_large(), || {
             bind_and(&call, |command| match command {
                 Command::Export(export) => {
                     let mut answer =
@@ -126,7 +126,7 @@ impl Nexus {
                 _ => Err(KipError::new(ErrorKind::Syntax, "the pattern is WHERE {…}")),
             })
         });
-        seen.check()?;
+        seen.check().inspect_err(|_| self.let_go_of_shelves(nexus))?;
         Ok(envelope(answered, &call.command))
     }
 }

@@ -2,7 +2,8 @@
 //! concepts of three types and the links between them; every other mind sees what its scopes show of that as its
 //! own, and writes such concepts there.
 
-use std::collections::BTreeSet;
+use std::cell::{Cell, OnceCell};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use kip::datum::{Bag, Datum, Sym};
@@ -11,7 +12,7 @@ use kip::graph::sorted::{Batch, Place};
 use kip::graph::text::{Standing, Words};
 use kip::graph::{
     Edge, El, GraphRead, GraphWrite, Limited, Link, Look, Record, SCOPES_KEY, Scoped, Union, Veil, Veiled, Way,
-    hides_with_ends,
+    counted, hides_with_ends,
 };
 use kip::{ErrorKind, KipError, reads_through};
 use serde_json::{Value, json};
@@ -42,7 +43,7 @@ pub(super) fn view<R>(
     let (own, scopes) = own;
     let Some((commons, commons_scopes)) = commons else { return then(&Scoped::new(own, scopes.as_ref())) };
     let seen = Scoped::new(commons, commons_scopes.as_ref());
-    let shared = Veiled::behind(Shared { own }, &seen);
+    let shared = Veiled::behind(Shared { own, hidden: OnceCell::new() }, &seen);
     let abroad = Abroad(&shared);
     then(&Union(&Scoped::beside(&abroad, own, scopes.as_ref()), &abroad))
 }
@@ -50,6 +51,8 @@ pub(super) fn view<R>(
 /// What of the commons others do not see: concepts of other types, and definitions they have themselves.
 struct Shared<'g> {
     own: &'g dyn GraphRead,
+    /// What is hidden, by type or predicate: found out once a view, when it is first asked for.
+    hidden: OnceCell<HashMap<(bool, Sym), usize>>,
 }
 
 impl Shared<'_> {
@@ -65,6 +68,31 @@ impl Shared<'_> {
     }
 }
 
+impl Shared<'_> {
+    /// What is not shared is little: the commons' own schema.
+    fn hidden(&self, graph: &dyn GraphRead) -> &HashMap<(bool, Sym), usize> {
+        self.hidden.get_or_init(|| {
+            let (mut counts, mut gone) = (HashMap::new(), HashSet::new());
+            let kinds = graph.types().into_iter().map(|(kind, _)| kind).filter(|kind| !is_shared(*kind));
+            let mut waiting: Vec<El> = kinds.flat_map(|kind| graph.of_type(kind, El::NONE, usize::MAX)).collect();
+            waiting.retain(|el| self.hides(graph, *el));
+            while let Some(el) = waiting.pop() {
+                if !gone.insert(el) {
+                    continue;
+                }
+                graph.look(el, &mut |look| *counts.entry((el.is_link(), look.kind())).or_default() += 1);
+                for way in [Way::Out, Way::In] {
+                    graph.edges(el, way, None, &mut |edge| {
+                        waiting.push(edge.link);
+                        true
+                    });
+                }
+            }
+            counts
+        })
+    }
+}
+
 impl Veil for Shared<'_> {
     fn is_open(&self) -> bool {
         false
@@ -74,19 +102,12 @@ impl Veil for Shared<'_> {
         hides_with_ends(graph, el, &|_, look| look.is_none_or(|look| !self.shows(look)))
     }
 
-    fn hidden_concepts(&self, graph: &dyn GraphRead, kind: Sym) -> usize {
-        match kind.as_str() {
-            _ if is_shared(kind) => 0,
-            name if name.starts_with('$') => {
-                graph.of_type(kind, El::NONE, usize::MAX).into_iter().filter(|el| self.hides(graph, *el)).count()
-            }
-            _ => graph.type_len(kind),
-        }
+    fn hidden_concepts(&self, graph: &dyn GraphRead, kind: Option<Sym>) -> usize {
+        counted(self.hidden(graph), false, kind)
     }
 
-    // The links of the commons between what is not shared are few: its own schema's.
-    fn hidden_links(&self, _: &dyn GraphRead, _: Option<Sym>) -> usize {
-        0
+    fn hidden_links(&self, graph: &dyn GraphRead, predicate: Option<Sym>) -> usize {
+        counted(self.hidden(graph), true, predicate)
     }
 }
 
@@ -136,7 +157,8 @@ impl GraphRead for Abroad<'_> {
     }
 
     fn type_len(&self, kind: Sym) -> usize {
-        self.0.type_len(kind)
+        // Of other types nothing is shared, and nothing need be counted.
+        if is_shared(kind) || kind.as_str().starts_with('$') { self.0.type_len(kind) } else { 0 }
     }
 
     fn predicate_len(&self, predicate: Option<Sym>) -> usize {
@@ -229,13 +251,15 @@ pub(super) struct Overlay<'m> {
     commons: &'m mut Mind,
     by: &'m Principal,
     scopes: Scopes,
+    /// Set when a link of the commons was to lead into one mind.
+    crossed: &'m Cell<bool>,
 }
 
 impl<'m> Overlay<'m> {
     /// `own` over `commons`, written by `by`.
-    pub(super) fn new(own: &'m mut Mind, commons: &'m mut Mind, by: &'m Principal) -> Self {
+    pub(super) fn new(own: &'m mut Mind, commons: &'m mut Mind, by: &'m Principal, crossed: &'m Cell<bool>) -> Self {
         let scopes = super::scopes(by, &COMMONS.into());
-        Self { own, commons, by, scopes }
+        Self { own, commons, by, scopes, crossed }
     }
 
     fn view<R>(&self, then: impl FnOnce(&dyn GraphRead) -> R) -> R {
@@ -278,13 +302,19 @@ impl GraphWrite for Overlay<'_> {
                 concept.metadata = self.own_up(&concept.metadata);
                 self.commons.write().add(Record::Concept(concept)).abroad()
             }
-            Record::Link(_) if stands_there => self.commons.write().add(homeward(record)).abroad(),
-            _ => self.own.write().add(record),
+            Record::Link(mut link) if stands_there => {
+                link.metadata = self.own_up(&link.metadata);
+                self.commons.write().add(homeward(Record::Link(link))).abroad()
+            }
+            record => self.own.write().add(record),
         }
     }
 
     fn put(&mut self, el: El, record: Record) {
         if el.is_abroad() {
+            if matches!(&record, Record::Link(link) if !(link.subject.is_abroad() && link.object.is_abroad())) {
+                return self.crossed.set(true);
+            }
             self.commons.write().put(el.home(), homeward(record));
         } else {
             self.own.write().put(el, record);
@@ -293,6 +323,20 @@ impl GraphWrite for Overlay<'_> {
 
     fn remove(&mut self, el: El) {
         if el.is_abroad() { self.commons.write().remove(el.home()) } else { self.own.write().remove(el) }
+    }
+
+    // Its own links are a mind's own, wherever they lead.
+    fn links_at(&self, el: El) -> BTreeSet<El> {
+        let mut found = self.own.read_links(el);
+        self.view(|graph| {
+            for way in [Way::Out, Way::In] {
+                graph.edges(el, way, None, &mut |edge| {
+                    found.insert(edge.link);
+                    true
+                });
+            }
+        });
+        found
     }
 
     fn unmake(&mut self, el: El) {
@@ -350,7 +394,7 @@ pub(super) fn check_rights(commons: &dyn GraphRead, changes: &[Change], by: &Pri
         let operator = by.may(Role::Operator);
         if let Some(before) = before
             && !operator
-            && !is_owner(commons, before, by)
+            && !is_owner(commons, changes, before, by)
         {
             return refuse(format!("{id} belongs to somebody else"));
         }
@@ -366,7 +410,7 @@ pub(super) fn check_rights(commons: &dyn GraphRead, changes: &[Change], by: &Pri
             if let Some(scope) = new.find(|scope| !by.scopes.iter().any(|own| *own.0 == **scope)) {
                 return refuse(format!("{id} cannot be shown to {scope}, which is no scope of {}", by.id));
             }
-            if matches!(after, Record::Concept(_)) && !is_owner(commons, after, by) {
+            if !is_owner(commons, changes, after, by) {
                 return refuse(format!("{id} cannot be given to somebody else"));
             }
         }
@@ -374,15 +418,20 @@ pub(super) fn check_rights(commons: &dyn GraphRead, changes: &[Change], by: &Pri
     Ok(())
 }
 
-/// A concept has an owner; a link is its subject's.
-fn is_owner(commons: &dyn GraphRead, record: &Record, by: &Principal) -> bool {
-    let owns = |bag: &Bag| bag.named(OWNER_KEY).and_then(Datum::as_str) == Some(&*by.id.0);
-    match record {
-        Record::Concept(concept) => owns(&concept.metadata),
-        Record::Link(link) => {
-            let mut subject = false;
-            commons.look(link.subject, &mut |look| subject = owns(look.metadata()));
-            subject || owns(&link.metadata)
+/// Whose an element is says its metadata; a link without that is its subject's, as that was before the changes.
+fn is_owner(commons: &dyn GraphRead, changes: &[Change], record: &Record, by: &Principal) -> bool {
+    let owner = |look: Look<'_>| look.metadata().named(OWNER_KEY).map(Datum::to_json);
+    let owns = |owner: Value| owner.as_str() == Some(&*by.id.0);
+    match (owner(record.look()), record) {
+        (Some(said), _) => owns(said),
+        (None, Record::Concept(_)) => false,
+        (None, Record::Link(link)) => {
+            let before = changes.iter().find(|change| change.el == link.subject).map(|change| change.before.as_ref());
+            let mut said = before.flatten().and_then(|before| owner(before.look()));
+            if before.is_none() {
+                commons.look(link.subject, &mut |look| said = owner(look));
+            }
+            said.is_some_and(owns)
         }
     }
 }

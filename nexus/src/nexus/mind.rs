@@ -1,10 +1,15 @@
 //! The graph of one nexus, wherever it lies: in memory, or on a shelf once it has outgrown its budget.
 
+use std::collections::BTreeSet;
+
 use kip::datum::Sym;
-use kip::graph::{Graph, GraphRead, GraphWrite};
+use kip::graph::{El, Graph, GraphRead, GraphWrite};
 
 use super::shelf::Shelved;
 use crate::store::StoreError;
+
+/// From so many elements on, a command is long enough to be kept off the runtime's other work.
+const LARGE: usize = 20_000;
 
 /// See the module. A clone is a snapshot.
 #[derive(Clone)]
@@ -21,6 +26,25 @@ impl Mind {
         match self {
             Self::Resident(graph) => graph,
             Self::Shelved(shelved) => &**shelved,
+        }
+    }
+
+    /// Every link that begins or ends at an element.
+    pub(super) fn read_links(&self, el: El) -> BTreeSet<El> {
+        match self {
+            Self::Resident(graph) => graph.links_at(el),
+            Self::Shelved(shelved) => shelved.links_at(el),
+        }
+    }
+
+    /// Whether work on it is too long for a thread that has others to serve.
+    pub(super) fn is_large(&self) -> bool {
+        match self {
+            Self::Resident(graph) => {
+                let (concepts, links) = graph.len();
+                concepts + links >= LARGE
+            }
+            Self::Shelved(_) => true,
         }
     }
 

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use kip::exec;
 use kip::graph::GraphRead;
 use kip::lang::ast::{Find, Lit};
-use kip::{Answer, CAPSULES, Call, Command, ErrorKind, KipError, bind_and, envelope};
+use kip::{Answer, Call, Command, ErrorKind, KipError, bind_and, envelope};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -138,9 +138,9 @@ impl Nexus {
     /// A shelf could not be read: that of a nexus, or that of the commons. Both wake anew, on new ones.
     fn let_go_of_shelves(&self, nexus: &NexusId) {
         for id in [nexus, &COMMONS.into()] {
-            let fault = self.awake_now(id).is_some_and(|awake| awake.is_faulty());
-            if let (true, Some(shelves)) = (fault, &self.shelves) {
-                self.forget(id);
+            let faulty = self.awake_now(id).filter(|awake| awake.is_faulty());
+            if let (Some(awake), Some(shelves)) = (faulty, &self.shelves) {
+                self.forget_this(id, &awake);
                 self.open_shelves.condemn(&shelves.file(id));
             }
         }
@@ -152,7 +152,7 @@ impl Nexus {
         loop {
             let count = self.joint.count();
             let both = (own.snapshot().await?, Some(commons.snapshot().await?));
-            if count % 2 == 0 && self.joint.count() == count {
+            if count.is_multiple_of(2) && self.joint.count() == count {
                 return Ok(both);
             }
             tokio::task::yield_now().await;
@@ -218,7 +218,7 @@ impl Nexus {
         if !may_write(&origin.principal, nexus) {
             return Ok(json!({"error": owner::no_right().to_json("")}));
         }
-        if seq <= CAPSULES.len() as u64 {
+        if seq <= wake::birth_of(nexus) as u64 {
             let error = KipError::new(ErrorKind::Immutable, format!("entry {seq} is the birth of this mind"));
             return Ok(json!({"error": error.to_json("")}));
         }
@@ -262,7 +262,8 @@ impl Nexus {
         let (own, commons) = self.both(nexus, &awake).await?;
         let (mut own, mut commons) = (own.mind.clone(), commons.map(|commons| commons.mind.clone()));
         let now = self.store.clock().now().as_microsecond();
-        let tried = owner::beside(own.len(), || {
+        let large = own.is_large() || commons.as_ref().is_some_and(Mind::is_large);
+        let tried = owner::beside(large, || {
             let hands = Hands { own: &mut own, commons: commons.as_mut(), both: true };
             match owner::run(command, hands, &origin.principal, now)? {
                 Ran::WritesCommons => unreachable!("the copy of the commons may be written"),
@@ -275,7 +276,8 @@ impl Nexus {
                 }
             }
         });
-        own.check()?;
+        let checked = own.check().and_then(|()| commons.as_ref().map_or(Ok(()), Mind::check));
+        checked.inspect_err(|_| self.let_go_of_shelves(nexus))?;
         Ok(tried)
     }
 
@@ -288,7 +290,7 @@ impl Nexus {
         let (reply, answer) = oneshot::channel();
         // A writer that is gone met another one; the next caller wakes the nexus anew.
         let gone = |_| {
-            self.forget(nexus);
+            self.forget_this(nexus, &awake);
             StoreError::Closed
         };
         awake.writer.send(task(reply)).await.map_err(|_| gone(()))?;
@@ -310,7 +312,7 @@ impl Nexus {
             return wrong(ErrorKind::Execution, format!("entry {seq} lies more than {STEPS_BACK_MAX} entries back"));
         }
         let later = owner::read_journal(&self.store, nexus, seq, snapshot.seq).await?;
-        let mind = owner::beside(snapshot.mind.len(), || {
+        let mind = owner::beside(snapshot.mind.is_large(), || {
             let mut mind = snapshot.mind.clone();
             later.iter().rev().for_each(|(_, written)| written.step_back(mind.write()));
             mind
@@ -338,11 +340,7 @@ impl Seen {
     }
 
     fn is_large(&self) -> bool {
-        let size = |mind: &Mind| {
-            let (concepts, links) = mind.len();
-            concepts + links
-        };
-        size(&self.own.mind) + self.commons.as_ref().map_or(0, |(snapshot, _)| size(&snapshot.mind)) >= owner::LARGE
+        self.own.mind.is_large() || self.commons.as_ref().is_some_and(|(snapshot, _)| snapshot.mind.is_large())
     }
 
     /// Whether everything that was read could be read.

@@ -2,6 +2,7 @@
 //! takes up the next one; what is durable is published and answered, in order. Should a batch fail, it and
 //! everything applied after it is taken back.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -142,6 +143,8 @@ struct Flight {
 
 /// Entries that an undo or a look back goes over at most.
 pub(super) const STEPS_BACK_MAX: u64 = 20_000;
+/// Entries after which a filing that failed is tried again.
+const ENTRIES_UNTIL_RETRY: u64 = 256;
 /// Batches on their way at once.
 const FLIGHTS_MAX: usize = 64;
 /// Writes after the last look of a reader for which a snapshot is still made at once.
@@ -165,6 +168,8 @@ pub(super) struct Owner {
     /// The number of the last durable entry.
     seq: u64,
     shared: Arc<Shared>,
+    /// A filing failed; it is tried again after this entry.
+    file_after: u64,
     /// Set when somebody else wrote this nexus, or its shelf cannot be read: it must be woken anew.
     broken: bool,
     flights: VecDeque<Flight>,
@@ -184,6 +189,7 @@ impl Owner {
             head,
             seq,
             shared: shared.clone(),
+            file_after: 0,
             broken: false,
             flights: VecDeque::new(),
             waiting: Vec::new(),
@@ -242,7 +248,7 @@ impl Owner {
             Task::Write(write) => self.write(write).await,
             Task::Undo { seq, origin, reply } => self.undo(seq, origin, reply).await,
             Task::SortBy(kind, key) => {
-                if let Err(error) = beside(self.mind.len(), || self.mind.sort_by(kind, key)) {
+                if let Err(error) = beside(self.mind.is_large(), || self.mind.sort_by(kind, key)) {
                     tracing::warn!(nexus = %self.place.nexus, %error, "an index could not be built");
                 }
                 // Nothing changed that could be read, so the index is shown at once.
@@ -283,7 +289,8 @@ impl Owner {
     fn must_land(&self) -> bool {
         match (&self.mind, &self.place.shelves) {
             (Mind::Shelved(shelved), Some((shelves, _))) => {
-                shelved.unfiled() >= 2 * shelves.unfiled && !self.flights.is_empty()
+                let behind = self.seq < self.file_after;
+                shelved.unfiled() >= 2 * shelves.unfiled && !behind && !self.flights.is_empty()
             }
             _ => false,
         }
@@ -297,16 +304,16 @@ impl Owner {
             Mind::Resident(graph) => graph.weight() > shelves.memory,
             Mind::Shelved(shelved) => shelved.unfiled() >= shelves.unfiled,
         };
-        if !due {
+        if !due || self.seq < self.file_after {
             return;
         }
         let (shelves, open) = (shelves.clone(), open.clone());
         match self.file(&shelves, &open).await {
             Ok(()) => self.publish(self.mind.clone()),
-            // It goes on in memory until it wakes anew.
+            // It goes on in memory; later the disk may have room.
             Err(error) => {
                 tracing::warn!(nexus = %self.place.nexus, %error, "a shelf cannot be written");
-                self.place.shelves = None;
+                self.file_after = self.seq + ENTRIES_UNTIL_RETRY;
             }
         }
     }
@@ -314,13 +321,13 @@ impl Owner {
     async fn file(&mut self, shelves: &Shelves, open: &shelf::Open) -> Result<(), StoreError> {
         let state = State::at(self.seq, entry_hash(&self.place.store, &self.place.nexus, self.seq).await?);
         if let Mind::Shelved(shelved) = &mut self.mind {
-            return beside((LARGE, 0), || shelved.file_away(Some(state)));
+            return beside(true, || shelved.file_away(Some(state)));
         }
         let file = open.open(&shelves.file(&self.place.nexus)).await?;
         let Mind::Resident(graph) = &self.mind else { return Ok(()) };
         tracing::info!(nexus = %self.place.nexus, bytes = graph.weight(), budget = shelves.memory,
             "a mind has outgrown its memory budget and is put on a shelf");
-        let shelved = beside((LARGE, 0), || {
+        let shelved = beside(true, || {
             let (mut shelved, _) = Shelved::open(file, (1, 1))?;
             shelved.clear()?;
             shelved.take_in(graph.records())?;
@@ -346,13 +353,17 @@ impl Owner {
             },
         };
         let now = self.now();
-        let ran = beside(self.mind.len(), || {
+        let large = self.mind.is_large() || commons.as_ref().is_some_and(Mind::is_large);
+        let ran = beside(large, || {
             let hands = Hands { own: &mut self.mind, commons: commons.as_mut(), both: false };
             run(&write.command, hands, &write.origin.principal, now)
         });
-        if let Err(failure) = self.mind.check() {
-            self.broken = true;
-            return drop(write.reply.send(Err(failure)));
+        if let Err(fault) = self.mind.check().and_then(|()| commons.as_ref().map_or(Ok(()), Mind::check)) {
+            if let Ok(Ran::Done(changes, _)) = ran {
+                self.unchange(changes);
+            }
+            self.give_up(fault.clone()).await;
+            return drop(write.reply.send(Err(fault)));
         }
         match ran {
             Ok(Ran::Done(changes, answer)) => {
@@ -380,7 +391,8 @@ impl Owner {
         };
         let (before, theirs_before) = (self.mind.clone(), theirs.clone());
         let now = self.now();
-        let ran: Result<_, KipError> = beside(self.mind.len(), || {
+        let large = self.mind.is_large() || theirs.is_large();
+        let ran: Result<_, KipError> = beside(large, || {
             let hands = Hands { own: &mut self.mind, commons: Some(&mut theirs), both: true };
             match run(&write.command, hands, &write.origin.principal, now)? {
                 Ran::WritesCommons => unreachable!("the commons is in hand"),
@@ -391,6 +403,12 @@ impl Owner {
                 }
             }
         });
+        if let Err(fault) = self.mind.check().and_then(|()| theirs.check()) {
+            self.mind = before;
+            self.give_up(fault.clone()).await;
+            // The commons, which is not given back, wakes anew.
+            return drop(write.reply.send(Err(fault)));
+        }
         let (own, shared, answer) = match ran {
             Ok(done) => done,
             Err(error) => {
@@ -434,7 +452,10 @@ impl Owner {
             Err(failure) => {
                 self.mind = before;
                 self.broken = matches!(failure, StoreError::Conflict { .. });
-                drop(back.send(Returned { mind: theirs_before, seq: None }));
+                // In a conflict either of the two may be the one that was overtaken: both wake anew.
+                if !self.broken {
+                    drop(back.send(Returned { mind: theirs_before, seq: None }));
+                }
                 drop(write.reply.send(Err(failure)));
             }
         }
@@ -461,6 +482,7 @@ impl Owner {
             let error = KipError::new(ErrorKind::NotFound, format!("the journal has no entry {seq}"));
             return drop(reply.send(Ok(refused(error))));
         };
+        let undone_command = written.command.clone();
         let later: Vec<(u64, Written)> = entries.collect();
         let now = self.now();
         let privileged = origin.principal.may(Role::Operator);
@@ -474,12 +496,19 @@ impl Owner {
                 }
             }
         });
+        if let Err(fault) = self.mind.check() {
+            if let Ok(changes) = undone {
+                self.unchange(changes);
+            }
+            self.give_up(fault.clone()).await;
+            return drop(reply.send(Err(fault)));
+        }
         match undone {
             Ok(changes) => {
                 let undo = Written { undoes: Some(seq), ..Written::of("", &serde_json::Map::new(), &changes) };
                 let stream = format!("nexus:{}", self.place.nexus);
                 let batch = self.batch(&origin, &changes).append(stream, "undo", &undo);
-                let answer = json!({"result": {"undone": seq, "elements": changes.len()}});
+                let answer = json!({"result": {"undone": seq, "command": undone_command, "elements": changes.len()}});
                 self.submit(changes, batch, answer, reply).await;
             }
             Err(error) => drop(reply.send(Ok(refused(error)))),
@@ -547,6 +576,26 @@ impl Owner {
         }
     }
 
+    /// Takes changes back, the last one first.
+    fn unchange(&mut self, changes: Vec<Change>) {
+        for change in changes.into_iter().rev() {
+            match change.before {
+                Some(record) => self.mind.write().put(change.el, record),
+                None => self.mind.write().unmake(change.el),
+            }
+        }
+    }
+
+    /// A shelf could not be read. What is on its way is seen home; then the nexus wakes anew, on a new shelf.
+    async fn give_up(&mut self, fault: StoreError) {
+        tracing::warn!(nexus = %self.place.nexus, %fault, "a shelf cannot be read");
+        self.land_all().await;
+        self.broken = true;
+        if let (Err(_), Some((shelves, open))) = (self.mind.check(), &self.place.shelves) {
+            open.condemn(&shelves.file(&self.place.nexus));
+        }
+    }
+
     /// A batch failed: nothing behind it can have gone through, since each names the head it expects.
     async fn take_back(&mut self, failure: StoreError) {
         self.broken = matches!(failure, StoreError::Conflict { .. });
@@ -558,12 +607,7 @@ impl Owner {
             if !flight.changes.is_empty() {
                 self.head -= 1;
             }
-            for change in flight.changes.into_iter().rev() {
-                match change.before {
-                    Some(record) => self.mind.write().put(change.el, record),
-                    None => self.mind.write().unmake(change.el),
-                }
-            }
+            self.unchange(flight.changes);
             let _ = flight.reply.send(Err(failure.clone()));
         }
         if !self.waiting.is_empty() {
@@ -613,21 +657,24 @@ pub(super) fn run(write: &Command, hands: Hands<'_>, by: &Principal, now: i64) -
         match hands.commons {
             None => settle(Draft::new(hands.own.write(), now, write.privileged), &|_| true),
             Some(commons) => {
-                let mut both = Overlay::new(hands.own, commons, by);
+                let crossed = Cell::new(false);
+                let mut both = Overlay::new(hands.own, commons, by, &crossed);
                 let may = |draft: &Draft<'_>| hands.both || !draft.touched().any(El::is_abroad);
-                settle(Draft::new(&mut both, now, write.privileged), &may)
+                let ran = settle(Draft::new(&mut both, now, write.privileged), &may);
+                if crossed.get() {
+                    let error = KipError::new(ErrorKind::Execution, "a link of the commons cannot lead into one mind");
+                    return Err(error.code("KIP_4003"));
+                }
+                ran
             }
         }
     })
 }
 
-/// From so many elements on, a command is long enough to be kept off the runtime's other work.
-pub(super) const LARGE: usize = 20_000;
-
 /// Runs long work on a thread that other tasks have been moved away from, where the runtime has several.
-pub(super) fn beside<R>((concepts, links): (usize, usize), work: impl FnOnce() -> R) -> R {
+pub(super) fn beside<R>(long: bool, work: impl FnOnce() -> R) -> R {
     let several = tokio::runtime::Handle::current().runtime_flavor() == tokio::runtime::RuntimeFlavor::MultiThread;
-    if several && concepts + links >= LARGE { tokio::task::block_in_place(work) } else { work() }
+    if several && long { tokio::task::block_in_place(work) } else { work() }
 }
 
 /// The entries of a nexus after `after` up to `upto`, by number.

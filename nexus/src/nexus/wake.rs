@@ -59,6 +59,16 @@ pub(super) struct Head {
     pub(super) weight: usize,
 }
 
+/// The capsules a nexus is born with.
+fn capsules_of(nexus: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
+    CAPSULES.into_iter().chain((nexus == COMMONS).then_some(KNOWLEDGE))
+}
+
+/// How many journal entries the birth of a nexus takes.
+pub(super) fn birth_of(nexus: &str) -> usize {
+    capsules_of(nexus).count()
+}
+
 impl Head {
     pub(super) fn of(mind: &Mind) -> Self {
         let (concepts, links) = mind.next();
@@ -85,6 +95,15 @@ impl Nexus {
         self.dormitory.lock().unwrap_or_else(PoisonError::into_inner).beds.remove(nexus);
     }
 
+    /// Lets a nexus go if it is still awake as it was.
+    pub(super) fn forget_this(&self, nexus: &NexusId, awake: &Arc<Awake>) {
+        let mut dormitory = self.dormitory.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = |bed: &Bed| bed.awake.get().is_some_and(|here| Arc::ptr_eq(here, awake));
+        if dormitory.beds.get(nexus).is_some_and(same) {
+            dormitory.beds.remove(nexus);
+        }
+    }
+
     /// A nexus that is in memory.
     pub(super) fn awake_now(&self, nexus: &NexusId) -> Option<Arc<Awake>> {
         let dormitory = self.dormitory.lock().unwrap_or_else(PoisonError::into_inner);
@@ -109,6 +128,14 @@ impl Nexus {
                     let held = bed.awake.get().is_some_and(|awake| Arc::strong_count(awake) > 1);
                     id == nexus || since(bed.used) <= IDLE || held || Arc::strong_count(&bed.awake) > 1
                 });
+            }
+            // A writer that is gone leaves an empty bed.
+            if dormitory
+                .beds
+                .get(nexus)
+                .is_some_and(|bed| bed.awake.get().is_some_and(|awake| awake.writer.is_closed()))
+            {
+                dormitory.beds.remove(nexus);
             }
             let bed = dormitory.beds.entry(nexus.clone()).or_insert_with(|| Bed { awake: Arc::default(), used: now });
             bed.used = now;
@@ -142,21 +169,16 @@ impl Nexus {
                 let version = self.bear(&nexus, &mut mind).await?;
                 (mind, version)
             }
-            Some(head) if outgrown(head.value.weight).is_some() => {
-                (Mind::Shelved(Box::new(self.from_shelf(&nexus, &head.value).await?)), head.version)
-            }
-            Some(head) => {
-                let mut builder = Builder::default();
-                self.each_stretch(&nexus, Prepared::new, |elements| {
-                    elements.into_iter().for_each(|element| builder.push(element));
-                    Ok(())
-                })
-                .await?;
-                let mut graph = owner::beside((owner::LARGE, 0), || builder.finish());
-                graph.next_concept = graph.next_concept.max(head.value.concepts);
-                graph.next_link = graph.next_link.max(head.value.links);
-                (Mind::Resident(graph), head.version)
-            }
+            Some(head) if outgrown(head.value.weight).is_some() => match self.from_shelf(&nexus, &head.value).await {
+                Ok(shelved) => (Mind::Shelved(Box::new(shelved)), head.version),
+                // Without a disk for it, it wakes in memory, as it would stay there.
+                Err(NexusError::Store(error @ (StoreError::Io(_) | StoreError::Locked(_)))) => {
+                    tracing::warn!(%nexus, %error, "a mind over its budget wakes in memory: its shelf cannot be used");
+                    (self.into_memory(&nexus, &head.value).await?, head.version)
+                }
+                Err(error) => return Err(error),
+            },
+            Some(head) => (self.into_memory(&nexus, &head.value).await?, head.version),
         };
         let seq = self.store.head(&stream(&nexus)).await?;
         let (writer, inbox) = mpsc::channel(TASKS_MAX);
@@ -167,6 +189,20 @@ impl Nexus {
         let (owner, shared) = Owner::new(place, mind, version, seq);
         tokio::spawn(owner.run());
         Ok(Arc::new(Awake { shared, writer, readers }))
+    }
+
+    /// The graph of a nexus, in memory.
+    async fn into_memory(&self, nexus: &NexusId, head: &Head) -> Result<Mind, NexusError> {
+        let mut builder = Builder::default();
+        self.each_stretch(nexus, Prepared::new, |elements| {
+            elements.into_iter().for_each(|element| builder.push(element));
+            Ok(())
+        })
+        .await?;
+        let mut graph = owner::beside(true, || builder.finish());
+        graph.next_concept = graph.next_concept.max(head.concepts);
+        graph.next_link = graph.next_link.max(head.links);
+        Ok(Mind::Resident(graph))
     }
 
     /// Hands over all elements of a nexus, in order.
@@ -201,7 +237,8 @@ impl Nexus {
     }
 
     async fn bring_up(&self, nexus: &NexusId, file: &Path, next: (u32, u32)) -> Result<Shelved, NexusError> {
-        let (mut shelved, state) = Shelved::open(self.open_shelves.open(file).await?, next)?;
+        let shelf = self.open_shelves.open(file).await?;
+        let (mut shelved, state) = owner::beside(true, || Shelved::open(shelf, next))?;
         let seq = self.store.head(&stream(nexus)).await?;
         match state {
             Some(state) if self.is_behind(nexus, &state, seq).await? => {
@@ -225,27 +262,29 @@ impl Nexus {
                         now.insert(el, record);
                     }
                 }
-                for el in touched {
-                    match now.remove(&el) {
-                        Some(record) => shelved.put(el, record),
-                        None => shelved.remove(el),
+                owner::beside(true, || {
+                    for el in touched {
+                        match now.remove(&el) {
+                            Some(record) => shelved.put(el, record),
+                            None => shelved.remove(el),
+                        }
                     }
-                }
+                });
             }
             _ => {
                 tracing::info!(%nexus, "a mind over its memory budget is put on a shelf");
-                shelved.clear()?;
+                owner::beside(true, || shelved.clear())?;
                 self.each_stretch(
                     nexus,
                     |el, record| (el, record),
-                    |records| owner::beside((owner::LARGE, 0), || shelved.take_in(records)),
+                    |records| owner::beside(true, || shelved.take_in(records)),
                 )
                 .await?;
                 shelved.go_on_at(next);
             }
         }
         let entry = owner::entry_hash(&self.store, nexus, seq).await?;
-        owner::beside((owner::LARGE, 0), || shelved.file_away(Some(State::at(seq, entry))))?;
+        owner::beside(true, || shelved.file_away(Some(State::at(seq, entry))))?;
         shelved.check()?;
         Ok(shelved)
     }
@@ -262,8 +301,7 @@ impl Nexus {
         let now = self.store.clock().now().as_microsecond();
         let origin = Origin::system("birth of a nexus");
         let (mut all, mut entries) = (Vec::new(), Vec::new());
-        let more = (&**nexus == COMMONS).then_some(KNOWLEDGE);
-        for (name, text) in CAPSULES.into_iter().chain(more) {
+        for (name, text) in capsules_of(nexus) {
             let call = Call { command: text.to_owned(), parameters: Map::new() };
             let changes = bind_and(&call, |command| {
                 let mut draft = Draft::new(mind.write(), now, true);

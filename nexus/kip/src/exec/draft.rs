@@ -1,7 +1,7 @@
 //! A command under way: it changes the writer's own graph in place and notes what was there before, so
 //! that a refusal, or a store that fails, takes everything back, and so that the journal can undo it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 use super::warnings;
 use crate::datum::{Bag, Sym};
@@ -199,24 +199,12 @@ impl<'g> Draft<'g> {
         let mut waiting = vec![el];
         while let Some(el) = waiting.pop() {
             let Some(before) = self.graph.record(el) else { continue };
-            waiting.extend(self.links_on(el));
+            waiting.extend(self.graph.links_at(el));
             links += usize::from(el.is_link());
             self.touch(el, Some(before));
             self.graph.remove(el);
         }
         links
-    }
-
-    /// Every link that begins or ends at an element, in order.
-    pub(super) fn links_on(&self, el: El) -> Vec<El> {
-        let mut found = BTreeSet::new();
-        for way in [Way::Out, Way::In] {
-            self.graph.edges(el, way, None, &mut |edge| {
-                found.insert(edge.link);
-                true
-            });
-        }
-        found.into_iter().collect()
     }
 
     /// Whether an element is part of the core.

@@ -144,7 +144,7 @@ struct Contents {
     /// Links written in blocks of their own.
     facts: BTreeSet<El>,
     /// Links to what is not exported, by the concept they start from.
-    outside: BTreeMap<El, Vec<El>>,
+    outside: BTreeMap<El, BTreeSet<El>>,
 }
 
 /// What belongs on `page`, given everything that is exported on any page.
@@ -161,7 +161,7 @@ fn gather(graph: &dyn GraphRead, page: &[El], whole: &BTreeSet<El>) -> Contents 
         };
         (graph.key(*el).map_or(2, |(kind, _)| rank(kind)), *el)
     });
-    let mut outside: BTreeMap<El, Vec<El>> = BTreeMap::new();
+    let mut outside: BTreeMap<El, BTreeSet<El>> = BTreeMap::new();
     for el in &concepts {
         for way in [Way::Out, Way::In] {
             graph.edges(*el, way, None, &mut |edge| {
@@ -174,7 +174,7 @@ fn gather(graph: &dyn GraphRead, page: &[El], whole: &BTreeSet<El>) -> Contents 
                         facts.insert(edge.link);
                     }
                 } else if way == Way::Out && !whole.contains(&edge.link) {
-                    outside.entry(*el).or_default().push(edge.link);
+                    outside.entry(*el).or_default().insert(edge.link);
                 }
                 true
             });
@@ -255,7 +255,7 @@ fn exported(look: Look<'_>) -> Bag {
 }
 
 /// The links of one concept to what is not exported, each target by its name; answers how many.
-fn write_targets(graph: &dyn GraphRead, targets: &[El], out: &mut String, warnings: &mut Vec<String>) -> usize {
+fn write_targets(graph: &dyn GraphRead, targets: &BTreeSet<El>, out: &mut String, warnings: &mut Vec<String>) -> usize {
     let mut links = 0;
     out.push_str("    SET PROPOSITIONS {\n");
     for target in targets {

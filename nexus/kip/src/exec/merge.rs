@@ -87,7 +87,7 @@ fn repoint(draft: &mut Draft<'_>, old: El, new: El, counts: &mut (usize, usize))
                 continue;
             }
         };
-        for el in draft.links_on(old) {
+        for el in draft.graph.links_at(old) {
             let Some(Record::Link(mut link)) = draft.graph.record(el) else { continue };
             if link.subject == old {
                 link.subject = new;

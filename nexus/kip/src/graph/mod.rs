@@ -25,7 +25,7 @@ pub use record::{Concept, El, Later, Link, Look, Record, Stamp, shown, source_of
 pub use scoped::{SCOPES_KEY, Scoped};
 use sorted::{Batch, Place, Sorted};
 pub use union::Union;
-pub use veil::{Veil, Veiled, hides_with_ends};
+pub use veil::{Veil, Veiled, counted, hides_with_ends};
 
 use crate::datum::Sym;
 use pages::Pages;
@@ -56,7 +56,7 @@ pub struct Graph {
 }
 
 /// Secondary indexes of one graph.
-const INDEXES_MAX: usize = 64;
+pub const INDEXES_MAX: usize = 64;
 
 /// The links at both ends of an element.
 #[derive(Clone, Default)]

@@ -1,6 +1,7 @@
 //! What the engine may ask of a graph, and do to one. The resident graph answers; so do a principal's view of
 //! it, two graphs as one, and a graph that does not fit into memory.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use imbl::OrdSet;
@@ -112,6 +113,17 @@ pub trait GraphWrite: GraphRead {
     fn put(&mut self, el: El, record: Record);
     /// Takes an element out; what points at it is the caller's to remove.
     fn remove(&mut self, el: El);
+    /// Every link that begins or ends at an element, in order; also those whose other end is out of sight.
+    fn links_at(&self, el: El) -> BTreeSet<El> {
+        let mut found = BTreeSet::new();
+        for way in [Way::Out, Way::In] {
+            self.edges(el, way, None, &mut |edge| {
+                found.insert(edge.link);
+                true
+            });
+        }
+        found
+    }
     /// Takes the newest element out as if it had never been: its number is given again.
     fn unmake(&mut self, el: El);
 }

@@ -1,12 +1,13 @@
 //! A graph as one principal may see it: what carries scopes the principal is not in does not exist, and a
 //! link is as hidden as either of its ends.
 
-use std::collections::{BTreeSet, HashSet};
+use std::cell::OnceCell;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{El, GraphRead, Limited, Look, Veil, Veiled, Way, hides_with_ends};
+use super::{El, GraphRead, Limited, Look, Veil, Veiled, Way, counted, hides_with_ends};
 use crate::datum::{Datum, Sym};
 
 /// The metadata key that limits who sees an element: a list of scopes.
@@ -22,12 +23,14 @@ pub struct Scopes<'g> {
     /// Where links that lead out of the graph lead to; without it, their ends are taken to be there.
     commons: Option<&'g dyn GraphRead>,
     limited: Limited,
+    /// What is hidden, by type or predicate: found out once a view, when it is first asked for.
+    hidden: OnceCell<HashMap<(bool, Sym), usize>>,
 }
 
 impl<'g> Scoped<'g> {
     /// `graph` as somebody in `scopes` sees it, or whole.
     pub fn new(graph: &'g dyn GraphRead, scopes: Option<&'g BTreeSet<Arc<str>>>) -> Self {
-        Self::behind(Scopes { scopes, commons: None, limited: graph.limited() }, graph)
+        Self::behind(Scopes { scopes, commons: None, limited: graph.limited(), hidden: OnceCell::new() }, graph)
     }
 
     /// `graph` as somebody in `scopes` sees it, with links into `commons` where their ends are visible there.
@@ -36,11 +39,36 @@ impl<'g> Scoped<'g> {
         graph: &'g dyn GraphRead,
         scopes: Option<&'g BTreeSet<Arc<str>>>,
     ) -> Self {
-        Self::behind(Scopes { scopes, commons: Some(commons), limited: graph.limited() }, graph)
+        Self::behind(
+            Scopes { scopes, commons: Some(commons), limited: graph.limited(), hidden: OnceCell::new() },
+            graph,
+        )
     }
 }
 
 impl Scopes<'_> {
+    /// Those limited themselves, and the links on what is hidden. A count of what is hidden would tell that it is
+    /// there, so it is exact.
+    fn hidden(&self, graph: &dyn GraphRead) -> &HashMap<(bool, Sym), usize> {
+        self.hidden.get_or_init(|| {
+            let (mut counts, mut hidden) = (HashMap::new(), HashSet::new());
+            let mut waiting: Vec<El> = self.limited.iter().copied().filter(|el| self.hides(graph, *el)).collect();
+            while let Some(el) = waiting.pop() {
+                if !hidden.insert(el) {
+                    continue;
+                }
+                graph.look(el, &mut |look| *counts.entry((el.is_link(), look.kind())).or_default() += 1);
+                for way in [Way::Out, Way::In] {
+                    graph.edges(el, way, None, &mut |edge| {
+                        waiting.push(edge.link);
+                        true
+                    });
+                }
+            }
+            counts
+        })
+    }
+
     fn lets(&self, el: El, look: Look<'_>) -> bool {
         !self.limited.contains(&el) || self.scopes.is_none_or(|scopes| allowed(look, scopes))
     }
@@ -67,28 +95,12 @@ impl Veil for Scopes<'_> {
         })
     }
 
-    // A count of what is hidden would tell that it is there.
-    fn hidden_concepts(&self, graph: &dyn GraphRead, kind: Sym) -> usize {
-        self.limited.iter().filter(|el| !el.is_link() && graph.is_of(**el, kind) && self.hides(graph, **el)).count()
+    fn hidden_concepts(&self, graph: &dyn GraphRead, kind: Option<Sym>) -> usize {
+        counted(self.hidden(graph), false, kind)
     }
 
-    /// Those limited themselves, and those on what is hidden.
     fn hidden_links(&self, graph: &dyn GraphRead, predicate: Option<Sym>) -> usize {
-        let mut hidden: HashSet<El> = HashSet::new();
-        let mut waiting: Vec<El> = self.limited.iter().copied().filter(|el| self.hides(graph, *el)).collect();
-        while let Some(el) = waiting.pop() {
-            if !hidden.insert(el) {
-                continue;
-            }
-            for way in [Way::Out, Way::In] {
-                graph.edges(el, way, None, &mut |edge| {
-                    waiting.push(edge.link);
-                    true
-                });
-            }
-        }
-        let counts = |el: &&El| el.is_link() && predicate.is_none_or(|predicate| graph.is_of(**el, predicate));
-        hidden.iter().filter(counts).count()
+        counted(self.hidden(graph), true, predicate)
     }
 }
 

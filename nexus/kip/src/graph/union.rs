@@ -153,7 +153,16 @@ impl Words for UnionWords<'_> {
         }
     }
 
-    // First those of one, then those of the other: who asks sorts what he takes.
+    fn beginning(&self, stem: &str) -> Vec<String> {
+        merged(self.0.beginning(stem), self.1.beginning(stem), usize::MAX, |a, b| {
+            a.len().cmp(&b.len()).then_with(|| a.cmp(b))
+        })
+    }
+
+    fn slips(&self, word: &str) -> Vec<(String, usize)> {
+        merged(self.0.slips(word), self.1.slips(word), usize::MAX, |a, b| a.1.cmp(&b.1).then_with(|| a.0.cmp(&b.0)))
+    }
+
     fn words_from(&self, first: &str, see: &mut dyn FnMut(&str) -> bool) {
         self.0.words_from(first, see);
         self.1.words_from(first, see);

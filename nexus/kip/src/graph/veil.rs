@@ -13,10 +13,20 @@ pub trait Veil {
     fn is_open(&self) -> bool;
     /// Whether an element of `graph` is hidden.
     fn hides(&self, graph: &dyn GraphRead, el: El) -> bool;
-    /// About how many concepts of a type are hidden.
-    fn hidden_concepts(&self, graph: &dyn GraphRead, kind: Sym) -> usize;
-    /// About how many links of a predicate, or of all, are hidden.
+    /// How many concepts of a type, or of all, are hidden.
+    fn hidden_concepts(&self, graph: &dyn GraphRead, kind: Option<Sym>) -> usize;
+    /// How many links of a predicate, or of all, are hidden.
     fn hidden_links(&self, graph: &dyn GraphRead, predicate: Option<Sym>) -> usize;
+}
+
+/// What counts by type or predicate, of links where the flag is set, come to for one or for all.
+pub fn counted<'c>(
+    counts: impl IntoIterator<Item = (&'c (bool, Sym), &'c usize)>,
+    links: bool,
+    kind: Option<Sym>,
+) -> usize {
+    let wanted = |(of, name): &(bool, Sym)| *of == links && kind.is_none_or(|kind| kind == *name);
+    counts.into_iter().filter(|(key, _)| wanted(key)).map(|(_, count)| count).sum()
 }
 
 /// Whether an element is hidden where a link is as hidden as either of its ends; `hides` is asked about one
@@ -115,7 +125,7 @@ impl<V: Veil> GraphRead for Veiled<'_, V> {
 
     fn type_len(&self, kind: Sym) -> usize {
         let all = self.graph.type_len(kind);
-        if self.open { all } else { all.saturating_sub(self.veil.hidden_concepts(self.graph, kind)) }
+        if self.open { all } else { all.saturating_sub(self.veil.hidden_concepts(self.graph, Some(kind))) }
     }
 
     fn predicate_len(&self, predicate: Option<Sym>) -> usize {
@@ -180,7 +190,14 @@ impl<V: Veil> GraphRead for Veiled<'_, V> {
         if self.open {
             return self.graph.words(links, ask);
         }
-        self.graph.words(links, &mut |words| ask(&VeiledWords { words, sees: &|el| self.sees(el) }));
+        let hidden = match links {
+            true => self.veil.hidden_links(self.graph, None),
+            false => self.veil.hidden_concepts(self.graph, None),
+        };
+        self.graph.words(links, &mut |words| {
+            let elements = words.elements().saturating_sub(hidden);
+            ask(&VeiledWords { words, elements, sees: &|el| self.sees(el) });
+        });
     }
 
     fn limited(&self) -> Limited {
@@ -188,20 +205,34 @@ impl<V: Veil> GraphRead for Veiled<'_, V> {
     }
 }
 
-/// The words of a graph, where they stand in what is not hidden.
+/// The words of a graph, where they stand in what is not hidden. A word that stands nowhere else is none, and what
+/// is hidden weighs nothing, or a search would tell of it.
 struct VeiledWords<'w> {
     words: &'w dyn Words,
+    elements: usize,
     sees: &'w dyn Fn(El) -> bool,
 }
 
 struct VeiledStanding<'w> {
     standing: Box<dyn Standing + 'w>,
+    count: usize,
     sees: &'w dyn Fn(El) -> bool,
 }
 
+/// Elements of one word that are counted one by one; of more, the share that is seen is taken for all.
+const COUNTED_MAX: usize = 1024;
+
 impl Words for VeiledWords<'_> {
     fn standing(&self, word: &str) -> Option<Box<dyn Standing + '_>> {
-        Some(Box::new(VeiledStanding { standing: self.words.standing(word)?, sees: self.sees }))
+        let standing = self.words.standing(word)?;
+        let (mut looked_at, mut seen) = (0, 0);
+        standing.each(&mut |el, _| {
+            looked_at += 1;
+            seen += usize::from((self.sees)(el));
+            looked_at < COUNTED_MAX || seen == 0
+        });
+        let count = if looked_at < COUNTED_MAX { seen } else { (standing.count() * seen).div_ceil(looked_at) };
+        (seen > 0).then(|| Box::new(VeiledStanding { standing, count, sees: self.sees }) as Box<dyn Standing>)
     }
 
     fn words_from(&self, first: &str, see: &mut dyn FnMut(&str) -> bool) {
@@ -209,13 +240,13 @@ impl Words for VeiledWords<'_> {
     }
 
     fn elements(&self) -> usize {
-        self.words.elements()
+        self.elements
     }
 }
 
 impl Standing for VeiledStanding<'_> {
     fn count(&self) -> usize {
-        self.standing.count()
+        self.count
     }
 
     fn level(&self, el: El) -> Option<u8> {

@@ -59,6 +59,9 @@ impl Base {
             .iter()?
             .map(|entry| Ok(El(entry?.0.value())))
             .collect::<Result<Limited>>()?;
+        for entry in read.open_table(tables::NAMES)?.iter()? {
+            Sym::new(entry?.0.value());
+        }
         let elements = read.open_table(tables::ELEMENTS)?;
         let last_before = |end: u32| -> Result<u32> {
             Ok(elements.range(..end)?.next_back().transpose()?.map_or(0, |(el, _)| el.value()))
@@ -101,6 +104,9 @@ impl Base {
     }
 
     fn read<T>(&self, read: impl FnOnce() -> Result<T>) -> Option<T> {
+        if self.fault.get().is_some() {
+            return None;
+        }
         match tables::guarded(read) {
             Ok(found) => Some(found),
             Err(error) => {
@@ -147,13 +153,13 @@ impl GraphRead for Base {
         if let Some((_, record)) = kept.filter(|(of, _)| *of == el) {
             return see(record.look());
         }
-        let Some(Some(body)) = self.read(|| Ok(self.elements.get(el.0)?)) else { return };
-        match rmp_serde::from_slice::<Record>(body.value()) {
-            Ok(record) => {
-                see(record.look());
-                *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some((el, record));
-            }
-            Err(error) => drop(self.fault.set(format!("element {el}: {error}"))),
+        let found = self.read(|| {
+            let body = self.elements.get(el.0)?;
+            body.map(|body| tables::unpack(el, body.value())).transpose()
+        });
+        if let Some(Some(record)) = found {
+            see(record.look());
+            *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some((el, record));
         }
     }
 

@@ -13,9 +13,9 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use kip::datum::Sym;
-use kip::graph::{El, Graph, GraphRead, GraphWrite, Limited, Record, Union, Veil, Veiled, is_limited};
+use kip::graph::{El, Graph, GraphRead, GraphWrite, Limited, Record, Union, Veil, Veiled, counted, is_limited};
 use kip::reads_through;
-use redb::{Database, Durability, ReadableDatabase};
+use redb::{Database, Durability, ReadableDatabase, ReadableTable};
 use serde::{Deserialize, Serialize};
 
 use crate::store::StoreError;
@@ -30,7 +30,7 @@ const CACHE_BYTES: usize = 64 << 20;
 const CLOSING_STEP: Duration = Duration::from_millis(5);
 const CLOSING_STEPS_MAX: usize = 2_000;
 /// The form of the tables; a shelf of another form is made again.
-const FORM: u32 = 1;
+const FORM: u32 = 2;
 
 /// Where shelves lie, and from when on a mind is put on one.
 #[derive(Clone, Debug)]
@@ -74,6 +74,8 @@ pub struct Shelved {
     fresh: Graph,
     /// What the base would weigh in memory.
     weight: usize,
+    /// What the shelf said of its state when this stood on it last; whoever files finds it so, or does not file.
+    said: Option<Vec<u8>>,
 }
 
 /// The elements of the base that are gone, or stand in memory as they are now.
@@ -134,7 +136,9 @@ impl Open {
 
 fn open_or_make(file: &Path) -> tables::Result<Database> {
     if let Some(folder) = file.parent() {
-        std::fs::create_dir_all(folder)?;
+        let mut private = std::fs::DirBuilder::new();
+        std::os::unix::fs::DirBuilderExt::mode(&mut private, 0o700);
+        private.recursive(true).create(folder)?;
     }
     let open = || Database::builder().set_cache_size(CACHE_BYTES).create(file);
     let opened = open();
@@ -166,18 +170,21 @@ impl Shelved {
     /// # Errors
     /// [`StoreError::Io`].
     pub(super) fn open(file: Arc<Database>, next: (u32, u32)) -> Result<(Self, Option<State>), StoreError> {
-        let opened = || -> tables::Result<(Base, Option<State>)> {
+        let opened = || -> tables::Result<(Base, Option<Vec<u8>>)> {
             // Makes the tables of an empty file.
             let write = file.begin_write()?;
             Tables::open(&write)?.close()?;
             write.commit()?;
             let state = file.begin_read()?.open_table(tables::STATE)?;
-            let state = state.get("state")?.and_then(|state| rmp_serde::from_slice::<State>(state.value()).ok());
-            Ok((Base::open(&file)?, state.filter(|state| state.form == FORM)))
+            let said = state.get("state")?.map(|state| state.value().to_vec());
+            Ok((Base::open(&file)?, said))
         };
-        let (base, state) = tables::guarded(opened).map_err(|error| io(&error))?;
+        let (base, said) = tables::guarded(opened).map_err(|error| io(&error))?;
+        let state = said.as_deref().and_then(|said| rmp_serde::from_slice::<State>(said).ok());
+        let state = state.filter(|state| state.form == FORM);
         let weight = state.as_ref().map_or(0, |state| state.weight);
-        let mut shelved = Self { file, base: Arc::new(base), stale: Stale::default(), fresh: Graph::new(), weight };
+        let mut shelved =
+            Self { file, base: Arc::new(base), stale: Stale::default(), fresh: Graph::new(), weight, said };
         shelved.renew(next);
         Ok((shelved, state))
     }
@@ -198,7 +205,7 @@ impl Shelved {
             Base::open(&self.file)
         };
         self.base = Arc::new(tables::guarded(cleared).map_err(|error| io(&error))?);
-        (self.stale, self.weight) = (Stale::default(), 0);
+        (self.stale, self.weight, self.said) = (Stale::default(), 0, None);
         self.renew((1, 1));
         Ok(())
     }
@@ -230,11 +237,15 @@ impl Shelved {
     /// [`StoreError::Io`]; what stands in memory stays there.
     pub(super) fn file_away(&mut self, state: Option<State>) -> Result<(), StoreError> {
         let weight = self.weight();
-        let state = state.map(|state| State { weight, ..state });
+        let says = state.and_then(|state| rmp_serde::to_vec(&State { weight, ..state }).ok());
         let filed = || -> tables::Result<Base> {
             let mut write = self.file.begin_write()?;
-            if state.is_none() {
+            if says.is_none() {
                 write.set_durability(Durability::None)?;
+            }
+            let found = write.open_table(tables::STATE)?.get("state")?.map(|state| state.value().to_vec());
+            if found != self.said {
+                return Err(redb::Error::Corrupted("somebody else filed here".into()));
             }
             let mut tables = Tables::open(&write)?;
             for el in &self.stale.els {
@@ -248,18 +259,15 @@ impl Shelved {
                 }
             }
             tables.close()?;
-            {
-                let mut told = write.open_table(tables::STATE)?;
-                match state.as_ref().map(rmp_serde::to_vec) {
-                    Some(Ok(state)) => drop(told.insert("state", state.as_slice())?),
-                    _ => drop(told.remove("state")?),
-                }
+            match &says {
+                Some(says) => drop(write.open_table(tables::STATE)?.insert("state", says.as_slice())?),
+                None => drop(write.open_table(tables::STATE)?.remove("state")?),
             }
             write.commit()?;
             Base::open(&self.file)
         };
         self.base = Arc::new(tables::guarded(filed).map_err(|error| io(&error))?);
-        (self.stale, self.weight) = (Stale::default(), weight);
+        (self.stale, self.weight, self.said) = (Stale::default(), weight, says);
         self.renew(self.next());
         Ok(())
     }
@@ -293,7 +301,7 @@ impl Shelved {
     /// How many concepts and how many links there are.
     pub(super) fn len(&self) -> (usize, usize) {
         let ((concepts, links), (more_concepts, more_links)) = (self.base.len(), self.fresh.len());
-        let stale = |of: bool| self.stale.els.iter().filter(|el| el.is_link() == of).count();
+        let stale = |links: bool| counted(&self.stale.kinds, links, None);
         (concepts + more_concepts - stale(false), links + more_links - stale(true))
     }
 
@@ -353,15 +361,12 @@ impl Veil for &Stale {
         self.els.contains(&el)
     }
 
-    fn hidden_concepts(&self, _: &dyn GraphRead, kind: Sym) -> usize {
-        self.kinds.get(&(false, kind)).copied().unwrap_or(0)
+    fn hidden_concepts(&self, _: &dyn GraphRead, kind: Option<Sym>) -> usize {
+        counted(&self.kinds, false, kind)
     }
 
     fn hidden_links(&self, _: &dyn GraphRead, predicate: Option<Sym>) -> usize {
-        match predicate {
-            Some(name) => self.kinds.get(&(true, name)).copied().unwrap_or(0),
-            None => self.kinds.iter().filter(|((link, _), _)| *link).map(|(_, count)| count).sum(),
-        }
+        counted(&self.kinds, true, predicate)
     }
 }
 

@@ -1,11 +1,11 @@
 //! The tables of a shelf, and how an element stands in them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use arcstr::ArcStr;
 use kip::datum::Sym;
 use kip::graph::sorted::Place;
-use kip::graph::{El, Look, Record, text};
+use kip::graph::{El, INDEXES_MAX, Look, Record, text};
 use redb::{ReadableTable, Table, TableDefinition, WriteTransaction};
 
 /// What goes wrong with a shelf: the disk.
@@ -20,8 +20,10 @@ pub(super) fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
         .unwrap_or_else(|_| Err(redb::Error::Corrupted("a page is none".into())))
 }
 
-/// Elements, packed.
+/// Elements, each packed behind the CRC-32 of that.
 pub(super) const ELEMENTS: TableDefinition<u32, &[u8]> = TableDefinition::new("elements");
+/// Every key that an attribute or metadata was ever given under. Names are known before anything is asked by them.
+pub(super) const NAMES: TableDefinition<&str, ()> = TableDefinition::new("names");
 /// Type and name to the concept.
 pub(super) const KEYS: TableDefinition<(&str, &str), u32> = TableDefinition::new("keys");
 /// The concepts of a type, the links of a predicate.
@@ -49,6 +51,8 @@ pub(super) const WITH_WORDS: &str = " words";
 /// All tables, open to be written.
 pub(super) struct Tables<'t> {
     elements: Table<'t, u32, &'static [u8]>,
+    names: Table<'t, &'static str, ()>,
+    named: HashSet<Sym>,
     keys: Table<'t, (&'static str, &'static str), u32>,
     kinds: Table<'t, (&'static str, u32), ()>,
     edges: Table<'t, (u32, bool, &'static str, u32, u32), ()>,
@@ -81,6 +85,8 @@ impl<'t> Tables<'t> {
         write.open_table(STATE)?;
         Ok(Self {
             elements: write.open_table(ELEMENTS)?,
+            names: write.open_table(NAMES)?,
+            named: HashSet::new(),
             keys: write.open_table(KEYS)?,
             kinds: write.open_table(KINDS)?,
             edges: write.open_table(EDGES)?,
@@ -103,7 +109,7 @@ impl<'t> Tables<'t> {
     /// The disk's.
     pub(super) fn remove(&mut self, el: El) -> Result<()> {
         let Some(body) = self.elements.remove(el.0)?.map(|body| body.value().to_vec()) else { return Ok(()) };
-        let Ok(record) = rmp_serde::from_slice::<Record>(&body) else { return Ok(()) };
+        let record = unpack(el, &body)?;
         let look = record.look();
         match look {
             Look::Concept(concept) => {
@@ -139,8 +145,12 @@ impl<'t> Tables<'t> {
     /// # Errors
     /// The disk's.
     pub(super) fn put(&mut self, el: El, look: Look<'_>, limited: bool) -> Result<()> {
-        let body = super::super::owner::pack(&look.record());
-        self.elements.insert(el.0, body.as_ref())?;
+        for (name, _) in look.attributes().pairs().iter().chain(look.metadata().pairs()) {
+            if self.named.insert(*name) {
+                self.names.insert(name.as_str(), ())?;
+            }
+        }
+        self.elements.insert(el.0, pack(&look.record()).as_slice())?;
         match look {
             Look::Concept(concept) => {
                 self.keys.insert((concept.kind.as_str(), concept.name.as_str()), el.0)?;
@@ -182,7 +192,8 @@ impl<'t> Tables<'t> {
     /// # Errors
     /// The disk's.
     pub(super) fn index(&mut self, kind: Sym, key: Sym) -> Result<()> {
-        if self.indexes.get((kind.as_str(), key.as_str()))?.is_some() {
+        let known = self.indexed.values().map(Vec::len).sum::<usize>();
+        if known >= INDEXES_MAX || self.indexes.get((kind.as_str(), key.as_str()))?.is_some() {
             return Ok(());
         }
         self.filed.insert((kind, key), 0);
@@ -193,8 +204,8 @@ impl<'t> Tables<'t> {
             .collect::<Result<_>>()?;
         for el in els {
             let body = self.elements.get(el)?.map(|body| body.value().to_vec());
-            if let Some(record) = body.and_then(|body| rmp_serde::from_slice::<Record>(&body).ok()) {
-                self.file(El(el), kind, key, record.look())?;
+            if let Some(body) = body {
+                self.file(El(el), kind, key, unpack(El(el), &body)?.look())?;
             }
         }
         Ok(())
@@ -229,6 +240,24 @@ impl<'t> Tables<'t> {
         }
         Ok(())
     }
+}
+
+/// An element as it lies on a shelf.
+fn pack(record: &Record) -> Vec<u8> {
+    let body = super::super::owner::pack(record);
+    [crc32fast::hash(&body).to_be_bytes().as_slice(), &body].concat()
+}
+
+/// An element of a shelf. The file checks itself only after a crash, so each element is checked as it is read.
+///
+/// # Errors
+/// [`redb::Error::Corrupted`] when it is not what was written.
+pub(super) fn unpack(el: El, bytes: &[u8]) -> Result<Record> {
+    let record = bytes.split_first_chunk().and_then(|(crc, body)| {
+        let whole = u32::from_be_bytes(*crc) == crc32fast::hash(body);
+        rmp_serde::from_slice(body).ok().filter(|_| whole)
+    });
+    record.ok_or_else(|| redb::Error::Corrupted(format!("element {el} is not what was written")))
 }
 
 /// A place as bytes that sort as it does.

@@ -47,13 +47,13 @@ pub struct Surreal {
     epoch: AtomicI64,
 }
 
-#[derive(SurrealValue)]
+#[derive(Clone, SurrealValue)]
 struct LogRow {
     n: i64,
     b: DbBytes,
 }
 
-#[derive(SurrealValue)]
+#[derive(Clone, SurrealValue)]
 struct DocRow {
     kind: String,
     name: String,
@@ -61,45 +61,45 @@ struct DocRow {
     b: DbBytes,
 }
 
-#[derive(SurrealValue)]
+#[derive(Clone, SurrealValue)]
 struct GoneRow {
     kind: String,
     name: String,
 }
 
-#[derive(SurrealValue)]
+#[derive(Clone, SurrealValue)]
 struct JournalRow {
     stream: String,
     last: i64,
     b: DbBytes,
 }
 
-#[derive(SurrealValue)]
+#[derive(Clone, SurrealValue)]
 struct StreamRow {
     name: String,
     head: i64,
 }
 
-#[derive(SurrealValue)]
+#[derive(Clone, SurrealValue)]
 struct AccountRow {
     name: String,
     b: String,
 }
 
-#[derive(SurrealValue)]
+#[derive(Clone, SurrealValue)]
 struct PageRow {
     nexus: String,
     no: i64,
     b: DbBytes,
 }
 
-#[derive(SurrealValue)]
+#[derive(Clone, SurrealValue)]
 struct GonePageRow {
     nexus: String,
     no: i64,
 }
 
-#[derive(SurrealValue)]
+#[derive(Clone, SurrealValue)]
 struct PayloadRow {
     hash: String,
     b: DbBytes,
@@ -143,6 +143,33 @@ impl Surreal {
     fn epoch(&self) -> i64 {
         self.epoch.load(Ordering::SeqCst)
     }
+
+    /// Writes so that it survives a kill. SurrealKV 0.21 logs a transaction first and finds out then that its memory
+    /// table is full: it begins a new log and puts the transaction into the new table, so that when the old table is
+    /// flushed, the old log goes with the only record of it. A log that was begun meanwhile is the sign, and the
+    /// write, which must be one that may be repeated, is made again.
+    async fn surely<F: Future<Output = Result<(), StoreError>>>(
+        &self,
+        write: impl Fn() -> F,
+    ) -> Result<(), StoreError> {
+        for _ in 0..REPEATS_MAX {
+            let log = newest_log(&self.path);
+            write().await?;
+            if newest_log(&self.path) == log {
+                return Ok(());
+            }
+            tracing::debug!("the database began a new log under a write, which is made again");
+        }
+        Err(StoreError::Io("the database begins a new log with every write".into()))
+    }
+}
+
+/// How often a write is made again because the database began a new log under it.
+const REPEATS_MAX: usize = 8;
+
+/// The name of the newest log of the database in `store`.
+fn newest_log(store: &Path) -> Option<std::ffi::OsString> {
+    std::fs::read_dir(store.join("wal")).ok()?.filter_map(|file| Some(file.ok()?.file_name())).max()
 }
 
 impl Drop for Surreal {
@@ -219,10 +246,12 @@ impl Backend for Surreal {
             UPSERT type::record('log', $n) CONTENT { n: $n, b: $b } RETURN NONE;
             COMMIT;";
         let (db, epoch) = (self.db()?, self.epoch());
-        self.on_its_threads(async move {
-            let asked =
-                db.query(APPEND).bind(("epoch", epoch)).bind(("n", n as i64)).bind(("b", DbBytes::from(row.to_vec())));
-            settle(asked.await.map_err(io)?).map(drop)
+        self.surely(|| {
+            let (db, row) = (db.clone(), DbBytes::from(row.to_vec()));
+            self.on_its_threads(async move {
+                let asked = db.query(APPEND).bind(("epoch", epoch)).bind(("n", n as i64)).bind(("b", row));
+                settle(asked.await.map_err(io)?).map(drop)
+            })
         })
         .await
     }
@@ -253,20 +282,23 @@ impl Backend for Surreal {
                 Rows::of(projection, pages)
             })
             .await?;
-        self.on_its_threads(async move {
-            let asked = db
-                .query(PROJECT)
-                .bind(("epoch", epoch))
-                .bind(("docs", rows.docs))
-                .bind(("gone", rows.gone))
-                .bind(("journals", rows.journals))
-                .bind(("streams", rows.streams))
-                .bind(("accounts", rows.accounts))
-                .bind(("pages", rows.pages))
-                .bind(("gone_pages", rows.gone_pages))
-                .bind(("payloads", rows.payloads))
-                .bind(("upto", rows.upto));
-            settle(asked.await.map_err(io)?).map(drop)
+        self.surely(|| {
+            let (db, rows) = (db.clone(), rows.clone());
+            self.on_its_threads(async move {
+                let asked = db
+                    .query(PROJECT)
+                    .bind(("epoch", epoch))
+                    .bind(("docs", rows.docs))
+                    .bind(("gone", rows.gone))
+                    .bind(("journals", rows.journals))
+                    .bind(("streams", rows.streams))
+                    .bind(("accounts", rows.accounts))
+                    .bind(("pages", rows.pages))
+                    .bind(("gone_pages", rows.gone_pages))
+                    .bind(("payloads", rows.payloads))
+                    .bind(("upto", rows.upto));
+                settle(asked.await.map_err(io)?).map(drop)
+            })
         })
         .await
     }
@@ -431,7 +463,6 @@ type Pages = BTreeMap<(Arc<str>, u64), BTreeMap<u64, Bytes>>;
 /// Pages asked for at once.
 const PAGES_AT_ONCE: usize = 512;
 
-/// The pages that changed elements fall into, as they stand with the changes.
 /// The first page from `from` on: over the gaps where there are none, such as that between concepts and links.
 async fn next_page(db: &Client<Db>, nexus: &str, from: i64) -> Result<Option<i64>, StoreError> {
     let asked = db
@@ -442,6 +473,7 @@ async fn next_page(db: &Client<Db>, nexus: &str, from: i64) -> Result<Option<i64
     Ok(rows.first().copied())
 }
 
+/// The pages that changed elements fall into, as they stand with the changes.
 async fn pages_of(db: &Client<Db>, elements: Vec<(Arc<str>, u64, Option<Bytes>)>) -> Result<Pages, StoreError> {
     let mut numbers: BTreeMap<Arc<str>, Vec<i64>> = BTreeMap::new();
     let mut pages: Pages = BTreeMap::new();
@@ -494,6 +526,7 @@ impl DocRow {
 }
 
 /// A projection as rows.
+#[derive(Clone)]
 struct Rows {
     upto: i64,
     docs: Vec<DocRow>,

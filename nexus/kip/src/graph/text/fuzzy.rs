@@ -1,6 +1,7 @@
 //! Words that were nearly meant: those that begin so, and those a slip or two away.
 
-use super::rank::Words;
+/// Calls a function with the words from one on, in order, until it answers `false`.
+type WordsFrom<'w> = &'w dyn Fn(&str, &mut dyn FnMut(&str) -> bool);
 
 /// Other words taken up for one word of a query.
 const EXPANSIONS_MAX: usize = 48;
@@ -8,26 +9,22 @@ const EXPANSIONS_MAX: usize = 48;
 const LOOKED_AT_MAX: usize = 400_000;
 
 /// The words that begin with `stem`, shortest first.
-pub(super) fn beginning(words: &dyn Words, stem: &str) -> Vec<String> {
-    let (mut found, mut taken): (Vec<String>, usize) = (Vec::new(), 0);
-    words.words_from(stem, &mut |word| {
-        let fits = word.starts_with(stem);
-        taken += usize::from(fits);
-        if fits && word != stem {
+pub(super) fn beginning(words_from: WordsFrom<'_>, stem: &str) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    words_from(stem, &mut |word| {
+        if word.starts_with(stem) && word != stem {
             found.push(word.to_owned());
         }
-        // Of several indexes each gives up to so many.
-        fits && !taken.is_multiple_of(EXPANSIONS_MAX * 4)
+        word.starts_with(stem) && found.len() < EXPANSIONS_MAX * 4
     });
     found.sort_by(|a, b| a.len().cmp(&b.len()).then_with(|| a.cmp(b)));
-    found.dedup();
     found.truncate(EXPANSIONS_MAX);
     found
 }
 
 /// The words one slip away from `word`, or two if it is long, with the number of slips. A first letter is
 /// seldom wrong, so the words that share it are tried first.
-pub(super) fn slips(words: &dyn Words, word: &str) -> Vec<(String, usize)> {
+pub(super) fn slips(words_from: WordsFrom<'_>, word: &str) -> Vec<(String, usize)> {
     let letters = word.chars().count();
     let slips_max = match letters {
         0..=3 => return Vec::new(),
@@ -42,7 +39,7 @@ pub(super) fn slips(words: &dyn Words, word: &str) -> Vec<(String, usize)> {
     let mut found = Vec::new();
     for beginning in [first.as_str(), ""] {
         let mut looked_at = 0;
-        words.words_from(beginning, &mut |known| {
+        words_from(beginning, &mut |known| {
             looked_at += 1;
             if !known.starts_with(beginning) {
                 return false;
@@ -55,7 +52,6 @@ pub(super) fn slips(words: &dyn Words, word: &str) -> Vec<(String, usize)> {
         }
     }
     found.sort_by(|a, b| a.1.cmp(&b.1).then_with(|| a.0.cmp(&b.0)));
-    found.dedup();
     found.truncate(EXPANSIONS_MAX);
     found
 }

@@ -24,9 +24,16 @@ pub type Hit = (El, f32);
 pub trait Words {
     /// Where `word` stands, if anywhere.
     fn standing(&self, word: &str) -> Option<Box<dyn Standing + '_>>;
-    /// Calls `see` with the words from `first` on, in order, until it answers `false`; of several indexes seen as
-    /// one, with those of each.
+    /// Calls `see` with the words from `first` on, in order, until it answers `false`.
     fn words_from(&self, first: &str, see: &mut dyn FnMut(&str) -> bool);
+    /// The words that begin with `stem`, shortest first.
+    fn beginning(&self, stem: &str) -> Vec<String> {
+        fuzzy::beginning(&|first, see| self.words_from(first, see), stem)
+    }
+    /// The words a slip or two away from `word`, with the number of slips, the nearest first.
+    fn slips(&self, word: &str) -> Vec<(String, usize)> {
+        fuzzy::slips(&|first, see| self.words_from(first, see), word)
+    }
     /// How many elements hold any word.
     fn elements(&self) -> usize;
 }
@@ -117,12 +124,14 @@ fn ask<'w>(words: &'w dyn Words, word: &str, limit: usize, guesses: &mut usize) 
         words.standing(word).map(|standing| (standing, 1.0)).into_iter().collect();
     let enough = standings.first().map_or(0, |(standing, _)| standing.count()) >= limit;
     if !enough && word.chars().count() > 1 {
-        let more = fuzzy::beginning(words, word);
+        let mut more = words.beginning(word);
+        more.dedup();
         standings.extend(more.iter().filter_map(|word| Some((words.standing(word)?, BEGINS))));
     }
     if standings.is_empty() && *guesses > 0 {
         *guesses -= 1;
-        let more = fuzzy::slips(words, word);
+        let mut more = words.slips(word);
+        more.dedup();
         standings.extend(more.iter().filter_map(|(word, slips)| Some((words.standing(word)?, SLIPPED[*slips]))));
     }
     let count: usize = standings.iter().map(|(standing, _)| standing.count()).sum();
