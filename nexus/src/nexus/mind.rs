@@ -15,7 +15,7 @@ const LARGE: usize = 20_000;
 #[derive(Clone)]
 pub enum Mind {
     /// In memory.
-    Resident(Graph),
+    Resident(Box<Graph>),
     /// On disk.
     Shelved(Box<Shelved>),
 }
@@ -24,7 +24,7 @@ impl Mind {
     /// The graph, to be read.
     pub fn read(&self) -> &dyn GraphRead {
         match self {
-            Self::Resident(graph) => graph,
+            Self::Resident(graph) => &**graph,
             Self::Shelved(shelved) => &**shelved,
         }
     }
@@ -51,7 +51,7 @@ impl Mind {
     /// The graph, to be written.
     pub(super) fn write(&mut self) -> &mut dyn GraphWrite {
         match self {
-            Self::Resident(graph) => graph,
+            Self::Resident(graph) => &mut **graph,
             Self::Shelved(shelved) => &mut **shelved,
         }
     }

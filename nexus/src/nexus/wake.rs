@@ -165,20 +165,20 @@ impl Nexus {
         let outgrown = |weight| self.shelves.as_ref().filter(|shelves| weight > shelves.memory);
         let (mind, version) = match &head {
             None => {
-                let mut mind = Mind::Resident(Graph::new());
+                let mut mind = Mind::Resident(Box::new(Graph::new()));
                 let version = self.bear(&nexus, &mut mind).await?;
                 (mind, version)
             }
-            Some(head) if outgrown(head.value.weight).is_some() => match self.from_shelf(&nexus, &head.value).await {
+            Some(head) if outgrown(head.value.weight).is_some() => match self.on_shelf(&nexus, &head.value).await {
                 Ok(shelved) => (Mind::Shelved(Box::new(shelved)), head.version),
                 // Without a disk for it, it wakes in memory, as it would stay there.
                 Err(NexusError::Store(error @ (StoreError::Io(_) | StoreError::Locked(_)))) => {
                     tracing::warn!(%nexus, %error, "a mind over its budget wakes in memory: its shelf cannot be used");
-                    (self.into_memory(&nexus, &head.value).await?, head.version)
+                    (self.in_memory(&nexus, &head.value).await?, head.version)
                 }
                 Err(error) => return Err(error),
             },
-            Some(head) => (self.into_memory(&nexus, &head.value).await?, head.version),
+            Some(head) => (self.in_memory(&nexus, &head.value).await?, head.version),
         };
         let seq = self.store.head(&stream(&nexus)).await?;
         let (writer, inbox) = mpsc::channel(TASKS_MAX);
@@ -192,7 +192,7 @@ impl Nexus {
     }
 
     /// The graph of a nexus, in memory.
-    async fn into_memory(&self, nexus: &NexusId, head: &Head) -> Result<Mind, NexusError> {
+    async fn in_memory(&self, nexus: &NexusId, head: &Head) -> Result<Mind, NexusError> {
         let mut builder = Builder::default();
         self.each_stretch(nexus, Prepared::new, |elements| {
             elements.into_iter().for_each(|element| builder.push(element));
@@ -202,7 +202,7 @@ impl Nexus {
         let mut graph = owner::beside(true, || builder.finish());
         graph.next_concept = graph.next_concept.max(head.concepts);
         graph.next_link = graph.next_link.max(head.links);
-        Ok(Mind::Resident(graph))
+        Ok(Mind::Resident(Box::new(graph)))
     }
 
     /// Hands over all elements of a nexus, in order.
@@ -223,7 +223,7 @@ impl Nexus {
     }
 
     /// The shelf of a nexus, brought up to what the store holds; one that cannot be is made again.
-    async fn from_shelf(&self, nexus: &NexusId, head: &Head) -> Result<Shelved, NexusError> {
+    async fn on_shelf(&self, nexus: &NexusId, head: &Head) -> Result<Shelved, NexusError> {
         let Some(shelves) = &self.shelves else { return Err(StoreError::Closed.into()) };
         let file = shelves.file(nexus);
         match self.bring_up(nexus, &file, (head.concepts, head.links)).await {

@@ -77,6 +77,9 @@ impl PartialEq for Place {
 
 impl Eq for Place {}
 
+/// A concept at its place.
+pub type Entry = (Place, El);
+
 /// From where to where.
 pub type Range = (Bound<Place>, Bound<Place>);
 
@@ -141,7 +144,7 @@ impl Sorted {
 
 impl Batch<'_> {
     /// Between which entries it lies; `None` where nothing can.
-    pub fn bounds(&self) -> Option<(Bound<(Place, El)>, Bound<(Place, El)>)> {
+    pub fn bounds(&self) -> Option<(Bound<Entry>, Bound<Entry>)> {
         let mut low = match &self.range.0 {
             Bound::Unbounded => Bound::Included((Place::Bool(false), El(0))),
             Bound::Included(place) => Bound::Included((place.clone(), El(0))),

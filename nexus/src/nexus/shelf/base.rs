@@ -251,19 +251,16 @@ impl GraphRead for Base {
         };
         let found = self.read(|| {
             let run = self.sorted.range::<(&str, &str, &[u8], u32)>((low, high))?;
-            let entry = |entry: std::result::Result<(redb::AccessGuard<'_, _>, _), redb::StorageError>| -> Result<_> {
-                let (key, _): (redb::AccessGuard<'_, (&str, &str, &[u8], u32)>, redb::AccessGuard<'_, ()>) = entry?;
+            let run: Box<dyn Iterator<Item = _>> = if batch.descending { Box::new(run.rev()) } else { Box::new(run) };
+            let mut found = Vec::new();
+            for entry in run.take(batch.max) {
+                let (key, _) = entry?;
                 let (_, _, place, el) = key.value();
-                Ok(tables::decode(place).map(|place| (place, El(el))))
-            };
-            let list: Result<Vec<Option<(Place, El)>>> = if batch.descending {
-                run.rev().take(batch.max).map(entry).collect()
-            } else {
-                run.take(batch.max).map(entry).collect()
-            };
-            list
+                found.extend(tables::decode(place).map(|place| (place, El(el))));
+            }
+            Ok(found)
         });
-        Some(found.unwrap_or_default().into_iter().flatten().collect())
+        found.or_else(|| Some(Vec::new()))
     }
 
     fn sorted_len(&self, kind: Sym, key: Sym) -> Option<usize> {
