@@ -58,7 +58,10 @@ impl Parts {
     /// # Errors
     /// When the data folder cannot be made.
     pub fn real(config: &Config, models: Models) -> anyhow::Result<Self> {
-        std::fs::create_dir_all(&config.data).with_context(|| {
+        // Minds lie in it, so it is its owner's alone.
+        let mut private = std::fs::DirBuilder::new();
+        std::os::unix::fs::DirBuilderExt::mode(&mut private, 0o700);
+        private.recursive(true).create(&config.data).with_context(|| {
             format!("the data folder {} cannot be made: choose another with --data", config.data.display())
         })?;
         Ok(Self {

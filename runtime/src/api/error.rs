@@ -159,7 +159,7 @@ impl From<NeuronError> for ApiError {
             NeuronError::Store(error) => error.into(),
             NeuronError::Llm(error) => match error {
                 LlmError::Unavailable(_) => Self::new(StatusCode::SERVICE_UNAVAILABLE, "no_model", detail)
-                    .hint("run `lifeformd models pull`, or configure [providers] and [tiers]"),
+                    .hint("set models.embedded and run `lifeformd models pull`, or configure [providers] and [tiers]"),
                 LlmError::Busy { retry_after, .. } => Self::new(StatusCode::TOO_MANY_REQUESTS, "model_busy", detail)
                     .retry_after(retry_after.map_or(1, |wait| wait.as_secs().max(1))),
                 // The model's own word that the request cannot be answered, its length above all.

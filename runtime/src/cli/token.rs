@@ -16,7 +16,7 @@ pub(super) enum Token {
     Add {
         /// For whom.
         principal: String,
-        /// `operator`, `participant` or `observer`.
+        /// `operator`, `participant`, `observer`, or `lifeform` for one that lives elsewhere.
         #[arg(long, default_value = "participant")]
         role: String,
     },

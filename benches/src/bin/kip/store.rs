@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use nexus::store::surreal::Surreal;
-use nexus::{Batch, Nexus, Origin, Request, Store, SystemClock};
+use nexus::{Batch, Nexus, Origin, Request, Shelves, Store, SystemClock};
 use serde_json::Value;
 
 use super::generator::{all, queries};
@@ -105,7 +105,41 @@ pub(crate) async fn run(n: u64) -> anyhow::Result<Vec<Value>> {
     store.close().await?;
     drop((nexus, store));
 
+    rows.extend(shelved(folder.path(), n).await?);
     rows.push(killed(n).await?);
+    Ok(rows)
+}
+
+/// The same mind over its memory budget: put on a shelf, woken from it, and asked, through the nexus.
+async fn shelved(folder: &std::path::Path, n: u64) -> anyhow::Result<Vec<Value>> {
+    let (origin, lies) = (Origin::system("bench"), tempfile::tempdir()?);
+    let mut rows = Vec::new();
+    for what in ["putting it on a shelf, once", "waking from the shelf"] {
+        let store = open(folder).await?;
+        let nexus = Nexus::new(store.clone()).with_shelves(Shelves::new(lies.path(), 0));
+        let began = Instant::now();
+        must(&nexus, (queries(n)[0].text)(1), &origin).await?;
+        rows.push(row(format!("{what}, first point query"), round(began.elapsed().as_secs_f64()), "s", ""));
+        if what.starts_with("waking") {
+            for query in queries(n) {
+                let mut times = Vec::new();
+                for k in 0..query.runs.min(100) {
+                    let began = Instant::now();
+                    must(&nexus, (query.text)(k), &origin).await?;
+                    times.push(began.elapsed().as_secs_f64() * 1e6);
+                }
+                rows.push(row(
+                    format!("on the shelf: {}", query.name),
+                    round(percentile(&mut times, 0.5)),
+                    "µs p50",
+                    "",
+                ));
+            }
+        }
+        store.close().await?;
+    }
+    let file = lies.path().join("bench.redb").metadata()?.len() as f64 / (1 << 20) as f64;
+    rows.push(row("the shelf's file", round(file), "MiB", ""));
     Ok(rows)
 }
 

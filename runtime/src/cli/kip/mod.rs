@@ -42,7 +42,8 @@ pub(super) struct Kip {
     /// memory; {"reset": true} starts over. Needs no daemon.
     #[arg(long, conflicts_with_all = ["lifeform", "commons"])]
     jsonl: bool,
-    /// The command, or a file that holds one; "-" reads it from standard input. Without it a shell opens.
+    /// The command, or a file that holds one; "-" reads it from standard input. Without it a shell
+    /// opens on a terminal, and a pipe is read as one command.
     command: Option<String>,
 }
 
