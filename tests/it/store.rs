@@ -220,3 +220,39 @@ mod on_disk {
         }
     }
 }
+
+/// SurrealKV logs a transaction before it finds its memory table full, and drops that log with the table: see
+/// `Surreal::surely`. The folder is copied as a kill would leave it, once that log is gone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_fills_the_databases_memory_survives_a_kill() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, copy) = (folder.path().join("store"), folder.path().join("copy"));
+    let disk = Surreal::embedded(&store).unwrap();
+    disk.open(nexus::Timestamp::UNIX_EPOCH).await.unwrap();
+    let logs = || {
+        let files = std::fs::read_dir(store.join("wal")).unwrap().map(|file| file.unwrap().file_name());
+        files.collect::<std::collections::BTreeSet<_>>()
+    };
+    let (first, mut n) = (logs(), 0);
+    while logs().is_subset(&first) {
+        n += 1;
+        assert!(n < 1_000, "the database never began a new log");
+        disk.append(n, vec![7; 300 << 10].into()).await.unwrap();
+    }
+    while !logs().is_disjoint(&first) {
+        tokio::task::yield_now().await;
+    }
+    let mut waiting = vec![store.clone()];
+    while let Some(from) = waiting.pop() {
+        let to = copy.join(from.strip_prefix(&store).unwrap());
+        std::fs::create_dir_all(&to).unwrap();
+        for entry in std::fs::read_dir(&from).unwrap().map(Result::unwrap) {
+            match entry.path().is_dir() {
+                true => waiting.push(entry.path()),
+                false => assert!(std::fs::copy(entry.path(), to.join(entry.file_name())).is_ok()),
+            }
+        }
+    }
+    let left = Surreal::embedded(&copy).unwrap().open(nexus::Timestamp::UNIX_EPOCH).await.unwrap();
+    assert_eq!(left.log.iter().map(|(no, _)| *no).collect::<Vec<_>>(), (1..=n).collect::<Vec<_>>());
+}
