@@ -3,7 +3,7 @@
 //! own, and writes such concepts there.
 
 use std::cell::{Cell, OnceCell};
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use kip::datum::{Bag, Datum, Sym};
@@ -12,7 +12,7 @@ use kip::graph::sorted::{Batch, Place};
 use kip::graph::text::{Standing, Words};
 use kip::graph::{
     Edge, El, GraphRead, GraphWrite, Limited, Link, Look, Record, SCOPES_KEY, Scoped, Union, Veil, Veiled, Way,
-    counted, hides_with_ends,
+    counted, hidden_with_links, hides_with_ends,
 };
 use kip::{ErrorKind, KipError, reads_through};
 use serde_json::{Value, json};
@@ -72,23 +72,9 @@ impl Shared<'_> {
     /// What is not shared is little: the commons' own schema.
     fn hidden(&self, graph: &dyn GraphRead) -> &HashMap<(bool, Sym), usize> {
         self.hidden.get_or_init(|| {
-            let (mut counts, mut gone) = (HashMap::new(), HashSet::new());
             let kinds = graph.types().into_iter().map(|(kind, _)| kind).filter(|kind| !is_shared(*kind));
-            let mut waiting: Vec<El> = kinds.flat_map(|kind| graph.of_type(kind, El::NONE, usize::MAX)).collect();
-            waiting.retain(|el| self.hides(graph, *el));
-            while let Some(el) = waiting.pop() {
-                if !gone.insert(el) {
-                    continue;
-                }
-                graph.look(el, &mut |look| *counts.entry((el.is_link(), look.kind())).or_default() += 1);
-                for way in [Way::Out, Way::In] {
-                    graph.edges(el, way, None, &mut |edge| {
-                        waiting.push(edge.link);
-                        true
-                    });
-                }
-            }
-            counts
+            let others = kinds.flat_map(|kind| graph.of_type(kind, El::NONE, usize::MAX));
+            hidden_with_links(graph, others.filter(|el| self.hides(graph, *el)).collect())
         })
     }
 }

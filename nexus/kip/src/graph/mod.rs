@@ -25,7 +25,7 @@ pub use record::{Concept, El, Later, Link, Look, Record, Stamp, shown, source_of
 pub use scoped::{SCOPES_KEY, Scoped};
 use sorted::{Batch, Place, Sorted};
 pub use union::Union;
-pub use veil::{Veil, Veiled, counted, hides_with_ends};
+pub use veil::{Veil, Veiled, counted, hidden_with_links, hides_with_ends};
 
 use crate::datum::Sym;
 use pages::Pages;

@@ -2,12 +2,12 @@
 //! link is as hidden as either of its ends.
 
 use std::cell::OnceCell;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{El, GraphRead, Limited, Look, Veil, Veiled, Way, counted, hides_with_ends};
+use super::{El, GraphRead, Limited, Look, Veil, Veiled, counted, hidden_with_links, hides_with_ends};
 use crate::datum::{Datum, Sym};
 
 /// The metadata key that limits who sees an element: a list of scopes.
@@ -51,21 +51,8 @@ impl Scopes<'_> {
     /// there, so it is exact.
     fn hidden(&self, graph: &dyn GraphRead) -> &HashMap<(bool, Sym), usize> {
         self.hidden.get_or_init(|| {
-            let (mut counts, mut hidden) = (HashMap::new(), HashSet::new());
-            let mut waiting: Vec<El> = self.limited.iter().copied().filter(|el| self.hides(graph, *el)).collect();
-            while let Some(el) = waiting.pop() {
-                if !hidden.insert(el) {
-                    continue;
-                }
-                graph.look(el, &mut |look| *counts.entry((el.is_link(), look.kind())).or_default() += 1);
-                for way in [Way::Out, Way::In] {
-                    graph.edges(el, way, None, &mut |edge| {
-                        waiting.push(edge.link);
-                        true
-                    });
-                }
-            }
-            counts
+            let limited = self.limited.iter().copied();
+            hidden_with_links(graph, limited.filter(|el| self.hides(graph, *el)).collect())
         })
     }
 

@@ -1,6 +1,6 @@
 //! A graph of which some elements are hidden, whatever hides them: scopes, or a newer state of the same element.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::sorted::{Batch, Place};
 use super::text::{Standing, Words};
@@ -27,6 +27,24 @@ pub fn counted<'c>(
 ) -> usize {
     let wanted = |(of, name): &(bool, Sym)| *of == links && kind.is_none_or(|kind| kind == *name);
     counts.into_iter().filter(|(key, _)| wanted(key)).map(|(_, count)| count).sum()
+}
+
+/// What is hidden, by type and predicate, links where the flag is set: `hidden` themselves, and the links on them.
+pub fn hidden_with_links(graph: &dyn GraphRead, mut hidden: Vec<El>) -> HashMap<(bool, Sym), usize> {
+    let (mut counts, mut gone) = (HashMap::new(), HashSet::new());
+    while let Some(el) = hidden.pop() {
+        if !gone.insert(el) {
+            continue;
+        }
+        graph.look(el, &mut |look| *counts.entry((el.is_link(), look.kind())).or_default() += 1);
+        for way in [Way::Out, Way::In] {
+            graph.edges(el, way, None, &mut |edge| {
+                hidden.push(edge.link);
+                true
+            });
+        }
+    }
+    counts
 }
 
 /// Whether an element is hidden where a link is as hidden as either of its ends; `hides` is asked about one
