@@ -77,7 +77,8 @@ impl Nexus {
             return Ok(json!({"error": error.to_json(text)}));
         }
         let privileged = origin.principal.may(Role::Operator);
-        let command = owner::Command { call, dialect: Dialect::Draft7, privileged, capsule: Some(header.clone()) };
+        let command =
+            super::command::Command { call, dialect: Dialect::Draft7, privileged, capsule: Some(header.clone()) };
         if dry_run {
             let tried = self.try_out(nexus, &command, origin).await?;
             let tried = tried.map(|tried| Answer {

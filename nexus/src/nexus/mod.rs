@@ -3,6 +3,7 @@
 //! of writes that nobody watched waits until what is on its way is durable.
 
 mod capsules;
+mod command;
 mod commons;
 mod journal;
 mod mind;
@@ -15,13 +16,14 @@ use std::sync::{Arc, Mutex};
 use kip::exec;
 use kip::graph::GraphRead;
 use kip::lang::ast::{Find, Lit};
-use kip::{Answer, Call, Command, ErrorKind, KipError, bind_and, envelope};
+use kip::{Answer, Call, Command as Kip, ErrorKind, KipError, bind_and, envelope};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use crate::principal::{Origin, Principal, Role};
 use crate::store::{Key, Kind, Store, StoreError, Stream};
-use owner::{Hands, Joint, Ran, STEPS_BACK_MAX, Task, Write};
+use command::{Command, Hands, Ran, run};
+use owner::{Joint, STEPS_BACK_MAX, Task, Write};
 use wake::{Awake, Dormitory};
 
 pub use capsules::Export;
@@ -114,7 +116,7 @@ impl Nexus {
         if let Some(refusal) = refusal {
             return Ok(json!({"error": refusal.to_json(&call.command)}));
         }
-        let command = owner::Command { call, dialect: request.dialect, privileged: false, capsule: None };
+        let command = Command { call, dialect: request.dialect, privileged: false, capsule: None };
         if request.dry_run {
             let tried = self.try_out(nexus, &command, origin).await?;
             let tried =
@@ -125,7 +127,7 @@ impl Nexus {
     }
 
     /// Has a command run by the writer of a nexus.
-    async fn perform(&self, nexus: &NexusId, command: owner::Command, origin: &Origin) -> Result<Value, NexusError> {
+    async fn perform(&self, nexus: &NexusId, command: Command, origin: &Origin) -> Result<Value, NexusError> {
         let (commons, origin) = (self.commons_of(nexus).await?, origin.clone());
         self.hand_over(nexus, |reply| Task::Write(Write { command, origin, commons, reply })).await
     }
@@ -255,7 +257,7 @@ impl Nexus {
     async fn try_out(
         &self,
         nexus: &NexusId,
-        command: &owner::Command,
+        command: &Command,
         origin: &Origin,
     ) -> Result<Result<Tried, KipError>, NexusError> {
         let awake = self.wake(nexus).await?;
@@ -265,7 +267,7 @@ impl Nexus {
         let large = own.is_large() || commons.as_ref().is_some_and(Mind::is_large);
         let tried = owner::beside(large, || {
             let hands = Hands { own: &mut own, commons: commons.as_mut(), both: true };
-            match owner::run(command, hands, &origin.principal, now)? {
+            match run(command, hands, &origin.principal, now)? {
                 Ran::WritesCommons => unreachable!("the copy of the commons may be written"),
                 Ran::Done(changes, answer) => {
                     let diff = journal::diff(&changes);
@@ -382,14 +384,16 @@ fn as_of(call: &Call) -> Result<Option<u64>, KipError> {
         return Ok(None);
     }
     bind_and(call, |command| match command {
-        Command::Find(Find { as_of: Some((lit, span)), .. })
-        | Command::Explain(Find { as_of: Some((lit, span)), .. }) => match lit {
-            Lit::Int(seq) if *seq >= 0 => Ok(Some(*seq as u64)),
-            other => {
-                Err(KipError::new(ErrorKind::Parameter, format!("an entry is a whole number, not {}", other.to_json()))
-                    .at(*span))
+        Kip::Find(Find { as_of: Some((lit, span)), .. }) | Kip::Explain(Find { as_of: Some((lit, span)), .. }) => {
+            match lit {
+                Lit::Int(seq) if *seq >= 0 => Ok(Some(*seq as u64)),
+                other => Err(KipError::new(
+                    ErrorKind::Parameter,
+                    format!("an entry is a whole number, not {}", other.to_json()),
+                )
+                .at(*span)),
             }
-        },
+        }
         _ => Ok(None),
     })
 }

@@ -2,28 +2,27 @@
 //! takes up the next one; what is durable is published and answered, in order. Should a batch fail, it and
 //! everything applied after it is taken back.
 
-use std::cell::Cell;
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
-use kip::capsule::Header;
 use kip::datum::Sym;
-use kip::exec::{self, Change, Draft};
+use kip::exec::{Change, Draft};
 use kip::graph::{El, Record};
-use kip::{Answer, Call, Dialect, ErrorKind, KipError, Options, bind_and, envelope};
+use kip::{ErrorKind, KipError, envelope};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
 use super::NexusId;
-use super::commons::{self, COMMONS, Overlay};
+use super::command::{Command, Hands, Ran, run};
+use super::commons::{self, COMMONS};
 use super::journal::Written;
 use super::mind::Mind;
 use super::shelf::{self, Shelved, Shelves, State};
 use super::wake::{Awake, Head};
-use crate::principal::{Origin, Principal, Role};
+use crate::principal::{Origin, Role};
 use crate::store::{Batch, Entry, Expect, Hash, Key, Kind, Op, PAGE_MAX, Receipt, Store, StoreError};
 
 /// A graph that will not change any more, and the journal entry after which it stands so.
@@ -108,15 +107,6 @@ impl Joint {
 struct Returned {
     mind: Mind,
     seq: Option<u64>,
-}
-
-/// A command that writes.
-pub(super) struct Command {
-    pub(super) call: Call,
-    pub(super) dialect: Dialect,
-    /// An operator's capsule may write what is protected (R28).
-    pub(super) privileged: bool,
-    pub(super) capsule: Option<Header>,
 }
 
 /// A command to be run for somebody.
@@ -616,61 +606,6 @@ impl Owner {
     }
 }
 
-/// What running a command came to.
-pub(super) enum Ran {
-    /// What changed, and the answer.
-    Done(Vec<Change>, Answer),
-    /// It would write in the commons, which is not in hand; nothing is changed.
-    WritesCommons,
-}
-
-/// Whose graphs a command is run on.
-pub(super) struct Hands<'m> {
-    pub(super) own: &'m mut Mind,
-    pub(super) commons: Option<&'m mut Mind>,
-    /// Whether the commons may be written.
-    pub(super) both: bool,
-}
-
-/// Runs a command that writes. What is refused leaves the graphs as they were.
-///
-/// # Errors
-/// Any [`KipError`].
-pub(super) fn run(write: &Command, hands: Hands<'_>, by: &Principal, now: i64) -> Result<Ran, KipError> {
-    let options = Options { dialect: write.dialect, ..Options::default() };
-    bind_and(&write.call, |command| {
-        let settle =
-            |mut draft: Draft<'_>, may: &dyn Fn(&Draft<'_>) -> bool| match exec::write(command, &mut draft, &options) {
-                Err(error) => {
-                    draft.undo();
-                    Err(error)
-                }
-                Ok(_) if !may(&draft) => {
-                    draft.undo();
-                    Ok(Ran::WritesCommons)
-                }
-                Ok(result) => {
-                    let (changes, warnings) = draft.finish();
-                    Ok(Ran::Done(changes, Answer { result, warnings, ..Answer::default() }))
-                }
-            };
-        match hands.commons {
-            None => settle(Draft::new(hands.own.write(), now, write.privileged), &|_| true),
-            Some(commons) => {
-                let crossed = Cell::new(false);
-                let mut both = Overlay::new(hands.own, commons, by, &crossed);
-                let may = |draft: &Draft<'_>| hands.both || !draft.touched().any(El::is_abroad);
-                let ran = settle(Draft::new(&mut both, now, write.privileged), &may);
-                if crossed.get() {
-                    let error = KipError::new(ErrorKind::Execution, "a link of the commons cannot lead into one mind");
-                    return Err(error.code("KIP_4003"));
-                }
-                ran
-            }
-        }
-    })
-}
-
 /// Runs long work on a thread that other tasks have been moved away from, where the runtime has several.
 pub(super) fn beside<R>(long: bool, work: impl FnOnce() -> R) -> R {
     let several = tokio::runtime::Handle::current().runtime_flavor() == tokio::runtime::RuntimeFlavor::MultiThread;
@@ -707,18 +642,6 @@ pub(super) fn batch_of(batch: Batch, nexus: &NexusId, next: Head, changes: &[Cha
     let rows = changes.iter().map(|change| (u64::from(change.el.0), change.after.as_ref().map(pack))).collect();
     batch.push(Op::Elements { nexus: nexus.clone(), rows });
     batch
-}
-
-impl Command {
-    /// `batch` with the journal entry of what it did to a nexus.
-    fn entry(&self, batch: Batch, nexus: &NexusId, changes: &[Change]) -> Batch {
-        let written = Written {
-            capsule: self.capsule.clone(),
-            ..Written::of(&self.call.command, &self.call.parameters, changes)
-        };
-        let kind = if self.capsule.is_some() { "capsule" } else { "kml" };
-        batch.append(format!("nexus:{nexus}"), kind, &written)
-    }
 }
 
 /// The hash of a journal entry; empty where there is none.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use kip::capsule::Header;
 use kip::exec::{self, Draft};
-use kip::graph::{Builder, El, Graph, GraphWrite, Prepared, Record};
+use kip::graph::{Builder, El, Graph, GraphWrite, Record};
 use kip::{CAPSULES, Call, Options, bind_and};
 use serde::{Deserialize, Serialize};
 use serde_json::Map;
@@ -80,7 +80,7 @@ impl Head {
 const KNOWLEDGE: (&str, &str) = ("knowledge", include_str!("../../../config/capsules/knowledge.kip"));
 
 /// Elements of a graph, and the page where the next ones begin.
-type Stretch<T> = (Vec<T>, Option<u64>);
+type Stretch = (Vec<(El, Record)>, Option<u64>);
 
 /// Commands that may wait for one nexus before callers are held back.
 const TASKS_MAX: usize = 256;
@@ -144,18 +144,12 @@ impl Nexus {
         Ok(cell.get_or_try_init(|| self.load(nexus.clone())).await?.clone())
     }
 
-    /// Reads a stretch of a graph, and makes what is wanted of each element, beside whatever else goes on.
-    fn stretch<T: Send + 'static>(
-        &self,
-        nexus: &NexusId,
-        from: u64,
-        make: fn(El, Record) -> T,
-    ) -> JoinHandle<Result<Stretch<T>, StoreError>> {
+    /// Reads a stretch of a graph beside whatever else goes on.
+    fn stretch(&self, nexus: &NexusId, from: u64) -> JoinHandle<Result<Stretch, StoreError>> {
         let (store, nexus) = (self.store.clone(), nexus.clone());
         tokio::spawn(async move {
             let (rows, next) = store.elements(&nexus, from, PAGES_AT_ONCE).await?;
-            let unpack =
-                |(no, body): &(u64, Bytes)| owner::unpack(&nexus, *no, body).map(|(el, record)| make(el, record));
+            let unpack = |(no, body): &(u64, Bytes)| owner::unpack(&nexus, *no, body);
             Ok((rows.iter().map(unpack).collect::<Result<_, _>>()?, next))
         })
     }
@@ -194,29 +188,31 @@ impl Nexus {
     /// The graph of a nexus, in memory.
     async fn in_memory(&self, nexus: &NexusId, head: &Head) -> Result<Mind, NexusError> {
         let mut builder = Builder::default();
-        self.each_stretch(nexus, Prepared::new, |elements| {
-            elements.into_iter().for_each(|element| builder.push(element));
+        self.each_stretch(nexus, |elements| {
+            elements.into_iter().for_each(|(el, record)| builder.push(el, record));
             Ok(())
         })
         .await?;
         let mut graph = owner::beside(true, || builder.finish());
         graph.next_concept = graph.next_concept.max(head.concepts);
         graph.next_link = graph.next_link.max(head.links);
+        // It can be asked at once; only a search waits for the words.
+        let whole = graph.clone();
+        tokio::task::spawn_blocking(move || whole.ready_words());
         Ok(Mind::Resident(Box::new(graph)))
     }
 
     /// Hands over all elements of a nexus, in order.
-    async fn each_stretch<T: Send + 'static>(
+    async fn each_stretch(
         &self,
         nexus: &NexusId,
-        make: fn(El, Record) -> T,
-        mut take: impl FnMut(Vec<T>) -> Result<(), StoreError>,
+        mut take: impl FnMut(Vec<(El, Record)>) -> Result<(), StoreError>,
     ) -> Result<(), NexusError> {
         // The next stretch is read and unpacked while this one is taken up.
-        let mut ahead = Some(self.stretch(nexus, 0, make));
+        let mut ahead = Some(self.stretch(nexus, 0));
         while let Some(stretch) = ahead.take() {
             let (records, next) = stretch.await.map_err(|_| StoreError::Closed)??;
-            ahead = next.map(|from| self.stretch(nexus, from, make));
+            ahead = next.map(|from| self.stretch(nexus, from));
             take(records)?;
         }
         Ok(())
@@ -274,12 +270,7 @@ impl Nexus {
             _ => {
                 tracing::info!(%nexus, "a mind over its memory budget is put on a shelf");
                 owner::beside(true, || shelved.clear())?;
-                self.each_stretch(
-                    nexus,
-                    |el, record| (el, record),
-                    |records| owner::beside(true, || shelved.take_in(records)),
-                )
-                .await?;
+                self.each_stretch(nexus, |records| owner::beside(true, || shelved.take_in(records))).await?;
                 shelved.go_on_at(next);
             }
         }

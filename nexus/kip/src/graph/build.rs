@@ -3,10 +3,8 @@
 
 use std::collections::HashMap;
 
-use arcstr::ArcStr;
-
-use super::text::{Gathered, words_of};
-use super::{Edge, Edges, El, Ends, Graph, Record, hash, is_dense, is_limited};
+use super::text::{Gathered, Index, Lexicon, words_of};
+use super::{Edge, Edges, El, Ends, Graph, Look, Record, hash, is_dense, is_limited};
 use crate::datum::Sym;
 
 /// See the module.
@@ -17,34 +15,17 @@ pub struct Builder {
     by_kind: HashMap<(bool, Sym), Vec<El>>,
     /// Where an element's links go, with the flag set, and come from.
     edges: Vec<(El, bool, Edge)>,
-    words: [Gathered; 2],
-}
-
-/// An element with its words, which may be found on another thread.
-pub struct Prepared {
-    el: El,
-    record: Record,
-    words: Vec<(ArcStr, u8)>,
-}
-
-impl Prepared {
-    /// Finds the words of an element.
-    pub fn new(el: El, record: Record) -> Self {
-        let words = words_of(record.look());
-        Self { el, record, words }
-    }
 }
 
 impl Builder {
     /// Takes up an element that was not taken up before.
-    pub fn push(&mut self, Prepared { el, record, words }: Prepared) {
+    pub fn push(&mut self, el: El, record: Record) {
         let look = record.look();
         self.by_kind.entry((el.is_link(), look.kind())).or_default().push(el);
         self.graph.weight += look.weight();
         if is_limited(look) {
             self.graph.scoped.insert(el);
         }
-        self.words[usize::from(el.is_link())].take(el, words);
         match record {
             Record::Concept(concept) => {
                 self.keys.push((hash(concept.kind, &concept.name), el));
@@ -63,7 +44,7 @@ impl Builder {
 
     /// The graph of everything taken up.
     pub fn finish(self) -> Graph {
-        let Self { mut graph, mut keys, by_kind, mut edges, words: [words, link_words] } = self;
+        let Self { mut graph, mut keys, by_kind, mut edges } = self;
         graph.next_concept = graph.next_concept.max(1);
         graph.next_link = graph.next_link.max(1);
         keys.sort_unstable();
@@ -94,8 +75,8 @@ impl Builder {
             let el = at[0].0;
             if is_dense(el) { drop(graph.ends.put(el.no(), ends)) } else { drop(graph.sparse_ends.insert(el, ends)) }
         }
-        graph.words = words.finish();
-        graph.link_words = link_words.finish();
+        let now = graph.clone();
+        graph.words = Lexicon::late(move || now.find_words());
         graph
     }
 }
@@ -104,8 +85,20 @@ impl Graph {
     /// A graph of elements, each of which stands there once.
     pub fn of(elements: impl IntoIterator<Item = (El, Record)>) -> Self {
         let mut builder = Builder::default();
-        elements.into_iter().for_each(|(el, record)| builder.push(Prepared::new(el, record)));
+        elements.into_iter().for_each(|(el, record)| builder.push(el, record));
         builder.finish()
+    }
+
+    /// Finds the words of a graph made at once now, instead of when they are first needed.
+    pub fn ready_words(&self) {
+        self.words.get(false);
+    }
+
+    fn find_words(&self) -> [Index; 2] {
+        let (mut words, mut link_words) = (Gathered::default(), Gathered::default());
+        self.concepts.after(0).for_each(|(no, concept)| words.take(El::concept(no), words_of(Look::Concept(concept))));
+        self.links.after(0).for_each(|(no, link)| link_words.take(El::link(no), words_of(Look::Link(link))));
+        [words.finish(), link_words.finish()]
     }
 }
 
@@ -168,7 +161,7 @@ mod tests {
         for el in slow.records().map(|(el, _)| el).collect::<Vec<_>>().into_iter().rev() {
             fast.remove(el);
         }
-        assert_eq!((fast.len(), fast.weight(), fast.words.words(), fast.link_words.words()), ((0, 0), 0, 0, 0));
+        assert_eq!((fast.len(), fast.weight(), fast.words.get(false).words(), fast.words.get(true).words()), ((0, 0), 0, 0, 0));
         assert!(fast.keys.is_empty() && fast.sparse_ends.is_empty() && fast.by_predicate.is_empty());
     }
 }

@@ -18,7 +18,7 @@ use std::sync::LazyLock;
 use arcstr::ArcStr;
 use imbl::{HashMap, OrdMap, OrdSet};
 
-pub use build::{Builder, Prepared};
+pub use build::Builder;
 pub use edges::{Edge, Edges};
 pub use read::{GraphRead, GraphWrite, Limited, Way};
 pub use record::{Concept, El, Later, Link, Look, Record, Stamp, shown, source_of};
@@ -43,8 +43,7 @@ pub struct Graph {
     crowded: OrdMap<(Sym, ArcStr), El>,
     by_type: HashMap<Sym, OrdSet<El>>,
     by_predicate: HashMap<Sym, OrdSet<El>>,
-    words: text::Index,
-    link_words: text::Index,
+    words: text::Lexicon,
     sorted: HashMap<(Sym, Sym), Sorted>,
     /// Elements that not everybody may see.
     scoped: OrdSet<El>,
@@ -120,7 +119,7 @@ impl Graph {
             self.by_type.entry(concept.kind).or_default().insert(el);
             self.put_key(el, &concept);
         }
-        self.words.change(el, old.as_ref().map(Look::Concept), Some(Look::Concept(&concept)));
+        self.words.get_mut(false).change(el, old.as_ref().map(Look::Concept), Some(Look::Concept(&concept)));
         self.resort(el, old.as_ref(), Some(&concept));
         self.rescope(el, Look::Concept(&concept));
         self.reweigh(old.as_ref().map(Look::Concept), Some(Look::Concept(&concept)));
@@ -141,7 +140,7 @@ impl Graph {
             self.ends_mut(link.subject).out.insert(Edge { predicate: link.predicate, other: link.object, link: el });
             self.ends_mut(link.object).into.insert(Edge { predicate: link.predicate, other: link.subject, link: el });
         }
-        self.link_words.change(el, old.as_ref().map(Look::Link), Some(Look::Link(&link)));
+        self.words.get_mut(true).change(el, old.as_ref().map(Look::Link), Some(Look::Link(&link)));
         self.rescope(el, Look::Link(&link));
         self.reweigh(old.as_ref().map(Look::Link), Some(Look::Link(&link)));
         self.links.put(el.no(), link);
@@ -367,7 +366,7 @@ impl GraphRead for Graph {
     }
 
     fn words(&self, links: bool, ask: &mut dyn FnMut(&dyn text::Words)) {
-        ask(if links { &self.link_words } else { &self.words });
+        ask(self.words.get(links));
     }
 
     fn limited(&self) -> Limited {
@@ -397,12 +396,12 @@ impl GraphWrite for Graph {
         if el.is_link() {
             let Some(old) = self.links.remove(el.no()) else { return };
             self.drop_edges(el, &old);
-            self.link_words.change(el, Some(Look::Link(&old)), None);
+            self.words.get_mut(true).change(el, Some(Look::Link(&old)), None);
             self.reweigh(Some(Look::Link(&old)), None);
         } else {
             let Some(old) = self.concepts.remove(el.no()) else { return };
             self.drop_key(el, &old);
-            self.words.change(el, Some(Look::Concept(&old)), None);
+            self.words.get_mut(false).change(el, Some(Look::Concept(&old)), None);
             self.resort(el, Some(&old), None);
             self.reweigh(Some(Look::Concept(&old)), None);
         }

@@ -4,8 +4,10 @@
 mod analyzer;
 mod fuzzy;
 mod index;
+mod late;
 mod rank;
 
 pub use analyzer::{terms, terms_of_query};
 pub use index::{Gathered, Index, LEVELS_MAX, words_of};
+pub use late::Lexicon;
 pub use rank::{Hit, Standing, Words, search};

@@ -1,0 +1,91 @@
+//! A command that writes, run on the graphs it writes to: refused whole, or done, with what it changed.
+
+use std::cell::Cell;
+
+use kip::capsule::Header;
+use kip::exec::{self, Change, Draft};
+use kip::graph::El;
+use kip::{Answer, Call, Dialect, ErrorKind, KipError, Options, bind_and};
+
+use super::NexusId;
+use super::commons::Overlay;
+use super::journal::Written;
+use super::mind::Mind;
+use crate::principal::Principal;
+use crate::store::Batch;
+
+/// A command that writes.
+pub(super) struct Command {
+    pub(super) call: Call,
+    pub(super) dialect: Dialect,
+    /// An operator's capsule may write what is protected (R28).
+    pub(super) privileged: bool,
+    pub(super) capsule: Option<Header>,
+}
+
+/// What running a command came to.
+pub(super) enum Ran {
+    /// What changed, and the answer.
+    Done(Vec<Change>, Answer),
+    /// It would write in the commons, which is not in hand; nothing is changed.
+    WritesCommons,
+}
+
+/// Whose graphs a command is run on.
+pub(super) struct Hands<'m> {
+    pub(super) own: &'m mut Mind,
+    pub(super) commons: Option<&'m mut Mind>,
+    /// Whether the commons may be written.
+    pub(super) both: bool,
+}
+
+/// Runs a command that writes. What is refused leaves the graphs as they were.
+///
+/// # Errors
+/// Any [`KipError`].
+pub(super) fn run(write: &Command, hands: Hands<'_>, by: &Principal, now: i64) -> Result<Ran, KipError> {
+    let options = Options { dialect: write.dialect, ..Options::default() };
+    bind_and(&write.call, |command| {
+        let settle =
+            |mut draft: Draft<'_>, may: &dyn Fn(&Draft<'_>) -> bool| match exec::write(command, &mut draft, &options) {
+                Err(error) => {
+                    draft.undo();
+                    Err(error)
+                }
+                Ok(_) if !may(&draft) => {
+                    draft.undo();
+                    Ok(Ran::WritesCommons)
+                }
+                Ok(result) => {
+                    let (changes, warnings) = draft.finish();
+                    Ok(Ran::Done(changes, Answer { result, warnings, ..Answer::default() }))
+                }
+            };
+        match hands.commons {
+            None => settle(Draft::new(hands.own.write(), now, write.privileged), &|_| true),
+            Some(commons) => {
+                let crossed = Cell::new(false);
+                let mut both = Overlay::new(hands.own, commons, by, &crossed);
+                let may = |draft: &Draft<'_>| hands.both || !draft.touched().any(El::is_abroad);
+                let ran = settle(Draft::new(&mut both, now, write.privileged), &may);
+                if crossed.get() {
+                    let error = KipError::new(ErrorKind::Execution, "a link of the commons cannot lead into one mind");
+                    return Err(error.code("KIP_4003"));
+                }
+                ran
+            }
+        }
+    })
+}
+
+impl Command {
+    /// `batch` with the journal entry of what it did to a nexus.
+    pub(super) fn entry(&self, batch: Batch, nexus: &NexusId, changes: &[Change]) -> Batch {
+        let written = Written {
+            capsule: self.capsule.clone(),
+            ..Written::of(&self.call.command, &self.call.parameters, changes)
+        };
+        let kind = if self.capsule.is_some() { "capsule" } else { "kml" };
+        batch.append(format!("nexus:{nexus}"), kind, &written)
+    }
+}
