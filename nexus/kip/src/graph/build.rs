@@ -3,6 +3,9 @@
 
 use std::collections::HashMap;
 
+use imbl::OrdMap;
+
+use super::pages::Pages;
 use super::text::{Gathered, Index, Lexicon, words_of};
 use super::{Edge, Edges, El, Ends, Graph, Look, Record, hash, is_dense, is_limited};
 use crate::datum::Sym;
@@ -42,43 +45,35 @@ impl Builder {
         }
     }
 
-    /// The graph of everything taken up.
+    /// The graph of everything taken up. Its words are found later.
     pub fn finish(self) -> Graph {
-        let Self { mut graph, mut keys, by_kind, mut edges } = self;
+        let Self { mut graph, keys, by_kind, edges } = self;
         graph.next_concept = graph.next_concept.max(1);
         graph.next_link = graph.next_link.max(1);
-        keys.sort_unstable();
-        let mut last = None;
-        for (hash, el) in keys {
-            match graph.concepts.get(el.no()) {
-                // Two keys of one hash.
-                Some(concept) if last == Some(hash) => {
-                    graph.crowded.insert((concept.kind, concept.name.clone()), el);
-                }
-                _ => drop(graph.keys.insert(hash, el)),
-            }
-            last = Some(hash);
-        }
-        for ((links, kind), mut els) in by_kind {
-            els.sort_unstable();
-            let set = els.into_iter().collect();
-            if links {
-                graph.by_predicate.insert(kind, set)
-            } else {
-                graph.by_type.insert(kind, set)
-            };
-        }
-        edges.sort_unstable();
-        for at in edges.chunk_by(|a, b| a.0 == b.0) {
-            let side = |out: bool| at.iter().filter(move |(_, way, _)| *way == out).map(|(.., edge)| *edge);
-            let ends = Ends { out: Edges::of(side(true).collect()), into: Edges::of(side(false).collect()) };
-            let el = at[0].0;
-            if is_dense(el) { drop(graph.ends.put(el.no(), ends)) } else { drop(graph.sparse_ends.insert(el, ends)) }
-        }
+        // The links take as long as all the rest.
+        (graph.ends, graph.sparse_ends) = std::thread::scope(|scope| {
+            let ends = scope.spawn(|| ends_of(edges));
+            graph.take_keys(keys);
+            graph.take_kinds(by_kind);
+            ends.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
         let now = graph.clone();
         graph.words = Lexicon::late(move || now.find_words());
         graph
     }
+}
+
+/// The links at both ends of every element.
+fn ends_of(mut edges: Vec<(El, bool, Edge)>) -> (Pages<Ends>, OrdMap<El, Ends>) {
+    let (mut dense, mut sparse) = (Pages::default(), OrdMap::new());
+    edges.sort_unstable();
+    for at in edges.chunk_by(|a, b| a.0 == b.0) {
+        let side = |out: bool| at.iter().filter(move |(_, way, _)| *way == out).map(|(.., edge)| *edge);
+        let ends = Ends { out: Edges::of(side(true).collect()), into: Edges::of(side(false).collect()) };
+        let el = at[0].0;
+        if is_dense(el) { drop(dense.put(el.no(), ends)) } else { drop(sparse.insert(el, ends)) }
+    }
+    (dense, sparse)
 }
 
 impl Graph {
@@ -92,6 +87,33 @@ impl Graph {
     /// Finds the words of a graph made at once now, instead of when they are first needed.
     pub fn ready_words(&self) {
         self.words.get(false);
+    }
+
+    fn take_keys(&mut self, mut keys: Vec<(u64, El)>) {
+        keys.sort_unstable();
+        let mut last = None;
+        for (hash, el) in keys {
+            match self.concepts.get(el.no()) {
+                // Two keys of one hash.
+                Some(concept) if last == Some(hash) => {
+                    self.crowded.insert((concept.kind, concept.name.clone()), el);
+                }
+                _ => drop(self.keys.insert(hash, el)),
+            }
+            last = Some(hash);
+        }
+    }
+
+    fn take_kinds(&mut self, by_kind: HashMap<(bool, Sym), Vec<El>>) {
+        for ((links, kind), mut els) in by_kind {
+            els.sort_unstable();
+            let set = els.into_iter().collect();
+            if links {
+                self.by_predicate.insert(kind, set)
+            } else {
+                self.by_type.insert(kind, set)
+            };
+        }
     }
 
     fn find_words(&self) -> [Index; 2] {
@@ -161,7 +183,10 @@ mod tests {
         for el in slow.records().map(|(el, _)| el).collect::<Vec<_>>().into_iter().rev() {
             fast.remove(el);
         }
-        assert_eq!((fast.len(), fast.weight(), fast.words.get(false).words(), fast.words.get(true).words()), ((0, 0), 0, 0, 0));
+        assert_eq!(
+            (fast.len(), fast.weight(), fast.words.get(false).words(), fast.words.get(true).words()),
+            ((0, 0), 0, 0, 0)
+        );
         assert!(fast.keys.is_empty() && fast.sparse_ends.is_empty() && fast.by_predicate.is_empty());
     }
 }

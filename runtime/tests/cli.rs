@@ -1,0 +1,148 @@
+//! The command line as a person has it: the built binary, its daemon, and commands against it.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::{Value, json};
+
+fn lifeformd(data: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lifeformd"));
+    command
+        .env_clear()
+        .env("HOME", data)
+        .env("LIFEFORMD_DATA", data)
+        .env("LIFEFORMD_MODELS__EMBEDDED", "none")
+        .env("LIFEFORMD_LOG", "warn")
+        .stdin(Stdio::null());
+    command
+}
+
+/// A daemon on a port of its own, gone with the test.
+struct Running {
+    daemon: Child,
+    listen: String,
+    folder: tempfile::TempDir,
+}
+
+impl Running {
+    fn up() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut daemon = lifeformd(folder.path())
+            .args(["up", "--offline", "--listen", "127.0.0.1:0"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let greeting = BufReader::new(daemon.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let listen = greeting.filter_map(|line| Some(line.split_once("--listen ")?.1.to_owned())).next().unwrap();
+        Self { daemon, listen, folder }
+    }
+
+    fn run(&self, args: &[&str], input: &str) -> Output {
+        let mut child = lifeformd(self.folder.path())
+            .args(args)
+            .args(["--listen", &self.listen])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        child.wait_with_output().unwrap()
+    }
+
+    fn say(&self, args: &[&str], input: &str) -> String {
+        let output = self.run(args, input);
+        assert!(output.status.success(), "{args:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn file(&self, name: &str, text: &str) -> String {
+        let path = self.folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.daemon.kill();
+        let _ = self.daemon.wait();
+    }
+}
+
+const FLEET: &str = r#"UPSERT {
+    CONCEPT { {type: "$ConceptType", name: "Boat"} }
+    CONCEPT { {type: "Boat", name: "Petrel"} SET ATTRIBUTES { crew: 3 } }
+    CONCEPT { {type: "Boat", name: "Osprey"} SET ATTRIBUTES { crew: 5 } }
+}"#;
+const CREWS: &str = r#"FIND(?b.name, ?b.attributes.crew) WHERE { ?b {type: "Boat"} } ORDER BY ?b.name"#;
+
+#[test]
+fn kip_runs_as_a_command_a_file_a_pipe_and_a_table() {
+    let running = Running::up();
+    let file = running.file("fleet.kip", FLEET);
+    let tried: Value = serde_json::from_str(&running.say(&["kip", "--dry-run", &file], "")).unwrap();
+    assert!(tried.get("result").is_some(), "{tried}");
+    running.say(&["kip", &file], "");
+    for (args, input) in [(vec!["kip", CREWS], ""), (vec!["kip"], CREWS), (vec!["kip", "-"], CREWS)] {
+        let told: Value = serde_json::from_str(&running.say(&args, input)).unwrap();
+        assert_eq!(told["result"], json!([["Osprey", 5], ["Petrel", 3]]), "{args:?}");
+    }
+    let table = running.say(&["kip", "--table", CREWS], "");
+    let cells = |line: &str| {
+        line.split(['│', '|']).map(str::trim).filter(|cell| !cell.is_empty()).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert!(table.lines().any(|line| cells(line).join(" ").split_whitespace().eq(["Osprey", "5"])), "{table}");
+
+    let bound = r#"FIND(?b.attributes.crew) WHERE { ?b {type: "Boat", name: $name} }"#;
+    let told: Value =
+        serde_json::from_str(&running.say(&["kip", "--parameters", r#"{"name": "Petrel"}"#, bound], "")).unwrap();
+    assert_eq!(told["result"], json!([3]));
+    let refused = running.run(&["kip", "FIND(?b) WHERE { ?b {type: } }"], "");
+    assert!(!refused.status.success());
+    let told: Value = serde_json::from_slice(&refused.stdout).unwrap();
+    assert_eq!(told["error"]["kind"], "syntax", "{told}");
+    let refused = running.run(&["kip", "--readonly", FLEET], "");
+    assert!(!refused.status.success(), "{refused:?}");
+    let missing = running.run(&["kip", "nowhere.kip"], "");
+    assert!(String::from_utf8_lossy(&missing.stderr).contains("there is no file nowhere.kip"), "{missing:?}");
+}
+
+#[test]
+fn a_capsule_goes_out_of_one_mind_and_into_another() {
+    let running = Running::up();
+    running.say(&["kip", FLEET], "");
+    let out = running.folder.path().join("boats.kip").display().to_string();
+    let pattern = r#"WHERE { ?b {type: "Boat"} }"#;
+    running.say(&["capsule", "export", "--name", "boats", "-o", &out, "?b", pattern], "");
+    let tried = running.say(&["capsule", "import", "--lifeform", "commons", "--dry-run", &out], "");
+    assert!(tried.contains("Osprey"), "{tried}");
+    let empty: Value = serde_json::from_str(&running.say(&["kip", "--commons", CREWS], "")).unwrap();
+    assert_eq!(empty["result"], json!([]), "a dry run writes nothing");
+    running.say(&["capsule", "import", "--lifeform", "commons", &out], "");
+    let told: Value = serde_json::from_str(&running.say(&["kip", "--commons", CREWS], "")).unwrap();
+    assert_eq!(told["result"], json!([["Osprey", 5], ["Petrel", 3]]));
+    let broken = running.file("broken.kip", "UPSERT { CONCEPT");
+    assert!(!running.run(&["capsule", "import", &broken], "").status.success());
+}
+
+#[test]
+fn json_lines_are_answered_without_a_daemon() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut child =
+        lifeformd(folder.path()).args(["kip", "--jsonl"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let requests =
+        [json!({"command": FLEET}), json!({"command": CREWS}), json!({"reset": true}), json!({"command": CREWS})];
+    let text: String = requests.iter().map(|request| format!("{request}\n")).collect::<String>() + "no json\n";
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let told: Vec<Value> =
+        String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(told.len(), 5, "{told:?}");
+    assert_eq!(told[1]["result"], json!([["Osprey", 5], ["Petrel", 3]]));
+    assert_eq!(told[2], json!({}));
+    assert_eq!(told[3]["result"], json!([]), "nothing is left after a reset");
+    assert!(told[4]["error"].is_object(), "{}", told[4]);
+}
