@@ -46,6 +46,9 @@ pub struct Config {
     pub providers: BTreeMap<String, Provider>,
     /// Which model serves which tier.
     pub tiers: BTreeMap<Tier, TierModel>,
+    /// The remote model that makes embeddings, instead of the embedded one.
+    #[serde(default)]
+    pub embeddings: Option<TierModel>,
 }
 
 /// The minds in this process.
@@ -56,13 +59,15 @@ pub struct Minds {
     pub memory_mb: usize,
 }
 
-/// The model in this process.
+/// The models in this process.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Embedded {
-    /// Its name, or `none`.
+    /// The name of the language model, or `none`.
     pub embedded: String,
-    /// Where its weights lie.
+    /// The name of the embedder, or `none`.
+    pub embedder: String,
+    /// Where their weights lie.
     pub folder: PathBuf,
     /// The hub asked first.
     pub hub: String,
@@ -164,14 +169,13 @@ impl Config {
         if self.models.folder.as_os_str().is_empty() {
             self.models.folder = folders.cache_dir().join("models");
         }
-        for (tier, model) in &self.tiers {
-            if !self.providers.contains_key(&model.provider) {
-                bail!(
-                    "tiers.{} names the provider \"{}\", and there is no [providers.{}]",
-                    serde_json::to_string(tier)?.trim_matches('"'),
-                    model.provider,
-                    model.provider
-                );
+        let tiers = self.tiers.iter().map(|(tier, model)| Ok((serde_json::to_string(tier)?.replace('"', ""), model)));
+        let mut named: Vec<(String, &TierModel)> = tiers.collect::<anyhow::Result<_>>()?;
+        named.iter_mut().for_each(|(name, _)| name.insert_str(0, "tiers."));
+        named.extend(self.embeddings.iter().map(|model| ("embeddings".to_owned(), model)));
+        for (place, TierModel { provider, .. }) in named {
+            if !self.providers.contains_key(provider) {
+                bail!("{place} names the provider \"{provider}\", and there is no [providers.{provider}]");
             }
         }
         Ok(())
@@ -230,6 +234,9 @@ mod tests {
         assert!(error.contains("lisen"), "{error}");
         std::fs::write(&file, "[tiers.high]\nprovider = \"nobody\"\nmodel = \"m\"\n").unwrap();
         let error = format!("{:#}", Config::load(Some(&file), &[]).unwrap_err());
-        assert!(error.contains("nobody"), "{error}");
+        assert!(error.contains("tiers.high") && error.contains("nobody"), "{error}");
+        std::fs::write(&file, "[embeddings]\nprovider = \"nobody\"\nmodel = \"m\"\n").unwrap();
+        let error = format!("{:#}", Config::load(Some(&file), &[]).unwrap_err());
+        assert!(error.contains("embeddings names") && error.contains("nobody"), "{error}");
     }
 }

@@ -7,7 +7,6 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use fascicles::{FascicleSpec, Fascicles};
 use lifeform::{LifeformHead, LifeformSpec, Lifeforms, Status};
-use neurons::llm::{Endpoint, LlmProvider, Model, OpenAi, Transport};
 use neurons::{HOUSE, Models, Neurons};
 use nexus::ledger::{AccountOp, Amount};
 use nexus::store::Backend;
@@ -164,49 +163,4 @@ pub fn shipped_lifeform(name: &str) -> Option<LifeformSpec> {
 
 fn shipped_fascicles() -> anyhow::Result<Vec<FascicleSpec>> {
     FASCICLES.iter().map(|text| toml::from_str(text).context("a shipped fascicle does not load")).collect()
-}
-
-/// The remote models of the configuration, and the embedded one for the tiers they leave out.
-///
-/// # Errors
-/// A provider without its key.
-pub fn models(config: &Config, embedded: Option<Arc<dyn LlmProvider>>, why_not: &str) -> anyhow::Result<Models> {
-    let mut tiers = std::collections::BTreeMap::new();
-    if let Some(provider) = embedded {
-        let model = Model {
-            provider,
-            name: config.models.embedded.clone(),
-            price: neurons::llm::Price::default(),
-            context_tokens: 4096,
-        };
-        tiers.insert(neurons::Tier::Economy, model);
-    }
-    let mut providers: std::collections::BTreeMap<&str, Arc<dyn LlmProvider>> = std::collections::BTreeMap::new();
-    for (name, provider) in &config.providers {
-        let client = reqwest::Client::builder()
-            .connect_timeout(Duration::from_secs(10))
-            .read_timeout(Duration::from_secs(120))
-            .tcp_nodelay(true)
-            .pool_max_idle_per_host(256)
-            .build()?;
-        let endpoint =
-            Endpoint::new(name, Transport::Http(client), provider.concurrency, Duration::from_secs(provider.timeout_s));
-        let key = provider.key().with_context(|| format!("providers.{name} has no key"))?;
-        providers.insert(name, Arc::new(OpenAi::new(name, &provider.base_url, &key, endpoint)?));
-    }
-    for (tier, model) in &config.tiers {
-        let provider = providers
-            .get(model.provider.as_str())
-            .with_context(|| format!("there is no [providers.{}]", model.provider))?;
-        tiers.insert(
-            *tier,
-            Model {
-                provider: provider.clone(),
-                name: model.model.clone(),
-                price: model.price,
-                context_tokens: model.context_tokens,
-            },
-        );
-    }
-    Ok(if tiers.is_empty() { Models::none(why_not) } else { Models::new(tiers) })
 }

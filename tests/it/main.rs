@@ -15,3 +15,4 @@ mod neurons;
 mod shelves;
 mod store;
 mod tidy;
+mod weights;

@@ -95,6 +95,9 @@ pub trait LlmProvider: Send + Sync + 'static {
     /// it comes; a receiver that went away stops the stream.
     async fn chat(&self, request: ChatRequest, deltas: Option<mpsc::Sender<String>>) -> Result<ChatReply, LlmError>;
 
+    /// The embeddings of texts by `model`, in order, each of the same length, and what that used.
+    async fn embed(&self, model: &str, texts: Vec<String>) -> Result<(Vec<Vec<f32>>, Option<Usage>), LlmError>;
+
     /// The models it has, as it names them.
     async fn models(&self) -> Result<Vec<String>, LlmError>;
 }

@@ -11,8 +11,8 @@ use futures::StreamExt;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::wire::types::{ChatMessage, ChatResponse, WireToolCall};
-use super::{ChatReply, ChatRequest, Endpoint, LlmError, LlmProvider};
+use super::wire::types::{ChatMessage, ChatResponse, EmbeddingRequest, EmbeddingResponse, Texts, WireToolCall};
+use super::{ChatReply, ChatRequest, Endpoint, LlmError, LlmProvider, Usage};
 
 /// A stream that says nothing for so long is given up.
 const IDLE_MAX: Duration = Duration::from_secs(60);
@@ -134,6 +134,29 @@ impl LlmProvider for OpenAi {
             Some(deltas) => self.streamed(request, deltas).await,
             None => self.whole(request).await,
         }
+    }
+
+    async fn embed(&self, model: &str, texts: Vec<String>) -> Result<(Vec<Vec<f32>>, Option<Usage>), LlmError> {
+        let wanted = texts.len();
+        let request = EmbeddingRequest {
+            model: model.to_owned(),
+            input: Texts::Many(texts),
+            encoding_format: Some("float".into()),
+        };
+        let response: EmbeddingResponse =
+            self.client.embeddings().create_byot(request).await.map_err(|error| self.error(error))?;
+        let broken = |message: String| LlmError::Broken { provider: self.name.to_string(), message };
+        let mut vectors: Vec<Vec<f32>> = vec![Vec::new(); wanted];
+        for embedding in response.data {
+            let vector = serde_json::from_value(embedding.embedding)
+                .map_err(|error| broken(format!("an embedding is not a list of numbers: {error}")))?;
+            *vectors.get_mut(embedding.index).ok_or_else(|| broken("it answered more than was asked".into()))? = vector;
+        }
+        let length = vectors.first().map_or(0, Vec::len);
+        if length == 0 || vectors.iter().any(|vector| vector.len() != length) {
+            return Err(broken("it did not answer an embedding of one length for every text".into()));
+        }
+        Ok((vectors, response.usage))
     }
 
     async fn models(&self) -> Result<Vec<String>, LlmError> {

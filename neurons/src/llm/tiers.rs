@@ -66,6 +66,7 @@ pub struct Model {
 #[derive(Clone, Default)]
 pub struct Models {
     tiers: BTreeMap<Tier, Model>,
+    embedder: Option<Model>,
     /// Why there is none, when there is none.
     missing: Option<Arc<str>>,
 }
@@ -73,12 +74,27 @@ pub struct Models {
 impl Models {
     /// The same model for every tier that `tiers` leaves out, the nearest cheaper one first.
     pub fn new(tiers: BTreeMap<Tier, Model>) -> Self {
-        Self { tiers, missing: None }
+        Self { tiers, ..Self::default() }
     }
 
     /// No model at all, and why; every call answers that.
     pub fn none(why: impl Into<Arc<str>>) -> Self {
-        Self { tiers: BTreeMap::new(), missing: Some(why.into()) }
+        Self { missing: Some(why.into()), ..Self::default() }
+    }
+
+    /// With a model that makes embeddings.
+    #[must_use]
+    pub fn with_embedder(self, embedder: Model) -> Self {
+        Self { embedder: Some(embedder), ..self }
+    }
+
+    /// The model that makes embeddings.
+    ///
+    /// # Errors
+    /// [`LlmError::Unavailable`] when there is none.
+    pub fn embedder(&self) -> Result<&Model, LlmError> {
+        let none = || LlmError::Unavailable("no embedder is configured".into());
+        self.embedder.as_ref().ok_or_else(none)
     }
 
     /// The model for `tier`: its own, else the nearest cheaper, else the nearest dearer.

@@ -175,3 +175,15 @@ thread_local! {
         engine
     };
 }
+
+#[test]
+fn a_number_is_read_exactly() {
+    for text in
+        ["-12.52222222222222222222222222222222e1", "0.1", "1.7976931348623157e308", "5e-324", "9007199254740993.0"]
+    {
+        let command = format!(r#"UPSERT {{ CONCEPT {{ {{type: "A", name: "a"}} SET ATTRIBUTES {{ n: {text} }} }} }}"#);
+        let kip::Command::Upsert(upserts) = parse(&command).unwrap() else { panic!() };
+        let number = upserts[0].blocks[0].attributes[0].1.to_json();
+        assert_eq!(number.as_f64(), text.parse().ok(), "{text}");
+    }
+}

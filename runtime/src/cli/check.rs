@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use neurons::llm::weights::{Kept, Task};
 use nexus::store::surreal::Surreal;
 use nexus::{Store, SystemClock};
 use tokio::net::TcpListener;
@@ -10,6 +11,7 @@ use tokio::net::TcpListener;
 use super::models::{known, places};
 use super::say;
 use crate::config::Config;
+use crate::models::Local;
 
 pub(super) async fn run(loaded: anyhow::Result<Config>) -> anyhow::Result<ExitCode> {
     let mut report = Report { sound: true };
@@ -80,22 +82,22 @@ async fn store(report: &mut Report, config: &Config) {
 }
 
 fn model(report: &mut Report, config: &Config) {
-    if config.models.embedded == "none" {
-        return report.note("model", "the embedded model is off");
-    }
-    match known(&config.models.embedded) {
-        Err(error) => report.bad("model", &error.to_string()),
-        Ok(weights) => {
-            let (pulled, runnable) = (weights.path(&places(config)), weights.runnable(&places(config)));
-            match (runnable.exists(), pulled.exists()) {
-                (false, false) => report
-                    .note("model", &format!("{} is not here yet; `lifeformd models pull` fetches it", weights.name)),
-                (_, true) => match weights.verify(&pulled) {
-                    Ok(()) => report.good("model", &format!("{} is here and whole", weights.name)),
-                    Err(error) => report.bad("model", &error.to_string()),
-                },
-                (true, false) => report.good("model", &format!("{} is here, converted", weights.name)),
+    for (name, task, what) in
+        [(&config.models.embedded, Task::Chat, "model"), (&config.models.embedder, Task::Embeddings, "embedder")]
+    {
+        if name == "none" {
+            report.note(what, "there is none in this process");
+            continue;
+        }
+        match known(name, task) {
+            Err(error) => report.bad(what, &error.to_string()),
+            Ok(weights) if weights.kept(&places(config)) == Kept::Absent => {
+                report.note(what, &format!("{name} is not here yet; `lifeformd models pull` fetches it"));
             }
+            Ok(weights) => match weights.verify(&places(config)) {
+                Ok(()) => report.good(what, &format!("{name} is here and whole")),
+                Err(error) => report.bad(what, &error.to_string()),
+            },
         }
     }
 }
@@ -104,7 +106,7 @@ async fn providers(report: &mut Report, config: &Config) {
     if config.providers.is_empty() {
         return;
     }
-    match crate::daemon::models(config, None, "none") {
+    match crate::models::models(config, Local::default()) {
         Err(error) => report.bad("providers", &format!("{error:#}")),
         Ok(models) => {
             for (tier, name) in models.describe() {

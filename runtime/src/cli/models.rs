@@ -1,28 +1,51 @@
 //! `lifeformd models`, and the pull that the first start does by itself.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
 
+use anyhow::Context;
 use clap::Subcommand;
 use indicatif::{ProgressBar, ProgressStyle};
-use neurons::llm::weights::{Places, Progress, SMOLLM2, Weights};
+use neurons::llm::weights::{KNOWN, Kept, Places, Progress, Task, Weights};
 
 use super::{say, say_error};
 use crate::config::Config;
 
 #[derive(Subcommand)]
 pub(super) enum Models {
-    /// Fetches the embedded model's weights, checks them and makes them ready.
-    Pull,
+    /// Fetches the weights of a model, checks them and makes them ready; without a name, those of the configuration.
+    Pull {
+        /// Which model.
+        name: Option<String>,
+    },
+    /// Shows the models there are, and which of them are here.
+    List,
+    /// Reads the weights that are here and checks them against their pins.
+    Verify {
+        /// Which model; all that are here by default.
+        name: Option<String>,
+    },
+    /// Removes the weights of a model.
+    Rm {
+        /// Which model.
+        name: String,
+    },
 }
 
-/// The embedded model of that name.
-pub(super) fn known(name: &str) -> anyhow::Result<Weights> {
-    if name == SMOLLM2.name {
-        Ok(SMOLLM2)
-    } else {
-        anyhow::bail!("models.embedded names \"{name}\"; there are \"{}\" and \"none\"", SMOLLM2.name)
-    }
+fn named(name: &str) -> anyhow::Result<Weights> {
+    let known: Vec<&str> = KNOWN.iter().map(|weights| weights.name).collect();
+    Weights::named(name).with_context(|| format!("there is no model \"{name}\"; there are {}", known.join(", ")))
+}
+
+/// The model of that name, if it does what is wanted.
+pub(super) fn known(name: &str, task: Task) -> anyhow::Result<Weights> {
+    let fit: Vec<String> =
+        KNOWN.iter().filter(|known| known.task == task).map(|known| format!("\"{}\"", known.name)).collect();
+    let key = if task == Task::Chat { "embedded" } else { "embedder" };
+    Weights::named(name)
+        .filter(|weights| weights.task == task)
+        .with_context(|| format!("models.{key} names \"{name}\"; there are {} and \"none\"", fit.join(", ")))
 }
 
 pub(super) fn places(config: &Config) -> Places {
@@ -30,16 +53,63 @@ pub(super) fn places(config: &Config) -> Places {
 }
 
 pub(super) async fn run(config: Config, command: Models) -> anyhow::Result<ExitCode> {
-    let Models::Pull = command;
-    let weights = known(if config.models.embedded == "none" { SMOLLM2.name } else { &config.models.embedded })?;
-    let path = prepare(weights, &places(&config)).await?;
-    say(&format!("{} is ready: {}", weights.name, path.display()));
+    let places = places(&config);
+    match command {
+        Models::Pull { name: Some(name) } => pull(named(&name)?, &places).await?,
+        Models::Pull { name: None } => {
+            for (name, task) in [(&config.models.embedded, Task::Chat), (&config.models.embedder, Task::Embeddings)] {
+                if name != "none" {
+                    pull(known(name, task)?, &places).await?;
+                }
+            }
+        }
+        Models::List => list(&config, &places),
+        Models::Verify { name } => {
+            let asked = match &name {
+                Some(name) => vec![named(name)?],
+                None => KNOWN.into_iter().filter(|weights| weights.kept(&places) == Kept::Pulled).collect(),
+            };
+            let mut whole = true;
+            for weights in asked {
+                match weights.verify(&places) {
+                    Ok(()) => say(&format!("ok   {}", weights.name)),
+                    Err(error) => {
+                        whole = false;
+                        say(&format!("BAD  {}: {error}", weights.name));
+                    }
+                }
+            }
+            return Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        }
+        Models::Rm { name } => {
+            let freed = named(&name)?.remove(&places)?;
+            say(&format!("{name} is gone; {} MB are free again", freed / 1_000_000));
+        }
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+async fn pull(weights: Weights, places: &Places) -> anyhow::Result<()> {
+    for path in prepare(weights, places).await? {
+        say(&format!("{} is ready: {}", weights.name, path.display()));
+    }
+    Ok(())
+}
+
+fn list(config: &Config, places: &Places) {
+    for weights in KNOWN {
+        let used = [&config.models.embedded, &config.models.embedder].into_iter().any(|name| name == weights.name);
+        let task = if weights.task == Task::Chat { "chat" } else { "embeddings" };
+        let state = if weights.kept(places) == Kept::Pulled { "here" } else { "not here" };
+        let megabytes = weights.bytes() / 1_000_000;
+        let used = if used { ", in the configuration" } else { "" };
+        say(&format!("{:<20} {task:<11} {megabytes:>5} MB  {state}{used}  ({})", weights.name, weights.licence));
+    }
 }
 
 /// Makes the weights ready, showing how it goes.
 #[cfg(feature = "embedded")]
-pub(super) async fn prepare(weights: Weights, places: &Places) -> anyhow::Result<std::path::PathBuf> {
+pub(super) async fn prepare(weights: Weights, places: &Places) -> anyhow::Result<Vec<PathBuf>> {
     let bar: Mutex<Option<ProgressBar>> = Mutex::new(None);
     let show = |progress: Progress| {
         let mut bar = bar.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -47,7 +117,7 @@ pub(super) async fn prepare(weights: Weights, places: &Places) -> anyhow::Result
             Progress::Asking(source) => say_error(&format!(
                 "fetching {} ({} MB, {}) from {source}",
                 weights.name,
-                weights.bytes / 1_000_000,
+                weights.bytes() / 1_000_000,
                 weights.licence
             )),
             Progress::Working(what) => say_error(&format!("{}: {what}", weights.name)),
@@ -64,7 +134,7 @@ pub(super) async fn prepare(weights: Weights, places: &Places) -> anyhow::Result
 }
 
 #[cfg(not(feature = "embedded"))]
-pub(super) async fn prepare(_: Weights, _: &Places) -> anyhow::Result<std::path::PathBuf> {
+pub(super) async fn prepare(_: Weights, _: &Places) -> anyhow::Result<Vec<PathBuf>> {
     anyhow::bail!("this lifeformd was built without the embedded model")
 }
 

@@ -5,30 +5,20 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use neurons::llm::LlmProvider;
+use neurons::llm::weights::Task;
 
-use super::models::{known, places, prepare};
+#[cfg(feature = "embedded")]
+use super::models::prepare;
+use super::models::{known, places};
 use super::{say, say_error};
 use crate::config::Config;
-use crate::daemon::{Daemon, Parts, models, shipped_lifeform};
+use crate::daemon::{Daemon, Parts, shipped_lifeform};
+use crate::models::{Local, models};
 use crate::{signal, telemetry};
 
 pub(super) async fn run(config: Config) -> anyhow::Result<ExitCode> {
     telemetry::start(&config.log, config.log_json)?;
-    let (embedded, why_not) = embedded(&config).await;
-    if let Some(why) = &why_not {
-        say_error(&format!("there is no embedded model: {why}"));
-        let remote = !config.tiers.is_empty();
-        say_error(if remote {
-            "remote models answer; everything works"
-        } else {
-            "what works: the API, canvases, KIP, the ledger; what does not: answering, learning and invoking neurons, until a model is there"
-        });
-    }
-    let models = models(
-        &config,
-        embedded,
-        why_not.as_deref().unwrap_or("models.embedded is \"none\" and no tier is configured"),
-    )?;
+    let models = models(&config, local(&config).await)?;
     let first = shipped_lifeform("first").context("the shipped definition does not load")?;
     let daemon = Daemon::start(&config, Parts { first: Some(first), ..Parts::real(&config, models)? }).await?;
     if let Some(lifeform) = &daemon.lifeform {
@@ -40,31 +30,69 @@ pub(super) async fn run(config: Config) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The embedded model, or why there is none.
-async fn embedded(config: &Config) -> (Option<Arc<dyn LlmProvider>>, Option<String>) {
-    if config.models.embedded == "none" {
-        return (None, None);
+/// The models in this process; why one is missing is said.
+async fn local(config: &Config) -> Local {
+    let mut local = Local::default();
+    if config.models.embedded != "none" {
+        match chat(config).await {
+            Ok(provider) => local.chat = Some(provider),
+            Err(error) => {
+                let why = format!("{error:#}");
+                say_error(&format!("there is no embedded model: {why}"));
+                say_error(if config.tiers.is_empty() {
+                    "what works: the API, canvases, KIP, the ledger; what does not: answering, learning and invoking neurons, until a model is there"
+                } else {
+                    "remote models answer; everything works"
+                });
+                local.missing = Some(why);
+            }
+        }
     }
-    match load(config).await {
-        Ok(provider) => (Some(provider), None),
-        Err(error) => (None, Some(format!("{error:#}"))),
+    if config.models.embedder != "none" && config.embeddings.is_none() {
+        match embedder(config).await {
+            Ok(provider) => local.embedder = Some(provider),
+            Err(error) => {
+                say_error(&format!("there is no embedder: {error:#}"));
+                say_error("what does not work: search by meaning; routes are chosen by the language model");
+            }
+        }
     }
+    local
 }
 
 #[cfg(feature = "embedded")]
-async fn load(config: &Config) -> anyhow::Result<Arc<dyn LlmProvider>> {
-    let weights = known(&config.models.embedded)?;
-    let path = prepare(weights, &places(config)).await?;
-    let name = weights.name;
-    let shown = path.display().to_string();
-    let loaded = tokio::task::spawn_blocking(move || neurons::llm::embedded::Embedded::load(name, &path)).await?;
-    Ok(loaded.with_context(|| format!("remove {shown} and start again to fetch it anew"))?.provider()?)
+async fn chat(config: &Config) -> anyhow::Result<Arc<dyn LlmProvider>> {
+    let weights = known(&config.models.embedded, Task::Chat)?;
+    let files = prepare(weights, &places(config)).await?;
+    let load = move || neurons::llm::embedded::Embedded::load(weights.name, &files[0]);
+    let loaded = tokio::task::spawn_blocking(load).await?;
+    Ok(loaded.with_context(|| again(weights.name))?.provider()?)
+}
+
+#[cfg(feature = "embedded")]
+async fn embedder(config: &Config) -> anyhow::Result<Arc<dyn LlmProvider>> {
+    let weights = known(&config.models.embedder, Task::Embeddings)?;
+    let files = prepare(weights, &places(config)).await?;
+    let load = move || neurons::llm::embedded::Embedder::load(weights.name, &files[0], &files[1], &files[2]);
+    let loaded = tokio::task::spawn_blocking(load).await?;
+    Ok(loaded.with_context(|| again(weights.name))?.provider()?)
+}
+
+#[cfg(feature = "embedded")]
+fn again(name: &str) -> String {
+    format!("`lifeformd models rm {name}` and start again to fetch it anew")
 }
 
 #[cfg(not(feature = "embedded"))]
-async fn load(config: &Config) -> anyhow::Result<Arc<dyn LlmProvider>> {
-    let weights = known(&config.models.embedded)?;
-    prepare(weights, &places(config)).await.and_then(|_| anyhow::bail!("it is not built in"))
+async fn chat(config: &Config) -> anyhow::Result<Arc<dyn LlmProvider>> {
+    known(&config.models.embedded, Task::Chat)?;
+    anyhow::bail!("this lifeformd was built without embedded models")
+}
+
+#[cfg(not(feature = "embedded"))]
+async fn embedder(config: &Config) -> anyhow::Result<Arc<dyn LlmProvider>> {
+    known(&config.models.embedder, Task::Embeddings)?;
+    anyhow::bail!("this lifeformd was built without embedded models")
 }
 
 fn greet(daemon: &Daemon, lifeform: &lifeform::LifeformHead, config: &Config) {

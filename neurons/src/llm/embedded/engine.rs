@@ -3,14 +3,13 @@
 use std::path::Path;
 
 use candle_core::quantized::gguf_file;
-use candle_core::{Device, Tensor};
-use candle_transformers::models::quantized_llama::ModelWeights;
 use llguidance::api::TopLevelGrammar;
 use llguidance::{Matcher, ParserFactory};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::grammar::shape;
+use super::net::Net;
 use super::tokens::Tokens;
 use super::{CONTEXT_TOKENS, template, tokens};
 use crate::llm::wire::Part;
@@ -56,8 +55,7 @@ const OUTPUT_DEFAULT: u32 = 512;
 
 /// A model in memory.
 pub(super) struct Loaded {
-    /// Never run itself: its masks grow with every length it sees, so each request runs a clone.
-    pristine: ModelWeights,
+    net: Net,
     tokens: Tokens,
     template: String,
     grammars: ParserFactory,
@@ -69,24 +67,19 @@ impl Loaded {
         let content = gguf_file::Content::read(&mut file)?;
         let text = |key: &str| content.metadata.get(key).and_then(|value| value.to_string().ok()).cloned();
         let architecture = text("general.architecture").unwrap_or_default();
-        if architecture != "llama" {
-            return Err(EmbeddedError::Weights(format!(
-                "its architecture is \"{architecture}\", this engine runs llama"
-            )));
-        }
         let template =
             text("tokenizer.chat_template").ok_or_else(|| EmbeddedError::Weights("it has no chat template".into()))?;
         let tokens = tokens::read(&content)?;
         let mut grammars =
             ParserFactory::new_simple(&tokens.env).map_err(|error| EmbeddedError::Weights(error.to_string()))?;
         grammars.quiet();
-        let pristine = ModelWeights::from_gguf(content, &mut file, &Device::Cpu)?;
-        Ok(Self { pristine, tokens, template, grammars })
+        let net = Net::open(&architecture, content, &mut file)?;
+        Ok(Self { net, tokens, template, grammars })
     }
 
     /// Answers a request: text goes to `say` as it comes, a tool call to `call`; either may say stop.
     pub(super) fn answer(
-        &self,
+        &mut self,
         request: &ChatRequest,
         say: &mut dyn FnMut(String) -> bool,
         call: &mut dyn FnMut(WireToolCall) -> bool,
@@ -132,7 +125,7 @@ impl Loaded {
     }
 
     fn generate(
-        &self,
+        &mut self,
         prompt: &[u32],
         grammar: Option<TopLevelGrammar>,
         request: &ChatRequest,
@@ -146,8 +139,8 @@ impl Loaded {
         let stops = stops(request);
         let temperature = request.temperature.unwrap_or(0.7) as f32;
         let mut rng = StdRng::seed_from_u64(request.seed.unwrap_or_else(|| rand::rng().random()));
-        let mut model = self.pristine.clone();
-        let mut logits = model.forward(&Tensor::new(prompt, &Device::Cpu)?.unsqueeze(0)?, 0)?;
+        let mut pass = self.net.begin();
+        let mut logits = pass.read(prompt, 0)?;
         let mut text = Text::new(&self.tokens, stops);
         let mut written: Vec<u32> = Vec::new();
         let finish = loop {
@@ -192,7 +185,7 @@ impl Loaded {
             if position + step.len() >= CONTEXT_TOKENS as usize {
                 break "length";
             }
-            logits = model.forward(&Tensor::new(step.as_slice(), &Device::Cpu)?.unsqueeze(0)?, position)?;
+            logits = pass.read(&step, position)?;
         };
         take(text.rest(&written));
         Ok((finish, written.len()))

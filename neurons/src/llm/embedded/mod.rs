@@ -1,8 +1,11 @@
-//! The language model in this process: SmolLM2-135M-Instruct on the CPU, with decoding constrained by a
-//! grammar so that JSON is always valid. One thread owns the weights; requests wait in a bounded queue.
+//! The models in this process. A language model (SmolLM2-135M-Instruct or a larger one) on the CPU, with decoding
+//! constrained by a grammar so that JSON is always valid: one thread owns the weights; requests wait in a bounded
+//! queue. Beside it an embedder, which tells how alike texts are.
 
+mod embedder;
 mod engine;
 mod grammar;
+mod net;
 mod requantize;
 mod template;
 mod tokens;
@@ -18,6 +21,7 @@ use tokio::sync::mpsc;
 use super::wire::types::ChatRequest;
 use super::wire::{Engine, Part, Refusal, router};
 use super::{Endpoint, LlmError, LlmProvider, OpenAi, Transport};
+pub use embedder::Embedder;
 pub use engine::EmbeddedError;
 pub use requantize::requantize;
 
@@ -43,7 +47,7 @@ impl Embedded {
     /// # Errors
     /// [`EmbeddedError`] when the file is no model this engine runs.
     pub fn load(name: &str, weights: &Path) -> Result<Self, EmbeddedError> {
-        let engine = engine::Loaded::open(weights)?;
+        let mut engine = engine::Loaded::open(weights)?;
         let (jobs, inbox) = sync_channel::<Job>(QUEUE_MAX);
         let run = move || {
             while let Ok(job) = inbox.recv() {
@@ -86,15 +90,13 @@ impl Engine for Embedded {
     }
 
     async fn chat(&self, request: ChatRequest) -> Result<mpsc::Receiver<Part>, Refusal> {
-        grammar::check(&request).map_err(|message| Refusal { status: 400, message, retry_after_s: None })?;
+        grammar::check(&request).map_err(Refusal::wrong)?;
         let (parts, receiver) = mpsc::channel(32);
         match self.jobs.try_send(Job { request, parts }) {
             Ok(()) => Ok(receiver),
-            Err(TrySendError::Full(_)) => Err(Refusal {
-                status: 429,
-                message: format!("{QUEUE_MAX} requests are waiting for the embedded model"),
-                retry_after_s: Some(2),
-            }),
+            Err(TrySendError::Full(_)) => {
+                Err(Refusal::busy(format!("{QUEUE_MAX} requests are waiting for the embedded model")))
+            }
             Err(TrySendError::Disconnected(_)) => {
                 Err(Refusal { status: 500, message: "the embedded model has stopped".into(), retry_after_s: None })
             }

@@ -16,7 +16,14 @@ use futures::{Stream, StreamExt, stream};
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use types::{ChatMessage, ChatRequest, ChatResponse, Choice, Usage, WireToolCall};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use types::{
+    ChatMessage, ChatRequest, ChatResponse, Choice, Embedding, EmbeddingRequest, EmbeddingResponse, Usage, WireToolCall,
+};
+
+/// Texts of one request for embeddings.
+pub const TEXTS_MAX: usize = 2048;
 
 /// What a model says, part by part; the last part is `Done`.
 #[derive(Clone, Debug)]
@@ -55,12 +62,44 @@ pub trait Engine: Send + Sync + 'static {
     /// The names it answers to.
     fn models(&self) -> Vec<String>;
     /// Begins an answer.
-    async fn chat(&self, request: ChatRequest) -> Result<mpsc::Receiver<Part>, Refusal>;
+    async fn chat(&self, request: ChatRequest) -> Result<mpsc::Receiver<Part>, Refusal> {
+        Err(Refusal::wrong(format!("{} does not chat", request.model)))
+    }
+    /// The embeddings of texts, in order.
+    async fn embed(&self, model: &str, _texts: Vec<String>) -> Result<(Vec<Vec<f32>>, Usage), Refusal> {
+        Err(Refusal::wrong(format!("{model} makes no embeddings")))
+    }
+}
+
+impl Refusal {
+    /// The request is wrong, and repeating it would not help.
+    pub fn wrong(message: impl Into<String>) -> Self {
+        Self { status: 400, message: message.into(), retry_after_s: None }
+    }
+
+    /// So many wait already.
+    pub fn busy(message: impl Into<String>) -> Self {
+        Self { status: 429, message: message.into(), retry_after_s: Some(2) }
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let mut response = error(self.status, &self.message);
+        if let Some(seconds) = self.retry_after_s {
+            response.headers_mut().insert("retry-after", seconds.into());
+        }
+        response
+    }
 }
 
 /// The router in front of `engine`.
 pub fn router(engine: Arc<dyn Engine>) -> Router {
-    Router::new().route("/v1/chat/completions", post(chat)).route("/v1/models", get(models)).with_state(engine)
+    Router::new()
+        .route("/v1/chat/completions", post(chat))
+        .route("/v1/embeddings", post(embeddings))
+        .route("/v1/models", get(models))
+        .with_state(engine)
 }
 
 async fn models(State(engine): State<Arc<dyn Engine>>) -> Response {
@@ -82,13 +121,7 @@ async fn chat(State(engine): State<Arc<dyn Engine>>, Json(request): Json<ChatReq
     let (model, streaming) = (request.model.clone(), request.stream);
     let parts = match engine.chat(request).await {
         Ok(parts) => parts,
-        Err(refusal) => {
-            let mut response = error(refusal.status, &refusal.message);
-            if let Some(seconds) = refusal.retry_after_s {
-                response.headers_mut().insert("retry-after", seconds.into());
-            }
-            return response;
-        }
+        Err(refusal) => return refusal.into_response(),
     };
     // The status is not sent before the first part: until then a refusal can still be one.
     let mut parts = parts;
@@ -97,6 +130,34 @@ async fn chat(State(engine): State<Arc<dyn Engine>>, Json(request): Json<ChatReq
         return error(400, &message);
     }
     if streaming { Sse::new(events(model, first, parts)).into_response() } else { whole(model, first, parts).await }
+}
+
+async fn embeddings(State(engine): State<Arc<dyn Engine>>, Json(request): Json<EmbeddingRequest>) -> Response {
+    let packed = match request.encoding_format.as_deref() {
+        None | Some("float") => false,
+        Some("base64") => true,
+        Some(other) => return error(400, &format!("encoding_format is \"float\" or \"base64\", not \"{other}\"")),
+    };
+    let texts = request.input.into_vec();
+    if texts.is_empty() || texts.len() > TEXTS_MAX {
+        return error(400, &format!("input holds 1 to {TEXTS_MAX} texts, not {}", texts.len()));
+    }
+    match engine.embed(&request.model, texts).await {
+        Err(refusal) => refusal.into_response(),
+        Ok((vectors, usage)) => {
+            let shown = |vector: Vec<f32>| {
+                let bytes = || vector.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>();
+                if packed { json!(BASE64_STANDARD.encode(bytes())) } else { json!(vector) }
+            };
+            let data = vectors.into_iter().enumerate().map(|(index, vector)| Embedding {
+                object: "embedding".into(),
+                index,
+                embedding: shown(vector),
+            });
+            let (data, model) = (data.collect(), request.model);
+            Json(EmbeddingResponse { object: "list".into(), data, model, usage: Some(usage) }).into_response()
+        }
+    }
 }
 
 fn response(model: &str, object: &str, choices: Vec<Choice>) -> ChatResponse {

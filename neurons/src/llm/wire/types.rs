@@ -148,3 +148,72 @@ pub struct Choice {
     #[serde(default)]
     pub finish_reason: Option<String>,
 }
+
+/// `POST /embeddings`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct EmbeddingRequest {
+    /// The model's name at its provider.
+    pub model: String,
+    /// What to embed.
+    pub input: Texts,
+    /// `float` or `base64`; floats when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encoding_format: Option<String>,
+}
+
+/// One text, or several.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Texts {
+    /// One.
+    One(String),
+    /// Several.
+    Many(Vec<String>),
+}
+
+impl Default for Texts {
+    fn default() -> Self {
+        Self::Many(Vec::new())
+    }
+}
+
+impl Texts {
+    /// All of them.
+    pub fn into_vec(self) -> Vec<String> {
+        match self {
+            Self::One(text) => vec![text],
+            Self::Many(texts) => texts,
+        }
+    }
+}
+
+/// The answer to it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct EmbeddingResponse {
+    /// `list`.
+    #[serde(default)]
+    pub object: String,
+    /// One for each text.
+    #[serde(default)]
+    pub data: Vec<Embedding>,
+    /// The model that made them.
+    #[serde(default)]
+    pub model: String,
+    /// What it used.
+    #[serde(default)]
+    pub usage: Option<Usage>,
+}
+
+/// One embedding.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Embedding {
+    /// `embedding`.
+    #[serde(default)]
+    pub object: String,
+    /// Which text it is of.
+    #[serde(default)]
+    pub index: usize,
+    /// Numbers, or their little-endian bytes in base64.
+    #[serde(default)]
+    pub embedding: Value,
+}

@@ -1,0 +1,77 @@
+//! Which models a daemon has: the remote ones of its configuration, and those in this process for what they leave out.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use neurons::llm::{Endpoint, LlmProvider, Model, Models, OpenAi, Price, Transport};
+use neurons::{LlmError, Tier};
+
+use crate::config::{Config, Provider, TierModel};
+
+/// The models in this process.
+#[derive(Default)]
+pub struct Local {
+    /// The language model.
+    pub chat: Option<Arc<dyn LlmProvider>>,
+    /// The embedder.
+    pub embedder: Option<Arc<dyn LlmProvider>>,
+    /// Why there is no language model, when there should be one.
+    pub missing: Option<String>,
+}
+
+/// What a language model in this process reads and writes at most.
+const LOCAL_CONTEXT_TOKENS: u32 = 4096;
+
+/// The models of a daemon.
+///
+/// # Errors
+/// A provider without its key.
+pub fn models(config: &Config, local: Local) -> anyhow::Result<Models> {
+    let here = |provider, name: &str| Model {
+        provider,
+        name: name.to_owned(),
+        price: Price::default(),
+        context_tokens: LOCAL_CONTEXT_TOKENS,
+    };
+    let mut providers: BTreeMap<&str, Arc<dyn LlmProvider>> = BTreeMap::new();
+    for (name, provider) in &config.providers {
+        providers.insert(name, remote(name, provider)?);
+    }
+    let there = |model: &TierModel| {
+        let provider = providers.get(model.provider.as_str());
+        let provider = provider.with_context(|| format!("there is no [providers.{}]", model.provider))?.clone();
+        let TierModel { model: name, price, context_tokens, .. } = model.clone();
+        anyhow::Ok(Model { provider, name, price, context_tokens })
+    };
+    let mut tiers = BTreeMap::new();
+    tiers.extend(local.chat.map(|provider| (Tier::Economy, here(provider, &config.models.embedded))));
+    for (tier, model) in &config.tiers {
+        tiers.insert(*tier, there(model)?);
+    }
+    let why_not = local.missing.unwrap_or_else(|| "models.embedded is \"none\" and no tier is configured".into());
+    let models = if tiers.is_empty() { Models::none(why_not) } else { Models::new(tiers) };
+    let embedder = match &config.embeddings {
+        Some(model) => Some(there(model)?),
+        None => local.embedder.map(|provider| here(provider, &config.models.embedder)),
+    };
+    Ok(match embedder {
+        Some(embedder) => models.with_embedder(embedder),
+        None => models,
+    })
+}
+
+fn remote(name: &str, provider: &Provider) -> anyhow::Result<Arc<dyn LlmProvider>> {
+    let client = reqwest::Client::builder()
+        .connect_timeout(Duration::from_secs(10))
+        .read_timeout(Duration::from_secs(120))
+        .tcp_nodelay(true)
+        .pool_max_idle_per_host(256)
+        .build()?;
+    let deadline = Duration::from_secs(provider.timeout_s);
+    let endpoint = Endpoint::new(name, Transport::Http(client), provider.concurrency, deadline);
+    let key = provider.key().with_context(|| format!("providers.{name} has no key"))?;
+    let client: Result<_, LlmError> = OpenAi::new(name, &provider.base_url, &key, endpoint);
+    Ok(Arc::new(client?))
+}
