@@ -191,6 +191,11 @@ impl Config {
         nexus::Shelves::new(self.data.join("shelves"), self.nexus.memory_mb << 20)
     }
 
+    /// Where the vectors made so far are kept.
+    pub fn vectors(&self) -> PathBuf {
+        self.data.join("vectors.redb")
+    }
+
     /// Where the operator's token is kept.
     pub fn token_file(&self) -> PathBuf {
         self.data.join("operator.token")

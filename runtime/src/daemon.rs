@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use fascicles::{FascicleSpec, Fascicles};
 use lifeform::{LifeformHead, LifeformSpec, Lifeforms, Status};
+use neurons::llm::Meaning;
 use neurons::{HOUSE, Models, Neurons};
 use nexus::ledger::{AccountOp, Amount};
 use nexus::store::Backend;
@@ -97,7 +98,11 @@ impl Daemon {
         }
         let tokens = Tokens::open(store.clone()).await?;
         let (token, token_is_new) = tokens.operator(config).await?;
-        let nexus = Nexus::new(store.clone()).with_shelves(config.shelves());
+        let mut nexus = Nexus::new(store.clone()).with_shelves(config.shelves());
+        if let Ok(model) = parts.models.embedder() {
+            let meaning = Arc::new(Meaning::new(store.clone(), model.clone()));
+            nexus = nexus.with_embedder(meaning, Some(&config.vectors()))?;
+        }
         let neurons = Neurons::open(store.clone(), nexus.clone(), parts.models).await?;
         let fascicles = Fascicles::open(store.clone(), neurons.clone(), shipped_fascicles()?).await?;
         let lifeforms = Lifeforms::open(store.clone(), nexus.clone(), fascicles.clone()).await?;

@@ -10,6 +10,7 @@ mod embedded;
 mod killed;
 mod kip;
 mod lifeforms;
+mod meaning;
 mod minds;
 mod neurons;
 mod shelves;

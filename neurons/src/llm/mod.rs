@@ -4,6 +4,7 @@
 #[cfg(feature = "embedded")]
 pub mod embedded;
 mod endpoint;
+mod meaning;
 mod openai;
 pub mod paid;
 pub mod scripted;
@@ -17,6 +18,7 @@ use async_trait::async_trait;
 use tokio::sync::mpsc;
 
 pub use endpoint::{Endpoint, Transport};
+pub use meaning::Meaning;
 pub use openai::OpenAi;
 pub use tiers::{Model, Models, Price, Tier};
 pub use wire::types::{ChatMessage, ChatRequest, Usage, WireFunction, WireToolCall};

@@ -66,45 +66,114 @@ pub async fn call(
     let prompt = prompt_tokens_bound(&request).min(u64::from(model.context_tokens));
     let output = request.max_tokens.unwrap_or(OUTPUT_TOKENS_DEFAULT).min(model.context_tokens);
     request.max_tokens = Some(output);
-    let bound = model.price.of(Usage { prompt_tokens: prompt, completion_tokens: u64::from(output), total_tokens: 0 });
-    let id: Arc<str> = format!("call_{}", uuid::Uuid::now_v7().simple()).into();
-    let stream = calls_stream(account);
-
-    let mut announce =
-        Batch::new(origin).account(account, AccountOp::Hold { id: id.clone(), parent: None, amount: bound }, "reserve");
+    let bound = Usage { prompt_tokens: prompt, completion_tokens: u64::from(output), total_tokens: 0 };
+    let mut announce = Batch::new(origin);
     let messages: Vec<String> =
         request.messages.iter().map(|message| announce.payload(nexus::store::json(message)).hex()).collect();
-    let entry = json!({"call": id, "provider": model.provider.name(), "model": model.name, "messages": messages, "tools": request.tools.len(), "response_format": request.response_format, "max_tokens": output, "reserved": bound});
-    store.commit(announce.append(stream.clone(), "sent", &entry)).await?;
+    let asked = json!({"messages": messages, "tools": request.tools.len(), "response_format": request.response_format, "max_tokens": output});
+    let told = |reply: &ChatReply| {
+        let answer = json!({"text": reply.text, "tool_calls": reply.tool_calls, "finish": reply.finish});
+        (reply.usage, answer)
+    };
+    let provider = model.provider.clone();
+    let work = async move { provider.chat(request, deltas).await };
+    let purchase = Purchase { store, origin, account, model, bound };
+    let (reply, charged, call) = purchase.make(announce, asked, work, told).await?;
+    Ok(Paid { reply, charged, call })
+}
 
-    // From here on the call is the daemon's: whoever asked may go away, and it is settled all the same.
-    let (asker, gone) = oneshot::channel::<()>();
-    let (store, origin, account, model) = (store.clone(), origin.clone(), account.to_owned(), model.clone());
-    let sent = tokio::spawn(async move {
-        let answered = tokio::select! {
-            answered = model.provider.chat(request, deltas) => answered,
-            _ = gone => Err(LlmError::Broken { provider: model.provider.name().into(), message: "whoever asked went away".into() }),
-        };
-        let used = match &answered {
-            Ok(reply) => reply.usage.map(|usage| model.price.of(usage)),
-            Err(error) if error.outcome_unknown() => None,
-            Err(_) => Some(Amount::default()),
-        };
-        let charged = used.unwrap_or(bound);
-        let entry = match &answered {
-            Ok(reply) => {
-                json!({"call": id, "text": reply.text, "tool_calls": reply.tool_calls, "finish": reply.finish, "usage": reply.usage, "charged": charged})
-            }
-            Err(error) => json!({"call": id, "error": error.to_string(), "charged": charged}),
-        };
-        let kind = if answered.is_ok() { "answered" } else { "failed" };
-        let settle = AccountOp::Settle { id: id.clone(), used };
-        store.commit(Batch::new(&origin).account(account, settle, "settle").append(stream, kind, &entry)).await?;
-        Ok(Paid { reply: answered?, charged, call: id })
-    });
-    let paid = sent.await.map_err(|panic| NeuronError::Died(panic.to_string()))?;
-    drop(asker);
-    paid
+/// The embeddings of texts by `model`, paid from `account` like any other call. The texts are not recorded, only how
+/// many they were.
+///
+/// # Errors
+/// As [`call`].
+pub async fn embed(
+    store: &Store,
+    origin: &Origin,
+    account: &str,
+    model: &Model,
+    texts: Vec<String>,
+) -> Result<Vec<Vec<f32>>, NeuronError> {
+    let prompt = texts.iter().map(|text| text.len() as u64 + 8).sum();
+    let bound = Usage { prompt_tokens: prompt, completion_tokens: 0, total_tokens: 0 };
+    let asked = json!({"texts": texts.len()});
+    let (provider, name) = (model.provider.clone(), model.name.clone());
+    let work = async move { provider.embed(&name, texts).await };
+    let told = |(_, usage): &(Vec<Vec<f32>>, Option<Usage>)| (*usage, json!({}));
+    let purchase = Purchase { store, origin, account, model, bound };
+    let ((vectors, _), ..) = purchase.make(Batch::new(origin), asked, work, told).await?;
+    Ok(vectors)
+}
+
+/// One call of a model, whatever it is asked for.
+struct Purchase<'p> {
+    store: &'p Store,
+    origin: &'p Origin,
+    account: &'p str,
+    model: &'p Model,
+    /// What it may use at most.
+    bound: Usage,
+}
+
+impl Purchase<'_> {
+    /// Sets the cost aside with what is `asked`, does the `work`, and settles with what it `told`.
+    async fn make<T: Send + 'static>(
+        self,
+        announce: Batch,
+        asked: Value,
+        work: impl Future<Output = Result<T, LlmError>> + Send + 'static,
+        told: impl Fn(&T) -> (Option<Usage>, Value) + Send + 'static,
+    ) -> Result<(T, Amount, Arc<str>), NeuronError> {
+        let Self { store, origin, account, model, bound } = self;
+        let bound = model.price.of(bound);
+        let id: Arc<str> = format!("call_{}", uuid::Uuid::now_v7().simple()).into();
+        let stream = calls_stream(account);
+        let hold = AccountOp::Hold { id: id.clone(), parent: None, amount: bound };
+        let sent = json!({"call": id, "provider": model.provider.name(), "model": model.name, "reserved": bound});
+        let announce = announce.account(account, hold, "reserve").append(stream.clone(), "sent", &joined(sent, asked));
+        store.commit(announce).await?;
+
+        // From here on the call is the daemon's: whoever asked may go away, and it is settled all the same.
+        let (asker, gone) = oneshot::channel::<()>();
+        let (store, origin, account, model) = (store.clone(), origin.clone(), account.to_owned(), model.clone());
+        let sent = tokio::spawn(async move {
+            let went_away = || LlmError::Broken {
+                provider: model.provider.name().into(),
+                message: "whoever asked went away".into(),
+            };
+            let answered = tokio::select! {
+                answered = work => answered,
+                _ = gone => Err(went_away()),
+            };
+            let (kind, used, entry) = match &answered {
+                Ok(answer) => {
+                    let (usage, answer) = told(answer);
+                    let entry = joined(answer, json!({"usage": usage}));
+                    ("answered", usage.map(|usage| model.price.of(usage)), entry)
+                }
+                Err(error) => {
+                    let used = (!error.outcome_unknown()).then(Amount::default);
+                    ("failed", used, json!({"error": error.to_string()}))
+                }
+            };
+            let charged = used.unwrap_or(bound);
+            let entry = joined(json!({"call": id}), joined(entry, json!({"charged": charged})));
+            let settle = AccountOp::Settle { id: id.clone(), used };
+            store.commit(Batch::new(&origin).account(account, settle, "settle").append(stream, kind, &entry)).await?;
+            Ok((answered?, charged, id))
+        });
+        let paid = sent.await.map_err(|panic| NeuronError::Died(panic.to_string()))?;
+        drop(asker);
+        paid
+    }
+}
+
+/// Two objects as one.
+fn joined(mut one: Value, other: Value) -> Value {
+    if let (Value::Object(one), Value::Object(other)) = (&mut one, other) {
+        one.extend(other);
+    }
+    one
 }
 
 /// Settles every reservation a former life left open, in full: those calls were sent and nobody knows

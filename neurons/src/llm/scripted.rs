@@ -1,5 +1,6 @@
 //! The scripted model of the tests: rules instead of weights, behind the same router as the engine.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -32,12 +33,26 @@ type Script = dyn Fn(&ChatRequest, usize) -> Reply + Send + Sync;
 pub struct Scripted {
     script: Arc<Script>,
     asked: Arc<Mutex<Vec<ChatRequest>>>,
+    embedded: Arc<Mutex<Vec<String>>>,
+    alike: Arc<HashMap<String, String>>,
 }
 
 impl Scripted {
     /// A model that answers by `script`, which sees the request and how many came before it.
     pub fn new(script: impl Fn(&ChatRequest, usize) -> Reply + Send + Sync + 'static) -> Self {
-        Self { script: Arc::new(script), asked: Arc::default() }
+        Self { script: Arc::new(script), asked: Arc::default(), embedded: Arc::default(), alike: Arc::default() }
+    }
+
+    /// Words that mean the same to it.
+    #[must_use]
+    pub fn taking_as_alike(mut self, pairs: &[(&str, &str)]) -> Self {
+        self.alike = Arc::new(pairs.iter().map(|(one, other)| ((*one).to_owned(), (*other).to_owned())).collect());
+        self
+    }
+
+    /// Every text it was asked to embed, in order.
+    pub fn embedded(&self) -> Vec<String> {
+        self.embedded.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Every request so far, in order.
@@ -67,6 +82,25 @@ fn usage(request: &ChatRequest, said: &str) -> Usage {
 impl Engine for Scripted {
     fn models(&self) -> Vec<String> {
         vec!["scripted".into()]
+    }
+
+    /// Texts that share words have like vectors: each word counts at a place of its own.
+    async fn embed(&self, _: &str, texts: Vec<String>) -> Result<(Vec<Vec<f32>>, Usage), Refusal> {
+        let mut embedded = self.embedded.lock().unwrap_or_else(PoisonError::into_inner);
+        let words = |text: &str| -> Vec<String> {
+            text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).map(str::to_lowercase).collect()
+        };
+        let place =
+            |word: &str| word.bytes().fold(7_usize, |hash, byte| hash.wrapping_mul(31) + usize::from(byte)) % 512;
+        let vector = |text: &str| {
+            let mut vector = vec![0.0; 512];
+            words(text).iter().for_each(|word| vector[place(self.alike.get(word).unwrap_or(word))] += 1.0);
+            vector
+        };
+        let tokens = texts.iter().map(|text| words(text).len() as u64).sum();
+        let vectors = texts.iter().map(|text| vector(text)).collect();
+        embedded.extend(texts);
+        Ok((vectors, Usage { prompt_tokens: tokens, completion_tokens: 0, total_tokens: tokens }))
     }
 
     async fn chat(&self, request: ChatRequest) -> Result<mpsc::Receiver<Part>, Refusal> {

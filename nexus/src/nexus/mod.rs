@@ -6,6 +6,7 @@ mod capsules;
 mod command;
 mod commons;
 mod journal;
+mod meaning;
 mod mind;
 mod owner;
 mod shelf;
@@ -16,19 +17,21 @@ use std::sync::{Arc, Mutex};
 use kip::exec;
 use kip::graph::GraphRead;
 use kip::lang::ast::{Find, Lit};
-use kip::{Answer, Call, Command as Kip, ErrorKind, KipError, bind_and, envelope};
+use kip::{Answer, Call, Command as Kip, ErrorKind, KipError, Options, bind_and, envelope};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use crate::principal::{Origin, Principal, Role};
 use crate::store::{Key, Kind, Store, StoreError, Stream};
 use command::{Command, Hands, Ran, run};
+use meaning::{Found, Meanings};
 use owner::{Joint, STEPS_BACK_MAX, Task, Write};
 use wake::{Awake, Dormitory};
 
 pub use capsules::Export;
 pub use commons::{COMMONS, OWNER_KEY, SHARED};
 pub use kip::Request;
+pub use meaning::Embedder;
 pub use mind::Mind;
 pub use owner::Snapshot;
 pub use shelf::Shelves;
@@ -60,12 +63,20 @@ pub struct Nexus {
     shelves: Option<Shelves>,
     open_shelves: Arc<shelf::Open>,
     joint: Arc<Joint>,
+    meanings: Option<Meanings>,
 }
 
 impl Nexus {
     /// A handle on the nexuses kept in `store`.
     pub fn new(store: Store) -> Self {
-        Self { store, dormitory: Arc::default(), shelves: None, open_shelves: Arc::default(), joint: Arc::default() }
+        Self {
+            store,
+            dormitory: Arc::default(),
+            shelves: None,
+            open_shelves: Arc::default(),
+            joint: Arc::default(),
+            meanings: None,
+        }
     }
 
     /// Puts minds that outgrow their memory budget on shelves; without, all stay in memory.
@@ -177,10 +188,13 @@ impl Nexus {
             },
             Err(error) => return Ok(json!({"error": error.to_json(&call.command)})),
         }
+        let found = self.meant(nexus, &call, &own, commons.as_ref()).await?;
         let seen = Seen::by(&origin.principal, nexus, own, commons);
         let (options, dry_run) = (request.options(), request.dry_run);
         let large = seen.is_large();
         let work = move || {
+            let semantic = found.near.as_ref().map(|near| near as &dyn exec::Semantic);
+            let options = Options { semantic, ..options };
             let answered = bind_and(&call, |command| {
                 seen.view(|view| match dry_run {
                     true => exec::check(command, view).map(|()| Answer::of(json!({}))),
@@ -188,6 +202,10 @@ impl Nexus {
                 })
             });
             seen.check()?;
+            let answered = answered.map(|mut answer| {
+                answer.warnings.extend(found.warnings);
+                answer
+            });
             let wants = answered.as_ref().map_or_else(|_| Vec::new(), |answer| answer.wants.clone());
             Ok((envelope(answered, &call.command), wants))
         };
@@ -210,6 +228,27 @@ impl Nexus {
             let _ = writer.try_send(Task::SortBy(kind, key));
         }
         Ok(answer)
+    }
+
+    /// What a search by meaning goes by, if this is one and there is an embedder.
+    async fn meant(
+        &self,
+        nexus: &NexusId,
+        call: &Call,
+        own: &Arc<Snapshot>,
+        commons: Option<&Arc<Snapshot>>,
+    ) -> Result<Found, NexusError> {
+        let Some((meanings, term)) = self.meanings.as_ref().zip(meaning::term_of(call)) else {
+            return Ok(Found::default());
+        };
+        let shared = NexusId::from(COMMONS);
+        let awake = self.wake(nexus).await?;
+        let commons = match commons {
+            Some(snapshot) => Some((self.wake(&shared).await?, snapshot)),
+            None => None,
+        };
+        let beside = commons.as_ref().map(|(awake, snapshot)| (&shared, &awake.meaning, *snapshot));
+        Ok(meanings.find(&self.store, &term, (nexus, &awake.meaning, own), beside).await?)
     }
 
     /// Takes journal entry `seq` back, unless something later stands on it.

@@ -18,6 +18,7 @@ use tokio::task::JoinHandle;
 
 use super::commons::COMMONS;
 use super::journal::Written;
+use super::meaning::Meaning;
 use super::mind::Mind;
 use super::owner::{self, Loan, Owner, STEPS_BACK_MAX, Shared, Snapshot, Task};
 use super::shelf::{Shelved, State};
@@ -45,6 +46,8 @@ pub(super) struct Awake {
     shared: Arc<Shared>,
     pub(super) writer: mpsc::Sender<Task>,
     readers: mpsc::Sender<oneshot::Sender<Arc<Snapshot>>>,
+    /// What it means, once somebody has searched by meaning.
+    pub(super) meaning: Meaning,
 }
 
 /// What must be known about a nexus besides its elements.
@@ -182,7 +185,7 @@ impl Nexus {
         let place = owner::Place { store, nexus, shelves, joint, inbox, readers: reading };
         let (owner, shared) = Owner::new(place, mind, version, seq);
         tokio::spawn(owner.run());
-        Ok(Arc::new(Awake { shared, writer, readers }))
+        Ok(Arc::new(Awake { shared, writer, readers, meaning: Meaning::default() }))
     }
 
     /// The graph of a nexus, in memory.

@@ -22,8 +22,9 @@ const BELIEF: f64 = 0.1;
 
 /// Finds by meaning, where an embedder is configured.
 pub trait Semantic: Send + Sync {
-    /// The elements nearest in meaning to `term`, best first, with a likeness from 0 to 1.
-    fn nearest(&self, term: &str, links: bool, kind: Option<&str>, limit: usize) -> Vec<(El, f64)>;
+    /// Up to `limit` concepts, or links, that are nearest in meaning to `term` and that `fits` lets through, best
+    /// first, with a likeness from 0 to 1.
+    fn nearest(&self, term: &str, links: bool, limit: usize, fits: &mut dyn FnMut(El) -> bool) -> Vec<(El, f64)>;
 }
 
 /// Runs a bound SEARCH.
@@ -79,11 +80,10 @@ pub fn search(search: &Search<'_>, graph: &dyn GraphRead, options: &Options<'_>)
         }
     }
     if let Some(semantic) = options.semantic.filter(|_| meaning) {
-        for (el, likeness) in semantic.nearest(term, search.propositions, kind, wide) {
-            if graph.has(el) {
-                let score = scores.entry(el).or_insert(0.0);
-                *score = score.max(likeness.clamp(0.0, 1.0));
-            }
+        let mut fits = |el: El| graph.has(el) && known.flatten().is_none_or(|kind| graph.is_of(el, kind));
+        for (el, likeness) in semantic.nearest(term, search.propositions, wide, &mut fits) {
+            let score = scores.entry(el).or_insert(0.0);
+            *score = score.max(likeness.clamp(0.0, 1.0));
         }
     }
     let asked = term.trim().to_lowercase();

@@ -128,19 +128,20 @@ impl Open {
         if let Some(shelf) = open.get(file).and_then(Weak::upgrade) {
             return Ok(shelf);
         }
-        let shelf = Arc::new(tables::guarded(|| open_or_make(file))?);
+        let shelf = Arc::new(tables::guarded(|| open_or_make(file, CACHE_BYTES))?);
         open.insert(file.to_owned(), Arc::downgrade(&shelf));
         Ok(shelf)
     }
 }
 
-fn open_or_make(file: &Path) -> tables::Result<Database> {
+/// Opens a file of tables; one that is none any more is made again, empty.
+pub(super) fn open_or_make(file: &Path, cache_bytes: usize) -> Result<Database, redb::Error> {
     if let Some(folder) = file.parent() {
         let mut private = std::fs::DirBuilder::new();
         std::os::unix::fs::DirBuilderExt::mode(&mut private, 0o700);
         private.recursive(true).create(folder)?;
     }
-    let open = || Database::builder().set_cache_size(CACHE_BYTES).create(file);
+    let open = || Database::builder().set_cache_size(cache_bytes).create(file);
     let opened = open();
     let torn = match &opened {
         Err(redb::DatabaseError::Storage(redb::StorageError::Corrupted(_)))
@@ -152,7 +153,7 @@ fn open_or_make(file: &Path) -> tables::Result<Database> {
     };
     match opened {
         Err(error) if torn => {
-            tracing::warn!(file = %file.display(), %error, "what is no shelf any more is made again");
+            tracing::warn!(file = %file.display(), %error, "a file that cannot be read any more is made again");
             std::fs::remove_file(file)?;
             Ok(open()?)
         }

@@ -1,0 +1,180 @@
+//! Vectors of one mind in memory, and which of them are near to another.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+use imbl::HashMap;
+use kip::exec::Semantic;
+use kip::graph::El;
+
+/// Vectors that are copied together when one of them changes while somebody reads.
+const CHUNK: usize = 512;
+/// Below this two texts are not alike: a sentence embedder finds some likeness between any two.
+const FLOOR: f32 = 0.3;
+
+/// A vector of length one, each number in a byte.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::nexus) struct Vector {
+    /// What a step of the bytes stands for.
+    scale: f32,
+    bytes: Box<[i8]>,
+}
+
+impl Vector {
+    pub(super) fn of(numbers: &[f32]) -> Self {
+        let length = numbers.iter().map(|number| number * number).sum::<f32>().sqrt();
+        let most = numbers.iter().fold(0.0_f32, |most, number| most.max(number.abs()));
+        if !(length.is_finite() && length > 0.0) {
+            return Self { scale: 0.0, bytes: vec![0; numbers.len()].into() };
+        }
+        let bytes = numbers.iter().map(|number| (number / most * 127.0).round() as i8).collect();
+        Self { scale: most / length / 127.0, bytes }
+    }
+
+    pub(super) fn pack(&self) -> Vec<u8> {
+        self.scale.to_le_bytes().into_iter().chain(self.bytes.iter().map(|byte| byte.cast_unsigned())).collect()
+    }
+
+    pub(super) fn unpack(bytes: &[u8]) -> Option<Self> {
+        let (scale, bytes) = bytes.split_first_chunk::<4>()?;
+        Some(Self { scale: f32::from_le_bytes(*scale), bytes: bytes.iter().map(|byte| byte.cast_signed()).collect() })
+    }
+
+    /// The cosine of the angle between two vectors of one embedder.
+    fn likeness(&self, other: &Self) -> f32 {
+        let products = self.bytes.iter().zip(&other.bytes).map(|(one, other)| i32::from(*one) * i32::from(*other));
+        products.sum::<i32>() as f32 * self.scale * other.scale
+    }
+}
+
+/// Some vectors, and places where others were.
+type Chunk = Vec<Option<(El, Vector)>>;
+
+/// The vectors of a mind. A clone is a snapshot of a few pointers.
+#[derive(Clone, Default)]
+pub(in crate::nexus) struct Table {
+    places: HashMap<El, usize>,
+    chunks: Vec<Arc<Chunk>>,
+    free: Vec<usize>,
+}
+
+impl Table {
+    pub(super) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    pub(super) fn put(&mut self, el: El, vector: Vector) {
+        let next = self.places.len() + self.free.len();
+        let place = self.places.get(&el).copied().or_else(|| self.free.pop()).unwrap_or(next);
+        self.places.insert(el, place);
+        if place / CHUNK == self.chunks.len() {
+            self.chunks.push(Arc::new(Vec::with_capacity(CHUNK)));
+        }
+        let chunk = Arc::make_mut(&mut self.chunks[place / CHUNK]);
+        match chunk.get_mut(place % CHUNK) {
+            Some(slot) => *slot = Some((el, vector)),
+            None => chunk.push(Some((el, vector))),
+        }
+    }
+
+    pub(super) fn remove(&mut self, el: El) {
+        if let Some(place) = self.places.remove(&el) {
+            Arc::make_mut(&mut self.chunks[place / CHUNK])[place % CHUNK] = None;
+            self.free.push(place);
+        }
+    }
+
+    fn each(&self) -> impl Iterator<Item = &(El, Vector)> {
+        self.chunks.iter().flat_map(|chunk| chunk.iter().flatten())
+    }
+}
+
+/// What is near to one term, in a mind and in the commons beside it.
+pub(in crate::nexus) struct Near {
+    pub(super) term: Vector,
+    pub(super) own: Table,
+    /// Its elements are seen from abroad.
+    pub(super) commons: Option<Table>,
+}
+
+impl Semantic for Near {
+    fn nearest(&self, _: &str, links: bool, limit: usize, fits: &mut dyn FnMut(El) -> bool) -> Vec<(El, f64)> {
+        // The least of the best is on top; likeness is told in millionths, so that it can be ordered.
+        let mut best: BinaryHeap<Reverse<(u32, Reverse<El>)>> = BinaryHeap::new();
+        let own = self.own.each().map(|(el, vector)| (*el, vector));
+        let commons = self.commons.iter().flat_map(|table| table.each().map(|(el, vector)| (el.abroad(), vector)));
+        for (el, vector) in own.chain(commons).filter(|(el, _)| el.is_link() == links) {
+            let likeness = self.term.likeness(vector);
+            if likeness < FLOOR {
+                continue;
+            }
+            let entry = Reverse(((likeness.min(1.0) * 1e6) as u32, Reverse(el)));
+            if best.len() < limit || best.peek().is_some_and(|least| entry < *least) {
+                if fits(el) {
+                    best.push(entry);
+                }
+                if best.len() > limit {
+                    best.pop();
+                }
+            }
+        }
+        best.into_sorted_vec()
+            .into_iter()
+            .map(|Reverse((likeness, Reverse(el)))| (el, f64::from(likeness) / 1e6))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vector(seed: u64) -> Vector {
+        let mut state = seed;
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 40) as f32 / (1 << 24) as f32 - 0.5
+        };
+        Vector::of(&(0..64).map(|_| next()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_vector_in_bytes_is_near_the_one_in_numbers() {
+        let numbers = |seed: u32| -> Vec<f32> { (0..384).map(|place| ((seed * 7 + place) as f32).sin()).collect() };
+        let exact = |one: &[f32], other: &[f32]| {
+            let dot = |one: &[f32], other: &[f32]| one.iter().zip(other).map(|(a, b)| a * b).sum::<f32>();
+            dot(one, other) / (dot(one, one) * dot(other, other)).sqrt()
+        };
+        for seed in 0..50 {
+            let (one, other) = (numbers(seed), numbers(seed + 1));
+            let told = Vector::of(&one).likeness(&Vector::of(&other));
+            assert!((told - exact(&one, &other)).abs() < 0.01, "{told}");
+            assert_eq!(Vector::unpack(&Vector::of(&one).pack()), Some(Vector::of(&one)));
+        }
+        assert_eq!(Vector::of(&[0.0; 4]).likeness(&Vector::of(&[1.0; 4])), 0.0);
+        assert_eq!(Vector::of(&[f32::NAN; 4]).likeness(&Vector::of(&[1.0; 4])), 0.0);
+    }
+
+    #[test]
+    fn a_table_holds_what_was_put_and_not_removed() {
+        let mut table = Table::default();
+        for no in 1..2_000 {
+            table.put(El::concept(no), vector(no.into()));
+        }
+        let before = table.clone();
+        for no in (1..2_000).step_by(3) {
+            table.remove(El::concept(no));
+        }
+        (5_000..5_100).for_each(|no| table.put(El::link(no), vector(no.into())));
+        table.put(El::concept(2), vector(9));
+        assert_eq!((before.len(), before.each().count()), (1_999, 1_999), "a snapshot stays as it was");
+        assert_eq!((table.len(), table.each().count()), (1_333 + 100 - 1 + 1 - 1, 1_333 + 100 - 1));
+        let near = Near { term: vector(9), own: table, commons: Some(before) };
+        let found = near.nearest("", false, 3, &mut |el| el != El::concept(9));
+        assert_eq!(found[0], (El::concept(2), found[0].1));
+        assert_eq!(found[1].0, El::concept(9).abroad());
+        assert!(found[0].1 > 0.98 && found.len() == 3 && found[1].1 >= found[2].1);
+        assert!(near.nearest("", true, 10, &mut |_| true).iter().all(|(el, _)| el.is_link()));
+    }
+}

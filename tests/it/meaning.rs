@@ -1,0 +1,284 @@
+//! SEARCH by meaning: what is alike is found though it shares no word, right after it was written, by those who may
+//! see it; and nothing is embedded twice.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use neurons::llm::scripted::Scripted;
+use neurons::llm::{Model, Price};
+use nexus::store::Memory;
+use nexus::{
+    Cause, Clock, Embedder, ManualClock, Nexus, NexusId, Origin, Principal, PrincipalKind, Request, Role, Scope, Store,
+    SystemClock,
+};
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+use tests::{Client, honest, models_of};
+
+/// Every word is a direction of its own, but for those that mean the same. It notes what it was asked.
+#[derive(Clone, Default)]
+struct Words {
+    asked: Arc<Mutex<Vec<String>>>,
+    out_of_order: Arc<AtomicBool>,
+}
+
+#[async_trait]
+impl Embedder for Words {
+    fn name(&self) -> &str {
+        "words"
+    }
+
+    async fn embed(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>, String> {
+        if self.out_of_order.load(Ordering::SeqCst) {
+            return Err("the embedder is out of order".into());
+        }
+        let vector = |text: &String| {
+            let mut vector = vec![0.0; 256];
+            for word in text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
+                let word = if ["yacht", "vessel", "ship"].contains(&word) { "boat" } else { word };
+                vector[word.bytes().fold(3_usize, |hash, byte| (hash * 31 + usize::from(byte)) % 251)] += 1.0;
+            }
+            vector
+        };
+        let vectors = texts.iter().map(vector).collect();
+        self.asked.lock().unwrap().extend(texts);
+        Ok(vectors)
+    }
+}
+
+impl Words {
+    fn asked(&self) -> Vec<String> {
+        std::mem::take(&mut *self.asked.lock().unwrap())
+    }
+}
+
+struct Minds {
+    nexus: Nexus,
+    words: Words,
+    store: Store,
+    folder: tempfile::TempDir,
+}
+
+impl Minds {
+    async fn new() -> Self {
+        let clock = Arc::new(ManualClock::default()) as Arc<dyn Clock>;
+        let store = Store::open(Arc::new(Memory::default()), clock).await.unwrap();
+        let (words, folder) = (Words::default(), tempfile::tempdir().unwrap());
+        let nexus = Nexus::new(store.clone());
+        Self { nexus, words, store, folder }.again().await
+    }
+
+    /// As another daemon finds them.
+    async fn again(self) -> Self {
+        let Self { nexus, words, store, folder } = self;
+        drop(nexus);
+        let file = folder.path().join("vectors.redb");
+        let nexus = Nexus::new(store.clone()).with_embedder(Arc::new(words.clone()), Some(&file)).unwrap();
+        let minds = Self { nexus, words, store, folder };
+        minds.settled().await;
+        minds
+    }
+
+    async fn ask(&self, command: &str, origin: &Origin) -> Value {
+        let answer = self.nexus.execute(&"mind".into(), Request::new(command), origin).await.unwrap();
+        assert!(answer.get("error").is_none(), "{answer}");
+        answer
+    }
+
+    async fn run(&self, command: &str) -> Value {
+        self.ask(command, &Origin::system("test")).await
+    }
+
+    async fn names(&self, command: &str) -> Vec<String> {
+        names(&self.run(command).await)
+    }
+
+    /// Waits until everything has its vector: a search says so.
+    async fn settled(&self) {
+        while self.run("SEARCH CONCEPT \"anything\"").await.get("warnings").is_some() {
+            tokio::task::yield_now().await;
+        }
+        self.words.asked();
+    }
+}
+
+fn names(answer: &Value) -> Vec<String> {
+    answer["result"].as_array().unwrap().iter().map(|hit| hit["name"].as_str().unwrap().to_owned()).collect()
+}
+
+const FLEET: &str = r#"UPSERT {
+    CONCEPT { {type: "$ConceptType", name: "Thing"} }
+    CONCEPT { {type: "Thing", name: "Petrel"} SET ATTRIBUTES { note: "small boat" } }
+    CONCEPT { {type: "Thing", name: "Ledger"} SET ATTRIBUTES { note: "old book" } }
+}"#;
+
+#[tokio::test]
+async fn what_is_alike_is_found_though_it_shares_no_word() {
+    let minds = Minds::new().await;
+    minds.run(FLEET).await;
+    let found = minds.run(r#"SEARCH CONCEPT "yacht""#).await;
+    assert_eq!(names(&found), ["Petrel"]);
+    let score = found["result"][0]["metadata"]["_score"].as_f64().unwrap();
+    assert!((0.3..1.0).contains(&score), "{score}");
+    assert_eq!(minds.names(r#"SEARCH CONCEPT "yacht" MODE "semantic""#).await, ["Petrel"]);
+    assert_eq!(minds.names(r#"SEARCH CONCEPT "yacht" MODE "keyword""#).await, [""; 0]);
+    assert_eq!(minds.names(r#"SEARCH CONCEPT "yacht" WITH TYPE "$ConceptType""#).await, [""; 0]);
+    assert_eq!(minds.names(r#"SEARCH CONCEPT "ledger book""#).await[0], "Ledger");
+    assert_eq!(minds.names(r#"SEARCH CONCEPT "yacht" THRESHOLD 0.9"#).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn what_was_written_is_found_at_once_and_what_was_changed_no_longer() {
+    let minds = Minds::new().await;
+    minds.run(FLEET).await;
+    minds.run(r#"SEARCH CONCEPT "yacht""#).await;
+    minds.run(r#"UPDATE ?t SET ATTRIBUTES { note: "old book" } WHERE { ?t {type: "Thing", name: "Petrel"} }"#).await;
+    assert_eq!(minds.names(r#"SEARCH CONCEPT "yacht""#).await, [""; 0]);
+    minds.run(r#"UPSERT { CONCEPT { {type: "Thing", name: "Osprey"} SET ATTRIBUTES { aliases: ["vessel"] } } }"#).await;
+    assert_eq!(minds.names(r#"SEARCH CONCEPT "ship""#).await, ["Osprey"]);
+    minds.run(r#"DELETE CONCEPT ?t DETACH WHERE { ?t {type: "Thing", name: "Osprey"} }"#).await;
+    assert_eq!(minds.names(r#"SEARCH CONCEPT "ship""#).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn nothing_is_embedded_twice() {
+    let minds = Minds::new().await;
+    minds.run(FLEET).await;
+    minds.run(r#"SEARCH CONCEPT "yacht""#).await;
+    let asked = minds.words.asked();
+    assert_eq!(asked.len(), 4, "what is new, and what was searched: {asked:?}");
+    minds.run(r#"SEARCH CONCEPT "yacht""#).await;
+    minds.nexus.forget(&"mind".into());
+    minds.run(r#"SEARCH CONCEPT "yacht""#).await;
+    assert_eq!(minds.words.asked(), [""; 0], "a mind that wakes knows what it meant");
+    let minds = minds.again().await;
+    assert_eq!(minds.names(r#"SEARCH CONCEPT "yacht""#).await, ["Petrel"]);
+    assert_eq!(minds.words.asked(), [""; 0], "so does another daemon");
+    minds.run(r#"SEARCH CONCEPT "yacht" MODE "keyword""#).await;
+    minds.run(r#"FIND(?t) WHERE { ?t {type: "Thing"} }"#).await;
+    assert_eq!(minds.words.asked(), [""; 0]);
+}
+
+#[tokio::test]
+async fn vectors_that_cannot_be_read_are_made_again() {
+    let minds = Minds::new().await;
+    minds.run(FLEET).await;
+    minds.run(r#"SEARCH CONCEPT "yacht""#).await;
+    let file = minds.folder.path().join("vectors.redb");
+    let Minds { nexus, words, store, folder } = minds;
+    drop(nexus);
+    std::fs::write(&file, b"rot").unwrap();
+    let minds = Minds { nexus: Nexus::new(store.clone()), words, store, folder }.again().await;
+    assert_eq!(minds.names(r#"SEARCH CONCEPT "yacht""#).await, ["Petrel"]);
+}
+
+#[tokio::test]
+async fn a_search_by_meaning_shows_only_what_its_reader_may_see() {
+    let minds = Minds::new().await;
+    minds.run(FLEET).await;
+    minds
+        .run(
+            r#"UPSERT { CONCEPT { {type: "Thing", name: "Secret"} SET ATTRIBUTES { note: "small boat" } } }
+               WITH METADATA { access_scopes: ["user:ada"] }"#,
+        )
+        .await;
+    let reader = |id: &str| {
+        let mut reader = Principal::new(id, PrincipalKind::User, Role::Participant);
+        reader.scopes = [Scope(id.into())].into();
+        Origin::new(reader, Cause::of("test"))
+    };
+    let search = r#"SEARCH CONCEPT "yacht" LIMIT 1"#;
+    assert_eq!(names(&minds.ask(search, &reader("user:bob")).await), ["Petrel"]);
+    let mut all = names(&minds.ask(r#"SEARCH CONCEPT "yacht""#, &reader("user:ada")).await);
+    all.sort();
+    assert_eq!(all, ["Petrel", "Secret"]);
+}
+
+#[tokio::test]
+async fn the_commons_is_searched_beside_a_mind() {
+    let minds = Minds::new().await;
+    minds.run(FLEET).await;
+    let shared = Request::new(
+        r#"UPSERT { CONCEPT { {type: "Knowledge", name: "how to moor a ship"} SET ATTRIBUTES { access_scopes: ["*"] } } }"#,
+    );
+    let operator = Principal::new("user:op", PrincipalKind::User, Role::Operator);
+    let answer = minds.nexus.execute(&"commons".into(), shared, &Origin::new(operator, Cause::of("test"))).await;
+    assert!(answer.as_ref().unwrap().get("error").is_none(), "{answer:?}");
+    let mut found = minds.names(r#"SEARCH CONCEPT "yacht""#).await;
+    found.sort();
+    assert_eq!(found, ["Petrel", "how to moor a ship"]);
+    let id: NexusId = "commons".into();
+    let own =
+        minds.nexus.execute(&id, Request::new(r#"SEARCH CONCEPT "yacht""#), &Origin::system("test")).await.unwrap();
+    assert_eq!(names(&own), ["how to moor a ship"]);
+}
+
+#[tokio::test]
+async fn an_embedder_out_of_order_leaves_the_words() {
+    let minds = Minds::new().await;
+    minds.run(FLEET).await;
+    minds.words.out_of_order.store(true, Ordering::SeqCst);
+    let found = minds.run(r#"SEARCH CONCEPT "petrel yacht""#).await;
+    assert_eq!(names(&found), ["Petrel"]);
+    assert!(found["warnings"].to_string().contains("out of order"), "{found}");
+    minds.words.out_of_order.store(false, Ordering::SeqCst);
+    let found = minds.run(r#"SEARCH CONCEPT "yacht""#).await;
+    assert_eq!((names(&found), found.get("warnings")), (vec!["Petrel".to_owned()], None));
+}
+
+#[tokio::test]
+async fn many_texts_are_read_in_the_background_and_that_is_said() {
+    let minds = Minds::new().await;
+    minds.run(FLEET).await;
+    for part in 0..4 {
+        let blocks: String = (0..50)
+            .map(|n| {
+                format!(
+                    r#"CONCEPT {{ {{type: "Thing", name: "t{part}-{n}"}} SET ATTRIBUTES {{ note: "thing {n}" }} }}"#
+                )
+            })
+            .collect();
+        minds.run(&format!("UPSERT {{ {blocks} }}")).await;
+    }
+    let found = minds.run(r#"SEARCH CONCEPT "yacht""#).await;
+    assert!(found["warnings"].to_string().contains("still being read"), "{found}");
+    minds.settled().await;
+    assert_eq!(minds.names(r#"SEARCH CONCEPT "yacht""#).await, ["Petrel"]);
+    assert_eq!(minds.names(r#"SEARCH CONCEPT "thing 7" LIMIT 4"#).await.len(), 4);
+}
+
+#[tokio::test]
+async fn the_daemon_searches_by_meaning_and_the_house_pays() {
+    let folder = tempfile::tempdir().unwrap();
+    let flags = [("data", folder.path().display().to_string()), ("listen", "127.0.0.1:0".into())];
+    let config = runtime::Config::load(None, &flags).unwrap();
+    let model = Scripted::new(honest).taking_as_alike(&[("yacht", "boat")]);
+    let provider = model.provider("scripted").unwrap();
+    let price = Price { input: 1_000_000, output: 0 };
+    let embedder = Model { provider: provider.clone(), name: "embedder".into(), price, context_tokens: 512 };
+    let parts = runtime::Parts {
+        backend: Arc::new(Memory::default()),
+        clock: Arc::new(SystemClock) as Arc<dyn Clock>,
+        models: models_of(&provider).with_embedder(embedder),
+        first: None,
+    };
+    let config = runtime::Config { house_micro_usd: 1_000_000, ..config };
+    let daemon = runtime::Daemon::start(&config, parts).await.unwrap();
+    let op = Client::new(format!("http://{}", daemon.address), daemon.token.clone());
+    op.post("/v1/nexus/commons/kip", json!({"command": FLEET})).await.expect(StatusCode::OK);
+    let search = json!({"command": "SEARCH CONCEPT \"yacht\""});
+    let mut found = op.post("/v1/nexus/commons/kip", search.clone()).await.expect(StatusCode::OK);
+    while found.get("warnings").is_some() {
+        found = op.post("/v1/nexus/commons/kip", search.clone()).await.expect(StatusCode::OK);
+    }
+    assert_eq!(names(&found), ["Petrel"]);
+    let house = daemon.app.store().account("house").unwrap();
+    let read: usize = model
+        .embedded()
+        .iter()
+        .map(|text| text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).count())
+        .sum();
+    assert_eq!((house.spent.tokens, house.spent.micro_usd, house.holds.len()), (read as i64, read as i64, 0));
+    daemon.stop().await.unwrap();
+}
