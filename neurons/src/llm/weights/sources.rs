@@ -6,11 +6,13 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use futures::StreamExt;
-use reqwest::StatusCode;
 use reqwest::header::RANGE;
 use sha2::{Digest, Sha256};
 
 use super::{File, Places, Progress, Watch, Weights, WeightsError, hash_of, hex, take_up};
+
+/// The status of an answer that goes on where an earlier one ended (RFC 9110 §15.3.7).
+const PARTIAL_CONTENT: u16 = 206;
 
 impl File {
     /// Fetches the file to `path` from the first source that has it.
@@ -55,7 +57,7 @@ impl File {
             }
             let response = request.send().await.map_err(|error| error.without_url().to_string())?;
             let response = response.error_for_status().map_err(|error| error.without_url().to_string())?;
-            let goes_on = here > 0 && response.status() == StatusCode::PARTIAL_CONTENT;
+            let goes_on = here > 0 && response.status().as_u16() == PARTIAL_CONTENT;
             if !goes_on {
                 (hash, here) = (Sha256::new(), 0);
             }

@@ -11,7 +11,7 @@ use kip::graph::El;
 /// Vectors that are copied together when one of them changes while somebody reads.
 const CHUNK: usize = 512;
 /// Below this two texts are not alike: a sentence embedder finds some likeness between any two.
-const FLOOR: f32 = 0.3;
+const FLOOR: f32 = 0.25;
 
 /// A vector of length one, each number in a byte.
 #[derive(Clone, Debug, PartialEq)]

@@ -8,11 +8,10 @@ use crate::datum::Datum;
 /// Characters of an element that are looked at; an embedder reads no more.
 const CHARS_MAX: usize = 1_000;
 
-/// The text of an element: a concept's type, name and texts, a link's texts. `None` where it says nothing.
+/// The text of an element: a concept's name and texts, a link's texts. `None` where it says nothing.
 pub fn gist_of(look: Look<'_>) -> Option<String> {
     let mut gist = match look {
-        Look::Concept(concept) if concept.kind.as_str().starts_with('$') => concept.name.to_string(),
-        Look::Concept(concept) => format!("{}: {}", concept.kind.as_str(), concept.name),
+        Look::Concept(concept) => concept.name.to_string(),
         Look::Link(_) => String::new(),
     };
     let mut add = |text: &str| {

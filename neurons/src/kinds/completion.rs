@@ -1,0 +1,74 @@
+//! Type 4, completion: a text is continued from where its prefix ends, up to a stop text. It calls no tools.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::Event;
+use crate::NeuronError;
+use crate::llm::{ChatMessage, ChatReply, ChatRequest};
+use crate::neuron::{Completed, Step};
+use crate::spec::NeuronSpec;
+
+/// What a completion neuron takes; a string stands for the prefix.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Input {
+    /// Instead of the neuron's own memory.
+    #[serde(default)]
+    pub memory: Option<String>,
+    /// What goes before, such as the file that the prefix stands in.
+    #[serde(default)]
+    pub events: Vec<Event>,
+    /// The text to continue.
+    #[serde(default, alias = "prefixMessage")]
+    pub prefix_message: String,
+    /// Texts that end the continuation, beside the neuron's own; they are not part of it.
+    #[serde(default)]
+    pub stop: Stop,
+}
+
+/// One stop text, or several.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub enum Stop {
+    /// One.
+    One(String),
+    /// Several.
+    Many(Vec<String>),
+}
+
+impl Default for Stop {
+    fn default() -> Self {
+        Self::Many(Vec::new())
+    }
+}
+
+pub(crate) fn begin(spec: &mut NeuronSpec, input: &Value) -> Result<Vec<ChatMessage>, NeuronError> {
+    let input = match input {
+        Value::String(prefix) => Input { prefix_message: prefix.clone(), ..Input::default() },
+        other => super::read(other, |events| Input { events, ..Input::default() })?,
+    };
+    if input.prefix_message.is_empty() && input.events.is_empty() {
+        return Err(NeuronError::Input("input.prefix_message: there is nothing to continue".into()));
+    }
+    spec.memory = input.memory.unwrap_or_else(|| std::mem::take(&mut spec.memory));
+    spec.stop.extend(match input.stop {
+        Stop::One(stop) => vec![stop],
+        Stop::Many(stops) => stops,
+    });
+    spec.check().map_err(|error| NeuronError::Input(format!("input.{error}")))?;
+    let mut messages = super::conversation(&spec.memory, &input.events);
+    messages.push(ChatMessage { prefix: Some(true), ..ChatMessage::text("assistant", input.prefix_message) });
+    Ok(messages)
+}
+
+pub(crate) fn shape(spec: &NeuronSpec, request: &mut ChatRequest) {
+    request.stop = (!spec.stop.is_empty()).then(|| spec.stop.clone().into());
+}
+
+/// The continuation up to the first stop text, whether the provider looked for it or not.
+pub(crate) fn step(spec: &NeuronSpec, reply: &ChatReply) -> Step {
+    let ends = spec.stop.iter().filter_map(|stop| reply.text.find(stop.as_str()));
+    let text = &reply.text[..ends.min().unwrap_or(reply.text.len())];
+    Step::Completed(Completed { output: Value::String(text.to_owned()) })
+}

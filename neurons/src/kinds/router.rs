@@ -1,0 +1,150 @@
+//! Type 5, router: events are split, rewritten and handed to named neurons. A name that is not among them cannot
+//! come out; nothing to hand on is an empty list. It calls no tools.
+//!
+//! A model decides; where the model is too small for that, likeness does: each event goes, as it is, to the neuron
+//! whose description is nearest to it.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::Event;
+use super::structured_output::fitting;
+use crate::NeuronError;
+use crate::llm::{ChatMessage, ChatReply, ChatRequest};
+use crate::neuron::{Completed, Step};
+use crate::spec::{Destination, NeuronId, NeuronSpec};
+
+/// What a router takes; a string stands for one event of the user.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Input {
+    /// Instead of the neuron's own memory.
+    #[serde(default)]
+    pub memory: Option<String>,
+    /// What is to be handed on.
+    pub events: Vec<Event>,
+    /// Where it may go, instead of the neuron's own.
+    #[serde(default)]
+    pub neurons: Option<Vec<Destination>>,
+}
+
+/// Events handed to one neuron. A router answers a list of these, no neuron twice.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Route {
+    /// The neuron.
+    pub neuron: NeuronId,
+    /// What it is to be told.
+    pub events: Vec<Event>,
+}
+
+/// What a model answers.
+#[derive(Deserialize)]
+struct Routes {
+    routes: Vec<Route>,
+}
+
+/// Routes of one answer.
+const ROUTES_MAX: usize = 64;
+/// Below this an event is like none of the neurons.
+const FLOOR: f32 = 0.1;
+
+/// The events to be handed on, and the neuron with everything its caller gave.
+pub(crate) fn take(spec: &mut NeuronSpec, input: &Value) -> Result<Vec<Event>, NeuronError> {
+    let Input { memory, events, neurons } = super::read(input, |events| Input { memory: None, events, neurons: None })?;
+    spec.memory = memory.unwrap_or_else(|| std::mem::take(&mut spec.memory));
+    spec.neurons = neurons.unwrap_or_else(|| std::mem::take(&mut spec.neurons));
+    spec.check().map_err(|error| NeuronError::Input(format!("input.{error}")))?;
+    if spec.neurons.is_empty() {
+        return Err(NeuronError::Input("input.neurons: neither the input nor the neuron names any".into()));
+    }
+    Ok(events)
+}
+
+/// The conversation with a model that decides.
+pub(crate) fn begin(spec: &NeuronSpec, events: &[Event]) -> Vec<ChatMessage> {
+    let described = |to: &Destination| {
+        let examples: String = to.examples.iter().map(|example| format!("\n  for example: {example}")).collect();
+        format!("- {}: {}{examples}", to.neuron, to.description)
+    };
+    let list: Vec<String> = spec.neurons.iter().map(described).collect();
+    let instruction = format!(
+        "You hand events on to neurons. Split what holds several tasks, rewrite each so that it can be understood alone, \
+         and assign it to the neuron that fits. Leave out what fits none.\nThe neurons:\n{}",
+        list.join("\n")
+    );
+    super::instructed(&instruction, &spec.memory, events)
+}
+
+pub(crate) fn shape(spec: &NeuronSpec, request: &mut ChatRequest) {
+    request.response_format = Some(super::format_of(&schema(spec)));
+}
+
+fn schema(spec: &NeuronSpec) -> Value {
+    let names: Vec<&NeuronId> = spec.neurons.iter().map(|to| &to.neuron).collect();
+    let event = super::event_schema(&json!({"type": "string", "minLength": 1}));
+    let route = json!({"type": "object", "additionalProperties": false, "required": ["neuron", "events"], "properties": {
+        "neuron": {"type": "string", "enum": names}, "events": {"type": "array", "items": event, "minItems": 1, "maxItems": ROUTES_MAX}}});
+    json!({"type": "object", "additionalProperties": false, "required": ["routes"],
+        "properties": {"routes": {"type": "array", "items": route, "maxItems": ROUTES_MAX}}})
+}
+
+pub(crate) fn step(spec: &NeuronSpec, reply: &ChatReply, tries: u32) -> Result<Step, NeuronError> {
+    fitting(&schema(spec), reply, tries, |output| {
+        let Routes { routes } = serde_json::from_value(output).map_err(|error| error.to_string())?;
+        Ok(completed(routes))
+    })
+}
+
+/// The texts whose likeness decides: the events, then each neuron's description and examples.
+pub(crate) fn texts(spec: &NeuronSpec, events: &[Event]) -> Vec<String> {
+    let of_neurons = spec.neurons.iter().flat_map(|to| {
+        let own = if to.description.is_empty() { to.neuron.replace(['_', '-'], " ") } else { to.description.clone() };
+        std::iter::once(own).chain(to.examples.iter().cloned())
+    });
+    events.iter().map(Event::said).chain(of_neurons).collect()
+}
+
+/// Each event with the neuron it is most like; `vectors` are those of [`texts`], in order.
+pub(crate) fn by_likeness(spec: &NeuronSpec, events: Vec<Event>, vectors: &[Vec<f32>]) -> Completed {
+    let (of_events, mut rest) = vectors.split_at(events.len().min(vectors.len()));
+    let mut neurons: Vec<(&NeuronId, &[Vec<f32>])> = Vec::new();
+    for to in &spec.neurons {
+        let (own, left) = rest.split_at((1 + to.examples.len()).min(rest.len()));
+        neurons.push((&to.neuron, own));
+        rest = left;
+    }
+    let mut routes = Vec::new();
+    for (event, vector) in events.into_iter().zip(of_events) {
+        let nearest = neurons
+            .iter()
+            .map(|(neuron, own)| (*neuron, own.iter().map(|other| likeness(vector, other)).fold(f32::MIN, f32::max)))
+            .max_by(|a, b| a.1.total_cmp(&b.1))
+            .filter(|(_, likeness)| *likeness >= FLOOR)
+            .map(|(neuron, _)| neuron)
+            .or(spec.otherwise.as_ref());
+        if let Some(neuron) = nearest {
+            routes.push(Route { neuron: neuron.clone(), events: vec![event] });
+        }
+    }
+    completed(routes)
+}
+
+/// The cosine of the angle between two vectors.
+pub(crate) fn likeness(one: &[f32], other: &[f32]) -> f32 {
+    let dot = |one: &[f32], other: &[f32]| one.iter().zip(other).map(|(one, other)| one * other).sum::<f32>();
+    let lengths = (dot(one, one) * dot(other, other)).sqrt();
+    if lengths > 0.0 { dot(one, other) / lengths } else { 0.0 }
+}
+
+/// The routes with each neuron once, in order of its first event.
+fn completed(routes: Vec<Route>) -> Completed {
+    let mut merged: Vec<Route> = Vec::new();
+    for route in routes {
+        match merged.iter_mut().find(|known| known.neuron == route.neuron) {
+            Some(known) => known.events.extend(route.events),
+            None => merged.push(route),
+        }
+    }
+    Completed { output: json!(merged) }
+}

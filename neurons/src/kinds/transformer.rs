@@ -1,0 +1,291 @@
+//! Type 6, transformer: events in, events out. It compresses to a number of tokens, enriches, converts to a schema,
+//! rewrites as its memory says, or inhibits by rules, for which no model is asked. It calls no tools.
+
+use std::collections::{HashMap, HashSet};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::Event;
+use super::structured_output::fitting;
+use crate::NeuronError;
+use crate::llm::{ChatMessage, ChatReply, ChatRequest};
+use crate::neuron::{Completed, Step};
+use crate::spec::{NeuronSpec, check_schema};
+
+/// What a transformer takes; a string stands for one event of the user.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Input {
+    /// Instead of the neuron's own memory.
+    #[serde(default)]
+    pub memory: Option<String>,
+    /// What is to be transformed.
+    pub events: Vec<Event>,
+}
+
+/// What it answers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Output {
+    /// The events as they are now.
+    pub events: Vec<Event>,
+}
+
+/// What a transformer does with events.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Transform {
+    /// What its memory says.
+    #[default]
+    Rewrite,
+    /// Says the same in no more than so many tokens, as [`tokens_about`] counts them. What is short enough already
+    /// stays as it is, and no model is asked.
+    Compress {
+        /// The most tokens of all events together.
+        tokens: u32,
+    },
+    /// Keeps every event and adds what the model knows beside them.
+    Enrich,
+    /// Brings each event's content into the form of a JSON Schema.
+    Convert {
+        /// The schema of a content.
+        schema: Value,
+    },
+    /// Lets events through by rules, without a model.
+    Inhibit(Inhibition),
+}
+
+/// Rules that let events through; each that is given is applied, in this order. What is let through is unchanged and
+/// in order.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Inhibition {
+    /// Events of these roles are dropped.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drop_roles: Vec<String>,
+    /// Events whose content one of these regular expressions matches are dropped.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drop_matching: Vec<String>,
+    /// Of events with the same role and content only the first is kept.
+    #[serde(default)]
+    pub dedup: bool,
+    /// How many events of one role are let through.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throttle: Option<Throttle>,
+    /// Of what is left only so many are kept, the last ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep_last: Option<usize>,
+}
+
+/// A limit for each role.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Throttle {
+    /// So many events of one role, the first ones.
+    pub events: usize,
+    /// In so many seconds of the events' own times (`at`, RFC 3339); in all when absent, as are events without a time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<u32>,
+}
+
+/// Events of one answer.
+const EVENTS_MAX: usize = 256;
+/// Characters of a regular expression of a rule.
+const PATTERN_CHARS_MAX: usize = 1_000;
+
+impl Transform {
+    /// Checks what serde cannot.
+    ///
+    /// # Errors
+    /// A sentence naming the member and what is wrong with it.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        match self {
+            Self::Convert { schema } => {
+                check_schema(schema).map_err(|error| format!("transform.convert.schema: {error}"))
+            }
+            Self::Compress { tokens: 0 } => Err("transform.compress.tokens is at least 1".into()),
+            Self::Inhibit(rules) => rules.patterns().map(drop),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// About how many tokens a text has: four letters of ASCII make one, any other character is one.
+pub fn tokens_about(text: &str) -> usize {
+    let ascii = text.bytes().filter(u8::is_ascii).count();
+    ascii.div_ceil(4) + text.chars().filter(|c| !c.is_ascii()).count()
+}
+
+fn tokens_of(events: &[Event]) -> usize {
+    events.iter().map(|event| tokens_about(&event.said())).sum()
+}
+
+/// The events to transform, and the neuron with everything its caller gave.
+pub(crate) fn take(spec: &mut NeuronSpec, input: &Value) -> Result<Vec<Event>, NeuronError> {
+    let Input { memory, events } = super::read(input, |events| Input { memory: None, events })?;
+    spec.memory = memory.unwrap_or_else(|| std::mem::take(&mut spec.memory));
+    Ok(events)
+}
+
+/// What comes out without a model, where none is needed.
+///
+/// # Errors
+/// [`NeuronError::Spec`] for a rule that was stored before it was checked.
+pub(crate) fn without_a_model(spec: &NeuronSpec, events: &[Event]) -> Result<Option<Completed>, NeuronError> {
+    Ok(match &spec.transform {
+        Transform::Inhibit(rules) => Some(completed(rules.apply(events.to_vec()).map_err(NeuronError::Spec)?)),
+        Transform::Compress { tokens } if tokens_of(events) <= *tokens as usize => Some(completed(events.to_vec())),
+        _ if events.is_empty() => Some(completed(Vec::new())),
+        _ => None,
+    })
+}
+
+/// The conversation with a model that transforms.
+pub(crate) fn begin(spec: &NeuronSpec, events: &[Event]) -> Vec<ChatMessage> {
+    let instruction = match &spec.transform {
+        Transform::Rewrite => "You transform events as you are told. Answer with the events that are to go on.".to_owned(),
+        Transform::Compress { tokens } => format!(
+            "You compress events. Say what they say in fewer words, in all at most {tokens} tokens; keep names, numbers and decisions."
+        ),
+        Transform::Enrich => {
+            "You enrich events. Answer only with new events that add what helps to understand those given; do not repeat them.".into()
+        }
+        Transform::Convert { .. } => "You convert events. Bring the content of each into the form that is asked for.".into(),
+        Transform::Inhibit(_) => unreachable!("rules need no model"),
+    };
+    super::instructed(&instruction, &spec.memory, events)
+}
+
+pub(crate) fn shape(spec: &NeuronSpec, request: &mut ChatRequest) {
+    request.response_format = Some(super::format_of(&schema(spec)));
+    if let Transform::Compress { tokens } = spec.transform {
+        // Beside the words stands the JSON around them.
+        let most = tokens.saturating_mul(2).saturating_add(128);
+        request.max_tokens = Some(request.max_tokens.map_or(most, |own| own.min(most)));
+    }
+}
+
+fn schema(spec: &NeuronSpec) -> Value {
+    let text = json!({"type": "string", "minLength": 1});
+    let content = if let Transform::Convert { schema } = &spec.transform { schema } else { &text };
+    let events = json!({"type": "array", "items": super::event_schema(content), "maxItems": EVENTS_MAX});
+    json!({"type": "object", "additionalProperties": false, "required": ["events"], "properties": {"events": events}})
+}
+
+/// `given` are the events the neuron was given.
+pub(crate) fn step(spec: &NeuronSpec, given: &[Event], reply: &ChatReply, tries: u32) -> Result<Step, NeuronError> {
+    fitting(&schema(spec), reply, tries, |output| {
+        let Output { events } = serde_json::from_value(output).map_err(|error| error.to_string())?;
+        match &spec.transform {
+            Transform::Compress { tokens } if tokens_of(&events) > *tokens as usize => {
+                Err(format!("it has about {} tokens, and at most {tokens} were asked for", tokens_of(&events)))
+            }
+            Transform::Enrich => Ok(completed(given.iter().cloned().chain(events).collect())),
+            _ => Ok(completed(events)),
+        }
+    })
+}
+
+fn completed(events: Vec<Event>) -> Completed {
+    Completed { output: json!(Output { events }) }
+}
+
+impl Inhibition {
+    fn patterns(&self) -> Result<Vec<regex::Regex>, String> {
+        let compile = |pattern: &String| {
+            if pattern.len() > PATTERN_CHARS_MAX {
+                return Err(format!("transform.inhibit.drop_matching: a pattern over {PATTERN_CHARS_MAX} characters"));
+            }
+            regex::Regex::new(pattern).map_err(|error| format!("transform.inhibit.drop_matching: {error}"))
+        };
+        self.drop_matching.iter().map(compile).collect()
+    }
+
+    /// What these rules let through.
+    ///
+    /// # Errors
+    /// A pattern that is none.
+    pub fn apply(&self, events: Vec<Event>) -> Result<Vec<Event>, String> {
+        let patterns = self.patterns()?;
+        let mut seen: HashSet<(String, String)> = HashSet::new();
+        let mut let_through: HashMap<String, Vec<Option<jiff::Timestamp>>> = HashMap::new();
+        let mut kept: Vec<Event> = Vec::new();
+        for event in events {
+            let said = event.said();
+            let dropped = self.drop_roles.contains(&event.role)
+                || patterns.iter().any(|pattern| pattern.is_match(&said))
+                || (self.dedup && !seen.insert((event.role.clone(), said)));
+            if dropped || !self.may_pass(&event, &mut let_through) {
+                continue;
+            }
+            kept.push(event);
+        }
+        let over = self.keep_last.map_or(0, |last| kept.len().saturating_sub(last));
+        Ok(kept.split_off(over))
+    }
+
+    fn may_pass(&self, event: &Event, let_through: &mut HashMap<String, Vec<Option<jiff::Timestamp>>>) -> bool {
+        let Some(Throttle { events, seconds }) = &self.throttle else { return true };
+        let at: Option<jiff::Timestamp> = event.more.get("at").and_then(Value::as_str).and_then(|at| at.parse().ok());
+        let before = let_through.entry(event.role.clone()).or_default();
+        let counts = |other: &Option<jiff::Timestamp>| match (seconds, at, other) {
+            (Some(seconds), Some(at), Some(other)) => {
+                at.duration_since(*other).abs() < jiff::SignedDuration::from_secs(i64::from(*seconds))
+            }
+            _ => true,
+        };
+        let room = before.iter().filter(|other| counts(other)).count() < *events;
+        if room {
+            before.push(at);
+        }
+        room
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn events(all: &[(&str, &str, &str)]) -> Vec<Event> {
+        let event = |(role, content, at): &(&str, &str, &str)| Event {
+            more: if at.is_empty() { serde_json::Map::new() } else { [("at".to_owned(), json!(at))].into_iter().collect() },
+            ..Event::text(role, *content)
+        };
+        all.iter().map(event).collect()
+    }
+
+    fn through(rules: Value, all: &[(&str, &str, &str)]) -> Vec<String> {
+        let rules: Inhibition = serde_json::from_value(rules).unwrap();
+        rules.apply(events(all)).unwrap().iter().map(Event::said).collect()
+    }
+
+    #[test]
+    fn rules_prune_dedup_and_throttle_without_a_model() {
+        let all = [("a", "one", ""), ("b", "one", ""), ("a", "one", ""), ("a", "two", ""), ("noise", "three", ""), ("a", "four 4", "")];
+        assert_eq!(through(json!({}), &all).len(), 6);
+        assert_eq!(through(json!({"dedup": true}), &all), ["one", "one", "two", "three", "four 4"]);
+        assert_eq!(through(json!({"drop_roles": ["noise"], "drop_matching": ["\\d"]}), &all), ["one", "one", "one", "two"]);
+        assert_eq!(through(json!({"throttle": {"events": 1}}), &all), ["one", "one", "three"]);
+        assert_eq!(through(json!({"dedup": true, "keep_last": 2}), &all), ["three", "four 4"]);
+        assert_eq!(through(json!({"keep_last": 0}), &all), [""; 0]);
+    }
+
+    #[test]
+    fn a_throttle_counts_in_a_window_of_the_events_own_times() {
+        let all = [
+            ("a", "1", "2026-01-01T00:00:00Z"),
+            ("a", "2", "2026-01-01T00:00:05Z"),
+            ("b", "3", "2026-01-01T00:00:05Z"),
+            ("a", "4", "2026-01-01T00:00:10Z"),
+            ("a", "5", "2026-01-01T00:00:11Z"),
+        ];
+        assert_eq!(through(json!({"throttle": {"events": 1, "seconds": 10}}), &all), ["1", "3", "4"]);
+        assert_eq!(through(json!({"throttle": {"events": 2, "seconds": 10}}), &all), ["1", "2", "3", "4"]);
+    }
+
+    #[test]
+    fn tokens_are_counted_about_right() {
+        assert_eq!((tokens_about(""), tokens_about("abcd efgh"), tokens_about("記憶abc")), (0, 3, 3));
+    }
+}
