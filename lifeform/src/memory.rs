@@ -29,7 +29,7 @@ UPSERT {
 WITH METADATA { source: $source, author: $person, evidence: [$source], confidence: 0.8, status: "active" }"#;
 
 /// Finds what was said about the words of a question.
-const RECALL: &str = r#"SEARCH CONCEPT $words WITH TYPE "Fact" LIMIT 4"#;
+const RECALL: &str = r#"SEARCH CONCEPT $words WITH TYPE "Fact" MODE "keyword" LIMIT 4"#;
 
 /// Who stated a fact.
 const STATED_BY: &str = r#"FIND(?p.name) WHERE { (?f {id: $fact}, "stated_by", ?p) } LIMIT 1"#;

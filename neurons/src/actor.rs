@@ -7,6 +7,7 @@ use tokio::sync::oneshot;
 use crate::NeuronError;
 use crate::invocation::{Run, Spent, Stop};
 use crate::llm::ChatMessage;
+use crate::neuron::Begun;
 
 /// What a run brought, with the conversation as it stands.
 pub(crate) struct Outcome {
@@ -45,7 +46,7 @@ impl Actor for Supervisor {
 struct NeuronActor;
 
 /// What an invocation is started with.
-type Start = (Run, Vec<ChatMessage>, oneshot::Sender<Outcome>);
+type Start = (Run, Begun, oneshot::Sender<Outcome>);
 
 impl Actor for NeuronActor {
     type Msg = ();
@@ -59,10 +60,10 @@ impl Actor for NeuronActor {
 
     // Awaiting a model inside a handler is right here and only here: this actor has one message to handle.
     async fn handle(&self, me: ActorRef<()>, (): (), state: &mut Option<Start>) -> Result<(), ActorProcessingErr> {
-        if let Some((run, mut messages, mut reply)) = state.take() {
-            let mut spent = Spent::default();
+        if let Some((run, begun, mut reply)) = state.take() {
+            let (mut messages, mut spent) = (Vec::new(), Spent::default());
             let stop = tokio::select! {
-                stop = run.drive(&mut messages, &mut spent) => Some(stop),
+                stop = run.drive(begun, &mut messages, &mut spent) => Some(stop),
                 // A caller that went away takes the call with it; the paid call settles itself.
                 () = reply.closed() => None,
             };
@@ -86,9 +87,9 @@ impl Tree {
         Ok(Self(supervisor.get_cell()))
     }
 
-    pub(crate) async fn run(&self, run: Run, messages: Vec<ChatMessage>) -> Result<Outcome, NeuronError> {
+    pub(crate) async fn run(&self, run: Run, begun: Begun) -> Result<Outcome, NeuronError> {
         let (reply, outcome) = oneshot::channel();
-        Actor::spawn_linked(None, NeuronActor, (run, messages, reply), self.0.clone())
+        Actor::spawn_linked(None, NeuronActor, (run, begun, reply), self.0.clone())
             .await
             .map_err(|error| NeuronError::Died(error.to_string()))?;
         outcome.await.map_err(|_| NeuronError::Died("it stopped without an answer".into()))

@@ -6,17 +6,21 @@ use std::sync::Arc;
 use nexus::store::{Entry, Stream};
 use nexus::{Batch, Nexus, Origin, Store};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use crate::NeuronError;
-use crate::llm::{ChatMessage, ChatReply, Models, Tier, Usage, paid};
-use crate::neuron::{self, Completed, Step, ToolCall, ToolResult};
+use crate::kinds::tool_augmented::FINALIZE;
+use crate::kinds::{router, transformer};
+use crate::llm::{ChatMessage, ChatReply, ChatRequest, Model, Models, Tier, Usage, paid};
+use crate::neuron::{self, Begun, Completed, Step, ToolCall, ToolResult};
 use crate::spec::{NeuronSpec, Runner};
 use crate::tools;
 
 /// Times a neuron may think in one invocation.
 const ROUNDS_MAX: u32 = 64;
+/// Below this what was said is like none of the tools.
+const LIKE_A_TOOL: f32 = 0.15;
 
 /// What an invocation answers to its caller.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -76,12 +80,34 @@ pub(crate) fn stream(invocation: &str) -> Stream {
 impl Run {
     /// Thinks until the neuron ends or needs the client. `messages` is the conversation so far and
     /// grows; what is new since the last pause is `messages[recorded..]`.
-    pub(crate) async fn drive(&self, messages: &mut Vec<ChatMessage>, spent: &mut Spent) -> Result<Stop, NeuronError> {
+    pub(crate) async fn drive(
+        &self,
+        begun: Begun,
+        messages: &mut Vec<ChatMessage>,
+        spent: &mut Spent,
+    ) -> Result<Stop, NeuronError> {
+        let mut given = Vec::new();
+        match begun {
+            Begun::Completed(completed) => return Ok(Stop::Completed(completed)),
+            Begun::Conversation(conversation) => *messages = conversation,
+            Begun::Transforming(events) => {
+                *messages = transformer::begin(&self.spec, &events);
+                given = events;
+            }
+            Begun::Routing(events) => match self.embedder_that_chooses()? {
+                Some(embedder) => {
+                    let texts = router::texts(&self.spec, &events);
+                    let vectors = self.embed(embedder, texts).await?;
+                    return Ok(Stop::Completed(router::by_likeness(&self.spec, events, &vectors)));
+                }
+                None => *messages = router::begin(&self.spec, &events),
+            },
+        }
         let mut tries = 0;
         for _ in 0..ROUNDS_MAX {
             let reply = self.think(messages, spent).await?;
             tries += 1;
-            match neuron::step(&self.spec, &reply, tries)? {
+            match neuron::step(&self.spec, &given, &reply, tries)? {
                 Step::Completed(completed) => return Ok(Stop::Completed(completed)),
                 Step::Again(more) => messages.extend(more),
                 Step::ToolCallRequired(required) => {
@@ -89,7 +115,7 @@ impl Run {
                         role: "assistant".into(),
                         content: (!reply.text.is_empty()).then(|| reply.text.clone()),
                         tool_calls: Some(reply.tool_calls.clone()),
-                        tool_call_id: None,
+                        ..ChatMessage::default()
                     });
                     let (ours, clients): (Vec<_>, Vec<_>) = required
                         .calls
@@ -119,7 +145,12 @@ impl Run {
         let mut request = neuron::request(&self.spec, messages);
         let bound = [request.max_tokens, self.output_tokens_max].into_iter().flatten().min();
         request.max_tokens = bound;
-        let model = self.models.pick(self.tier.unwrap_or(self.spec.tier))?;
+        let model = self.model()?;
+        if !request.tools.is_empty()
+            && let Some(embedder) = self.embedder_that_chooses()?
+        {
+            request.tool_choice = Some(self.choose_tool(embedder, &request).await?);
+        }
         let paid = paid::call(&self.store, &self.origin, &self.account, model, request, self.deltas.clone()).await?;
         let usage = paid.reply.usage.unwrap_or_default();
         spent.usage.prompt_tokens += usage.prompt_tokens;
@@ -127,6 +158,40 @@ impl Run {
         spent.usage.total_tokens += usage.prompt_tokens + usage.completion_tokens;
         spent.calls.push(paid.call);
         Ok(paid.reply)
+    }
+
+    fn model(&self) -> Result<&Model, NeuronError> {
+        Ok(self.models.pick(self.tier.unwrap_or(self.spec.tier))?)
+    }
+
+    /// The embedder by which routes and tools are chosen, where the model is too small to choose.
+    fn embedder_that_chooses(&self) -> Result<Option<&Model>, NeuronError> {
+        Ok(if self.model()?.small { self.models.embedder().ok() } else { None })
+    }
+
+    async fn embed(&self, embedder: &Model, texts: Vec<String>) -> Result<Vec<Vec<f32>>, NeuronError> {
+        paid::embed(&self.store, &self.origin, &self.account, embedder, texts).await
+    }
+
+    /// Which tool is called next: the one most like what was said last. Once a tool has answered, the neuron ends.
+    async fn choose_tool(&self, embedder: &Model, request: &ChatRequest) -> Result<Value, NeuronError> {
+        let name = |tool: &Value| tool["function"]["name"].as_str().unwrap_or_default().to_owned();
+        let call = |name: &str| json!({"type": "function", "function": {"name": name}});
+        let finalize = request.tools.iter().any(|tool| name(tool) == FINALIZE);
+        let end = if finalize { call(FINALIZE) } else { json!("none") };
+        let tools: Vec<&Value> = request.tools.iter().filter(|tool| name(tool) != FINALIZE).collect();
+        let said = request.messages.iter().rev().find(|message| message.role != "system");
+        let Some(said) = said.filter(|said| said.role == "user" && !tools.is_empty()) else { return Ok(end) };
+        let described = |tool: &&Value| {
+            let description = tool["function"]["description"].as_str().filter(|text| !text.is_empty());
+            description.map_or_else(|| name(tool).replace(['_', '-'], " "), str::to_owned)
+        };
+        let texts = std::iter::once(said.content.clone().unwrap_or_default()).chain(tools.iter().map(described));
+        let vectors = self.embed(embedder, texts.collect()).await?;
+        let likeness = |place: usize| router::likeness(&vectors[0], &vectors[place + 1]);
+        let nearest = (0..tools.len()).max_by(|one, other| likeness(*one).total_cmp(&likeness(*other)));
+        let nearest = nearest.filter(|place| likeness(*place) >= LIKE_A_TOOL);
+        Ok(nearest.map_or(end, |place| call(&name(tools[place]))))
     }
 
     /// Adds the new part of a conversation to its journal; each message is kept once.
@@ -154,7 +219,12 @@ pub(crate) fn tool_message(result: &ToolResult) -> ChatMessage {
         (Some(result), _) => result.clone(),
         (None, error) => serde_json::json!({"error": error}).to_string(),
     };
-    ChatMessage { role: "tool".into(), content: Some(content), tool_calls: None, tool_call_id: Some(result.id.clone()) }
+    ChatMessage {
+        role: "tool".into(),
+        content: Some(content),
+        tool_call_id: Some(result.id.clone()),
+        ..ChatMessage::default()
+    }
 }
 
 /// An output as a caller sees it.

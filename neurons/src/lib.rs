@@ -6,7 +6,7 @@
 mod actor;
 pub mod continuation;
 mod invocation;
-mod kinds;
+pub mod kinds;
 pub mod llm;
 pub mod neuron;
 mod neurons;

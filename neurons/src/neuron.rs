@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::kinds::Event;
 use crate::llm::{ChatMessage, ChatReply, ChatRequest};
 use crate::spec::{Kind, NeuronSpec};
 use crate::{NeuronError, kinds};
@@ -11,7 +12,7 @@ use crate::{NeuronError, kinds};
 /// A neuron has ended with a result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Completed {
-    /// Text for base and tool-augmented neurons, JSON for the others.
+    /// Text for base, tool-augmented and completion neurons, JSON for the others.
     pub output: Value,
 }
 
@@ -58,16 +59,42 @@ pub enum Step {
     Again(Vec<ChatMessage>),
 }
 
-/// The conversation a neuron begins with.
+/// How a neuron begins.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Begun {
+    /// It has ended already: no model is needed.
+    Completed(Completed),
+    /// With a conversation.
+    Conversation(Vec<ChatMessage>),
+    /// With events to be handed on, by a model or by likeness.
+    Routing(Vec<Event>),
+    /// With events that a model transforms.
+    Transforming(Vec<Event>),
+}
+
+/// Takes up what a caller gave: what replaces the neuron's own goes into `spec`.
 ///
 /// # Errors
 /// [`NeuronError::Input`] when the input is not of the kind's shape.
-pub fn begin(spec: &NeuronSpec, input: &Value) -> Result<Vec<ChatMessage>, NeuronError> {
-    match spec.kind {
-        Kind::Base => kinds::base::begin(spec, input),
-        Kind::StructuredOutput => kinds::structured_output::begin(spec, input),
-        Kind::ToolAugmented => kinds::tool_augmented::begin(spec, input),
-    }
+pub fn begin(spec: &mut NeuronSpec, input: &Value) -> Result<Begun, NeuronError> {
+    Ok(match spec.kind {
+        Kind::Base => Begun::Conversation(kinds::base::begin(spec, input)?),
+        Kind::StructuredOutput => Begun::Conversation(kinds::structured_output::begin(spec, input)?),
+        Kind::ToolAugmented => Begun::Conversation(kinds::tool_augmented::begin(spec, input)?),
+        Kind::Completion => Begun::Conversation(kinds::completion::begin(spec, input)?),
+        Kind::Router => match kinds::router::take(spec, input)? {
+            // Nothing to hand on goes nowhere.
+            events if events.is_empty() => Begun::Completed(Completed { output: Value::Array(Vec::new()) }),
+            events => Begun::Routing(events),
+        },
+        Kind::Transformer => {
+            let events = kinds::transformer::take(spec, input)?;
+            match kinds::transformer::without_a_model(spec, &events)? {
+                Some(completed) => Begun::Completed(completed),
+                None => Begun::Transforming(events),
+            }
+        }
+    })
 }
 
 /// What the model is asked, given the conversation so far.
@@ -82,18 +109,24 @@ pub fn request(spec: &NeuronSpec, messages: &[ChatMessage]) -> ChatRequest {
         Kind::Base => kinds::base::shape(spec, &mut request),
         Kind::StructuredOutput => kinds::structured_output::shape(spec, &mut request),
         Kind::ToolAugmented => kinds::tool_augmented::shape(spec, &mut request),
+        Kind::Completion => kinds::completion::shape(spec, &mut request),
+        Kind::Router => kinds::router::shape(spec, &mut request),
+        Kind::Transformer => kinds::transformer::shape(spec, &mut request),
     }
     request
 }
 
-/// What the model's reply means.
+/// What the model's reply means. `given` are the events that a transformer was given.
 ///
 /// # Errors
 /// [`NeuronError::Output`] when it cannot be made sense of.
-pub fn step(spec: &NeuronSpec, reply: &ChatReply, tries: u32) -> Result<Step, NeuronError> {
+pub fn step(spec: &NeuronSpec, given: &[Event], reply: &ChatReply, tries: u32) -> Result<Step, NeuronError> {
     match spec.kind {
         Kind::Base => Ok(kinds::base::step(reply)),
         Kind::StructuredOutput => kinds::structured_output::step(spec, reply, tries),
-        Kind::ToolAugmented => Ok(kinds::tool_augmented::step(reply)),
+        Kind::ToolAugmented => kinds::tool_augmented::step(spec, reply, tries),
+        Kind::Completion => Ok(kinds::completion::step(spec, reply)),
+        Kind::Router => kinds::router::step(spec, reply, tries),
+        Kind::Transformer => kinds::transformer::step(spec, given, reply, tries),
     }
 }

@@ -12,7 +12,7 @@ use crate::actor::{Outcome, Tree};
 use crate::continuation::{Continuation, EXPIRY_S, SealingKey, Stage, body_hash, check_results};
 use crate::invocation::{Answer, Run, Stop, tool_message};
 use crate::llm::{ChatMessage, Models, Tier, Usage, paid};
-use crate::neuron::{self, Completed, ToolResult};
+use crate::neuron::{self, Begun, Completed, ToolResult};
 use crate::spec::{NeuronId, NeuronSpec};
 
 /// Invocations that may run at once.
@@ -165,17 +165,29 @@ impl Neurons {
     /// # Errors
     /// Any [`NeuronError`].
     pub async fn invoke(&self, origin: &Origin, id: &NeuronId, input: &Value) -> Result<Answer, NeuronError> {
-        let spec = self.get(id).await?.value;
-        let messages = neuron::begin(&spec, input)?;
+        let mut spec = self.get(id).await?.value;
+        let begun = neuron::begin(&mut spec, input)?;
+        self.describe(&mut spec).await?;
         let invocation: Arc<str> = format!("inv_{}", uuid::Uuid::now_v7().simple()).into();
         let origin = origin.because(format!("neuron:{id}"));
         let run = self.run(origin, HOUSE.into(), spec, CallOptions::default());
-        let outcome = self.admit(&run, messages).await?;
+        let outcome = self.admit(&run, begun).await?;
         let stop = outcome.stop?;
         let Stop::Paused(calls) = stop else { return Ok(completed(stop)) };
         let (batch, answer) = self.pause(&run, Batch::new(&run.origin), id, &invocation, 1, &outcome.messages, calls);
         self.store.commit(batch).await?;
         Ok(answer)
+    }
+
+    /// Tells a router what those neurons are for that it only knows by name.
+    async fn describe(&self, spec: &mut NeuronSpec) -> Result<(), NeuronError> {
+        for to in spec.neurons.iter_mut().filter(|to| to.description.is_empty()) {
+            let key = Key::new(Document::Neuron, to.neuron.clone());
+            if let Some(known) = self.store.document::<NeuronSpec>(&key).await? {
+                to.description = known.value.description;
+            }
+        }
+        Ok(())
     }
 
     /// `POST /v1/neurons/{id}/continue`: brings the results a paused call waits for.
@@ -241,7 +253,7 @@ impl Neurons {
             let ran = async {
                 let before = Run::conversation(&this.store, &taken.invocation).await?;
                 let recorded = before.len();
-                let outcome = this.tree.run(run.clone(), before).await?;
+                let outcome = this.tree.run(run.clone(), Begun::Conversation(before)).await?;
                 Ok((outcome.stop?, outcome.messages, recorded))
             };
             let answer = match ran.await {
@@ -278,9 +290,10 @@ impl Neurons {
         input: &Value,
         options: CallOptions,
     ) -> Result<Thought, NeuronError> {
-        let messages = neuron::begin(spec, input)?;
-        let run = self.run(origin.clone(), account.clone(), spec.clone(), options);
-        let outcome = self.admit(&run, messages).await?;
+        let mut spec = spec.clone();
+        let begun = neuron::begin(&mut spec, input)?;
+        let run = self.run(origin.clone(), account.clone(), spec, options);
+        let outcome = self.admit(&run, begun).await?;
         match outcome.stop? {
             Stop::Completed(output) => Ok(Thought { output, usage: outcome.spent.usage, calls: outcome.spent.calls }),
             Stop::Paused(calls) => Err(NeuronError::Output(format!(
@@ -304,9 +317,9 @@ impl Neurons {
         }
     }
 
-    async fn admit(&self, run: &Run, messages: Vec<ChatMessage>) -> Result<Outcome, NeuronError> {
+    async fn admit(&self, run: &Run, begun: Begun) -> Result<Outcome, NeuronError> {
         let _permit = self.permits.try_acquire().map_err(|_| NeuronError::Overloaded)?;
-        self.tree.run(run.clone(), messages).await
+        self.tree.run(run.clone(), begun).await
     }
 
     /// Adds a pause to `batch`: the new messages, the paused call, and the token that names it.

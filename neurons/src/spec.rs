@@ -5,12 +5,13 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use crate::kinds::transformer::{Inhibition, Throttle, Transform};
 use crate::llm::Tier;
 
 /// Names a neuron.
 pub type NeuronId = Arc<str>;
 
-/// Which of the kinds it is (MISSION N2). This release has three of the six.
+/// Which of the six kinds it is (MISSION N2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -21,6 +22,55 @@ pub enum Kind {
     StructuredOutput,
     /// `{memory, events, tools} → string`, or the JSON registered through `finalize_output`.
     ToolAugmented,
+    /// `{prefix_message, stop} → string`; it calls no tools.
+    Completion,
+    /// `{events, neurons} → [{neuron, events}]`; it calls no tools.
+    Router,
+    /// `{events} → {events}`; it calls no tools.
+    Transformer,
+}
+
+impl Kind {
+    /// Whether it may call tools; the others always end.
+    pub fn calls_tools(self) -> bool {
+        matches!(self, Self::Base | Self::ToolAugmented)
+    }
+}
+
+/// A neuron that a router may hand events to; a mere name stands for one without a description.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Named")]
+pub struct Destination {
+    /// Its name.
+    pub neuron: NeuronId,
+    /// What it is for, in words.
+    pub description: String,
+    /// What it would be told, for example.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub examples: Vec<String>,
+}
+
+/// A [`Destination`] as it may be written.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Named {
+    Name(NeuronId),
+    Whole {
+        neuron: NeuronId,
+        #[serde(default)]
+        description: String,
+        #[serde(default)]
+        examples: Vec<String>,
+    },
+}
+
+impl From<Named> for Destination {
+    fn from(named: Named) -> Self {
+        match named {
+            Named::Name(neuron) => Self { neuron, description: String::new(), examples: Vec::new() },
+            Named::Whole { neuron, description, examples } => Self { neuron, description, examples },
+        }
+    }
 }
 
 /// A neuron's definition.
@@ -33,6 +83,9 @@ pub struct NeuronSpec {
     /// Which kind.
     #[serde(default)]
     pub kind: Kind,
+    /// What it is for, in words for people and routers.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub description: String,
     /// Its inner, static knowledge and instructions.
     #[serde(default)]
     pub memory: String,
@@ -51,6 +104,18 @@ pub struct NeuronSpec {
     /// The JSON Schema of a structured output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured_output: Option<Value>,
+    /// Texts that end a completion.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stop: Vec<String>,
+    /// Where a router may send events.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub neurons: Vec<Destination>,
+    /// Where a router that goes by likeness sends what is like none; without it, that is dropped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub otherwise: Option<NeuronId>,
+    /// What a transformer does.
+    #[serde(default, skip_serializing_if = "Transform::is_default")]
+    pub transform: Transform,
 }
 
 /// A tool as a neuron knows it.
@@ -93,6 +158,12 @@ fn any_object() -> Value {
 
 /// Tools one neuron may have.
 const TOOLS_MAX: usize = 64;
+/// Stop texts one completion may have, as many providers bound them, and bytes of one.
+const STOPS_MAX: usize = 16;
+const STOP_BYTES_MAX: usize = 256;
+/// Neurons a router may know, and examples of one.
+const DESTINATIONS_MAX: usize = 256;
+const EXAMPLES_MAX: usize = 16;
 /// Bytes of a neuron's memory.
 const MEMORY_BYTES_MAX: usize = 256 << 10;
 
@@ -126,23 +197,68 @@ impl NeuronSpec {
             }
             check_schema(&tool.parameters).map_err(|error| format!("tools[{place}].parameters: {error}"))?;
         }
-        match (self.kind, &self.structured_output) {
-            (Kind::StructuredOutput, None) => {
-                return Err(
-                    "structured_output is missing: a structured-output neuron needs the JSON Schema of its output"
-                        .into(),
-                );
-            }
-            (Kind::StructuredOutput, Some(_)) if !self.tools.is_empty() => {
-                return Err("a structured-output neuron calls no tools".into());
-            }
-            (_, Some(schema)) => check_schema(schema).map_err(|error| format!("structured_output: {error}"))?,
-            _ => {}
+        if let Some(schema) = &self.structured_output {
+            check_schema(schema).map_err(|error| format!("structured_output: {error}"))?;
         }
+        self.check_members_of_kinds()?;
+        self.check_lists()?;
         match self.temperature {
             Some(t) if !(0.0..=2.0).contains(&t) => Err(format!("temperature {t} is not between 0 and 2")),
             _ => Ok(()),
         }
+    }
+}
+
+impl NeuronSpec {
+    /// A member that another kind has is a mistake, not to be passed over.
+    fn check_members_of_kinds(&self) -> Result<(), String> {
+        let given: [(&str, bool, &[Kind]); 6] = [
+            ("tools", !self.tools.is_empty(), &[Kind::Base, Kind::ToolAugmented]),
+            ("structured_output", self.structured_output.is_some(), &[Kind::StructuredOutput, Kind::ToolAugmented]),
+            ("stop", !self.stop.is_empty(), &[Kind::Completion]),
+            ("neurons", !self.neurons.is_empty(), &[Kind::Router]),
+            ("otherwise", self.otherwise.is_some(), &[Kind::Router]),
+            ("transform", !self.transform.is_default(), &[Kind::Transformer]),
+        ];
+        let kind = |kind: Kind| serde_json::to_value(kind).unwrap_or_default().as_str().unwrap_or_default().to_owned();
+        match given.into_iter().find(|(_, given, kinds)| *given && !kinds.contains(&self.kind)) {
+            None => Ok(()),
+            Some((member, _, kinds)) => {
+                let kinds: Vec<String> = kinds.iter().map(|of| kind(*of)).collect();
+                Err(format!("{member} is of {}, and this neuron is {}", kinds.join(" and "), kind(self.kind)))
+            }
+        }
+    }
+
+    fn check_lists(&self) -> Result<(), String> {
+        if self.stop.len() > STOPS_MAX || self.stop.iter().any(|stop| stop.is_empty() || stop.len() > STOP_BYTES_MAX) {
+            return Err(format!("stop holds at most {STOPS_MAX} texts of 1 to {STOP_BYTES_MAX} bytes"));
+        }
+        if self.neurons.len() > DESTINATIONS_MAX {
+            return Err(format!("neurons has {} entries, the bound is {DESTINATIONS_MAX}", self.neurons.len()));
+        }
+        for (place, to) in self.neurons.iter().enumerate() {
+            check_id(&to.neuron).map_err(|error| format!("neurons[{place}].neuron: {error}"))?;
+            if self.neurons[..place].iter().any(|other| other.neuron == to.neuron) {
+                return Err(format!("neurons[{place}].neuron \"{}\" stands twice", to.neuron));
+            }
+            if to.examples.len() > EXAMPLES_MAX {
+                return Err(format!("neurons[{place}].examples has more than {EXAMPLES_MAX} entries"));
+            }
+        }
+        if let Some(otherwise) = &self.otherwise
+            && !self.neurons.is_empty()
+            && self.neurons.iter().all(|to| to.neuron != *otherwise)
+        {
+            return Err(format!("otherwise names \"{otherwise}\", which is not among the neurons"));
+        }
+        self.transform.check()
+    }
+}
+
+impl Transform {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
     }
 }
 

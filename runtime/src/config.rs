@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use neurons::Tier;
-use neurons::llm::Price;
+use neurons::llm::{Abilities, Price};
 use serde::Deserialize;
 
 /// The shipped defaults; the file is also the documentation of every key.
@@ -91,6 +91,9 @@ pub struct Provider {
     /// Seconds until it must begin to answer.
     #[serde(default = "timeout_s")]
     pub timeout_s: u64,
+    /// What it can do.
+    #[serde(default)]
+    pub can: Abilities,
 }
 
 fn concurrency() -> usize {

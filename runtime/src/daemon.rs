@@ -101,7 +101,7 @@ impl Daemon {
         let mut nexus = Nexus::new(store.clone()).with_shelves(config.shelves());
         if let Ok(model) = parts.models.embedder() {
             let meaning = Arc::new(Meaning::new(store.clone(), model.clone()));
-            nexus = nexus.with_embedder(meaning, Some(&config.vectors()))?;
+            nexus = nexus.with_embedder(meaning, Some(&config.vectors()));
         }
         let neurons = Neurons::open(store.clone(), nexus.clone(), parts.models).await?;
         let fascicles = Fascicles::open(store.clone(), neurons.clone(), shipped_fascicles()?).await?;

@@ -34,6 +34,7 @@ pub fn models(config: &Config, local: Local) -> anyhow::Result<Models> {
         name: name.to_owned(),
         price: Price::default(),
         context_tokens: LOCAL_CONTEXT_TOKENS,
+        small: true,
     };
     let mut providers: BTreeMap<&str, Arc<dyn LlmProvider>> = BTreeMap::new();
     for (name, provider) in &config.providers {
@@ -43,7 +44,7 @@ pub fn models(config: &Config, local: Local) -> anyhow::Result<Models> {
         let provider = providers.get(model.provider.as_str());
         let provider = provider.with_context(|| format!("there is no [providers.{}]", model.provider))?.clone();
         let TierModel { model: name, price, context_tokens, .. } = model.clone();
-        anyhow::Ok(Model { provider, name, price, context_tokens })
+        anyhow::Ok(Model { provider, name, price, context_tokens, small: false })
     };
     let mut tiers = BTreeMap::new();
     tiers.extend(local.chat.map(|provider| (Tier::Economy, here(provider, &config.models.embedded))));
@@ -73,5 +74,5 @@ fn remote(name: &str, provider: &Provider) -> anyhow::Result<Arc<dyn LlmProvider
     let endpoint = Endpoint::new(name, Transport::Http(client), provider.concurrency, deadline);
     let key = provider.key().with_context(|| format!("providers.{name} has no key"))?;
     let client: Result<_, LlmError> = OpenAi::new(name, &provider.base_url, &key, endpoint);
-    Ok(Arc::new(client?))
+    Ok(Arc::new(client?.with_abilities(provider.can)))
 }

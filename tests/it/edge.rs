@@ -174,3 +174,17 @@ async fn a_stopping_daemon_says_goodbye_and_closes_its_store() {
     assert_eq!((frames.last().unwrap()["t"].as_str(), code), (Some("bye"), 1012));
     stopping.await.unwrap().unwrap();
 }
+
+#[tokio::test]
+async fn a_query_or_a_body_of_another_form_is_a_problem_document() {
+    let daemon = TestDaemon::start(honest).await;
+    let (id, _) = daemon.lifeform().await;
+    let op = &daemon.operator;
+    for after in ["-1", "99999999999999999999", "x"] {
+        op.get(&format!("/v1/nexus/{id}/journal?after={after}")).await.refused(400, "query");
+    }
+    let end = op.get(&format!("/v1/nexus/{id}/journal?after={}", u64::MAX)).await.expect(StatusCode::OK);
+    assert_eq!(end["entries"], json!([]), "{end}");
+    let by_place = json!(["UPSERT { CONCEPT { {type: \"Domain\", name: \"Sea\"} } }"]);
+    op.post(&format!("/v1/nexus/{id}/kip"), by_place).await.refused(422, "invalid");
+}

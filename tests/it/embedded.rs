@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use neurons::llm::embedded::{Embedded, Embedder};
 use neurons::llm::weights::{File, MINILM, Places, SMOLLM2, Weights, WeightsError};
-use neurons::llm::{ChatMessage, ChatRequest, LlmProvider};
-use nexus::SystemClock;
+use neurons::llm::{ChatMessage, ChatRequest, LlmProvider, Model, Price};
+use neurons::{CallOptions, HOUSE, Models, NeuronSpec, Neurons, Tier};
+use nexus::ledger::{AccountOp, Amount};
 use nexus::store::Memory;
+use nexus::{Batch, Nexus, Origin, Store, SystemClock};
 use reqwest::StatusCode;
 use runtime::{Config, Daemon, Parts};
 use serde_json::{Value, json};
@@ -193,6 +195,20 @@ async fn damaged_or_missing_weights_say_what_to_do() {
     let damaged = SMOLLM2.pull(&places, &|_| {}).await.unwrap_err();
     assert!(matches!(damaged, WeightsError::Damaged { .. }) && damaged.to_string().contains("remove it"), "{damaged}");
     assert!(Embedded::load("x", &path).is_err(), "the engine refuses it too");
+    assert!(matches!(SMOLLM2.verify(&places).unwrap_err(), WeightsError::Damaged { .. }));
+    let source = SMOLLM2.files[0].path(&self::places());
+    SMOLLM2.prepare(&self::places(), &|_| {}).await.unwrap();
+    std::fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink(source, &path).unwrap();
+    let converted = SMOLLM2.prepare(&places, &|_| {}).await.unwrap().remove(0);
+    let whole = std::fs::read(&converted).unwrap();
+    let mut rotten = whole.clone();
+    rotten[whole.len() / 2] ^= 1;
+    std::fs::write(&converted, rotten).unwrap();
+    assert!(matches!(SMOLLM2.verify(&places).unwrap_err(), WeightsError::Damaged { .. }), "also what was converted");
+    SMOLLM2.prepare(&places, &|_| {}).await.unwrap();
+    SMOLLM2.verify(&places).unwrap();
+    Embedded::load("x", &converted).unwrap();
     let unreachable = Places { offline: false, hub: "http://127.0.0.1:1".into(), ..places };
     std::fs::remove_file(&path).unwrap();
     static NOWHERE: [File; 1] =
@@ -305,4 +321,104 @@ async fn its_embeddings_are_the_published_ones_and_tell_what_is_alike() {
 
 fn alike(one: &[f32], other: &[f32]) -> f32 {
     one.iter().zip(other).map(|(one, other)| one * other).sum()
+}
+
+/// The embedded models as a daemon has them: too small to choose, so that likeness chooses.
+async fn small_neurons() -> Neurons {
+    let store = Store::open(Arc::new(Memory::default()), Arc::new(SystemClock)).await.unwrap();
+    let house = Amount { tokens: 10_000_000, micro_usd: 0 };
+    store.commit(Batch::new(&Origin::system("test")).account(HOUSE, AccountOp::Open(house), "house")).await.unwrap();
+    let of = |provider, name: &str| Model {
+        provider,
+        name: name.into(),
+        price: Price::default(),
+        context_tokens: 4096,
+        small: true,
+    };
+    let models = Models::new([(Tier::Economy, of(model().await, SMOLLM2.name))].into());
+    let models = models.with_embedder(of(embedder().await, MINILM.name));
+    Neurons::open(store.clone(), Nexus::new(store), models).await.unwrap()
+}
+
+async fn think(neurons: &Neurons, spec: Value, input: Value) -> Result<Value, neurons::NeuronError> {
+    let spec: NeuronSpec = serde_json::from_value(spec).unwrap();
+    let (origin, options) = (Origin::system("test"), CallOptions::default());
+    Ok(neurons.think(&origin, &HOUSE.into(), &spec, &input, options).await?.output.output)
+}
+
+const NEURONS: &str = r#"[
+    {"neuron": "weather", "description": "Tells the weather forecast, temperature and rain for a place."},
+    {"neuron": "calendar", "description": "Manages appointments, meetings and reminders at dates and times."},
+    {"neuron": "kitchen", "description": "Knows recipes, cooking and ingredients."},
+    {"neuron": "finance", "description": "Keeps accounts, invoices, taxes and bank payments."},
+    {"neuron": "travel", "description": "Books flights, trains and hotels for journeys."}]"#;
+
+const SAID: [(&str, &str); 15] = [
+    ("Will I need an umbrella in Oslo tomorrow?", "weather"),
+    ("How hot does it get in Madrid this week?", "weather"),
+    ("Is it going to snow on Sunday?", "weather"),
+    ("Put a meeting with Ada on Friday at three.", "calendar"),
+    ("Remind me to call the dentist at noon.", "calendar"),
+    ("When is my next appointment?", "calendar"),
+    ("What can I cook with eggs and spinach?", "kitchen"),
+    ("How long do I bake a chocolate cake?", "kitchen"),
+    ("Give me a recipe for lentil soup.", "kitchen"),
+    ("Has the invoice from March been paid?", "finance"),
+    ("How much tax do I owe this year?", "finance"),
+    ("Transfer 200 euros to my landlord.", "finance"),
+    ("Find me a cheap flight to Rome.", "travel"),
+    ("I need a hotel near the station.", "travel"),
+    ("Book the night train to Vienna.", "travel"),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn its_routes_and_tools_are_those_that_are_meant() {
+    let neurons = small_neurons().await;
+    let known: Value = serde_json::from_str(NEURONS).unwrap();
+    let events: Vec<Value> = SAID.iter().map(|(said, _)| json!({"role": "user", "content": said})).collect();
+    let routed = think(&neurons, json!({"kind": "router", "neurons": known}), json!({"events": events})).await.unwrap();
+    let went = |said: &str| {
+        let to = routed.as_array().unwrap().iter().find(|route| route["events"].to_string().contains(said));
+        to.map(|route| route["neuron"].as_str().unwrap().to_owned())
+    };
+    let right = SAID.iter().filter(|(said, meant)| went(said).as_deref() == Some(meant)).count();
+    println!("routes: {right} of {} went where they are meant to", SAID.len());
+    assert!(right >= SAID.len() - 1, "{routed}");
+
+    let tools: Vec<Value> = known.as_array().unwrap().iter().map(|to| {
+        json!({"name": to["neuron"], "description": to["description"], "parameters": {"type": "object", "additionalProperties": false,
+            "required": ["about"], "properties": {"about": {"type": "string", "maxLength": 40}}}})
+    }).collect();
+    let mut right = 0;
+    for (said, meant) in SAID {
+        let spec = json!({"kind": "base", "tools": tools, "temperature": 0.0});
+        let Err(asked) = think(&neurons, spec, json!(said)).await else { continue };
+        right += usize::from(asked.to_string().contains(&format!("tool {meant},")));
+    }
+    println!("tools: {right} of {} are those that are meant", SAID.len());
+    assert!(right >= SAID.len() - 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn its_completions_transforms_and_registered_outputs_are_of_their_kind() {
+    let neurons = small_neurons().await;
+    let completion = json!({"kind": "completion", "temperature": 0.0, "output_tokens_max": 24, "stop": ["."]});
+    let went_on = think(&neurons, completion, json!("The capital of France is")).await.unwrap();
+    let went_on = went_on.as_str().unwrap();
+    assert!(!went_on.contains('.') && !went_on.contains("The capital of France is"), "{went_on}");
+    let content = json!({"type": "object", "additionalProperties": false, "required": ["city"], "properties": {"city": {"type": "string", "maxLength": 20}}});
+    let convert = json!({"kind": "transformer", "temperature": 0.0, "output_tokens_max": 200, "transform": {"convert": {"schema": content}}});
+    let events = think(&neurons, convert, json!("I live in Brest.")).await;
+    // Whatever it writes is of the schema, or the bound on its output cut it short, and that is said.
+    match events {
+        Ok(output) => {
+            assert!(output["events"].as_array().unwrap().iter().all(|event| event["content"]["city"].is_string()))
+        }
+        Err(error) => assert!(error.to_string().contains("cut the JSON short"), "{error}"),
+    }
+    let schema = json!({"type": "object", "additionalProperties": false, "required": ["name"], "properties": {"name": {"type": "string", "maxLength": 20}}});
+    let finalize = json!({"kind": "tool_augmented", "temperature": 0.0, "structured_output": schema});
+    let registered = think(&neurons, finalize, json!("My name is Ada.")).await.unwrap();
+    let registered: Value = serde_json::from_str(registered.as_str().unwrap()).unwrap();
+    assert!(registered["name"].is_string(), "{registered}");
 }

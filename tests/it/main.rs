@@ -8,6 +8,7 @@ mod conformance;
 mod edge;
 mod embedded;
 mod killed;
+mod kinds;
 mod kip;
 mod lifeforms;
 mod meaning;

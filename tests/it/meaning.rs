@@ -9,18 +9,21 @@ use neurons::llm::scripted::Scripted;
 use neurons::llm::{Model, Price};
 use nexus::store::Memory;
 use nexus::{
-    Cause, Clock, Embedder, ManualClock, Nexus, NexusId, Origin, Principal, PrincipalKind, Request, Role, Scope, Store,
-    SystemClock,
+    Cause, Clock, EmbedError, Embedder, ManualClock, Nexus, NexusId, Origin, Principal, PrincipalKind, Request, Role,
+    Scope, Store, SystemClock,
 };
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 use tests::{Client, honest, models_of};
+use tokio::sync::Semaphore;
 
 /// Every word is a direction of its own, but for those that mean the same. It notes what it was asked.
 #[derive(Clone, Default)]
 struct Words {
     asked: Arc<Mutex<Vec<String>>>,
     out_of_order: Arc<AtomicBool>,
+    /// Where there is one, each call waits to be let through.
+    gate: Arc<Mutex<Option<Arc<Semaphore>>>>,
 }
 
 #[async_trait]
@@ -29,15 +32,22 @@ impl Embedder for Words {
         "words"
     }
 
-    async fn embed(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>, String> {
+    async fn embed(&self, _: &Origin, texts: Vec<String>) -> Result<Vec<Vec<f32>>, EmbedError> {
         if self.out_of_order.load(Ordering::SeqCst) {
-            return Err("the embedder is out of order".into());
+            return Err(EmbedError::Failed("the embedder is out of order".into()));
+        }
+        if texts.iter().any(|text| text.contains("unspeakable")) {
+            return Err(EmbedError::Refused("it is unspeakable".into()));
+        }
+        let gate = self.gate.lock().unwrap().clone();
+        if let Some(gate) = gate {
+            gate.acquire().await.unwrap().forget();
         }
         let vector = |text: &String| {
-            let mut vector = vec![0.0; 256];
+            let mut vector = vec![0.0; 8192];
             for word in text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
                 let word = if ["yacht", "vessel", "ship"].contains(&word) { "boat" } else { word };
-                vector[word.bytes().fold(3_usize, |hash, byte| (hash * 31 + usize::from(byte)) % 251)] += 1.0;
+                vector[word.bytes().fold(3_usize, |hash, byte| (hash * 131 + usize::from(byte)) % 8191)] += 1.0;
             }
             vector
         };
@@ -74,7 +84,7 @@ impl Minds {
         let Self { nexus, words, store, folder } = self;
         drop(nexus);
         let file = folder.path().join("vectors.redb");
-        let nexus = Nexus::new(store.clone()).with_embedder(Arc::new(words.clone()), Some(&file)).unwrap();
+        let nexus = Nexus::new(store.clone()).with_embedder(Arc::new(words.clone()), Some(&file));
         let minds = Self { nexus, words, store, folder };
         minds.settled().await;
         minds
@@ -154,10 +164,68 @@ async fn nothing_is_embedded_twice() {
     assert_eq!(minds.words.asked(), [""; 0], "a mind that wakes knows what it meant");
     let minds = minds.again().await;
     assert_eq!(minds.names(r#"SEARCH CONCEPT "yacht""#).await, ["Petrel"]);
-    assert_eq!(minds.words.asked(), [""; 0], "so does another daemon");
+    assert_eq!(minds.words.asked(), ["yacht"], "so does another daemon, which has not heard the question yet");
     minds.run(r#"SEARCH CONCEPT "yacht" MODE "keyword""#).await;
     minds.run(r#"FIND(?t) WHERE { ?t {type: "Thing"} }"#).await;
     assert_eq!(minds.words.asked(), [""; 0]);
+}
+
+/// Whoever waits goes away, another asks, a second mind says the same, and the first is let go: each text once.
+#[tokio::test]
+async fn a_text_is_embedded_once_whoever_asks_for_it() {
+    let minds = Minds::new().await;
+    let fleet: String = (0..50)
+        .map(|n| format!(r#"CONCEPT {{ {{type: "Thing", name: "t{n}"}} SET ATTRIBUTES {{ note: "the same boat" }} }}"#))
+        .collect();
+    let other: NexusId = "other".into();
+    minds.run(FLEET).await;
+    minds.run(&format!("UPSERT {{ {fleet} }}")).await;
+    for command in [FLEET.to_owned(), format!("UPSERT {{ {fleet} }}")] {
+        minds.nexus.execute(&other, Request::new(command), &Origin::system("test")).await.unwrap();
+    }
+    let gate = Arc::new(Semaphore::new(0));
+    *minds.words.gate.lock().unwrap() = Some(gate.clone());
+    let search = |id: &NexusId| {
+        let (nexus, id) = (minds.nexus.clone(), id.clone());
+        let origin = Origin::system("test");
+        tokio::spawn(
+            async move { nexus.execute(&id, Request::new(r#"SEARCH CONCEPT "yacht""#), &origin).await.unwrap() },
+        )
+    };
+    let impatient = search(&"mind".into());
+    while gate.available_permits() == 0 && !impatient.is_finished() && minds.nexus.awake() < 2 {
+        tokio::task::yield_now().await;
+    }
+    impatient.abort();
+    let all = [search(&"mind".into()), search(&other), search(&"mind".into())];
+    gate.add_permits(1_000);
+    for search in all {
+        search.await.unwrap();
+    }
+    for id in ["mind", "other"] {
+        while search(&id.into()).await.unwrap().get("warnings").is_some() {
+            tokio::task::yield_now().await;
+        }
+    }
+    minds.nexus.forget(&"mind".into());
+    search(&"mind".into()).await.unwrap();
+    let asked = minds.words.asked();
+    let once: std::collections::HashSet<&String> = asked.iter().collect();
+    assert_eq!(once.len(), asked.len(), "{asked:?}");
+    assert!(asked.len() > 50);
+}
+
+#[tokio::test]
+async fn a_text_that_is_refused_keeps_no_other_from_being_read() {
+    let minds = Minds::new().await;
+    minds.run(FLEET).await;
+    minds
+        .run(r#"UPSERT { CONCEPT { {type: "Thing", name: "Bad"} SET ATTRIBUTES { note: "unspeakable boat" } } }"#)
+        .await;
+    let found = minds.run(r#"SEARCH CONCEPT "yacht""#).await;
+    assert_eq!((names(&found), found.get("warnings")), (vec!["Petrel".to_owned()], None));
+    minds.run(r#"UPDATE ?t SET ATTRIBUTES { note: "boat" } WHERE { ?t {type: "Thing", name: "Bad"} }"#).await;
+    assert_eq!(minds.names(r#"SEARCH CONCEPT "yacht" LIMIT 1"#).await, ["Bad"]);
 }
 
 #[tokio::test]
@@ -166,11 +234,28 @@ async fn vectors_that_cannot_be_read_are_made_again() {
     minds.run(FLEET).await;
     minds.run(r#"SEARCH CONCEPT "yacht""#).await;
     let file = minds.folder.path().join("vectors.redb");
-    let Minds { nexus, words, store, folder } = minds;
-    drop(nexus);
-    std::fs::write(&file, b"rot").unwrap();
-    let minds = Minds { nexus: Nexus::new(store.clone()), words, store, folder }.again().await;
-    assert_eq!(minds.names(r#"SEARCH CONCEPT "yacht""#).await, ["Petrel"]);
+    let whole = std::fs::read(&file).unwrap();
+    let Minds { mut nexus, words, store, folder } = minds;
+    let rots = [0, whole.len() / 3, whole.len() / 2, whole.len() - 100].map(|at| {
+        let mut rotten = whole.clone();
+        rotten[at..at + 64].fill(0xa5);
+        rotten
+    });
+    for rotten in rots.into_iter().chain([b"rot".to_vec(), Vec::new()]) {
+        drop(nexus);
+        std::fs::write(&file, rotten).unwrap();
+        let minds = Minds {
+            nexus: Nexus::new(store.clone()),
+            words: words.clone(),
+            store: store.clone(),
+            folder: tempfile::tempdir().unwrap(),
+        };
+        nexus = Nexus::new(store.clone()).with_embedder(Arc::new(words.clone()), Some(&file));
+        let minds = Minds { nexus: nexus.clone(), ..minds };
+        minds.settled().await;
+        assert_eq!(minds.names(r#"SEARCH CONCEPT "yacht""#).await, ["Petrel"]);
+    }
+    drop(folder);
 }
 
 #[tokio::test]
@@ -224,7 +309,9 @@ async fn an_embedder_out_of_order_leaves_the_words() {
     assert!(found["warnings"].to_string().contains("out of order"), "{found}");
     minds.words.out_of_order.store(false, Ordering::SeqCst);
     let found = minds.run(r#"SEARCH CONCEPT "yacht""#).await;
-    assert_eq!((names(&found), found.get("warnings")), (vec!["Petrel".to_owned()], None));
+    assert!(found["warnings"].to_string().contains("out of order"), "it is left alone for a while: {found}");
+    let minds = minds.again().await;
+    assert_eq!(minds.names(r#"SEARCH CONCEPT "yacht""#).await, ["Petrel"]);
 }
 
 #[tokio::test]
@@ -256,7 +343,8 @@ async fn the_daemon_searches_by_meaning_and_the_house_pays() {
     let model = Scripted::new(honest).taking_as_alike(&[("yacht", "boat")]);
     let provider = model.provider("scripted").unwrap();
     let price = Price { input: 1_000_000, output: 0 };
-    let embedder = Model { provider: provider.clone(), name: "embedder".into(), price, context_tokens: 512 };
+    let embedder =
+        Model { provider: provider.clone(), name: "embedder".into(), price, context_tokens: 512, small: false };
     let parts = runtime::Parts {
         backend: Arc::new(Memory::default()),
         clock: Arc::new(SystemClock) as Arc<dyn Clock>,
@@ -273,6 +361,9 @@ async fn the_daemon_searches_by_meaning_and_the_house_pays() {
         found = op.post("/v1/nexus/commons/kip", search.clone()).await.expect(StatusCode::OK);
     }
     assert_eq!(names(&found), ["Petrel"]);
+    let asked = model.embedded();
+    let once: std::collections::HashSet<&String> = asked.iter().collect();
+    assert_eq!(once.len(), asked.len(), "nothing is paid twice");
     let house = daemon.app.store().account("house").unwrap();
     let read: usize = model
         .embedded()

@@ -60,7 +60,7 @@ async fn definitions_are_made_read_changed_and_removed() {
     op.post("/v1/neurons", json!({"id": "same"})).await.refused(409, "neuron_exists");
     for (wrong, says) in [
         (json!({"id": "a/b"}), "id"),
-        (json!({"kind": "structured_output"}), "structured_output is missing"),
+        (json!({"kind": "base", "structured_output": {}}), "structured_output is of"),
         (json!({"tools": [{"name": "x y"}]}), "tools[0].name"),
         (
             json!({"structured_output": {"$ref": "http://example.com/schema"}, "kind": "structured_output"}),

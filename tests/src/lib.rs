@@ -42,7 +42,7 @@ pub struct TestDaemon {
 pub fn models_of(provider: &Arc<dyn LlmProvider>) -> Models {
     let model = |tier: Tier| {
         let name = serde_json::to_value(tier).unwrap_or_default().as_str().unwrap_or_default().to_owned();
-        (tier, Model { provider: provider.clone(), name, price: Price::default(), context_tokens: 8192 })
+        (tier, Model { provider: provider.clone(), name, price: Price::default(), context_tokens: 8192, small: false })
     };
     Models::new(BTreeMap::from([model(Tier::Economy), model(Tier::Standard), model(Tier::High)]))
 }

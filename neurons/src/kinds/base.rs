@@ -1,14 +1,29 @@
-//! Type 1, base: a string in, a string out, tools on the way.
+//! Type 1, base: events in, a string out, tools on the way.
 
+use serde::Deserialize;
 use serde_json::Value;
 
+use super::Event;
 use crate::NeuronError;
 use crate::llm::{ChatMessage, ChatReply, ChatRequest};
 use crate::neuron::{Completed, Step, ToolCall, ToolCallRequired};
 use crate::spec::NeuronSpec;
 
-pub(crate) fn begin(spec: &NeuronSpec, input: &Value) -> Result<Vec<ChatMessage>, NeuronError> {
-    super::conversation(spec, input)
+/// What a base neuron takes; a string stands for one event of the user.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Input {
+    /// Instead of the neuron's own memory.
+    #[serde(default)]
+    pub memory: Option<String>,
+    /// What it is told.
+    pub events: Vec<Event>,
+}
+
+pub(crate) fn begin(spec: &mut NeuronSpec, input: &Value) -> Result<Vec<ChatMessage>, NeuronError> {
+    let Input { memory, events } = super::read(input, |events| Input { memory: None, events })?;
+    spec.memory = memory.unwrap_or_else(|| std::mem::take(&mut spec.memory));
+    Ok(super::conversation(&spec.memory, &events))
 }
 
 pub(crate) fn shape(spec: &NeuronSpec, request: &mut ChatRequest) {

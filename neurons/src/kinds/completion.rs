@@ -57,7 +57,8 @@ pub(crate) fn begin(spec: &mut NeuronSpec, input: &Value) -> Result<Vec<ChatMess
         Stop::Many(stops) => stops,
     });
     spec.check().map_err(|error| NeuronError::Input(format!("input.{error}")))?;
-    let mut messages = super::conversation(&spec.memory, &input.events);
+    let memory = if spec.memory.is_empty() { "You continue texts." } else { &spec.memory };
+    let mut messages = super::conversation(memory, &input.events);
     messages.push(ChatMessage { prefix: Some(true), ..ChatMessage::text("assistant", input.prefix_message) });
     Ok(messages)
 }

@@ -1,68 +1,108 @@
-//! The kinds of neurons, a file each. `neuron.rs` holds the `match` that knows them all.
+//! The kinds of neurons, a file each. [`take`] reads what a caller gives, and `neuron.rs` holds the `match` that knows
+//! them all.
 
-pub(crate) mod base;
-pub(crate) mod structured_output;
-pub(crate) mod tool_augmented;
+pub mod base;
+pub mod completion;
+pub mod router;
+pub mod structured_output;
+pub mod tool_augmented;
+pub mod transformer;
 
-use serde_json::{Value, json};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 
 use crate::NeuronError;
 use crate::llm::ChatMessage;
-use crate::spec::NeuronSpec;
+use crate::spec::{NeuronSpec, Runner, ToolSpec};
 
-/// `{memory?, events, …}` → the conversation: the neuron's memory, then each event.
-fn conversation(spec: &NeuronSpec, input: &Value) -> Result<Vec<ChatMessage>, NeuronError> {
-    let wrong = |what: &str| NeuronError::Input(what.to_owned());
+/// One event of a stream that neurons read and write.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// Who or what it comes from.
+    pub role: String,
+    /// What it says: text, or any JSON.
+    pub content: Value,
+    /// Whatever else its maker noted: an id, a time (`at`), metadata.
+    #[serde(flatten)]
+    pub more: Map<String, Value>,
+}
+
+impl Event {
+    /// An event of text.
+    pub fn text(role: &str, content: impl Into<String>) -> Self {
+        Self { role: role.to_owned(), content: Value::String(content.into()), more: Map::new() }
+    }
+
+    /// Its content as a model reads it.
+    pub fn said(&self) -> String {
+        match &self.content {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        }
+    }
+
+    /// The event as a message. Roles a model does not have are said in words.
+    fn message(&self) -> ChatMessage {
+        match self.role.as_str() {
+            role @ ("system" | "user" | "assistant") => ChatMessage::text(role, self.said()),
+            other => ChatMessage::text("user", format!("[{other}] {}", self.said())),
+        }
+    }
+}
+
+/// What a caller gave: a text, or the object of the neuron's kind.
+fn read<T: DeserializeOwned>(input: &Value, of_text: impl FnOnce(Vec<Event>) -> T) -> Result<T, NeuronError> {
+    match input {
+        Value::String(text) => Ok(of_text(vec![Event::text("user", text)])),
+        Value::Object(_) => {
+            serde_json::from_value(input.clone()).map_err(|error| NeuronError::Input(format!("input: {error}")))
+        }
+        _ => Err(NeuronError::Input("input must be a string or an object with events".into())),
+    }
+}
+
+/// The conversation a neuron begins with: its memory, then each event.
+fn conversation(memory: &str, events: &[Event]) -> Vec<ChatMessage> {
     let mut messages = Vec::new();
-    let memory = input.get("memory").map_or(Ok(spec.memory.as_str()), |memory| {
-        memory.as_str().ok_or_else(|| wrong("input.memory must be a string"))
-    })?;
     if !memory.is_empty() {
         messages.push(ChatMessage::text("system", memory));
     }
-    match input {
-        Value::String(text) => messages.push(ChatMessage::text("user", text)),
-        Value::Object(_) => {
-            let events = input
-                .get("events")
-                .and_then(Value::as_array)
-                .ok_or_else(|| wrong("input must be a string or {\"events\": [{\"role\", \"content\"}]}"))?;
-            for (place, event) in events.iter().enumerate() {
-                let next = message(event)
-                    .ok_or_else(|| wrong(&format!("input.events[{place}] must have a role and a content")))?;
-                match messages.last_mut() {
-                    // Many models take one system message only.
-                    Some(last) if last.role == "system" && next.role == "system" => {
-                        let text = last.content.get_or_insert_default();
-                        text.push_str("\n\n");
-                        text.push_str(next.content.as_deref().unwrap_or_default());
-                    }
-                    _ => messages.push(next),
-                }
+    for next in events.iter().map(Event::message) {
+        match messages.last_mut() {
+            // Many models take one system message only.
+            Some(last) if last.role == "system" && next.role == "system" => {
+                let text = last.content.get_or_insert_default();
+                text.push_str("\n\n");
+                text.push_str(next.content.as_deref().unwrap_or_default());
             }
+            _ => messages.push(next),
         }
-        _ => return Err(wrong("input must be a string or an object with events")),
     }
-    Ok(messages)
+    messages
 }
 
-/// An event as a model reads it. Roles a model does not have are said in words.
-fn message(event: &Value) -> Option<ChatMessage> {
-    let role = event.get("role")?.as_str()?;
-    let content = match event.get("content")? {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
-    Some(match role {
-        "system" | "user" | "assistant" => ChatMessage::text(role, content),
-        other => ChatMessage::text("user", format!("[{other}] {content}")),
-    })
+/// The same with an instruction of the kind's own before the memory.
+fn instructed(instruction: &str, memory: &str, events: &[Event]) -> Vec<ChatMessage> {
+    let both = if memory.is_empty() { instruction.to_owned() } else { format!("{instruction}\n\n{memory}") };
+    conversation(&both, events)
+}
+
+/// Asks for JSON of a schema.
+fn format_of(schema: &Value) -> Value {
+    json!({"type": "json_schema", "json_schema": {"name": "output", "strict": true, "schema": schema}})
+}
+
+/// The schema of one event whose content is of a schema.
+fn event_schema(content: &Value) -> Value {
+    json!({"type": "object", "additionalProperties": false, "required": ["role", "content"],
+        "properties": {"role": {"type": "string", "minLength": 1, "maxLength": 32}, "content": content}})
 }
 
 /// The tools of a neuron as the model is shown them.
 fn tools(spec: &NeuronSpec) -> Vec<Value> {
-    let described = |tool: &crate::spec::ToolSpec| match tool.run {
-        crate::spec::Runner::Kip { .. } if tool.description.is_empty() => {
+    let described = |tool: &ToolSpec| match tool.run {
+        Runner::Kip { .. } if tool.description.is_empty() => {
             (crate::tools::kip::description(), crate::tools::kip::parameters())
         }
         _ => (tool.description.clone(), tool.parameters.clone()),

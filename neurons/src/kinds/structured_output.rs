@@ -1,38 +1,68 @@
 //! Type 2, structured output: JSON that fits a schema, or a typed failure; never anything else.
 
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::Value;
 
+use super::Event;
 use crate::NeuronError;
 use crate::llm::{ChatMessage, ChatReply, ChatRequest};
 use crate::neuron::{Completed, Step};
-use crate::spec::{NeuronSpec, compile};
+use crate::spec::{NeuronSpec, check_schema, compile};
+
+/// What a structured-output neuron takes; a string stands for one event of the user.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Input {
+    /// Instead of the neuron's own memory.
+    #[serde(default)]
+    pub memory: Option<String>,
+    /// What it is told.
+    pub events: Vec<Event>,
+    /// The JSON Schema of the output, instead of the neuron's own.
+    #[serde(default, alias = "structuredOutput")]
+    pub structured_output: Option<Value>,
+}
 
 /// Answers that do not fit before it gives up.
 const TRIES_MAX: u32 = 3;
+/// Faults of one answer that the model is told.
+const FAULTS_MAX: usize = 5;
 
-pub(crate) fn begin(spec: &NeuronSpec, input: &Value) -> Result<Vec<ChatMessage>, NeuronError> {
-    super::conversation(spec, input)
+pub(crate) fn begin(spec: &mut NeuronSpec, input: &Value) -> Result<Vec<ChatMessage>, NeuronError> {
+    let Input { memory, events, structured_output } =
+        super::read(input, |events| Input { memory: None, events, structured_output: None })?;
+    spec.memory = memory.unwrap_or_else(|| std::mem::take(&mut spec.memory));
+    if let Some(schema) = structured_output {
+        check_schema(&schema).map_err(|error| NeuronError::Input(format!("input.structured_output: {error}")))?;
+        spec.structured_output = Some(schema);
+    }
+    if spec.structured_output.is_none() {
+        return Err(NeuronError::Input(
+            "input.structured_output: neither the input nor the neuron has a schema".into(),
+        ));
+    }
+    Ok(super::conversation(&spec.memory, &events))
 }
 
 pub(crate) fn shape(spec: &NeuronSpec, request: &mut ChatRequest) {
-    request.response_format = Some(
-        json!({"type": "json_schema", "json_schema": {"name": "output", "strict": true, "schema": spec.structured_output}}),
-    );
+    request.response_format = Some(super::format_of(spec.structured_output.as_ref().unwrap_or(&Value::Bool(true))));
 }
 
 pub(crate) fn step(spec: &NeuronSpec, reply: &ChatReply, tries: u32) -> Result<Step, NeuronError> {
-    let schema = spec.structured_output.clone().unwrap_or(Value::Bool(true));
-    let validator = compile(&schema).map_err(NeuronError::Output)?;
-    let wrong = match serde_json::from_str::<Value>(reply.text.trim()) {
-        Ok(output) => {
-            let wrong =
-                validator.iter_errors(&output).next().map(|error| format!("{error} at {}", error.instance_path()));
-            match wrong {
-                None => return Ok(Step::Completed(Completed { output })),
-                Some(wrong) => wrong,
-            }
-        }
-        Err(error) => format!("it is not JSON: {error}"),
+    let schema = spec.structured_output.as_ref().unwrap_or(&Value::Bool(true));
+    fitting(schema, reply, tries, |output| Ok(Completed { output }))
+}
+
+/// What a reply of JSON comes to: complete as `then` makes of it, told what is wrong and asked again, or given up.
+pub(super) fn fitting(
+    schema: &Value,
+    reply: &ChatReply,
+    tries: u32,
+    then: impl FnOnce(Value) -> Result<Completed, String>,
+) -> Result<Step, NeuronError> {
+    let wrong = match read(schema, &reply.text)?.and_then(then) {
+        Ok(completed) => return Ok(Step::Completed(completed)),
+        Err(wrong) => wrong,
     };
     if reply.finish == "length" {
         return Err(NeuronError::Output("the bound on its output cut the JSON short".into()));
@@ -42,4 +72,24 @@ pub(crate) fn step(spec: &NeuronSpec, reply: &ChatReply, tries: u32) -> Result<S
     }
     let repair = format!("That answer does not fit the schema: {wrong}. Answer again with the JSON alone.");
     Ok(Step::Again(vec![ChatMessage::text("assistant", reply.text.clone()), ChatMessage::text("user", repair)]))
+}
+
+/// The JSON in a text, if it is of the schema; else what is wrong with it.
+fn read(schema: &Value, text: &str) -> Result<Result<Value, String>, NeuronError> {
+    let validator = compile(schema).map_err(NeuronError::Output)?;
+    Ok(match serde_json::from_str::<Value>(unfenced(text)) {
+        Ok(output) => {
+            let faults = validator.iter_errors(&output).take(FAULTS_MAX);
+            let faults: Vec<String> = faults.map(|error| format!("{error} at \"{}\"", error.instance_path())).collect();
+            if faults.is_empty() { Ok(output) } else { Err(faults.join("; ")) }
+        }
+        Err(error) => Err(format!("it is not JSON: {error}")),
+    })
+}
+
+/// Models that were not held to JSON like to put it between fences.
+fn unfenced(text: &str) -> &str {
+    let text = text.trim();
+    let Some(inner) = text.strip_prefix("```").and_then(|text| text.strip_suffix("```")) else { return text };
+    inner.strip_prefix("json").unwrap_or(inner).trim()
 }

@@ -1,18 +1,51 @@
 //! Type 3, tool-augmented: events in, tools on the way, and `finalize_output` to end with JSON.
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::base;
+use super::{Event, base};
 use crate::NeuronError;
 use crate::llm::{ChatMessage, ChatReply, ChatRequest};
 use crate::neuron::{Completed, Step};
-use crate::spec::NeuronSpec;
+use crate::spec::{NeuronSpec, ToolSpec, check_schema, compile};
+
+/// What a tool-augmented neuron takes; a string stands for one event of the user.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Input {
+    /// Instead of the neuron's own memory.
+    #[serde(default)]
+    pub memory: Option<String>,
+    /// What it is told.
+    pub events: Vec<Event>,
+    /// Tools of the caller, beside the neuron's own; the caller runs them.
+    #[serde(default)]
+    pub tools: Vec<ToolSpec>,
+    /// The JSON Schema of what `finalize_output` registers, instead of the neuron's own.
+    #[serde(default, alias = "structuredOutput")]
+    pub structured_output: Option<Value>,
+}
 
 /// The tool by which such a neuron registers a structured output (seed 003 §1.3).
-const FINALIZE: &str = "finalize_output";
+pub(crate) const FINALIZE: &str = "finalize_output";
+/// Outputs that do not fit before it gives up.
+const TRIES_MAX: u32 = 3;
 
-pub(crate) fn begin(spec: &NeuronSpec, input: &Value) -> Result<Vec<ChatMessage>, NeuronError> {
-    super::conversation(spec, input)
+pub(crate) fn begin(spec: &mut NeuronSpec, input: &Value) -> Result<Vec<ChatMessage>, NeuronError> {
+    let none = |events| Input { memory: None, events, tools: Vec::new(), structured_output: None };
+    let Input { memory, events, tools, structured_output } = super::read(input, none)?;
+    spec.memory = memory.unwrap_or_else(|| std::mem::take(&mut spec.memory));
+    if let Some(schema) = structured_output {
+        check_schema(&schema).map_err(|error| NeuronError::Input(format!("input.structured_output: {error}")))?;
+        spec.structured_output = Some(schema);
+    }
+    // What runs on the server is the neuron's maker's to say, not its caller's.
+    if let Some(tool) = tools.iter().find(|tool| tool.run != crate::spec::Runner::Client) {
+        return Err(NeuronError::Input(format!("input.tools: {} may only be run by the caller", tool.name)));
+    }
+    spec.tools.extend(tools);
+    spec.check().map_err(|error| NeuronError::Input(format!("input.{error}")))?;
+    Ok(super::conversation(&spec.memory, &events))
 }
 
 pub(crate) fn shape(spec: &NeuronSpec, request: &mut ChatRequest) {
@@ -26,10 +59,43 @@ pub(crate) fn shape(spec: &NeuronSpec, request: &mut ChatRequest) {
 }
 
 /// Registering the output ends the neuron, whatever else it asked for beside it. The output is a
-/// string on the wire, so the registered JSON is given as text.
-pub(crate) fn step(reply: &ChatReply) -> Step {
-    match reply.tool_calls.iter().find(|call| call.function.name == FINALIZE) {
-        Some(call) => Step::Completed(Completed { output: Value::String(call.function.arguments.clone()) }),
-        None => base::step(reply),
+/// string on the wire, so the registered JSON is given as text. One that does not fit is told so.
+pub(crate) fn step(spec: &NeuronSpec, reply: &ChatReply, tries: u32) -> Result<Step, NeuronError> {
+    let Some(call) = reply.tool_calls.iter().find(|call| call.function.name == FINALIZE) else {
+        return Ok(base::step(reply));
+    };
+    let registered = &call.function.arguments;
+    let fault = match serde_json::from_str::<Value>(registered) {
+        Err(error) => Some(format!("it is not JSON: {error}")),
+        Ok(output) => match &spec.structured_output {
+            None => None,
+            Some(schema) => {
+                let validator = compile(schema).map_err(NeuronError::Output)?;
+                validator.iter_errors(&output).next().map(|fault| format!("{fault} at \"{}\"", fault.instance_path()))
+            }
+        },
+    };
+    let Some(fault) = fault else {
+        return Ok(Step::Completed(Completed { output: Value::String(registered.clone()) }));
+    };
+    if tries >= TRIES_MAX {
+        return Err(NeuronError::Output(format!("{FINALIZE} was called with what does not fit: {fault}")));
     }
+    // Every call must be answered before the model goes on.
+    let answers = reply.tool_calls.iter().map(|call| {
+        let told = if call.function.name == FINALIZE { &fault } else { "not called, since the output was registered" };
+        ChatMessage {
+            role: "tool".into(),
+            content: Some(json!({"error": told}).to_string()),
+            tool_call_id: Some(call.id.clone()),
+            ..ChatMessage::default()
+        }
+    });
+    let said = ChatMessage {
+        role: "assistant".into(),
+        content: (!reply.text.is_empty()).then(|| reply.text.clone()),
+        tool_calls: Some(reply.tool_calls.clone()),
+        ..ChatMessage::default()
+    };
+    Ok(Step::Again(std::iter::once(said).chain(answers).collect()))
 }

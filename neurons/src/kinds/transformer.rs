@@ -249,7 +249,11 @@ mod tests {
 
     fn events(all: &[(&str, &str, &str)]) -> Vec<Event> {
         let event = |(role, content, at): &(&str, &str, &str)| Event {
-            more: if at.is_empty() { serde_json::Map::new() } else { [("at".to_owned(), json!(at))].into_iter().collect() },
+            more: if at.is_empty() {
+                serde_json::Map::new()
+            } else {
+                [("at".to_owned(), json!(at))].into_iter().collect()
+            },
             ..Event::text(role, *content)
         };
         all.iter().map(event).collect()
@@ -262,10 +266,20 @@ mod tests {
 
     #[test]
     fn rules_prune_dedup_and_throttle_without_a_model() {
-        let all = [("a", "one", ""), ("b", "one", ""), ("a", "one", ""), ("a", "two", ""), ("noise", "three", ""), ("a", "four 4", "")];
+        let all = [
+            ("a", "one", ""),
+            ("b", "one", ""),
+            ("a", "one", ""),
+            ("a", "two", ""),
+            ("noise", "three", ""),
+            ("a", "four 4", ""),
+        ];
         assert_eq!(through(json!({}), &all).len(), 6);
         assert_eq!(through(json!({"dedup": true}), &all), ["one", "one", "two", "three", "four 4"]);
-        assert_eq!(through(json!({"drop_roles": ["noise"], "drop_matching": ["\\d"]}), &all), ["one", "one", "one", "two"]);
+        assert_eq!(
+            through(json!({"drop_roles": ["noise"], "drop_matching": ["\\d"]}), &all),
+            ["one", "one", "one", "two"]
+        );
         assert_eq!(through(json!({"throttle": {"events": 1}}), &all), ["one", "one", "three"]);
         assert_eq!(through(json!({"dedup": true, "keep_last": 2}), &all), ["three", "four 4"]);
         assert_eq!(through(json!({"keep_last": 0}), &all), [""; 0]);

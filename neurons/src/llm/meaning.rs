@@ -1,32 +1,40 @@
 //! The embedder of the minds: what they search by, paid by the house.
 
 use async_trait::async_trait;
-use nexus::{Embedder, Origin, Store};
+use nexus::{EmbedError, Embedder, Origin, Store};
 
-use super::{Model, paid};
+use super::{LlmError, Model, paid};
+use crate::NeuronError;
 use crate::neurons::HOUSE;
 
 /// An embedding model as the nexus asks for it.
 pub struct Meaning {
     store: Store,
     model: Model,
+    name: String,
 }
 
 impl Meaning {
     /// Embeds with `model`; every call is settled in `store`.
     pub fn new(store: Store, model: Model) -> Self {
-        Self { store, model }
+        let name = format!("{}/{}", model.provider.name(), model.name);
+        Self { store, model, name }
     }
 }
 
 #[async_trait]
 impl Embedder for Meaning {
     fn name(&self) -> &str {
-        &self.model.name
+        &self.name
     }
 
-    async fn embed(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>, String> {
-        let origin = Origin::system("meaning");
-        paid::embed(&self.store, &origin, HOUSE, &self.model, texts).await.map_err(|error| error.to_string())
+    async fn embed(&self, origin: &Origin, texts: Vec<String>) -> Result<Vec<Vec<f32>>, EmbedError> {
+        paid::embed(&self.store, origin, HOUSE, &self.model, texts).await.map_err(|error| match error {
+            // What the texts are to blame for; a wrong key or an empty account is not.
+            NeuronError::Llm(LlmError::Refused { status: 400 | 413 | 422, .. }) => {
+                EmbedError::Refused(error.to_string())
+            }
+            other => EmbedError::Failed(other.to_string()),
+        })
     }
 }

@@ -1,6 +1,7 @@
 //! Models behind one seam. A remote endpoint, the embedded engine and the scripted model of the tests
 //! are all reached through async-openai over one tower service; nothing else knows a vendor.
 
+mod abilities;
 #[cfg(feature = "embedded")]
 pub mod embedded;
 mod endpoint;
@@ -17,6 +18,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::mpsc;
 
+pub use abilities::{Abilities, CompletionMode, JsonMode};
 pub use endpoint::{Endpoint, Transport};
 pub use meaning::Meaning;
 pub use openai::OpenAi;

@@ -11,6 +11,7 @@ use futures::StreamExt;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
+use super::abilities::{Abilities, CompletionMode, as_completion, prefix_of};
 use super::wire::types::{ChatMessage, ChatResponse, EmbeddingRequest, EmbeddingResponse, Texts, WireToolCall};
 use super::{ChatReply, ChatRequest, Endpoint, LlmError, LlmProvider, Usage};
 
@@ -21,6 +22,7 @@ const IDLE_MAX: Duration = Duration::from_secs(60);
 pub struct OpenAi {
     name: Arc<str>,
     client: Client<OpenAIConfig>,
+    abilities: Abilities,
 }
 
 impl OpenAi {
@@ -35,7 +37,14 @@ impl OpenAi {
             return Err(LlmError::Unavailable(format!("the key of {name} holds characters no header may have")));
         }
         let config = OpenAIConfig::new().with_api_base(base_url.trim_end_matches('/')).with_api_key(key);
-        Ok(Self { name: name.into(), client: Client::with_config(config).with_http_service(endpoint) })
+        let client = Client::with_config(config).with_http_service(endpoint);
+        Ok(Self { name: name.into(), client, abilities: Abilities::default() })
+    }
+
+    /// The same, for a provider that can do more or less than the usual.
+    #[must_use]
+    pub fn with_abilities(self, abilities: Abilities) -> Self {
+        Self { abilities, ..self }
     }
 
     fn error(&self, error: OpenAIError) -> LlmError {
@@ -63,6 +72,24 @@ impl OpenAi {
             tool_calls: message.tool_calls.unwrap_or_default(),
             finish: choice.finish_reason.unwrap_or_default(),
             usage: response.usage,
+        })
+    }
+
+    /// Continues a text at `POST /completions`.
+    async fn continued(&self, request: ChatRequest) -> Result<ChatReply, LlmError> {
+        let request = as_completion(request);
+        let response: Value =
+            self.client.completions().create_byot(request).await.map_err(|error| self.error(error))?;
+        let choice = &response["choices"][0];
+        let text = choice["text"].as_str().ok_or_else(|| LlmError::Broken {
+            provider: self.name.to_string(),
+            message: "its completion has no text".into(),
+        })?;
+        Ok(ChatReply {
+            text: text.to_owned(),
+            finish: choice["finish_reason"].as_str().unwrap_or_default().to_owned(),
+            usage: serde_json::from_value(response["usage"].clone()).ok(),
+            ..ChatReply::default()
         })
     }
 
@@ -130,10 +157,26 @@ impl LlmProvider for OpenAi {
     }
 
     async fn chat(&self, request: ChatRequest, deltas: Option<mpsc::Sender<String>>) -> Result<ChatReply, LlmError> {
-        match deltas {
-            Some(deltas) => self.streamed(request, deltas).await,
-            None => self.whole(request).await,
+        let prefix = prefix_of(&request);
+        let request = self.abilities.fit(request);
+        let mut reply = match (&prefix, self.abilities.completion, deltas) {
+            (Some(_), CompletionMode::Completions, deltas) => {
+                let reply = self.continued(request).await?;
+                if let Some(deltas) = deltas {
+                    let _ = deltas.send(reply.text.clone()).await;
+                }
+                reply
+            }
+            (_, _, Some(deltas)) => self.streamed(request, deltas).await?,
+            (_, _, None) => self.whole(request).await?,
+        };
+        // Some say again what they were to continue.
+        if let Some(rest) =
+            prefix.filter(|prefix| !prefix.is_empty()).and_then(|prefix| reply.text.strip_prefix(&*prefix))
+        {
+            reply.text = rest.to_owned();
         }
+        Ok(reply)
     }
 
     async fn embed(&self, model: &str, texts: Vec<String>) -> Result<(Vec<Vec<f32>>, Option<Usage>), LlmError> {

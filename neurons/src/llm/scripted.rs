@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 use super::wire::types::{ChatRequest, Usage, WireFunction, WireToolCall};
 use super::wire::{Engine, Part, Refusal, router};
-use super::{Endpoint, LlmError, LlmProvider, OpenAi, Transport};
+use super::{Abilities, Endpoint, LlmError, LlmProvider, OpenAi, Transport};
 
 /// What the model does about one request.
 #[derive(Clone, Debug)]
@@ -65,9 +65,17 @@ impl Scripted {
     /// # Errors
     /// Never in practice; the provider's constructor checks its key.
     pub fn provider(&self, name: &str) -> Result<Arc<dyn LlmProvider>, LlmError> {
+        self.provider_that(name, Abilities::default())
+    }
+
+    /// The same, as a provider that can do more or less than the usual.
+    ///
+    /// # Errors
+    /// Never in practice; the provider's constructor checks its key.
+    pub fn provider_that(&self, name: &str, abilities: Abilities) -> Result<Arc<dyn LlmProvider>, LlmError> {
         let endpoint =
             Endpoint::new(name, Transport::Local(router(Arc::new(self.clone()))), 64, Duration::from_secs(30));
-        Ok(Arc::new(OpenAi::new(name, "http://scripted/v1", "-", endpoint)?))
+        Ok(Arc::new(OpenAi::new(name, "http://scripted/v1", "-", endpoint)?.with_abilities(abilities)))
     }
 }
 

@@ -60,6 +60,8 @@ pub struct Model {
     pub price: Price,
     /// Prompt and output together, in tokens.
     pub context_tokens: u32,
+    /// It writes, but does not choose well: where there is an embedder, that chooses routes and tools.
+    pub small: bool,
 }
 
 /// The models of a daemon.

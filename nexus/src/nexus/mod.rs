@@ -31,7 +31,7 @@ use wake::{Awake, Dormitory};
 pub use capsules::Export;
 pub use commons::{COMMONS, OWNER_KEY, SHARED};
 pub use kip::Request;
-pub use meaning::Embedder;
+pub use meaning::{EmbedError, Embedder};
 pub use mind::Mind;
 pub use owner::Snapshot;
 pub use shelf::Shelves;
@@ -188,7 +188,11 @@ impl Nexus {
             },
             Err(error) => return Ok(json!({"error": error.to_json(&call.command)})),
         }
-        let found = self.meant(nexus, &call, &own, commons.as_ref()).await?;
+        let found = if request.dry_run {
+            Found::default()
+        } else {
+            self.meant(nexus, &call, origin, &own, commons.as_ref()).await?
+        };
         let seen = Seen::by(&origin.principal, nexus, own, commons);
         let (options, dry_run) = (request.options(), request.dry_run);
         let large = seen.is_large();
@@ -235,6 +239,7 @@ impl Nexus {
         &self,
         nexus: &NexusId,
         call: &Call,
+        origin: &Origin,
         own: &Arc<Snapshot>,
         commons: Option<&Arc<Snapshot>>,
     ) -> Result<Found, NexusError> {
@@ -247,8 +252,8 @@ impl Nexus {
             Some(snapshot) => Some((self.wake(&shared).await?, snapshot)),
             None => None,
         };
-        let beside = commons.as_ref().map(|(awake, snapshot)| (&shared, &awake.meaning, *snapshot));
-        Ok(meanings.find(&self.store, &term, (nexus, &awake.meaning, own), beside).await?)
+        let beside = commons.as_ref().map(|(awake, snapshot)| (&shared, awake, *snapshot));
+        Ok(meanings.find(&self.store, &term, origin, (nexus, &awake, own), beside).await?)
     }
 
     /// Takes journal entry `seq` back, unless something later stands on it.

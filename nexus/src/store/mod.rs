@@ -193,7 +193,7 @@ impl Store {
     pub async fn entries(&self, stream: &Stream, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
         let limit = limit.min(PAGE_MAX);
         let (first, fresh) = self.read(|state| state.entries(stream, after, limit));
-        if first.is_some_and(|first| first <= after + 1) {
+        if first.is_some_and(|first| first <= after.saturating_add(1)) {
             return Ok(fresh);
         }
         let mut entries = self.backend.entries(stream, after, limit).await?;

@@ -102,10 +102,14 @@ impl State {
         let Some(journal) = self.journals.get(stream) else { return (None, Vec::new()) };
         let Some((_, first)) = journal.fresh.front() else {
             // Everything is projected; a reader at the head needs no database for that.
-            return if after >= journal.head { (Some(after + 1), Vec::new()) } else { (None, Vec::new()) };
+            return if after >= journal.head {
+                (Some(after.saturating_add(1)), Vec::new())
+            } else {
+                (None, Vec::new())
+            };
         };
         let first = first.seq;
-        let skip = (after + 1).saturating_sub(first) as usize;
+        let skip = after.saturating_add(1).saturating_sub(first) as usize;
         (Some(first), journal.fresh.iter().skip(skip).take(limit).map(|(_, entry)| entry.clone()).collect())
     }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use lifeform::canvas::chat::{self, Op};
@@ -16,7 +16,7 @@ use utoipa::ToSchema;
 
 use super::App;
 use super::error::ApiError;
-use super::extract::{ApiJson, Caller, IdempotencyKey, Participant};
+use super::extract::{ApiJson, ApiQuery, Caller, IdempotencyKey, Participant};
 use super::neurons::Page;
 
 fn base_path(id: &str, canvas: &str) -> String {
@@ -76,7 +76,7 @@ pub(super) async fn ops(
     State(app): State<App>,
     _caller: Caller,
     Path((id, canvas)): Path<(LifeformId, CanvasId)>,
-    Query(page): Query<Page>,
+    ApiQuery(page): ApiQuery<Page>,
 ) -> Result<Json<Value>, ApiError> {
     let after: u64 = if page.after.is_empty() {
         0
@@ -347,7 +347,7 @@ pub(super) async fn retract(
     State(app): State<App>,
     Participant(origin): Participant,
     Path((id, canvas, topic, message)): MessagePath,
-    Query(why): Query<Why>,
+    ApiQuery(why): ApiQuery<Why>,
     IdempotencyKey(key): IdempotencyKey,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
@@ -363,7 +363,7 @@ pub(super) async fn interrupt(
     State(app): State<App>,
     Participant(origin): Participant,
     Path((id, canvas, topic, message)): MessagePath,
-    Query(why): Query<Why>,
+    ApiQuery(why): ApiQuery<Why>,
 ) -> Result<Response, ApiError> {
     let canvas = app.lifeforms.named_canvas(&id, &canvas).await?;
     let op = Op::Interrupt { topic, id: message.clone(), reason: why.reason };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use lifeform::metabolism::{Policy, Strategy};
 use lifeform::{LifeformHead, LifeformId, LifeformSpec};
@@ -16,7 +16,7 @@ use utoipa::ToSchema;
 
 use super::App;
 use super::error::ApiError;
-use super::extract::{ApiJson, Caller, IdempotencyKey, Operator};
+use super::extract::{ApiJson, ApiQuery, Caller, IdempotencyKey, Operator};
 use super::neurons::Page;
 use crate::daemon::shipped_lifeform;
 
@@ -179,7 +179,7 @@ pub(super) async fn resources(
     State(app): State<App>,
     _caller: Caller,
     Path(id): Path<LifeformId>,
-    Query(page): Query<Page>,
+    ApiQuery(page): ApiQuery<Page>,
 ) -> Result<Json<Value>, ApiError> {
     let account = app.lifeforms.account(&id).await?;
     let (lines, next) = journal(&app, format!("ledger:{id}").into(), &page).await?;
@@ -250,7 +250,7 @@ pub(super) async fn calls(
     State(app): State<App>,
     _operator: Operator,
     Path(id): Path<LifeformId>,
-    Query(page): Query<Page>,
+    ApiQuery(page): ApiQuery<Page>,
 ) -> Result<Json<Value>, ApiError> {
     app.lifeforms.get(&id).await?;
     let (entries, next) = journal(&app, paid::calls_stream(&id), &page).await?;
@@ -267,7 +267,7 @@ pub(super) async fn trace(
     State(app): State<App>,
     _caller: Caller,
     Path(id): Path<LifeformId>,
-    Query(page): Query<Page>,
+    ApiQuery(page): ApiQuery<Page>,
 ) -> Result<Json<Value>, ApiError> {
     app.lifeforms.get(&id).await?;
     let (entries, next) = journal(&app, format!("trace:{id}").into(), &page).await?;

@@ -1,7 +1,7 @@
 //! `/v1/neurons`: definitions, invoke and continue (seed 003 §6.1).
 
 use axum::Json;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use neurons::neuron::{ToolCall, ToolResult};
 use neurons::{Answer, NeuronId, NeuronSpec};
@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 
 use super::App;
 use super::error::ApiError;
-use super::extract::{ApiJson, Caller, Participant};
+use super::extract::{ApiJson, ApiQuery, Caller, Participant};
 
 /// Which page of a list.
 #[derive(Deserialize, utoipa::IntoParams)]
@@ -58,7 +58,7 @@ pub(super) async fn create(
 pub(super) async fn list(
     State(app): State<App>,
     _caller: Caller,
-    Query(page): Query<Page>,
+    ApiQuery(page): ApiQuery<Page>,
 ) -> Result<Json<Value>, ApiError> {
     let found = app.neurons.list(&page.after, page.limit()).await?;
     let next = (found.len() == page.limit()).then(|| found.last().map(|(id, _)| id.clone())).flatten();

@@ -2,7 +2,7 @@
 //! KIP's own answers are 200 with the KIP envelope whenever a command was read, errors included.
 
 use axum::Json;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, State};
 use lifeform::LifeformId;
 use nexus::{Export, NexusId, Request};
 use serde::Deserialize;
@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 use super::App;
 use super::error::ApiError;
-use super::extract::{ApiJson, Caller};
+use super::extract::{ApiJson, ApiQuery, Caller};
 
 /// The nexus of a path: one that somebody was born with, or the commons.
 async fn known(app: &App, id: LifeformId) -> Result<NexusId, ApiError> {
@@ -83,7 +83,7 @@ pub(super) async fn journal(
     State(app): State<App>,
     Caller(origin): Caller,
     Path(id): Path<LifeformId>,
-    Query(stretch): Query<Stretch>,
+    ApiQuery(stretch): ApiQuery<Stretch>,
 ) -> Result<Json<Value>, ApiError> {
     let nexus = known(&app, id).await?;
     if !nexus::may_write(&origin.principal, &nexus) {
@@ -108,7 +108,7 @@ pub(super) async fn import(
     State(app): State<App>,
     Caller(origin): Caller,
     Path(id): Path<LifeformId>,
-    Query(query): Query<ImportQuery>,
+    ApiQuery(query): ApiQuery<ImportQuery>,
     text: String,
 ) -> Result<Json<Value>, ApiError> {
     let nexus = known(&app, id).await?;

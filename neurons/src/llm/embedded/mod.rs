@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 
 use super::wire::types::ChatRequest;
 use super::wire::{Engine, Part, Refusal, router};
-use super::{Endpoint, LlmError, LlmProvider, OpenAi, Transport};
+use super::{Abilities, Endpoint, LlmError, LlmProvider, OpenAi, Transport};
 pub use embedder::Embedder;
 pub use engine::EmbeddedError;
 pub use requantize::requantize;
@@ -79,7 +79,8 @@ impl Embedded {
     /// Never in practice; the provider's constructor checks its key.
     pub fn provider(self) -> Result<Arc<dyn LlmProvider>, LlmError> {
         let endpoint = Endpoint::new("embedded", Transport::Local(router(Arc::new(self))), 1, Duration::from_secs(600));
-        Ok(Arc::new(OpenAi::new("embedded", "http://embedded/v1", "-", endpoint)?))
+        let provider = OpenAi::new("embedded", "http://embedded/v1", "-", endpoint)?;
+        Ok(Arc::new(provider.with_abilities(Abilities::LOCAL)))
     }
 }
 

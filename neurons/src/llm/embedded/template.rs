@@ -5,7 +5,7 @@ use minijinja::{Environment, Error, ErrorKind, Value, context};
 use super::engine::EmbeddedError;
 use crate::llm::wire::types::ChatMessage;
 
-/// Renders `messages`; the prompt ends where the assistant begins to speak.
+/// Renders `messages`; the prompt ends where the assistant begins to speak, or where it is to go on.
 pub(super) fn render(template: &str, eos: &str, messages: &[ChatMessage]) -> Result<String, EmbeddedError> {
     let mut environment = Environment::new();
     // Templates are written for Python and call methods of its strings.
@@ -22,6 +22,10 @@ pub(super) fn render(template: &str, eos: &str, messages: &[ChatMessage]) -> Res
     let failed = |error: Error| EmbeddedError::Prompt(error.to_string());
     environment.add_template("chat", template).map_err(failed)?;
     // A tool's answer is a role small templates do not have.
+    let (messages, prefix) = match messages.split_last() {
+        Some((last, before)) if last.prefix == Some(true) => (before, last.content.as_deref().unwrap_or_default()),
+        _ => (messages, ""),
+    };
     let shown: Vec<_> = messages
         .iter()
         .map(|message| {
@@ -39,5 +43,6 @@ pub(super) fn render(template: &str, eos: &str, messages: &[ChatMessage]) -> Res
         })
         .collect();
     let chat = environment.get_template("chat").map_err(failed)?;
-    chat.render(context! { messages => Value::from_serialize(&shown), add_generation_prompt => true, bos_token => "", eos_token => eos }).map_err(failed)
+    let said = context! { messages => Value::from_serialize(&shown), add_generation_prompt => true, bos_token => "", eos_token => eos };
+    Ok(chat.render(said).map_err(failed)? + prefix)
 }

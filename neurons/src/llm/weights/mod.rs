@@ -103,6 +103,9 @@ pub enum WeightsError {
         /// One line a source.
         tried: String,
     },
+    /// Somebody is pulling them.
+    #[error("the weights of {0} are being pulled by somebody else right now")]
+    InUse(&'static str),
     /// The disk failed.
     #[error("{0}: {1}")]
     Io(PathBuf, std::io::Error),
@@ -110,6 +113,9 @@ pub enum WeightsError {
     #[error("the weights cannot be converted: {0}")]
     Convert(String),
 }
+
+/// What is locked in a file's folder by whoever changes it.
+const LOCK: &str = "lock";
 
 /// How much of a model is in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,7 +139,7 @@ impl Weights {
 
     /// Whether it is in the cache; what is there is not read.
     pub fn kept(&self, places: &Places) -> Kept {
-        let here = self.files.iter().all(|file| file.path(places).exists() || file.runnable(places).exists());
+        let here = self.files.iter().all(|file| file.path(places).exists() || file.is_runnable(places));
         if here { Kept::Pulled } else { Kept::Absent }
     }
 
@@ -146,7 +152,7 @@ impl Weights {
         for file in self.files {
             paths.push(file.pull(self.name, places, watch).await?);
         }
-        sources::drop_packages(self, places);
+        let _ = sources::drop_packages(self, places);
         Ok(paths)
     }
 
@@ -163,7 +169,7 @@ impl Weights {
                 false => file.pull(self.name, places, watch).await?,
             });
         }
-        sources::drop_packages(self, places);
+        let _ = sources::drop_packages(self, places);
         Ok(paths)
     }
 
@@ -172,9 +178,12 @@ impl Weights {
     /// # Errors
     /// [`WeightsError::Damaged`] for the first file that is another one, [`WeightsError::Io`] for one that is missing.
     pub fn verify(&self, places: &Places) -> Result<(), WeightsError> {
-        self.files.iter().try_for_each(|file| match file.path(places) {
-            path if path.exists() => file.verify(&path),
-            _ => file.verify_runnable(&file.runnable(places)),
+        self.files.iter().try_for_each(|file| {
+            let (pulled, runnable) = (file.path(places), file.runnable(places));
+            if file.is_runnable(places) {
+                file.verify_runnable(&runnable)?;
+            }
+            if pulled.exists() || !file.is_runnable(places) { file.verify(&pulled) } else { Ok(()) }
         })
     }
 
@@ -186,6 +195,9 @@ impl Weights {
         let mut freed = 0;
         for file in self.files {
             let folder = file.folder(places);
+            if std::fs::File::open(folder.join(LOCK)).is_ok_and(|lock| lock.try_lock().is_err()) {
+                return Err(WeightsError::InUse(self.name));
+            }
             let entries = match std::fs::read_dir(&folder) {
                 Ok(entries) => entries,
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
@@ -194,7 +206,7 @@ impl Weights {
             freed += entries.filter_map(Result::ok).filter_map(|entry| Some(entry.metadata().ok()?.len())).sum::<u64>();
             std::fs::remove_dir_all(&folder).map_err(|error| WeightsError::Io(folder.clone(), error))?;
         }
-        Ok(freed)
+        Ok(freed + sources::drop_packages(self, places))
     }
 }
 
@@ -214,6 +226,16 @@ impl File {
     }
 
     async fn pull(&self, model: &'static str, places: &Places, watch: Watch<'_>) -> Result<PathBuf, WeightsError> {
+        let _lock = self.lock(model, places).await?;
+        self.pull_locked(model, places, watch).await
+    }
+
+    async fn pull_locked(
+        &self,
+        model: &'static str,
+        places: &Places,
+        watch: Watch<'_>,
+    ) -> Result<PathBuf, WeightsError> {
         let path = self.path(places);
         if path.exists() {
             watch(Progress::Working("checking"));
@@ -222,37 +244,52 @@ impl File {
         if places.offline {
             return Err(WeightsError::Offline(model, path));
         }
-        let folder = self.folder(places);
-        std::fs::create_dir_all(&folder).map_err(|error| WeightsError::Io(folder.clone(), error))?;
-        // Two daemons that start at once pull one after the other, and the second finds what it wants.
-        let lock = folder.join("lock");
-        let held = std::fs::File::create(&lock).map_err(|error| WeightsError::Io(lock.clone(), error))?;
-        let held = tokio::task::spawn_blocking(move || held.lock().map(|()| held)).await;
-        let _held = held
-            .map_err(|panic| WeightsError::Convert(panic.to_string()))?
-            .map_err(|error| WeightsError::Io(lock, error))?;
-        if path.exists() {
-            return self.verify(&path).map(|()| path);
-        }
         self.fetch(&path, places, watch).await.map(|()| path)
     }
 
     #[cfg(feature = "embedded")]
     async fn prepare(&self, model: &'static str, places: &Places, watch: Watch<'_>) -> Result<PathBuf, WeightsError> {
+        let _lock = self.lock(model, places).await?;
         let runnable = self.runnable(places);
-        if runnable.exists() && runnable.with_extension("sha256").exists() {
-            return self.verify_runnable(&runnable).map(|()| runnable);
+        if self.is_runnable(places) && self.verify_runnable(&runnable).is_ok() {
+            return Ok(runnable);
         }
-        let pulled = self.pull(model, places, watch).await?;
+        // It was never converted, or has rotted since.
+        let pulled = self.pull_locked(model, places, watch).await?;
         watch(Progress::Working("converting to Q8_0"));
         let target = runnable.clone();
         let converted = tokio::task::spawn_blocking(move || super::embedded::requantize(&pulled, &target)).await;
         converted
             .map_err(|panic| WeightsError::Convert(panic.to_string()))?
             .map_err(|error| WeightsError::Convert(error.to_string()))?;
-        let seal = runnable.with_extension("sha256");
-        std::fs::write(&seal, hash_of(&runnable)?).map_err(|error| WeightsError::Io(seal, error))?;
+        let (seal, part) = (runnable.with_extension("sha256"), runnable.with_extension("sha256.part"));
+        let written = std::fs::write(&part, hash_of(&runnable)?).and_then(|()| std::fs::rename(&part, &seal));
+        written.map_err(|error| WeightsError::Io(seal, error))?;
         Ok(runnable)
+    }
+
+    /// Whether the converted file is there, with the hash that says it was finished.
+    fn is_runnable(&self, places: &Places) -> bool {
+        let runnable = self.runnable(places);
+        runnable.exists() && runnable.with_extension("sha256").exists()
+    }
+
+    /// Waits for its turn: of two daemons that start at once the second finds what the first has pulled.
+    async fn lock(&self, model: &'static str, places: &Places) -> Result<Option<std::fs::File>, WeightsError> {
+        let folder = self.folder(places);
+        if places.offline && !folder.exists() {
+            return Err(WeightsError::Offline(model, self.path(places)));
+        }
+        let io = |error| WeightsError::Io(folder.clone(), error);
+        std::fs::create_dir_all(&folder).map_err(io)?;
+        let lock = match std::fs::File::create(folder.join(LOCK)) {
+            Ok(lock) => lock,
+            // A cache that may only be read is not changed by anybody.
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => return Ok(None),
+            Err(error) => return Err(io(error)),
+        };
+        let locked = tokio::task::spawn_blocking(move || lock.lock().map(|()| lock)).await;
+        locked.map_err(|panic| WeightsError::Convert(panic.to_string()))?.map_err(io).map(Some)
     }
 
     /// Checks the pinned hash of the file at `path`.

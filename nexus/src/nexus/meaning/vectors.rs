@@ -22,14 +22,15 @@ pub(in crate::nexus) struct Vector {
 }
 
 impl Vector {
-    pub(super) fn of(numbers: &[f32]) -> Self {
-        let length = numbers.iter().map(|number| number * number).sum::<f32>().sqrt();
+    /// `None` of numbers that point nowhere.
+    pub(super) fn of(numbers: &[f32]) -> Option<Self> {
+        let length = numbers.iter().map(|number| f64::from(*number).powi(2)).sum::<f64>().sqrt();
         let most = numbers.iter().fold(0.0_f32, |most, number| most.max(number.abs()));
         if !(length.is_finite() && length > 0.0) {
-            return Self { scale: 0.0, bytes: vec![0; numbers.len()].into() };
+            return None;
         }
         let bytes = numbers.iter().map(|number| (number / most * 127.0).round() as i8).collect();
-        Self { scale: most / length / 127.0, bytes }
+        Some(Self { scale: (f64::from(most) / length / 127.0) as f32, bytes })
     }
 
     pub(super) fn pack(&self) -> Vec<u8> {
@@ -41,8 +42,11 @@ impl Vector {
         Some(Self { scale: f32::from_le_bytes(*scale), bytes: bytes.iter().map(|byte| byte.cast_signed()).collect() })
     }
 
-    /// The cosine of the angle between two vectors of one embedder.
+    /// The cosine of the angle between two vectors; vectors of another length are like none.
     fn likeness(&self, other: &Self) -> f32 {
+        if self.bytes.len() != other.bytes.len() {
+            return 0.0;
+        }
         let products = self.bytes.iter().zip(&other.bytes).map(|(one, other)| i32::from(*one) * i32::from(*other));
         products.sum::<i32>() as f32 * self.scale * other.scale
     }
@@ -136,7 +140,7 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (state >> 40) as f32 / (1 << 24) as f32 - 0.5
         };
-        Vector::of(&(0..64).map(|_| next()).collect::<Vec<_>>())
+        Vector::of(&(0..64).map(|_| next()).collect::<Vec<_>>()).unwrap()
     }
 
     #[test]
@@ -148,12 +152,15 @@ mod tests {
         };
         for seed in 0..50 {
             let (one, other) = (numbers(seed), numbers(seed + 1));
-            let told = Vector::of(&one).likeness(&Vector::of(&other));
+            let (packed, other_packed) = (Vector::of(&one).unwrap(), Vector::of(&other).unwrap());
+            let told = packed.likeness(&other_packed);
             assert!((told - exact(&one, &other)).abs() < 0.01, "{told}");
-            assert_eq!(Vector::unpack(&Vector::of(&one).pack()), Some(Vector::of(&one)));
+            assert_eq!(Vector::unpack(&packed.pack()), Some(packed));
         }
-        assert_eq!(Vector::of(&[0.0; 4]).likeness(&Vector::of(&[1.0; 4])), 0.0);
-        assert_eq!(Vector::of(&[f32::NAN; 4]).likeness(&Vector::of(&[1.0; 4])), 0.0);
+        assert_eq!([&[0.0_f32; 4][..], &[f32::NAN], &[]].map(Vector::of), [None, None, None]);
+        let far = Vector::of(&[1e38, 1e38]).unwrap();
+        assert!((far.likeness(&Vector::of(&[1.0, 1.0]).unwrap()) - 1.0).abs() < 0.01);
+        assert_eq!(far.likeness(&Vector::of(&[1.0; 3]).unwrap()), 0.0);
     }
 
     #[test]

@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::store::StoreError;
 use base::Base;
 use tables::Tables;
+pub(super) use tables::guarded;
 
 /// Elements filed at once when a whole mind is.
 const AT_ONCE: usize = 65_536;

@@ -9,13 +9,13 @@ use kip::graph::{El, INDEXES_MAX, Look, Record, text};
 use redb::{ReadableTable, Table, TableDefinition, WriteTransaction};
 
 /// What goes wrong with a shelf: the disk.
-pub(super) type Result<T> = std::result::Result<T, redb::Error>;
+pub(in crate::nexus) type Result<T> = std::result::Result<T, redb::Error>;
 
-/// Works on a shelf. The library takes a page that is none for impossible and panics; here that is a disk that rots.
+/// Works on a file of tables. The library takes a page that is none for impossible and panics; here that is a disk that rots.
 ///
 /// # Errors
 /// The disk's.
-pub(super) fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+pub(in crate::nexus) fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(work))
         .unwrap_or_else(|_| Err(redb::Error::Corrupted("a page is none".into())))
 }

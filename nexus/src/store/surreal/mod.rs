@@ -343,7 +343,7 @@ impl Backend for Surreal {
             let asked = db
                 .query("SELECT * FROM journal:[$stream, $after]>..=[$stream, $to]")
                 .bind(("stream", stream))
-                .bind(("after", after as i64))
+                .bind(("after", after.min(i64::MAX as u64) as i64))
                 // A row packs up to so many, and is named by the last of them.
                 .bind(("to", after.saturating_add((limit + CHUNK_ENTRIES) as u64).min(i64::MAX as u64) as i64));
             let rows: Vec<JournalRow> = settle(asked.await.map_err(io)?)?.take(0).map_err(io)?;

@@ -6,23 +6,25 @@ use super::super::Look;
 use crate::datum::Datum;
 
 /// Characters of an element that are looked at; an embedder reads no more.
-const CHARS_MAX: usize = 1_000;
+pub const GIST_CHARS_MAX: usize = 1_000;
 
 /// The text of an element: a concept's name and texts, a link's texts. `None` where it says nothing.
 pub fn gist_of(look: Look<'_>) -> Option<String> {
-    let mut gist = match look {
-        Look::Concept(concept) => concept.name.to_string(),
-        Look::Link(_) => String::new(),
-    };
+    let (mut gist, mut room) = (String::new(), GIST_CHARS_MAX);
     let mut add = |text: &str| {
-        if !text.trim().is_empty() && gist.len() < CHARS_MAX {
-            let room = CHARS_MAX - gist.len();
-            if !gist.is_empty() {
-                gist.push('\n');
-            }
-            gist.extend(text.trim().chars().take(room));
+        let text = text.trim();
+        if text.is_empty() || room == 0 {
+            return;
         }
+        if !gist.is_empty() {
+            gist.push('\n');
+        }
+        let before = room;
+        gist.extend(text.chars().take(before).inspect(|_| room -= 1));
     };
+    if let Look::Concept(concept) = look {
+        add(&concept.name);
+    }
     for (_, value) in look.attributes().pairs() {
         match value {
             Datum::Str(text) => add(text),

@@ -9,7 +9,7 @@ mod late;
 mod rank;
 
 pub use analyzer::{terms, terms_of_query};
-pub use gist::gist_of;
+pub use gist::{GIST_CHARS_MAX, gist_of};
 pub use index::{Gathered, Index, LEVELS_MAX, words_of};
 pub use late::Lexicon;
 pub use rank::{Hit, Standing, Words, search};
