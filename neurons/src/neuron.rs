@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use utoipa::ToSchema;
 
 use crate::kinds::Event;
 use crate::llm::{ChatMessage, ChatReply, ChatRequest};
@@ -24,7 +25,7 @@ pub struct ToolCallRequired {
 }
 
 /// One call a neuron asks for. On the wire `params` is JSON text (seed 003 §6.1.1).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ToolCall {
     /// Its id; the result names it.
     pub id: String,
@@ -35,7 +36,7 @@ pub struct ToolCall {
 }
 
 /// What a call brought.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ToolResult {
     /// The call it answers.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use utoipa::ToSchema;
 
 pub use crate::kinds::transformer::{Inhibition, Throttle, Transform};
 use crate::llm::Tier;
@@ -12,7 +13,7 @@ use crate::llm::Tier;
 pub type NeuronId = Arc<str>;
 
 /// Which of the six kinds it is (MISSION N2).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// `(input, calltools) → string`
@@ -38,10 +39,11 @@ impl Kind {
 }
 
 /// A neuron that a router may hand events to; a mere name stands for one without a description.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(from = "Named")]
 pub struct Destination {
     /// Its name.
+    #[schema(value_type = String)]
     pub neuron: NeuronId,
     /// What it is for, in words.
     pub description: String,
@@ -74,11 +76,12 @@ impl From<Named> for Destination {
 }
 
 /// A neuron's definition.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NeuronSpec {
     /// Its name; made when absent.
     #[serde(default)]
+    #[schema(value_type = Option<String>)]
     pub id: Option<NeuronId>,
     /// Which kind.
     #[serde(default)]
@@ -112,6 +115,7 @@ pub struct NeuronSpec {
     pub neurons: Vec<Destination>,
     /// Where a router that goes by likeness sends what is like none; without it, that is dropped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
     pub otherwise: Option<NeuronId>,
     /// What a transformer does.
     #[serde(default, skip_serializing_if = "Transform::is_default")]
@@ -119,7 +123,7 @@ pub struct NeuronSpec {
 }
 
 /// A tool as a neuron knows it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ToolSpec {
     /// What the model calls it.
@@ -136,7 +140,7 @@ pub struct ToolSpec {
 }
 
 /// Who runs a tool.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Runner {
     /// The client: the call pauses with `202` until `continue` brings the result.
@@ -145,6 +149,7 @@ pub enum Runner {
     /// The server runs KIP on the named nexus, as the caller.
     Kip {
         /// Which nexus.
+        #[schema(value_type = String)]
         nexus: Arc<str>,
         /// Whether whatever could write is refused.
         #[serde(default)]

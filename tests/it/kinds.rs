@@ -281,3 +281,28 @@ async fn a_transformer_converts_to_a_schema_and_inhibits_without_a_model() {
     assert_eq!(kept, json!({"events": [event("2"), event("3")]}));
     assert_eq!(daemon.model.asked().len(), before);
 }
+
+#[tokio::test]
+async fn what_each_kind_takes_and_answers_stands_in_the_openapi_document() {
+    let daemon = saying(&[json!("x")]).await;
+    let document = daemon.operator.get("/openapi.json").await.expect(StatusCode::OK);
+    let schemas = &document["components"]["schemas"];
+    for (name, member) in [
+        ("BaseInput", "events"),
+        ("StructuredOutputInput", "structured_output"),
+        ("ToolAugmentedInput", "tools"),
+        ("CompletionInput", "prefix_message"),
+        ("RouterInput", "neurons"),
+        ("TransformerInput", "events"),
+        ("Route", "neuron"),
+        ("TransformerOutput", "events"),
+        ("NeuronSpec", "transform"),
+    ] {
+        assert!(schemas[name]["properties"][member].is_object(), "{name}.{member}: {}", schemas[name]);
+    }
+    // Every reference leads somewhere.
+    let text = document.to_string();
+    for reference in text.split("\"#/components/schemas/").skip(1).filter_map(|rest| rest.split('"').next()) {
+        assert!(schemas[reference].is_object(), "{reference}");
+    }
+}

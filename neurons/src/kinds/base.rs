@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 use serde_json::Value;
+use utoipa::ToSchema;
 
 use super::Event;
 use crate::NeuronError;
@@ -10,7 +11,8 @@ use crate::neuron::{Completed, Step, ToolCall, ToolCallRequired};
 use crate::spec::NeuronSpec;
 
 /// What a base neuron takes; a string stands for one event of the user.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = BaseInput)]
 #[serde(deny_unknown_fields)]
 pub struct Input {
     /// Instead of the neuron's own memory.

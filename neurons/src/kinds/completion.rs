@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 use serde_json::Value;
+use utoipa::ToSchema;
 
 use super::Event;
 use crate::NeuronError;
@@ -10,7 +11,8 @@ use crate::neuron::{Completed, Step};
 use crate::spec::NeuronSpec;
 
 /// What a completion neuron takes; a string stands for the prefix.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[schema(as = CompletionInput)]
 #[serde(deny_unknown_fields)]
 pub struct Input {
     /// Instead of the neuron's own memory.
@@ -28,7 +30,7 @@ pub struct Input {
 }
 
 /// One stop text, or several.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(untagged)]
 pub enum Stop {
     /// One.

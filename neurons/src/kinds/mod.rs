@@ -11,13 +11,14 @@ pub mod transformer;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use utoipa::ToSchema;
 
 use crate::NeuronError;
 use crate::llm::ChatMessage;
 use crate::spec::{NeuronSpec, Runner, ToolSpec};
 
 /// One event of a stream that neurons read and write.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Event {
     /// Who or what it comes from.
     pub role: String,
@@ -25,6 +26,7 @@ pub struct Event {
     pub content: Value,
     /// Whatever else its maker noted: an id, a time (`at`), metadata.
     #[serde(flatten)]
+    #[schema(ignore)]
     pub more: Map<String, Value>,
 }
 

@@ -6,6 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use utoipa::ToSchema;
 
 use super::Event;
 use super::structured_output::fitting;
@@ -15,7 +16,8 @@ use crate::neuron::{Completed, Step};
 use crate::spec::{Destination, NeuronId, NeuronSpec};
 
 /// What a router takes; a string stands for one event of the user.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = RouterInput)]
 #[serde(deny_unknown_fields)]
 pub struct Input {
     /// Instead of the neuron's own memory.
@@ -29,10 +31,11 @@ pub struct Input {
 }
 
 /// Events handed to one neuron. A router answers a list of these, no neuron twice.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Route {
     /// The neuron.
+    #[schema(value_type = String)]
     pub neuron: NeuronId,
     /// What it is to be told.
     pub events: Vec<Event>,

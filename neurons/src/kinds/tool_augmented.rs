@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 use serde_json::{Value, json};
+use utoipa::ToSchema;
 
 use super::{Event, base};
 use crate::NeuronError;
@@ -10,7 +11,8 @@ use crate::neuron::{Completed, Step};
 use crate::spec::{NeuronSpec, ToolSpec, check_schema, compile};
 
 /// What a tool-augmented neuron takes; a string stands for one event of the user.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = ToolAugmentedInput)]
 #[serde(deny_unknown_fields)]
 pub struct Input {
     /// Instead of the neuron's own memory.

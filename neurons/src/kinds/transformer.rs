@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use utoipa::ToSchema;
 
 use super::Event;
 use super::structured_output::fitting;
@@ -14,7 +15,8 @@ use crate::neuron::{Completed, Step};
 use crate::spec::{NeuronSpec, check_schema};
 
 /// What a transformer takes; a string stands for one event of the user.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = TransformerInput)]
 #[serde(deny_unknown_fields)]
 pub struct Input {
     /// Instead of the neuron's own memory.
@@ -25,7 +27,8 @@ pub struct Input {
 }
 
 /// What it answers.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = TransformerOutput)]
 #[serde(deny_unknown_fields)]
 pub struct Output {
     /// The events as they are now.
@@ -33,7 +36,7 @@ pub struct Output {
 }
 
 /// What a transformer does with events.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Transform {
     /// What its memory says.
@@ -58,7 +61,7 @@ pub enum Transform {
 
 /// Rules that let events through; each that is given is applied, in this order. What is let through is unchanged and
 /// in order.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Inhibition {
     /// Events of these roles are dropped.
@@ -79,7 +82,7 @@ pub struct Inhibition {
 }
 
 /// A limit for each role.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Throttle {
     /// So many events of one role, the first ones.

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use nexus::ledger::Amount;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::{LlmError, LlmProvider, Usage};
 
 /// How dear a thought may be.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Tier {
     /// The cheapest model there is.

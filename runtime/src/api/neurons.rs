@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
+use neurons::kinds::{base, completion, router, structured_output, tool_augmented, transformer};
 use neurons::neuron::{ToolCall, ToolResult};
 use neurons::{Answer, NeuronId, NeuronSpec};
 use nexus::store::Versioned;
@@ -35,6 +36,17 @@ impl Page {
     }
 }
 
+/// A definition as it is kept.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "it only describes what `shown` makes")]
+pub(super) struct Defined {
+    #[schema(inline)]
+    #[serde(flatten)]
+    spec: NeuronSpec,
+    /// How often it was written.
+    version: u64,
+}
+
 fn shown(id: &NeuronId, found: &Versioned<NeuronSpec>) -> Value {
     let mut body = serde_json::to_value(&found.value).unwrap_or_default();
     body["id"] = json!(id);
@@ -43,7 +55,7 @@ fn shown(id: &NeuronId, found: &Versioned<NeuronSpec>) -> Value {
 }
 
 /// Defines a neuron.
-#[utoipa::path(post, path = "/v1/neurons", request_body = Value, responses((status = 201, description = "defined"), (status = 409, description = "the id is taken"), (status = 422, description = "not well made")))]
+#[utoipa::path(post, path = "/v1/neurons", request_body = NeuronSpec, responses((status = 201, body = Defined, description = "defined"), (status = 409, description = "the id is taken"), (status = 422, description = "not well made")))]
 pub(super) async fn create(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -66,7 +78,7 @@ pub(super) async fn list(
 }
 
 /// A neuron's definition.
-#[utoipa::path(get, path = "/v1/neurons/{id}", params(("id" = String, Path)), responses((status = 200, description = "the definition"), (status = 404, description = "there is none")))]
+#[utoipa::path(get, path = "/v1/neurons/{id}", params(("id" = String, Path)), responses((status = 200, body = Defined, description = "the definition"), (status = 404, description = "there is none")))]
 pub(super) async fn read(
     State(app): State<App>,
     _caller: Caller,
@@ -77,7 +89,7 @@ pub(super) async fn read(
 }
 
 /// Replaces a definition; `If-Match` names the version it must have.
-#[utoipa::path(put, path = "/v1/neurons/{id}", params(("id" = String, Path)), request_body = Value, responses((status = 200, description = "replaced"), (status = 409, description = "it was changed meanwhile")))]
+#[utoipa::path(put, path = "/v1/neurons/{id}", params(("id" = String, Path)), request_body = NeuronSpec, responses((status = 200, body = Defined, description = "replaced"), (status = 409, description = "it was changed meanwhile")))]
 pub(super) async fn update(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -113,8 +125,33 @@ pub(super) async fn delete(
 #[serde(deny_unknown_fields)]
 pub(super) struct InvokeBody {
     /// A string, or the kind's object.
-    #[schema(value_type = Object)]
+    #[schema(value_type = InvokeInput)]
     input: Value,
+}
+
+/// What the kinds take. A string stands for one event of the user, or for the text to continue.
+#[derive(ToSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "it only describes what the neurons read")]
+pub(super) enum InvokeInput {
+    Text(String),
+    Base(base::Input),
+    StructuredOutput(structured_output::Input),
+    ToolAugmented(tool_augmented::Input),
+    Completion(completion::Input),
+    Router(router::Input),
+    Transformer(transformer::Input),
+}
+
+/// What the kinds answer: a string of base, tool-augmented and completion neurons, JSON of a schema, routes, or events.
+#[derive(ToSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "it only describes what the neurons write")]
+pub(super) enum InvokeOutput {
+    Text(String),
+    Routes(Vec<router::Route>),
+    Events(transformer::Output),
+    Json(Value),
 }
 
 /// What `continue` takes.
@@ -124,7 +161,6 @@ pub(super) struct ContinueBody {
     /// The token that `202` brought.
     context_token: String,
     /// A result for each call, in any order: `{id, result}` or `{id, error}`.
-    #[schema(value_type = Vec<Object>)]
     tool_results: Vec<ToolResult>,
 }
 
@@ -135,7 +171,7 @@ pub(super) enum InvokeAnswer {
     /// The neuron has ended.
     Completed {
         /// Its output.
-        #[schema(value_type = Object)]
+        #[schema(value_type = InvokeOutput)]
         output: Value,
     },
     /// The neuron waits for the client.
@@ -143,7 +179,6 @@ pub(super) enum InvokeAnswer {
         /// Names the pause.
         context_token: String,
         /// What to call.
-        #[schema(value_type = Vec<Object>)]
         tool_calls: Vec<ToolCall>,
     },
 }
