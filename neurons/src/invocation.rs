@@ -11,7 +11,8 @@ use tokio::sync::mpsc;
 
 use crate::NeuronError;
 use crate::kinds::tool_augmented::FINALIZE;
-use crate::kinds::{router, transformer};
+use crate::kinds::{Event, router, transformer};
+use crate::llm::wire::TEXTS_MAX;
 use crate::llm::{ChatMessage, ChatReply, ChatRequest, Model, Models, Tier, Usage, paid};
 use crate::neuron::{self, Begun, Completed, Step, ToolCall, ToolResult};
 use crate::spec::{NeuronSpec, Runner};
@@ -73,6 +74,16 @@ pub(crate) struct Spent {
     pub(crate) calls: Vec<Arc<str>>,
 }
 
+impl Spent {
+    fn take(&mut self, usage: Option<Usage>, call: Arc<str>) {
+        let usage = usage.unwrap_or_default();
+        self.usage.prompt_tokens += usage.prompt_tokens;
+        self.usage.completion_tokens += usage.completion_tokens;
+        self.usage.total_tokens += usage.prompt_tokens + usage.completion_tokens;
+        self.calls.push(call);
+    }
+}
+
 pub(crate) fn stream(invocation: &str) -> Stream {
     format!("invocation:{invocation}").into()
 }
@@ -97,19 +108,21 @@ impl Run {
             Begun::Routing(events) => match self.embedder_that_chooses()? {
                 Some(embedder) => {
                     let texts = router::texts(&self.spec, &events);
-                    let vectors = self.embed(embedder, texts).await?;
+                    let vectors = self.embed(embedder, texts, spent).await?;
                     return Ok(Stop::Completed(router::by_likeness(&self.spec, events, &vectors)));
                 }
                 None => *messages = router::begin(&self.spec, &events),
             },
         }
-        let mut tries = 0;
+        let mut misfits = 0;
         for _ in 0..ROUNDS_MAX {
-            let reply = self.think(messages, spent).await?;
-            tries += 1;
-            match neuron::step(&self.spec, &given, &reply, tries)? {
+            let reply = self.think(&given, messages, spent).await?;
+            match neuron::step(&self.spec, &given, &reply, misfits + 1)? {
                 Step::Completed(completed) => return Ok(Stop::Completed(completed)),
-                Step::Again(more) => messages.extend(more),
+                Step::Again(more) => {
+                    misfits += 1;
+                    messages.extend(more);
+                }
                 Step::ToolCallRequired(required) => {
                     messages.push(ChatMessage {
                         role: "assistant".into(),
@@ -141,22 +154,23 @@ impl Run {
         Err(NeuronError::Output(format!("it thought {ROUNDS_MAX} times without coming to an end")))
     }
 
-    async fn think(&self, messages: &[ChatMessage], spent: &mut Spent) -> Result<ChatReply, NeuronError> {
-        let mut request = neuron::request(&self.spec, messages);
+    async fn think(
+        &self,
+        given: &[Event],
+        messages: &[ChatMessage],
+        spent: &mut Spent,
+    ) -> Result<ChatReply, NeuronError> {
+        let mut request = neuron::request(&self.spec, given, messages);
         let bound = [request.max_tokens, self.output_tokens_max].into_iter().flatten().min();
         request.max_tokens = bound;
         let model = self.model()?;
         if !request.tools.is_empty()
             && let Some(embedder) = self.embedder_that_chooses()?
         {
-            request.tool_choice = Some(self.choose_tool(embedder, &request).await?);
+            request.tool_choice = Some(self.choose_tool(embedder, &request, spent).await?);
         }
         let paid = paid::call(&self.store, &self.origin, &self.account, model, request, self.deltas.clone()).await?;
-        let usage = paid.reply.usage.unwrap_or_default();
-        spent.usage.prompt_tokens += usage.prompt_tokens;
-        spent.usage.completion_tokens += usage.completion_tokens;
-        spent.usage.total_tokens += usage.prompt_tokens + usage.completion_tokens;
-        spent.calls.push(paid.call);
+        spent.take(paid.reply.usage, paid.call);
         Ok(paid.reply)
     }
 
@@ -169,12 +183,28 @@ impl Run {
         Ok(if self.model()?.small { self.models.embedder().ok() } else { None })
     }
 
-    async fn embed(&self, embedder: &Model, texts: Vec<String>) -> Result<Vec<Vec<f32>>, NeuronError> {
-        paid::embed(&self.store, &self.origin, &self.account, embedder, texts).await
+    async fn embed(
+        &self,
+        embedder: &Model,
+        texts: Vec<String>,
+        spent: &mut Spent,
+    ) -> Result<Vec<Vec<f32>>, NeuronError> {
+        let mut vectors = Vec::with_capacity(texts.len());
+        for some in texts.chunks(TEXTS_MAX) {
+            let paid = paid::embed(&self.store, &self.origin, &self.account, embedder, some.to_vec()).await?;
+            spent.take(paid.usage, paid.call);
+            vectors.extend(paid.vectors);
+        }
+        Ok(vectors)
     }
 
     /// Which tool is called next: the one most like what was said last. Once a tool has answered, the neuron ends.
-    async fn choose_tool(&self, embedder: &Model, request: &ChatRequest) -> Result<Value, NeuronError> {
+    async fn choose_tool(
+        &self,
+        embedder: &Model,
+        request: &ChatRequest,
+        spent: &mut Spent,
+    ) -> Result<Value, NeuronError> {
         let name = |tool: &Value| tool["function"]["name"].as_str().unwrap_or_default().to_owned();
         let call = |name: &str| json!({"type": "function", "function": {"name": name}});
         let finalize = request.tools.iter().any(|tool| name(tool) == FINALIZE);
@@ -187,7 +217,7 @@ impl Run {
             description.map_or_else(|| name(tool).replace(['_', '-'], " "), str::to_owned)
         };
         let texts = std::iter::once(said.content.clone().unwrap_or_default()).chain(tools.iter().map(described));
-        let vectors = self.embed(embedder, texts.collect()).await?;
+        let vectors = self.embed(embedder, texts.collect(), spent).await?;
         let likeness = |place: usize| router::likeness(&vectors[0], &vectors[place + 1]);
         let nearest = (0..tools.len()).max_by(|one, other| likeness(*one).total_cmp(&likeness(*other)));
         let nearest = nearest.filter(|place| likeness(*place) >= LIKE_A_TOOL);

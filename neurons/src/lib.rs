@@ -5,6 +5,7 @@
 
 mod actor;
 pub mod continuation;
+mod history;
 mod invocation;
 pub mod kinds;
 pub mod llm;
@@ -15,6 +16,7 @@ mod tools;
 
 use std::sync::Arc;
 
+pub use history::Version;
 pub use invocation::Answer;
 pub use llm::{LlmError, Models, Tier};
 pub use neurons::{CallOptions, HOUSE, Neurons, Thought};
@@ -26,6 +28,9 @@ pub enum NeuronError {
     /// Nobody defined it.
     #[error("neuron {0} not found")]
     NotFound(NeuronId),
+    /// It was never written under this number, or before versions were kept.
+    #[error("neuron {0} has no version {1}")]
+    NoVersion(NeuronId, u64),
     /// The id is taken.
     #[error("neuron {0} exists already")]
     Exists(NeuronId),

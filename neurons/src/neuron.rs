@@ -98,8 +98,8 @@ pub fn begin(spec: &mut NeuronSpec, input: &Value) -> Result<Begun, NeuronError>
     })
 }
 
-/// What the model is asked, given the conversation so far.
-pub fn request(spec: &NeuronSpec, messages: &[ChatMessage]) -> ChatRequest {
+/// What the model is asked, given the conversation so far. `given` are the events that a transformer was given.
+pub fn request(spec: &NeuronSpec, given: &[Event], messages: &[ChatMessage]) -> ChatRequest {
     let mut request = ChatRequest {
         messages: messages.to_vec(),
         temperature: spec.temperature,
@@ -112,7 +112,7 @@ pub fn request(spec: &NeuronSpec, messages: &[ChatMessage]) -> ChatRequest {
         Kind::ToolAugmented => kinds::tool_augmented::shape(spec, &mut request),
         Kind::Completion => kinds::completion::shape(spec, &mut request),
         Kind::Router => kinds::router::shape(spec, &mut request),
-        Kind::Transformer => kinds::transformer::shape(spec, &mut request),
+        Kind::Transformer => kinds::transformer::shape(spec, given, &mut request),
     }
     request
 }
@@ -123,7 +123,7 @@ pub fn request(spec: &NeuronSpec, messages: &[ChatMessage]) -> ChatRequest {
 /// [`NeuronError::Output`] when it cannot be made sense of.
 pub fn step(spec: &NeuronSpec, given: &[Event], reply: &ChatReply, tries: u32) -> Result<Step, NeuronError> {
     match spec.kind {
-        Kind::Base => Ok(kinds::base::step(reply)),
+        Kind::Base => kinds::base::step(reply),
         Kind::StructuredOutput => kinds::structured_output::step(spec, reply, tries),
         Kind::ToolAugmented => kinds::tool_augmented::step(spec, reply, tries),
         Kind::Completion => Ok(kinds::completion::step(spec, reply)),

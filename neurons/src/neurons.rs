@@ -10,6 +10,7 @@ use tokio::sync::{Semaphore, mpsc};
 use crate::NeuronError;
 use crate::actor::{Outcome, Tree};
 use crate::continuation::{Continuation, EXPIRY_S, SealingKey, Stage, body_hash, check_results};
+use crate::history::noted;
 use crate::invocation::{Answer, Run, Stop, tool_message};
 use crate::llm::{ChatMessage, Models, Tier, Usage, paid};
 use crate::neuron::{self, Begun, Completed, ToolResult};
@@ -17,13 +18,15 @@ use crate::spec::{NeuronId, NeuronSpec};
 
 /// Invocations that may run at once.
 const RUNNING_MAX: usize = 512;
+/// What a document's versions begin with.
+const FIRST_VERSION: u64 = 1;
 /// The account of calls made by people.
 pub const HOUSE: &str = "house";
 
 /// A cheap handle; clones share one supervisor.
 #[derive(Clone)]
 pub struct Neurons {
-    store: Store,
+    pub(crate) store: Store,
     nexus: Nexus,
     models: Models,
     tree: Tree,
@@ -99,8 +102,8 @@ impl Neurons {
     ) -> Result<(NeuronId, Versioned<NeuronSpec>), NeuronError> {
         spec.check().map_err(NeuronError::Spec)?;
         let id = spec.id.get_or_insert_with(|| format!("neuron_{}", uuid::Uuid::now_v7().simple()).into()).clone();
-        let receipt = self.store.commit(Batch::new(origin).create(Key::new(Document::Neuron, id.clone()), &spec)).await;
-        match receipt {
+        let batch = Batch::new(origin).create(Key::new(Document::Neuron, id.clone()), &spec);
+        match self.store.commit(noted(batch, &id, FIRST_VERSION, Some(&spec))).await {
             Ok(receipt) => Ok((id, Versioned { version: receipt.versions[0], value: spec })),
             Err(StoreError::Conflict { .. }) => Err(NeuronError::Exists(id)),
             Err(error) => Err(error.into()),
@@ -140,11 +143,10 @@ impl Neurons {
         spec.id = Some(id.clone());
         spec.check().map_err(NeuronError::Spec)?;
         let found = self.get(id).await?.version;
-        let expect = Expect::Version(expect.unwrap_or(found));
-        let receipt = self
-            .store
-            .commit(Batch::new(origin).put_expecting(Key::new(Document::Neuron, id.clone()), expect, &spec))
-            .await?;
+        let expect = expect.unwrap_or(found);
+        let key = Key::new(Document::Neuron, id.clone());
+        let batch = Batch::new(origin).put_expecting(key, Expect::Version(expect), &spec);
+        let receipt = self.store.commit(noted(batch, id, expect + 1, Some(&spec))).await?;
         Ok(Versioned { version: receipt.versions[0], value: spec })
     }
 
@@ -154,9 +156,8 @@ impl Neurons {
     /// [`NeuronError::NotFound`].
     pub async fn delete(&self, origin: &Origin, id: &NeuronId) -> Result<(), NeuronError> {
         let found = self.get(id).await?.version;
-        self.store
-            .commit(Batch::new(origin).delete(Key::new(Document::Neuron, id.clone()), Expect::Version(found)))
-            .await?;
+        let batch = Batch::new(origin).delete(Key::new(Document::Neuron, id.clone()), Expect::Version(found));
+        self.store.commit(noted(batch, id, found, None)).await?;
         Ok(())
     }
 
@@ -292,6 +293,7 @@ impl Neurons {
     ) -> Result<Thought, NeuronError> {
         let mut spec = spec.clone();
         let begun = neuron::begin(&mut spec, input)?;
+        self.describe(&mut spec).await?;
         let run = self.run(origin.clone(), account.clone(), spec, options);
         let outcome = self.admit(&run, begun).await?;
         match outcome.stop? {

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use crate::kinds::tool_augmented::FINALIZE;
 pub use crate::kinds::transformer::{Inhibition, Throttle, Transform};
 use crate::llm::Tier;
 
@@ -57,20 +58,24 @@ pub struct Destination {
 #[serde(untagged)]
 enum Named {
     Name(NeuronId),
-    Whole {
-        neuron: NeuronId,
-        #[serde(default)]
-        description: String,
-        #[serde(default)]
-        examples: Vec<String>,
-    },
+    Whole(Described),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Described {
+    neuron: NeuronId,
+    #[serde(default)]
+    description: String,
+    #[serde(default)]
+    examples: Vec<String>,
 }
 
 impl From<Named> for Destination {
     fn from(named: Named) -> Self {
         match named {
             Named::Name(neuron) => Self { neuron, description: String::new(), examples: Vec::new() },
-            Named::Whole { neuron, description, examples } => Self { neuron, description, examples },
+            Named::Whole(Described { neuron, description, examples }) => Self { neuron, description, examples },
         }
     }
 }
@@ -169,6 +174,8 @@ const STOP_BYTES_MAX: usize = 256;
 /// Neurons a router may know, and examples of one.
 const DESTINATIONS_MAX: usize = 256;
 const EXAMPLES_MAX: usize = 16;
+/// Bytes of what a neuron is for.
+const DESCRIPTION_BYTES_MAX: usize = 4 << 10;
 /// Bytes of a neuron's memory.
 const MEMORY_BYTES_MAX: usize = 256 << 10;
 
@@ -184,6 +191,9 @@ impl NeuronSpec {
         if self.memory.len() > MEMORY_BYTES_MAX {
             return Err(format!("memory has {} bytes, the bound is {MEMORY_BYTES_MAX}", self.memory.len()));
         }
+        if self.description.len() > DESCRIPTION_BYTES_MAX {
+            return Err(format!("description is over {DESCRIPTION_BYTES_MAX} bytes"));
+        }
         if self.tools.len() > TOOLS_MAX {
             return Err(format!("tools has {} entries, the bound is {TOOLS_MAX}", self.tools.len()));
         }
@@ -196,6 +206,9 @@ impl NeuronSpec {
                     "tools[{place}].name \"{}\" is not 1 to 64 letters, digits, '_' or '-'",
                     tool.name
                 ));
+            }
+            if tool.name == FINALIZE {
+                return Err(format!("tools[{place}].name \"{FINALIZE}\" is the tool by which an output is registered"));
             }
             if self.tools[..place].iter().any(|other| other.name == tool.name) {
                 return Err(format!("tools[{place}].name \"{}\" stands twice", tool.name));
@@ -247,8 +260,11 @@ impl NeuronSpec {
             if self.neurons[..place].iter().any(|other| other.neuron == to.neuron) {
                 return Err(format!("neurons[{place}].neuron \"{}\" stands twice", to.neuron));
             }
-            if to.examples.len() > EXAMPLES_MAX {
-                return Err(format!("neurons[{place}].examples has more than {EXAMPLES_MAX} entries"));
+            let words = std::iter::once(&to.description).chain(&to.examples);
+            if to.examples.len() > EXAMPLES_MAX || words.into_iter().any(|text| text.len() > DESCRIPTION_BYTES_MAX) {
+                return Err(format!(
+                    "neurons[{place}] has a text over {DESCRIPTION_BYTES_MAX} bytes, or more than {EXAMPLES_MAX} examples"
+                ));
             }
         }
         if let Some(otherwise) = &self.otherwise

@@ -56,11 +56,18 @@ async fn a_structured_output_may_bring_its_schema_and_is_told_every_fault() {
 #[tokio::test]
 async fn a_registered_output_fits_its_schema_or_is_told_why_not() {
     let finalize = |n: i64| Reply::Tools(vec![("c".into(), "finalize_output".into(), json!({"n": n}).to_string())]);
-    let daemon = TestDaemon::start(move |_, before| finalize(if before == 0 { -5 } else { 5 })).await;
+    // Two rounds of a tool that is not there, and then one output that does not fit.
+    let nothing = || Reply::Tools(vec![("t".into(), "nothing".into(), "{}".into())]);
+    let daemon = TestDaemon::start(move |_, before| match before {
+        0 | 1 => nothing(),
+        2 => finalize(-5),
+        _ => finalize(5),
+    })
+    .await;
     let schema = json!({"type": "object", "required": ["n"], "properties": {"n": {"type": "integer", "minimum": 0}}});
     let output = invoke(&daemon, json!({"kind": "tool_augmented", "structured_output": schema}), json!("count")).await;
     assert_eq!(output, json!("{\"n\":5}"));
-    assert!(said(&daemon.model.asked()[1]).contains("less than the minimum"));
+    assert!(said(&daemon.model.asked()[3]).contains("less than the minimum"));
 }
 
 #[tokio::test]
@@ -82,14 +89,17 @@ async fn a_callers_tools_stand_beside_the_neurons_own() {
 
 #[tokio::test]
 async fn a_completion_goes_on_and_ends_at_its_stop() {
-    let daemon = saying(&[json!("fn main() { run() }\n// end")]).await;
-    let input = json!({"prefixMessage": "fn main()", "stop": "\n//"});
+    let daemon = saying(&[json!("fn main() -> Option { run() }\n// end")]).await;
+    let input = json!({"prefixMessage": "fn main() -> Option", "stop": "\n//"});
     assert_eq!(invoke(&daemon, json!({"id": "c", "kind": "completion"}), input).await, " { run() }");
     let asked = &daemon.model.asked()[0];
-    assert!(said(asked).ends_with("fn main()") && asked.messages.last().unwrap().role == "user");
+    assert!(said(asked).ends_with("fn main() -> Option") && asked.messages.last().unwrap().role == "user");
     assert_eq!(asked.stop, Some(json!(["\n//"])));
-    let output =
-        daemon.operator.post("/v1/neurons/c/invoke", json!({"input": "fn main()"})).await.expect(StatusCode::OK);
+    let output = daemon
+        .operator
+        .post("/v1/neurons/c/invoke", json!({"input": "fn main() -> Option"}))
+        .await
+        .expect(StatusCode::OK);
     assert_eq!(output["output"], " { run() }\n// end", "a string is the prefix");
     for wrong in [json!(""), json!({"prefix_message": "x", "stop": [""]}), json!({"prefix_message": 7})] {
         daemon.operator.post("/v1/neurons/c/invoke", json!({"input": wrong})).await.refused(422, "invalid");
@@ -190,6 +200,10 @@ async fn a_router_hands_events_to_the_neurons_it_knows_and_to_no_other() {
         json!([])
     );
     assert_eq!(daemon.model.asked().len(), 2, "nothing to hand on asks nobody");
+    for misspelt in [json!({"neuron": "a", "descripton": "x"}), json!(7)] {
+        let refused = json!({"kind": "router", "neurons": [misspelt]});
+        daemon.operator.post("/v1/neurons", refused).await.refused(422, "invalid");
+    }
     let none = json!({"input": {"events": [{"role": "user", "content": "x"}], "neurons": []}});
     daemon.operator.post("/v1/neurons/r/invoke", none).await.refused(422, "invalid");
     for (wrong, member) in [
@@ -201,6 +215,12 @@ async fn a_router_hands_events_to_the_neurons_it_knows_and_to_no_other() {
         (json!({"kind": "completion", "tools": [{"name": "a"}]}), "tools"),
         (json!({"kind": "transformer", "transform": {"compress": {"tokens": 0}}}), "tokens"),
         (json!({"kind": "transformer", "transform": {"inhibit": {"drop_matching": ["("]}}}), "drop_matching"),
+        (
+            json!({"kind": "transformer", "transform": {"inhibit": {"drop_matching": ["\\w{999}\\w{999}"]}}}),
+            "drop_matching",
+        ),
+        (json!({"kind": "transformer", "transform": {"convert": {"schema": {"$ref": "#"}}}}), "$ref"),
+        (json!({"kind": "base", "tools": [{"name": "finalize_output"}]}), "finalize_output"),
     ] {
         let refused = daemon.operator.post("/v1/neurons", wrong).await.refused(422, "invalid");
         assert!(refused["detail"].as_str().unwrap().contains(member), "{refused}");
@@ -222,10 +242,22 @@ async fn where_the_model_is_small_likeness_routes() {
     let events = json!({"events": [event("which harbours take boats"), event("what to eat"), event("quantum chromodynamics"), event("boats")]});
     let routed = json!([{"neuron": "sailor", "events": [event("which harbours take boats"), event("boats")]}, {"neuron": "cook", "events": [event("what to eat")]}]);
     assert_eq!(think(&neurons, spec.clone(), events.clone()).await, routed);
+    let many: Vec<Value> = (0..2_100).map(|n| event(&format!("boats {n}"))).collect();
+    let routed_many = think(&neurons, spec.clone(), json!({"events": many})).await;
+    let routes = routed_many.as_array().unwrap().iter();
+    assert_eq!(routes.map(|route| route["events"].as_array().unwrap().len()).sum::<usize>(), 2_100);
     let mut otherwise = spec;
     otherwise["otherwise"] = json!("clerk");
-    let routed = think(&neurons, otherwise, events).await;
+    let routed = think(&neurons, otherwise.clone(), events).await;
     assert_eq!(routed[2], json!({"neuron": "clerk", "events": [event("quantum chromodynamics")]}));
+    let mut other = otherwise.clone();
+    other["otherwise"] = json!("cook");
+    let elsewhere = json!({"events": [event("boats")], "neurons": [{"neuron": "harbour", "description": "boats"}]});
+    assert_eq!(
+        think(&neurons, other, elsewhere).await[0]["neuron"],
+        "harbour",
+        "its own otherwise goes with its neurons"
+    );
     assert!(model.asked().is_empty());
 }
 
@@ -271,9 +303,12 @@ async fn a_transformer_gives_events_for_events() {
 async fn a_transformer_converts_to_a_schema_and_inhibits_without_a_model() {
     let daemon = saying(&[json!({"events": [{"role": "task", "content": {"title": "sail"}}]})]).await;
     let content = json!({"type": "object", "required": ["title"], "properties": {"title": {"type": "string"}}});
+    let content = json!({"$ref": "#/$defs/task", "$defs": {"task": content}});
     let convert = json!({"kind": "transformer", "transform": {"convert": {"schema": content}}});
-    let converted = invoke(&daemon, convert, json!("let us sail")).await;
-    assert_eq!(converted["events"][0]["content"], json!({"title": "sail"}));
+    let given = json!({"events": [{"role": "user", "content": "let us sail", "id": 7}]});
+    let converted = invoke(&daemon, convert, given).await;
+    let kept = json!({"role": "user", "content": {"title": "sail"}, "id": 7});
+    assert_eq!(converted, json!({"events": [kept]}), "whose it is stays as it was");
     let before = daemon.model.asked().len();
     let inhibit = json!({"kind": "transformer", "transform": {"inhibit": {"dedup": true, "keep_last": 2}}});
     let event = |content: &str| json!({"role": "a", "content": content, "at": "2026-01-01T00:00:00Z"});

@@ -18,12 +18,14 @@ use tests::{Client, honest, models_of};
 use tokio::sync::Semaphore;
 
 /// Every word is a direction of its own, but for those that mean the same. It notes what it was asked.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 struct Words {
     asked: Arc<Mutex<Vec<String>>>,
     out_of_order: Arc<AtomicBool>,
     /// Where there is one, each call waits to be let through.
     gate: Arc<Mutex<Option<Arc<Semaphore>>>>,
+    /// One for each call that has come to the gate.
+    entered: Arc<Semaphore>,
 }
 
 #[async_trait]
@@ -41,6 +43,7 @@ impl Embedder for Words {
         }
         let gate = self.gate.lock().unwrap().clone();
         if let Some(gate) = gate {
+            self.entered.add_permits(1);
             gate.acquire().await.unwrap().forget();
         }
         let vector = |text: &String| {
@@ -74,7 +77,13 @@ impl Minds {
     async fn new() -> Self {
         let clock = Arc::new(ManualClock::default()) as Arc<dyn Clock>;
         let store = Store::open(Arc::new(Memory::default()), clock).await.unwrap();
-        let (words, folder) = (Words::default(), tempfile::tempdir().unwrap());
+        let words = Words {
+            asked: Arc::default(),
+            out_of_order: Arc::default(),
+            gate: Arc::default(),
+            entered: Arc::new(Semaphore::new(0)),
+        };
+        let folder = tempfile::tempdir().unwrap();
         let nexus = Nexus::new(store.clone());
         Self { nexus, words, store, folder }.again().await
     }
@@ -193,10 +202,9 @@ async fn a_text_is_embedded_once_whoever_asks_for_it() {
         )
     };
     let impatient = search(&"mind".into());
-    while gate.available_permits() == 0 && !impatient.is_finished() && minds.nexus.awake() < 2 {
-        tokio::task::yield_now().await;
-    }
+    minds.words.entered.acquire().await.unwrap().forget();
     impatient.abort();
+    assert!(impatient.await.unwrap_err().is_cancelled(), "it went away while its texts were being embedded");
     let all = [search(&"mind".into()), search(&other), search(&"mind".into())];
     gate.add_permits(1_000);
     for search in all {
@@ -254,6 +262,21 @@ async fn vectors_that_cannot_be_read_are_made_again() {
         let minds = Minds { nexus: nexus.clone(), ..minds };
         minds.settled().await;
         assert_eq!(minds.names(r#"SEARCH CONCEPT "yacht""#).await, ["Petrel"]);
+        let again = Nexus::new(store.clone()).with_embedder(Arc::new(words.clone()), None);
+        drop((std::mem::replace(&mut nexus, again), minds.nexus.clone()));
+        let Minds { nexus: old, .. } = minds;
+        drop(old);
+        let kept = Nexus::new(store.clone()).with_embedder(Arc::new(words.clone()), Some(&file));
+        nexus = kept;
+        let minds = Minds {
+            nexus: nexus.clone(),
+            words: words.clone(),
+            store: store.clone(),
+            folder: tempfile::tempdir().unwrap(),
+        };
+        words.asked();
+        minds.run(r#"SEARCH CONCEPT "yacht""#).await;
+        assert_eq!(words.asked(), ["yacht"], "what was made again is kept again");
     }
     drop(folder);
 }

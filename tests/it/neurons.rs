@@ -266,3 +266,60 @@ async fn a_failing_model_is_named_and_what_it_may_have_used_is_charged() {
     op.post("/v1/neurons/n/invoke", json!({"input": 7})).await.refused(422, "invalid");
     op.post("/v1/neurons/none/invoke", ask("x")).await.refused(404, "neuron_not_found");
 }
+
+#[tokio::test]
+async fn every_version_is_kept_and_a_memory_tells_how_it_changed() {
+    let daemon =
+        TestDaemon::start(|request, _| Reply::Text(request.messages[0].content.clone().unwrap_or_default())).await;
+    let (op, ada) = (&daemon.operator, daemon.person("user:ada", "participant").await);
+    op.post("/v1/neurons", json!({"id": "n", "memory": "one\ntwo\nthree\n"})).await.expect(StatusCode::CREATED);
+    let changed = ada.put("/v1/neurons/n/memory", json!({"memory": "one\n2\nthree\n"})).await.expect(StatusCode::OK);
+    assert_eq!(changed["version"], 2);
+    op.put("/v1/neurons/n", json!({"memory": "one\n2\nthree\n", "tier": "high"})).await.expect(StatusCode::OK);
+    op.send(Method::PUT, "/v1/neurons/n/memory", &[("if-match", "\"1\"")], Some(json!({"memory": "x"})))
+        .await
+        .refused(409, "conflict");
+
+    let versions = op.get("/v1/neurons/n/versions").await.expect(StatusCode::OK)["versions"].clone();
+    let told: Vec<(&Value, &Value)> =
+        versions.as_array().unwrap().iter().map(|version| (&version["version"], &version["by"])).collect();
+    let (operator, of_ada) = (json!("user:operator"), json!("user:ada"));
+    assert_eq!(told, [(&json!(1), &operator), (&json!(2), &of_ada), (&json!(3), &operator)]);
+    assert!(versions[1]["cause"].to_string().contains("/v1/neurons/n/memory"), "{versions}");
+    let page = op.get("/v1/neurons/n/versions?limit=2").await.expect(StatusCode::OK);
+    let rest = op.get(&format!("/v1/neurons/n/versions?after={}", page["next"])).await.expect(StatusCode::OK);
+    assert_eq!((rest["versions"].as_array().unwrap().len(), &rest["versions"][0]["version"]), (1, &json!(3)));
+
+    let diff = op.get("/v1/neurons/n/memory/diff?from=1&to=2").await.expect(StatusCode::OK)["diff"].clone();
+    let diff = diff.as_str().unwrap();
+    assert!(diff.contains("\n-two\n+2\n three\n"), "{diff}");
+    assert_eq!(op.get("/v1/neurons/n/memory/diff?from=2&to=3").await.expect(StatusCode::OK)["diff"], "");
+    let first = op.get("/v1/neurons/n/versions/1").await.expect(StatusCode::OK)["spec"].clone();
+    assert_eq!(first["memory"], "one\ntwo\nthree\n");
+    op.put("/v1/neurons/n", first).await.expect(StatusCode::OK);
+    assert_eq!(
+        op.get("/v1/neurons/n/memory").await.expect(StatusCode::OK),
+        json!({"memory": "one\ntwo\nthree\n", "version": 4})
+    );
+
+    op.get("/v1/neurons/n/versions/9").await.refused(404, "no_version");
+    op.get("/v1/neurons/n/versions/x").await.refused(400, "path");
+    op.get("/v1/neurons/n/memory/diff?from=1").await.refused(400, "query");
+    op.get("/v1/neurons/nobody/versions").await.refused(404, "neuron_not_found");
+    assert_eq!(op.delete("/v1/neurons/n").await.status, StatusCode::NO_CONTENT);
+    let last = op.get("/v1/neurons/n/versions?after=4").await.expect(StatusCode::OK)["versions"][0].clone();
+    assert_eq!(last["spec"], Value::Null, "what was removed says so: {last}");
+    op.get("/v1/neurons/n/memory").await.refused(404, "neuron_not_found");
+}
+
+#[tokio::test]
+async fn a_call_under_way_keeps_the_version_it_began_with() {
+    let daemon = searching().await;
+    let op = &daemon.operator;
+    let paused = op.post("/v1/neurons/t1/invoke", json!({"input": "find"})).await.expect(StatusCode::ACCEPTED);
+    op.put("/v1/neurons/t1/memory", json!({"memory": "You do something else."})).await.expect(StatusCode::OK);
+    let body = json!({"context_token": paused["context_token"], "tool_results": [{"id": "call_1", "result": "it"}]});
+    op.post("/v1/neurons/t1/continue", body).await.expect(StatusCode::OK);
+    let asked = daemon.model.asked();
+    assert_eq!(asked[1].messages[0].content.as_deref(), Some("You search."));
+}

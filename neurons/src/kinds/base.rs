@@ -32,14 +32,17 @@ pub(crate) fn shape(spec: &NeuronSpec, request: &mut ChatRequest) {
     request.tools = super::tools(spec);
 }
 
-pub(crate) fn step(reply: &ChatReply) -> Step {
+pub(crate) fn step(reply: &ChatReply) -> Result<Step, NeuronError> {
+    if reply.tool_calls.is_empty() && reply.text.is_empty() && reply.finish == "length" {
+        return Err(NeuronError::Output("the bound on its output cut it short before it said anything".into()));
+    }
     if reply.tool_calls.is_empty() {
-        return Step::Completed(Completed { output: Value::String(reply.text.clone()) });
+        return Ok(Step::Completed(Completed { output: Value::String(reply.text.clone()) }));
     }
     let calls = reply.tool_calls.iter().map(|call| ToolCall {
         id: call.id.clone(),
         name: call.function.name.clone(),
         params: call.function.arguments.clone(),
     });
-    Step::ToolCallRequired(ToolCallRequired { calls: calls.collect() })
+    Ok(Step::ToolCallRequired(ToolCallRequired { calls: calls.collect() }))
 }

@@ -28,6 +28,10 @@ pub struct Input {
     /// Where it may go, instead of the neuron's own.
     #[serde(default)]
     pub neurons: Option<Vec<Destination>>,
+    /// Where what is like none of them goes, instead of the neuron's own.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub otherwise: Option<NeuronId>,
 }
 
 /// Events handed to one neuron. A router answers a list of these, no neuron twice.
@@ -54,9 +58,14 @@ const FLOOR: f32 = 0.1;
 
 /// The events to be handed on, and the neuron with everything its caller gave.
 pub(crate) fn take(spec: &mut NeuronSpec, input: &Value) -> Result<Vec<Event>, NeuronError> {
-    let Input { memory, events, neurons } = super::read(input, |events| Input { memory: None, events, neurons: None })?;
+    let none = |events| Input { memory: None, events, neurons: None, otherwise: None };
+    let Input { memory, events, neurons, otherwise } = super::read(input, none)?;
     spec.memory = memory.unwrap_or_else(|| std::mem::take(&mut spec.memory));
-    spec.neurons = neurons.unwrap_or_else(|| std::mem::take(&mut spec.neurons));
+    if let Some(neurons) = neurons {
+        spec.otherwise = spec.otherwise.take().filter(|own| neurons.iter().any(|to| to.neuron == *own));
+        spec.neurons = neurons;
+    }
+    spec.otherwise = otherwise.or(spec.otherwise.take());
     spec.check().map_err(|error| NeuronError::Input(format!("input.{error}")))?;
     if spec.neurons.is_empty() {
         return Err(NeuronError::Input("input.neurons: neither the input nor the neuron names any".into()));

@@ -64,7 +64,7 @@ pub(crate) fn shape(spec: &NeuronSpec, request: &mut ChatRequest) {
 /// string on the wire, so the registered JSON is given as text. One that does not fit is told so.
 pub(crate) fn step(spec: &NeuronSpec, reply: &ChatReply, tries: u32) -> Result<Step, NeuronError> {
     let Some(call) = reply.tool_calls.iter().find(|call| call.function.name == FINALIZE) else {
-        return Ok(base::step(reply));
+        return base::step(reply);
     };
     let registered = &call.function.arguments;
     let fault = match serde_json::from_str::<Value>(registered) {

@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use regex::{RegexSet, RegexSetBuilder};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -94,8 +95,10 @@ pub struct Throttle {
 
 /// Events of one answer.
 const EVENTS_MAX: usize = 256;
-/// Characters of a regular expression of a rule.
-const PATTERN_CHARS_MAX: usize = 1_000;
+/// Regular expressions of a rule, bytes of one, and bytes of all as the matcher holds them.
+const PATTERNS_MAX: usize = 32;
+const PATTERN_BYTES_MAX: usize = 1_000;
+const PATTERNS_COMPILED_BYTES_MAX: usize = 1 << 20;
 
 impl Transform {
     /// Checks what serde cannot.
@@ -105,7 +108,12 @@ impl Transform {
     pub(crate) fn check(&self) -> Result<(), String> {
         match self {
             Self::Convert { schema } => {
-                check_schema(schema).map_err(|error| format!("transform.convert.schema: {error}"))
+                let wrong = |error| format!("transform.convert.schema: {error}");
+                check_schema(schema).map_err(wrong)?;
+                if refers_elsewhere(schema) {
+                    return Err(wrong("a $ref may only lead to its own \"#/$defs/\"".into()));
+                }
+                check_schema(&self.schema(1)).map_err(wrong)
             }
             Self::Compress { tokens: 0 } => Err("transform.compress.tokens is at least 1".into()),
             Self::Inhibit(rules) => rules.patterns().map(drop),
@@ -160,8 +168,8 @@ pub(crate) fn begin(spec: &NeuronSpec, events: &[Event]) -> Vec<ChatMessage> {
     super::instructed(&instruction, &spec.memory, events)
 }
 
-pub(crate) fn shape(spec: &NeuronSpec, request: &mut ChatRequest) {
-    request.response_format = Some(super::format_of(&schema(spec)));
+pub(crate) fn shape(spec: &NeuronSpec, given: &[Event], request: &mut ChatRequest) {
+    request.response_format = Some(super::format_of(&spec.transform.schema(given.len())));
     if let Transform::Compress { tokens } = spec.transform {
         // Beside the words stands the JSON around them.
         let most = tokens.saturating_mul(2).saturating_add(128);
@@ -169,20 +177,53 @@ pub(crate) fn shape(spec: &NeuronSpec, request: &mut ChatRequest) {
     }
 }
 
-fn schema(spec: &NeuronSpec) -> Value {
-    let text = json!({"type": "string", "minLength": 1});
-    let content = if let Transform::Convert { schema } = &spec.transform { schema } else { &text };
-    let events = json!({"type": "array", "items": super::event_schema(content), "maxItems": EVENTS_MAX});
-    json!({"type": "object", "additionalProperties": false, "required": ["events"], "properties": {"events": events}})
+impl Transform {
+    /// The schema of what a model answers to so many events.
+    fn schema(&self, given: usize) -> Value {
+        let text = json!({"type": "string", "minLength": 1});
+        let (mut content, (least, most)) = match self {
+            // Each event is one content, in order.
+            Self::Convert { schema } => (schema.clone(), (given, given)),
+            Self::Compress { .. } => (text, (1, EVENTS_MAX)),
+            _ => (text, (0, EVENTS_MAX)),
+        };
+        // What it refers to stands where the whole begins.
+        let defs = content.as_object_mut().and_then(|content| content.remove("$defs"));
+        let events =
+            json!({"type": "array", "items": super::event_schema(&content), "minItems": least, "maxItems": most});
+        let mut schema = json!({"type": "object", "additionalProperties": false, "required": ["events"], "properties": {"events": events}});
+        if let Some(defs) = defs {
+            schema["$defs"] = defs;
+        }
+        schema
+    }
+}
+
+/// Whether a schema refers to anything but its own definitions.
+fn refers_elsewhere(schema: &Value) -> bool {
+    match schema {
+        Value::Object(members) => members.iter().any(|(key, value)| match value.as_str() {
+            Some(to) if key == "$ref" => !to.starts_with("#/$defs/"),
+            _ => refers_elsewhere(value),
+        }),
+        Value::Array(items) => items.iter().any(refers_elsewhere),
+        _ => false,
+    }
 }
 
 /// `given` are the events the neuron was given.
 pub(crate) fn step(spec: &NeuronSpec, given: &[Event], reply: &ChatReply, tries: u32) -> Result<Step, NeuronError> {
-    fitting(&schema(spec), reply, tries, |output| {
+    fitting(&spec.transform.schema(given.len()), reply, tries, |output| {
         let Output { events } = serde_json::from_value(output).map_err(|error| error.to_string())?;
         match &spec.transform {
             Transform::Compress { tokens } if tokens_of(&events) > *tokens as usize => {
                 Err(format!("it has about {} tokens, and at most {tokens} were asked for", tokens_of(&events)))
+            }
+            // Only what it says is the model's; whose it is, and when, stays.
+            Transform::Convert { .. } => {
+                let contents = events.into_iter().map(|event| event.content);
+                let as_given = given.iter().zip(contents).map(|(event, content)| Event { content, ..event.clone() });
+                Ok(completed(as_given.collect()))
             }
             Transform::Enrich => Ok(completed(given.iter().cloned().chain(events).collect())),
             _ => Ok(completed(events)),
@@ -195,14 +236,15 @@ fn completed(events: Vec<Event>) -> Completed {
 }
 
 impl Inhibition {
-    fn patterns(&self) -> Result<Vec<regex::Regex>, String> {
-        let compile = |pattern: &String| {
-            if pattern.len() > PATTERN_CHARS_MAX {
-                return Err(format!("transform.inhibit.drop_matching: a pattern over {PATTERN_CHARS_MAX} characters"));
-            }
-            regex::Regex::new(pattern).map_err(|error| format!("transform.inhibit.drop_matching: {error}"))
-        };
-        self.drop_matching.iter().map(compile).collect()
+    fn patterns(&self) -> Result<RegexSet, String> {
+        let wrong = |what: String| format!("transform.inhibit.drop_matching: {what}");
+        if self.drop_matching.len() > PATTERNS_MAX
+            || self.drop_matching.iter().any(|pattern| pattern.len() > PATTERN_BYTES_MAX)
+        {
+            return Err(wrong(format!("at most {PATTERNS_MAX} patterns of {PATTERN_BYTES_MAX} bytes")));
+        }
+        let set = RegexSetBuilder::new(&self.drop_matching).size_limit(PATTERNS_COMPILED_BYTES_MAX).build();
+        set.map_err(|error| wrong(error.to_string()))
     }
 
     /// What these rules let through.
@@ -217,7 +259,7 @@ impl Inhibition {
         for event in events {
             let said = event.said();
             let dropped = self.drop_roles.contains(&event.role)
-                || patterns.iter().any(|pattern| pattern.is_match(&said))
+                || patterns.is_match(&said)
                 || (self.dedup && !seen.insert((event.role.clone(), said)));
             if dropped || !self.may_pass(&event, &mut let_through) {
                 continue;

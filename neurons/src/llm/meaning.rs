@@ -29,7 +29,8 @@ impl Embedder for Meaning {
     }
 
     async fn embed(&self, origin: &Origin, texts: Vec<String>) -> Result<Vec<Vec<f32>>, EmbedError> {
-        paid::embed(&self.store, origin, HOUSE, &self.model, texts).await.map_err(|error| match error {
+        let paid = paid::embed(&self.store, origin, HOUSE, &self.model, texts).await;
+        paid.map(|paid| paid.vectors).map_err(|error| match error {
             // What the texts are to blame for; a wrong key or an empty account is not.
             NeuronError::Llm(LlmError::Refused { status: 400 | 413 | 422, .. }) => {
                 EmbedError::Refused(error.to_string())

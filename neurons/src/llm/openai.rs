@@ -15,6 +15,8 @@ use super::abilities::{Abilities, CompletionMode, as_completion, prefix_of};
 use super::wire::types::{ChatMessage, ChatResponse, EmbeddingRequest, EmbeddingResponse, Texts, WireToolCall};
 use super::{ChatReply, ChatRequest, Endpoint, LlmError, LlmProvider, Usage};
 
+/// A continuation that begins with so much of its own prefix is taken for saying it again.
+const ECHO_BYTES_MIN: usize = 16;
 /// A stream that says nothing for so long is given up.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 
@@ -170,10 +172,10 @@ impl LlmProvider for OpenAi {
             (_, _, Some(deltas)) => self.streamed(request, deltas).await?,
             (_, _, None) => self.whole(request).await?,
         };
-        // Some say again what they were to continue.
-        if let Some(rest) =
-            prefix.filter(|prefix| !prefix.is_empty()).and_then(|prefix| reply.text.strip_prefix(&*prefix))
-        {
+        // Some that are asked in words say again what they were to continue.
+        let echo = prefix
+            .filter(|prefix| prefix.len() >= ECHO_BYTES_MIN && self.abilities.completion == CompletionMode::Instruct);
+        if let Some(rest) = echo.and_then(|prefix| reply.text.strip_prefix(&*prefix)) {
             reply.text = rest.to_owned();
         }
         Ok(reply)

@@ -31,6 +31,17 @@ pub struct Paid {
     pub call: Arc<str>,
 }
 
+/// What paid embeddings bring.
+#[derive(Clone, Debug)]
+pub struct PaidVectors {
+    /// One for each text, in order.
+    pub vectors: Vec<Vec<f32>>,
+    /// What they used; `None` when the provider does not say.
+    pub usage: Option<Usage>,
+    /// The call's id, as it stands in `calls:{account}`.
+    pub call: Arc<str>,
+}
+
 /// An upper bound of the tokens a request reads: no tokenizer makes more tokens than there are bytes, and
 /// the frame of a message is small. It is far above what is used, and given back at once.
 pub fn prompt_tokens_bound(request: &ChatRequest) -> u64 {
@@ -93,7 +104,7 @@ pub async fn embed(
     account: &str,
     model: &Model,
     texts: Vec<String>,
-) -> Result<Vec<Vec<f32>>, NeuronError> {
+) -> Result<PaidVectors, NeuronError> {
     let prompt = texts.iter().map(|text| text.len() as u64 + 8).sum();
     let bound = Usage { prompt_tokens: prompt, completion_tokens: 0, total_tokens: 0 };
     let asked = json!({"texts": texts.len()});
@@ -101,8 +112,8 @@ pub async fn embed(
     let work = async move { provider.embed(&name, texts).await };
     let told = |(_, usage): &(Vec<Vec<f32>>, Option<Usage>)| (*usage, json!({}));
     let purchase = Purchase { store, origin, account, model, bound };
-    let ((vectors, _), ..) = purchase.make(Batch::new(origin), asked, work, told).await?;
-    Ok(vectors)
+    let ((vectors, usage), _, call) = purchase.make(Batch::new(origin), asked, work, told).await?;
+    Ok(PaidVectors { vectors, usage, call })
 }
 
 /// One call of a model, whatever it is asked for.

@@ -143,6 +143,9 @@ impl From<NeuronError> for ApiError {
             NeuronError::NotFound(_) => {
                 Self::new(StatusCode::NOT_FOUND, "neuron_not_found", detail).hint("GET /v1/neurons lists them")
             }
+            NeuronError::NoVersion(..) => {
+                Self::new(StatusCode::NOT_FOUND, "no_version", detail).hint("GET /v1/neurons/{id}/versions lists them")
+            }
             NeuronError::Exists(_) => {
                 Self::new(StatusCode::CONFLICT, "neuron_exists", detail).hint("PUT /v1/neurons/{id} replaces it")
             }

@@ -4,8 +4,8 @@ use std::fmt::Formatter;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use axum::extract::rejection::{JsonRejection, QueryRejection};
-use axum::extract::{FromRequest, FromRequestParts, Query, Request};
+use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::{Json, RequestPartsExt};
@@ -78,6 +78,19 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for ApiQuery<T> {
         let read = Query::<T>::from_request_parts(parts, state).await;
         let wrong = |rejection: QueryRejection| ApiError::new(StatusCode::BAD_REQUEST, "query", rejection.body_text());
         read.map(|Query(query)| Self(query)).map_err(wrong)
+    }
+}
+
+/// Parts of a path whose refusal is a problem document like any other.
+pub(crate) struct ApiPath<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for ApiPath<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let read = Path::<T>::from_request_parts(parts, state).await;
+        let wrong = |rejection: PathRejection| ApiError::new(StatusCode::BAD_REQUEST, "path", rejection.body_text());
+        read.map(|Path(path)| Self(path)).map_err(wrong)
     }
 }
 

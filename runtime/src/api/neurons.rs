@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 
 use super::App;
 use super::error::ApiError;
-use super::extract::{ApiJson, ApiQuery, Caller, Participant};
+use super::extract::{ApiJson, ApiPath, ApiQuery, Caller, Participant};
 
 /// Which page of a list.
 #[derive(Deserialize, utoipa::IntoParams)]
@@ -97,16 +97,107 @@ pub(super) async fn update(
     headers: HeaderMap,
     ApiJson(spec): ApiJson<NeuronSpec>,
 ) -> Result<Json<Value>, ApiError> {
-    let expect = match headers.get(header::IF_MATCH) {
-        None => None,
-        Some(value) => {
-            Some(value.to_str().ok().and_then(|value| value.trim_matches('"').parse().ok()).ok_or_else(|| {
-                ApiError::new(StatusCode::BAD_REQUEST, "if_match", "If-Match is a version in quotes, as in \"3\"")
-            })?)
-        }
-    };
-    let made = app.neurons.update(&origin, &id, spec, expect).await?;
+    let made = app.neurons.update(&origin, &id, spec, if_match(&headers)?).await?;
     Ok(Json(shown(&id, &made)))
+}
+
+/// The version that what is written over must have.
+fn if_match(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
+    let Some(value) = headers.get(header::IF_MATCH) else { return Ok(None) };
+    let version = value.to_str().ok().and_then(|value| value.trim_matches('"').parse().ok());
+    let wrong = || ApiError::new(StatusCode::BAD_REQUEST, "if_match", "If-Match is a version in quotes, as in \"3\"");
+    version.map(Some).ok_or_else(wrong)
+}
+
+/// Which versions.
+#[derive(Deserialize, utoipa::IntoParams)]
+pub(super) struct Versions {
+    /// Start after this journal entry.
+    #[serde(default)]
+    after: u64,
+    /// At most so many, up to 200.
+    #[serde(default = "fifty")]
+    limit: usize,
+}
+
+/// Every version of a neuron, who wrote it and why; also of one that was removed.
+#[utoipa::path(get, path = "/v1/neurons/{id}/versions", params(("id" = String, Path), Versions), responses((status = 200, description = "{versions: [{version, at, by, cause, spec}], next}"), (status = 404, description = "there never was one")))]
+pub(super) async fn versions(
+    State(app): State<App>,
+    _caller: Caller,
+    Path(id): Path<NeuronId>,
+    ApiQuery(asked): ApiQuery<Versions>,
+) -> Result<Json<Value>, ApiError> {
+    let limit = asked.limit.clamp(1, 200);
+    let (versions, next) = app.neurons.versions(&id, asked.after, limit).await?;
+    if versions.is_empty() && asked.after == 0 {
+        app.neurons.get(&id).await?;
+    }
+    let next = (versions.len() == limit).then_some(next);
+    Ok(Json(json!({"versions": versions, "next": next})))
+}
+
+/// One version of a neuron; the latest of that number.
+#[utoipa::path(get, path = "/v1/neurons/{id}/versions/{version}", params(("id" = String, Path), ("version" = u64, Path)), responses((status = 200, description = "{version, at, by, cause, spec}"), (status = 404, description = "there is none of that number")))]
+pub(super) async fn version(
+    State(app): State<App>,
+    _caller: Caller,
+    ApiPath((id, version)): ApiPath<(NeuronId, u64)>,
+) -> Result<Json<Value>, ApiError> {
+    Ok(Json(json!(app.neurons.version(&id, version).await?)))
+}
+
+/// A neuron's memory alone.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MemoryBody {
+    /// Its inner, static knowledge and instructions.
+    memory: String,
+}
+
+/// A neuron's memory.
+#[utoipa::path(get, path = "/v1/neurons/{id}/memory", params(("id" = String, Path)), responses((status = 200, description = "{memory, version}"), (status = 404, description = "there is no such neuron")))]
+pub(super) async fn memory(
+    State(app): State<App>,
+    _caller: Caller,
+    Path(id): Path<NeuronId>,
+) -> Result<Json<Value>, ApiError> {
+    let found = app.neurons.get(&id).await?;
+    Ok(Json(json!({"memory": found.value.memory, "version": found.version})))
+}
+
+/// Replaces a neuron's memory and nothing else; `If-Match` names the version it must have.
+#[utoipa::path(put, path = "/v1/neurons/{id}/memory", params(("id" = String, Path)), request_body = MemoryBody, responses((status = 200, description = "{memory, version}"), (status = 409, description = "it was changed meanwhile"), (status = 422, description = "too long")))]
+pub(super) async fn remember(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    Path(id): Path<NeuronId>,
+    headers: HeaderMap,
+    ApiJson(body): ApiJson<MemoryBody>,
+) -> Result<Json<Value>, ApiError> {
+    let version = app.neurons.remember(&origin, &id, body.memory.clone(), if_match(&headers)?).await?;
+    Ok(Json(json!({"memory": body.memory, "version": version})))
+}
+
+/// Which two versions.
+#[derive(Deserialize, utoipa::IntoParams)]
+pub(super) struct Between {
+    /// The older version.
+    from: u64,
+    /// The newer one.
+    to: u64,
+}
+
+/// How a neuron's memory changed from one version to another.
+#[utoipa::path(get, path = "/v1/neurons/{id}/memory/diff", params(("id" = String, Path), Between), responses((status = 200, description = "{from, to, diff}: a unified difference, empty when nothing changed"), (status = 404, description = "there is no such version")))]
+pub(super) async fn memory_diff(
+    State(app): State<App>,
+    _caller: Caller,
+    Path(id): Path<NeuronId>,
+    ApiQuery(Between { from, to }): ApiQuery<Between>,
+) -> Result<Json<Value>, ApiError> {
+    let diff = app.neurons.memory_diff(&id, from, to).await?;
+    Ok(Json(json!({"from": from, "to": to, "diff": diff})))
 }
 
 /// Removes a definition.

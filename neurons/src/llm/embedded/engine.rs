@@ -109,8 +109,10 @@ impl Loaded {
         if !is_tool {
             return Ok(Part::Done { finish, usage });
         }
-        let chosen: serde_json::Value = serde_json::from_str(&whole)
-            .map_err(|_| EmbeddedError::Schema("the output bound cut the tool call short".into()))?;
+        // A call that the bound cut short is none; what it took is said all the same.
+        let Ok(chosen) = serde_json::from_str::<serde_json::Value>(&whole) else {
+            return Ok(Part::Done { finish: "length", usage });
+        };
         let function = WireFunction {
             name: chosen["name"].as_str().unwrap_or_default().into(),
             arguments: chosen["arguments"].to_string(),
@@ -134,7 +136,8 @@ impl Loaded {
     ) -> Result<(&'static str, usize), EmbeddedError> {
         let mut matcher = grammar.map(|grammar| Matcher::new(self.grammars.create_parser(grammar)));
         if let Some(error) = matcher.as_ref().and_then(Matcher::get_error) {
-            return Err(EmbeddedError::Schema(error));
+            // What follows its first line is the engine's own state.
+            return Err(EmbeddedError::Schema(error.lines().next().unwrap_or_default().to_owned()));
         }
         let stops = stops(request);
         let temperature = request.temperature.unwrap_or(0.7) as f32;

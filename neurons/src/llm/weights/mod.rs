@@ -8,7 +8,7 @@
 mod manifest;
 mod sources;
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
@@ -195,7 +195,8 @@ impl Weights {
         let mut freed = 0;
         for file in self.files {
             let folder = file.folder(places);
-            if std::fs::File::open(folder.join(LOCK)).is_ok_and(|lock| lock.try_lock().is_err()) {
+            let lock = std::fs::File::open(folder.join(LOCK)).ok();
+            if lock.as_ref().is_some_and(|lock| lock.try_lock().is_err()) {
                 return Err(WeightsError::InUse(self.name));
             }
             let entries = match std::fs::read_dir(&folder) {
@@ -285,7 +286,9 @@ impl File {
         let lock = match std::fs::File::create(folder.join(LOCK)) {
             Ok(lock) => lock,
             // A cache that may only be read is not changed by anybody.
-            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => return Ok(None),
+            Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem) => {
+                return Ok(None);
+            }
             Err(error) => return Err(io(error)),
         };
         let locked = tokio::task::spawn_blocking(move || lock.lock().map(|()| lock)).await;

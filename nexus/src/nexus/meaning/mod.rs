@@ -137,27 +137,22 @@ impl Meanings {
         own: Searched<'_>,
         commons: Option<Searched<'_>>,
     ) -> Result<Found, StoreError> {
-        let searched = async {
-            let (mut tables, mut warnings) = (Vec::new(), Vec::new());
-            for mind in std::iter::once(own).chain(commons) {
-                let (table, warning) = self.bring_up(store, mind).await?;
-                tables.push(table);
-                warnings.extend(warning);
+        let (mut tables, mut warnings) = (Vec::new(), Vec::new());
+        for mind in std::iter::once(own).chain(commons) {
+            let (table, warning) = self.bring_up(store, mind).await?;
+            tables.push(table);
+            warnings.extend(warning);
+        }
+        let mut tables = tables.into_iter();
+        let late = |_| Err(EmbedError::Failed("the embedder takes too long".into()));
+        let near = match tokio::time::timeout(PATIENCE, self.of(term, origin)).await.unwrap_or_else(late) {
+            Ok(term) => Some(Near { term, own: tables.next().unwrap_or_default(), commons: tables.next() }),
+            Err(error) => {
+                warnings = vec![format!("searched by words alone: {error}")];
+                None
             }
-            let mut tables = tables.into_iter();
-            let near = match self.of(term, origin).await {
-                Ok(term) => Some(Near { term, own: tables.next().unwrap_or_default(), commons: tables.next() }),
-                Err(error) => {
-                    warnings = vec![format!("searched by words alone: {error}")];
-                    None
-                }
-            };
-            Ok(Found { near, warnings })
         };
-        tokio::time::timeout(PATIENCE, searched).await.unwrap_or_else(|_| {
-            let late = "searched by words alone: the embedder took too long".to_owned();
-            Ok(Found { near: None, warnings: vec![late] })
-        })
+        Ok(Found { near, warnings })
     }
 
     /// The vector of what is searched. A searcher who goes away leaves it to the next one.
@@ -212,34 +207,35 @@ impl Meanings {
                 break;
             }
         }
-        let mut filled = std::pin::pin!(meaning.filled.notified());
-        filled.as_mut().enable();
-        let waits = {
+        let wanted: Vec<(El, Name)> = {
             let mut state = meaning.state();
             let rests = state.failed.as_ref().is_some_and(|(_, until)| Instant::now() < *until);
             if !state.missing.is_empty() && !state.filling && !rests {
                 state.filling = true;
                 tokio::spawn(self.clone().fill(id.clone(), Arc::downgrade(awake)));
             }
-            state.filling && state.missing.len() <= AT_ONCE
+            state.missing.iter().take(AT_ONCE + 1).map(|(el, name)| (*el, *name)).collect()
         };
-        if waits {
-            filled.await;
+        if wanted.len() <= AT_ONCE {
+            // Only for what was missing now, not for what others write meanwhile; and not for ever.
+            let _ = tokio::time::timeout(PATIENCE, meaning.until_embedded(&wanted)).await;
         }
         let state = meaning.state();
-        Ok((state.table.clone(), state.warning(id)))
+        Ok((state.table.clone(), state.warning(id, &wanted)))
     }
 
     /// What elements say now: those that were touched, or all.
     fn look(&self, touched: Option<BTreeSet<El>>, snapshot: &Snapshot) -> Vec<(El, Said)> {
-        let mut looked = Vec::new();
+        let (mut looked, mut count) = (Vec::new(), 0);
         let mut see = |el: El| {
             let said = match gist(snapshot, el).map(|gist| name(self.embedder.name(), &gist)) {
                 None => Said::Nothing,
                 Some(name) => self.kept.get(&name).map_or(Said::Unknown(name), Said::Known),
             };
+            count += usize::from(!matches!(said, Said::Nothing));
             looked.push((el, said));
-            looked.len() <= VECTORS_MAX
+            // One more than may have a vector, so that it is seen that there are more.
+            count <= VECTORS_MAX
         };
         match touched {
             Some(touched) => touched.into_iter().for_each(|el| {
@@ -264,10 +260,8 @@ impl Meanings {
             // Under one lock, so that whoever finds something missing also finds that somebody embeds, or nobody.
             state.filling = failed.is_none() && !state.missing.is_empty();
             let goes_on = state.filling;
+            awake.meaning.filled.notify_waiters();
             drop(state);
-            if !goes_on {
-                awake.meaning.filled.notify_waiters();
-            }
             ending.end();
             if !goes_on {
                 return;
@@ -351,12 +345,29 @@ impl Ending<'_> {
 
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
-        self.0.state().filling = false;
+        let mut state = self.0.state();
+        state.filling = false;
+        state.failed = Some(("whoever embeds has stopped".into(), Instant::now() + PAUSE));
         self.0.filled.notify_waiters();
     }
 }
 
 impl Meaning {
+    /// Waits until none of these is missing any more, or nobody embeds.
+    async fn until_embedded(&self, wanted: &[(El, Name)]) {
+        loop {
+            let mut told = std::pin::pin!(self.filled.notified());
+            told.as_mut().enable();
+            {
+                let state = self.state();
+                if !state.filling || !state.lacks(wanted) {
+                    return;
+                }
+            }
+            told.await;
+        }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -400,8 +411,15 @@ impl State {
         }
     }
 
-    fn warning(&self, id: &NexusId) -> Option<String> {
-        if self.missing.is_empty() {
+    /// Whether any of these still has no vector.
+    fn lacks(&self, wanted: &[(El, Name)]) -> bool {
+        wanted.iter().any(|(el, name)| self.missing.get(el) == Some(name))
+    }
+
+    /// What a searcher must be told who wanted these.
+    fn warning(&self, id: &NexusId, wanted: &[(El, Name)]) -> Option<String> {
+        let all = wanted.len() > AT_ONCE;
+        if (all && self.missing.is_empty()) || (!all && !self.lacks(wanted)) {
             return self.full.then(|| format!("only a part of {id}, which is very large, is searched by meaning"));
         }
         Some(match &self.failed {

@@ -1,0 +1,114 @@
+//! What a neuron was: every version of its definition, who wrote it and why, and how its memory changed (MISSION N4).
+
+use nexus::store::{Entry, Stream};
+use nexus::{Batch, Cause, Origin, PrincipalId, Timestamp};
+use serde::{Deserialize, Serialize};
+use similar::TextDiff;
+
+use crate::NeuronError;
+use crate::neurons::Neurons;
+use crate::spec::{NeuronId, NeuronSpec};
+
+/// A definition as it stands in the journal.
+#[derive(Serialize, Deserialize)]
+struct Written {
+    version: u64,
+    /// `None` when it was removed.
+    spec: Option<NeuronSpec>,
+}
+
+/// One version of a neuron.
+#[derive(Clone, Debug, Serialize)]
+pub struct Version {
+    /// Its number.
+    pub version: u64,
+    /// When it was written.
+    pub at: Timestamp,
+    /// By whom.
+    pub by: PrincipalId,
+    /// What led to it.
+    pub cause: Cause,
+    /// The definition; `None` when the neuron was removed.
+    pub spec: Option<NeuronSpec>,
+}
+
+/// Lines around a change that a difference shows.
+const CONTEXT_LINES: usize = 3;
+/// Entries read at once in search of one version.
+const STRETCH: usize = 64;
+
+fn stream(id: &NeuronId) -> Stream {
+    format!("neuron:{id}").into()
+}
+
+/// `batch` with the journal entry of a definition that is written at `version`, or removed.
+pub(crate) fn noted(batch: Batch, id: &NeuronId, version: u64, spec: Option<&NeuronSpec>) -> Batch {
+    let kind = if spec.is_some() { "defined" } else { "removed" };
+    batch.append(stream(id), kind, &Written { version, spec: spec.cloned() })
+}
+
+impl Neurons {
+    /// The versions of a neuron after journal entry `after`, oldest first, at most `limit`, and the entry where the next
+    /// ones begin. A neuron that was removed still has its own.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn versions(&self, id: &NeuronId, after: u64, limit: usize) -> Result<(Vec<Version>, u64), NeuronError> {
+        let entries: Vec<Entry> = self.store.entries(&stream(id), after, limit).await?;
+        let next = entries.last().map_or(after, |entry| entry.seq);
+        let read = |entry: &Entry| {
+            let Written { version, spec } = entry.decode()?;
+            let (at, by, cause) = (entry.at, entry.by.clone(), entry.cause.clone());
+            Ok::<_, nexus::StoreError>(Version { version, at, by, cause, spec })
+        };
+        Ok((entries.iter().map(read).collect::<Result<_, _>>()?, next))
+    }
+
+    /// The definition at `version`, the latest of that number.
+    ///
+    /// # Errors
+    /// [`NeuronError::NoVersion`].
+    pub async fn version(&self, id: &NeuronId, version: u64) -> Result<Version, NeuronError> {
+        let (mut found, mut after) = (None, 0);
+        loop {
+            let (versions, next) = self.versions(id, after, STRETCH).await?;
+            if versions.is_empty() {
+                return found.ok_or_else(|| NeuronError::NoVersion(id.clone(), version));
+            }
+            after = next;
+            found = versions.into_iter().rfind(|known| known.version == version && known.spec.is_some()).or(found);
+        }
+    }
+
+    /// How a neuron's memory changed from one version to another, as a unified difference; empty when it did not.
+    ///
+    /// # Errors
+    /// [`NeuronError::NoVersion`].
+    pub async fn memory_diff(&self, id: &NeuronId, from: u64, to: u64) -> Result<String, NeuronError> {
+        let memory = async |version| {
+            let spec = self.version(id, version).await?.spec;
+            Ok::<_, NeuronError>(spec.map(|spec| spec.memory).unwrap_or_default())
+        };
+        let (old, new) = (memory(from).await?, memory(to).await?);
+        let difference = TextDiff::from_lines(&old, &new);
+        let names = (format!("{id} version {from}"), format!("{id} version {to}"));
+        Ok(difference.unified_diff().context_radius(CONTEXT_LINES).header(&names.0, &names.1).to_string())
+    }
+
+    /// Replaces a neuron's memory and nothing else.
+    ///
+    /// # Errors
+    /// As [`Neurons::update`].
+    pub async fn remember(
+        &self,
+        origin: &Origin,
+        id: &NeuronId,
+        memory: String,
+        expect: Option<u64>,
+    ) -> Result<u64, NeuronError> {
+        let found = self.get(id).await?;
+        let spec = NeuronSpec { memory, ..found.value };
+        // What is written over must be what was read, whoever else writes.
+        Ok(self.update(origin, id, spec, Some(expect.unwrap_or(found.version))).await?.version)
+    }
+}
