@@ -1,5 +1,7 @@
 //! The command line as a person has it: the built binary, its daemon, and commands against it.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails there and says so")]
+
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -126,6 +128,17 @@ fn a_capsule_goes_out_of_one_mind_and_into_another() {
     assert_eq!(told["result"], json!([["Osprey", 5], ["Petrel", 3]]));
     let broken = running.file("broken.kip", "UPSERT { CONCEPT");
     assert!(!running.run(&["capsule", "import", &broken], "").status.success());
+}
+
+#[test]
+fn check_knows_its_own_running_daemon() {
+    let running = Running::up();
+    let told = running.say(&["check"], "");
+    assert!(told.contains("ok    daemon") && !told.contains("BAD"), "{told}");
+    let elsewhere = tempfile::tempdir().unwrap();
+    let output = lifeformd(elsewhere.path()).args(["check", "--listen", &running.listen]).output().unwrap();
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert!(!output.status.success() && told.contains("BAD   port"), "another folder has another daemon: {told}");
 }
 
 #[test]

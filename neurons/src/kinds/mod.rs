@@ -1,5 +1,5 @@
-//! The kinds of neurons, a file each. [`take`] reads what a caller gives, and `neuron.rs` holds the `match` that knows
-//! them all.
+//! The kinds of neurons, a file each: what it takes, what a model is asked, and what a reply comes to. `neuron.rs` holds
+//! the `match` that knows them all.
 
 pub mod base;
 pub mod completion;

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use neurons::llm::weights::{Kept, Task};
 use nexus::store::surreal::Surreal;
 use nexus::{Store, SystemClock};
+use reqwest::Method;
 use tokio::net::TcpListener;
 
+use super::client::Client;
 use super::models::{known, places};
 use super::say;
 use crate::config::Config;
@@ -25,10 +27,20 @@ pub(super) async fn run(loaded: anyhow::Result<Config>) -> anyhow::Result<ExitCo
             return Ok(ExitCode::FAILURE);
         }
     };
-    store(&mut report, &config).await;
+    // Whoever takes this folder's token is its daemon, which rightly holds its store and its port.
+    let running = match Client::new(&config) {
+        Ok(client) => client.ask(Method::GET, "/v1/lifeforms", None).await.is_ok(),
+        Err(_) => false,
+    };
+    if running {
+        report.good("daemon", &format!("it runs at {} and holds its store", config.listen));
+    } else {
+        store(&mut report, &config).await;
+    }
     model(&mut report, &config);
     providers(&mut report, &config).await;
     match TcpListener::bind(config.listen).await {
+        _ if running => {}
         Ok(_) => report.good("port", &format!("{} is free", config.listen)),
         Err(error) => report.bad(
             "port",
@@ -109,8 +121,11 @@ async fn providers(report: &mut Report, config: &Config) {
     match crate::models::models(config, Local::default()) {
         Err(error) => report.bad("providers", &format!("{error:#}")),
         Ok(models) => {
-            for (tier, name) in models.describe() {
-                match models.pick(tier) {
+            let tiers = models.describe().into_iter().map(|(tier, name)| (name, models.pick(tier)));
+            let remote = config.embeddings.as_ref();
+            let embedder = remote.map(|remote| (format!("{}/{}", remote.provider, remote.model), models.embedder()));
+            for (name, model) in tiers.chain(embedder) {
+                match model {
                     Ok(model) => match model.provider.models().await {
                         Ok(_) => report.good("provider", &format!("{name} answers")),
                         Err(error) => report.bad("provider", &format!("{name}: {error}")),

@@ -16,7 +16,7 @@ pub const SMOLLM2: Weights = Weights {
     }],
 };
 
-/// Qwen2.5-Coder-0.5B-Instruct, Q4_K_M: the larger choice, which also speaks Chinese. About 1.3 GiB in memory.
+/// Qwen2.5-Coder-0.5B-Instruct, Q4_K_M: the larger choice, which also speaks Chinese. About 1.6 GB in memory.
 pub const QWEN: Weights = Weights {
     name: "qwen2.5-coder-0.5b",
     licence: "Apache-2.0, Alibaba Cloud",
