@@ -1,5 +1,7 @@
 //! Logs.
 
+use std::io::IsTerminal;
+
 use tracing_subscriber::EnvFilter;
 
 /// Starts logging to standard error by `directives`. What models are asked and say never gets into a log:
@@ -7,6 +9,8 @@ use tracing_subscriber::EnvFilter;
 pub(crate) fn start(directives: &str, json: bool) -> anyhow::Result<()> {
     let filter = EnvFilter::builder().parse(format!("{directives},async_openai=off,surrealdb=warn,surrealkv=warn"))?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    // Colours are for people, not for files.
+    let builder = builder.with_ansi(std::io::stderr().is_terminal());
     let started = if json { builder.json().try_init() } else { builder.try_init() };
     started.map_err(|error| anyhow::anyhow!(error))
 }

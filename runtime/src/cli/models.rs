@@ -111,16 +111,24 @@ fn list(config: &Config, places: &Places) {
 #[cfg(feature = "embedded")]
 pub(super) async fn prepare(weights: Weights, places: &Places) -> anyhow::Result<Vec<PathBuf>> {
     let bar: Mutex<Option<ProgressBar>> = Mutex::new(None);
+    // What is true of each of its files is said once.
+    let said: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    let once = |line: String| {
+        let mut said = said.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if !said.contains(&line) {
+            say_error(&line);
+            said.push(line);
+        }
+    };
     let show = |progress: Progress| {
         let mut bar = bar.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         match progress {
-            Progress::Asking(source) => say_error(&format!(
-                "fetching {} ({} MB, {}) from {source}",
-                weights.name,
-                weights.bytes() / 1_000_000,
-                weights.licence
-            )),
-            Progress::Working(what) => say_error(&format!("{}: {what}", weights.name)),
+            Progress::Asking(source) => {
+                let (name, megabytes, licence) = (weights.name, weights.bytes() / 1_000_000, weights.licence);
+                once(format!("fetching {name} ({megabytes} MB in all, {licence})"));
+                once(format!("{name}: from {source}"));
+            }
+            Progress::Working(what) => once(format!("{}: {what}", weights.name)),
             Progress::Bytes(here, all) => {
                 bar.get_or_insert_with(|| ProgressBar::new(all).with_style(style())).set_position(here)
             }
