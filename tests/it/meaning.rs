@@ -179,6 +179,20 @@ async fn nothing_is_embedded_twice() {
     assert_eq!(minds.words.asked(), [""; 0]);
 }
 
+#[tokio::test]
+async fn what_has_no_meaning_or_is_refused_asks_no_embedder() {
+    let minds = Minds::new().await;
+    minds.run(FLEET).await;
+    assert_eq!(minds.names(r#"SEARCH CONCEPT " ""#).await, [""; 0]);
+    let id: NexusId = "mind".into();
+    let wrong = Request::new(r#"SEARCH CONCEPT "yacht" MODE "telepathy""#);
+    let refused = minds.nexus.execute(&id, wrong, &Origin::system("test")).await.unwrap();
+    assert_eq!(refused["error"]["kind"], "parameter", "{refused}");
+    let tried = Request { dry_run: true, ..Request::new(r#"SEARCH CONCEPT "yacht""#) };
+    minds.nexus.execute(&id, tried, &Origin::system("test")).await.unwrap();
+    assert_eq!(minds.words.asked(), [""; 0]);
+}
+
 /// Whoever waits goes away, another asks, a second mind says the same, and the first is let go: each text once.
 #[tokio::test]
 async fn a_text_is_embedded_once_whoever_asks_for_it() {

@@ -437,12 +437,9 @@ pub(super) fn term_of(call: &Call) -> Option<String> {
     let text = |lit: &Lit<'_>| lit.to_json().as_str().map(str::to_owned);
     let found = bind_and(call, |command| {
         let Command::Search(search) = command else { return Ok(None) };
-        let by_words = search
-            .mode
-            .as_ref()
-            .and_then(|(mode, _)| text(mode))
-            .is_some_and(|mode| mode.eq_ignore_ascii_case("keyword"));
-        Ok(if by_words { None } else { text(&search.term.0) })
+        let mode = search.mode.as_ref().map(|(mode, _)| text(mode).unwrap_or_default().to_lowercase());
+        let by_meaning = mode.is_none_or(|mode| mode == "hybrid" || mode == "semantic");
+        Ok(text(&search.term.0).filter(|term| by_meaning && !term.trim().is_empty()))
     });
     found.ok().flatten()
 }
