@@ -213,13 +213,18 @@ async fn work(
             } else {
                 None
             };
-            let options = CallOptions { tier: head.tier, output_tokens_max: head.output_tokens_max, deltas };
+            let options =
+                CallOptions { tier: head.tier, output_tokens_max: head.output_tokens_max, deltas, first: false };
+            let name: Arc<str> = format!("{}/{}.{}", head.id, start.node, start.attempt).into();
             let thought =
-                inner.neurons.think(&origin, &head.account, &spec, &input, options).await.map_err(|error| {
+                inner.neurons.think(&origin, &head.account, &name, &spec, &input, options).await.map_err(|error| {
                     let retry = worth_retrying(&error);
                     (error.to_string(), retry)
                 })?;
-            Ok(thought.output.output)
+            match thought.stop {
+                neurons::Stop::Completed(completed) => Ok(completed.output),
+                neurons::Stop::Paused(_) => Err(("no client".into(), false)),
+            }
         }
     }
 }

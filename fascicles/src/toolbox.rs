@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use neurons::llm::Delta;
 use nexus::{Event, Origin};
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -62,6 +63,6 @@ pub trait Toolbox: Send + Sync + 'static {
     /// Calls a tool.
     async fn call(&self, name: &Arc<str>, arguments: &Value, context: &ToolContext) -> Result<Value, ToolFailure>;
 
-    /// Where the text of a streaming neuron goes; `None` shows it to nobody.
-    async fn listen(&self, context: &ToolContext) -> Result<Option<mpsc::Sender<String>>, ToolFailure>;
+    /// Where what a streaming neuron says goes; `None` shows it to nobody.
+    async fn listen(&self, context: &ToolContext) -> Result<Option<mpsc::Sender<Delta>>, ToolFailure>;
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fascicles::{ToolContext, ToolFailure, Toolbox};
+use neurons::llm::Delta;
 use nexus::{Event, Origin, Principal};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -214,7 +215,7 @@ impl Toolbox for Hands {
 
     /// Opens the answer's message and writes what comes into it: each piece at once to whoever watches,
     /// and durably now and then.
-    async fn listen(&self, context: &ToolContext) -> Result<Option<mpsc::Sender<String>>, ToolFailure> {
+    async fn listen(&self, context: &ToolContext) -> Result<Option<mpsc::Sender<Delta>>, ToolFailure> {
         let perception = Self::perception(context)?;
         let (topic, id, origin) = (perception.topic, Self::answer_id(context), self.origin(context));
         if self.status(&topic, &id).is_none() {
@@ -224,7 +225,7 @@ impl Toolbox for Hands {
             )
             .await?;
         }
-        let (pieces, mut inbox) = mpsc::channel::<String>(256);
+        let (pieces, mut inbox) = mpsc::channel(256);
         let canvas = self.canvas.clone();
         tokio::spawn(async move {
             let (mut text, mut kept, mut seq) = (String::new(), 0, 0_u64);
@@ -232,6 +233,7 @@ impl Toolbox for Hands {
             // what it says is paid for.
             let (mut kept_at, mut open) = (None, true);
             while let Some(piece) = inbox.recv().await {
+                let Delta::Text(piece) = piece else { continue };
                 seq += 1;
                 if open {
                     canvas.show(&json!({"t": "stream", "topic": topic, "msg": id, "seq": seq, "at_len": text.len(), "text": piece}));

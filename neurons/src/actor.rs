@@ -5,14 +5,14 @@ use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::oneshot;
 
 use crate::NeuronError;
+use crate::conversation::Conversation;
 use crate::invocation::{Run, Spent, Stop};
-use crate::llm::ChatMessage;
 use crate::neuron::Begun;
 
 /// What a run brought, with the conversation as it stands.
 pub(crate) struct Outcome {
     pub(crate) stop: Result<Stop, NeuronError>,
-    pub(crate) messages: Vec<ChatMessage>,
+    pub(crate) talk: Conversation,
     pub(crate) spent: Spent,
 }
 
@@ -46,7 +46,7 @@ impl Actor for Supervisor {
 struct NeuronActor;
 
 /// What an invocation is started with.
-type Start = (Run, Begun, oneshot::Sender<Outcome>);
+type Start = (Run, Begun, Conversation, oneshot::Sender<Outcome>);
 
 impl Actor for NeuronActor {
     type Msg = ();
@@ -60,15 +60,15 @@ impl Actor for NeuronActor {
 
     // Awaiting a model inside a handler is right here and only here: this actor has one message to handle.
     async fn handle(&self, me: ActorRef<()>, (): (), state: &mut Option<Start>) -> Result<(), ActorProcessingErr> {
-        if let Some((run, begun, mut reply)) = state.take() {
-            let (mut messages, mut spent) = (Vec::new(), Spent::default());
+        if let Some((run, begun, mut talk, mut reply)) = state.take() {
+            let mut spent = Spent::default();
             let stop = tokio::select! {
-                stop = run.drive(begun, &mut messages, &mut spent) => Some(stop),
+                stop = run.drive(begun, &mut talk, &mut spent) => Some(stop),
                 // A caller that went away takes the call with it; the paid call settles itself.
                 () = reply.closed() => None,
             };
             if let Some(stop) = stop {
-                let _ = reply.send(Outcome { stop, messages, spent });
+                let _ = reply.send(Outcome { stop, talk, spent });
             }
         }
         me.stop(None);
@@ -87,9 +87,9 @@ impl Tree {
         Ok(Self(supervisor.get_cell()))
     }
 
-    pub(crate) async fn run(&self, run: Run, begun: Begun) -> Result<Outcome, NeuronError> {
+    pub(crate) async fn run(&self, run: Run, begun: Begun, talk: Conversation) -> Result<Outcome, NeuronError> {
         let (reply, outcome) = oneshot::channel();
-        Actor::spawn_linked(None, NeuronActor, (run, begun, reply), self.0.clone())
+        Actor::spawn_linked(None, NeuronActor, (run, begun, talk, reply), self.0.clone())
             .await
             .map_err(|error| NeuronError::Died(error.to_string()))?;
         outcome.await.map_err(|_| NeuronError::Died("it stopped without an answer".into()))

@@ -3,23 +3,28 @@
 
 use std::sync::Arc;
 
-use nexus::store::{Entry, Stream};
 use nexus::{Batch, Nexus, Origin, Store};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use crate::NeuronError;
+use crate::conversation::Conversation;
 use crate::kinds::tool_augmented::FINALIZE;
 use crate::kinds::{Event, router, transformer};
+use crate::llm::paid::Decision;
 use crate::llm::wire::TEXTS_MAX;
-use crate::llm::{ChatMessage, ChatReply, ChatRequest, Model, Models, Tier, Usage, paid};
+use crate::llm::{ChatMessage, ChatReply, ChatRequest, Delta, Model, Models, Tier, Usage, paid};
 use crate::neuron::{self, Begun, Completed, Step, ToolCall, ToolResult};
 use crate::spec::{NeuronSpec, Runner};
 use crate::tools;
 
-/// Times a neuron may think in one invocation.
-const ROUNDS_MAX: u32 = 64;
+/// Times a neuron may think in one invocation, pauses included.
+const ROUNDS_MAX: u32 = 1024;
+/// Times it may think without a pause.
+const STRETCH_MAX: u32 = 64;
+/// Calls in a row that may have been made and paid without anybody hearing their answer.
+const LOST_MAX: u32 = 2;
 /// Below this what was said is like none of the tools.
 const LIKE_A_TOOL: f32 = 0.15;
 
@@ -38,9 +43,12 @@ pub enum Answer {
     },
 }
 
-/// Where an invocation stopped.
-pub(crate) enum Stop {
+/// Where a neuron stopped.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Stop {
+    /// It has ended.
     Completed(Completed),
+    /// It waits for its client's tools.
     Paused(Vec<ToolCall>),
 }
 
@@ -64,7 +72,7 @@ pub(crate) struct Run {
     /// A bound on the output that only lowers the neuron's own.
     pub(crate) output_tokens_max: Option<u32>,
     /// Where its text is sent as it comes.
-    pub(crate) deltas: Option<mpsc::Sender<String>>,
+    pub(crate) deltas: Option<mpsc::Sender<Delta>>,
 }
 
 /// What a run used and the calls it made.
@@ -76,102 +84,124 @@ pub(crate) struct Spent {
 
 impl Spent {
     fn take(&mut self, usage: Option<Usage>, call: Arc<str>) {
-        let usage = usage.unwrap_or_default();
-        self.usage.prompt_tokens += usage.prompt_tokens;
-        self.usage.completion_tokens += usage.completion_tokens;
-        self.usage.total_tokens += usage.prompt_tokens + usage.completion_tokens;
+        self.usage = self.usage.plus(usage.unwrap_or_default());
         self.calls.push(call);
     }
 }
 
-pub(crate) fn stream(invocation: &str) -> Stream {
-    format!("invocation:{invocation}").into()
-}
-
 impl Run {
-    /// Thinks until the neuron ends or needs the client. `messages` is the conversation so far and
-    /// grows; what is new since the last pause is `messages[recorded..]`.
+    /// Thinks until the neuron ends or needs the client, going on where `talk` stands.
     pub(crate) async fn drive(
         &self,
         begun: Begun,
-        messages: &mut Vec<ChatMessage>,
+        talk: &mut Conversation,
         spent: &mut Spent,
     ) -> Result<Stop, NeuronError> {
+        if let Some(completed) = talk.completed.take() {
+            return Ok(Stop::Completed(completed));
+        }
         let mut given = Vec::new();
-        match begun {
+        let opening = match begun {
             Begun::Completed(completed) => return Ok(Stop::Completed(completed)),
-            Begun::Conversation(conversation) => *messages = conversation,
+            Begun::Conversation(conversation) => conversation,
             Begun::Transforming(events) => {
-                *messages = transformer::begin(&self.spec, &events);
+                let opening = transformer::begin(&self.spec, &events);
                 given = events;
+                opening
             }
             Begun::Routing(events) => match self.embedder_that_chooses()? {
-                Some(embedder) => {
-                    let texts = router::texts(&self.spec, &events);
-                    let vectors = self.embed(embedder, texts, spent).await?;
-                    return Ok(Stop::Completed(router::by_likeness(&self.spec, events, &vectors)));
-                }
-                None => *messages = router::begin(&self.spec, &events),
+                Some(embedder) => return self.route_by_likeness(embedder, events, talk, spent).await,
+                None => router::begin(&self.spec, &events),
             },
+        };
+        if talk.is_new() {
+            opening.into_iter().for_each(|message| talk.say(message));
         }
-        let mut misfits = 0;
-        for _ in 0..ROUNDS_MAX {
-            let reply = self.think(&given, messages, spent).await?;
-            match neuron::step(&self.spec, &given, &reply, misfits + 1)? {
+        for _ in 0..STRETCH_MAX {
+            if talk.rounds >= ROUNDS_MAX {
+                break;
+            }
+            let reply = match talk.reply.take() {
+                Some(reply) => reply,
+                None => self.think(&given, talk, spent).await?,
+            };
+            match neuron::step(&self.spec, &given, &reply, talk.misfits + 1)? {
                 Step::Completed(completed) => return Ok(Stop::Completed(completed)),
-                Step::Again(more) => {
-                    misfits += 1;
-                    messages.extend(more);
+                Step::Again(objections) => {
+                    if let Some(deltas) = &self.deltas {
+                        let _ = deltas.send(Delta::Again).await;
+                    }
+                    talk.object(objections);
                 }
                 Step::ToolCallRequired(required) => {
-                    messages.push(ChatMessage {
-                        role: "assistant".into(),
-                        content: (!reply.text.is_empty()).then(|| reply.text.clone()),
-                        tool_calls: Some(reply.tool_calls.clone()),
-                        ..ChatMessage::default()
-                    });
                     let (ours, clients): (Vec<_>, Vec<_>) = required
                         .calls
                         .into_iter()
                         .partition(|call| tools::runner(&self.spec, call) != Some(&Runner::Client));
-                    for call in ours {
-                        let result = match tools::runner(&self.spec, &call) {
-                            Some(runner) => tools::run(&self.nexus, runner, &call, &self.origin).await,
+                    for call in &ours {
+                        let result = match tools::runner(&self.spec, call) {
+                            Some(runner) => tools::run(&self.nexus, runner, call, &self.origin).await,
                             None => ToolResult {
                                 id: call.id.clone(),
                                 result: None,
                                 error: Some(format!("there is no tool {}", call.name)),
                             },
                         };
-                        messages.push(tool_message(&result));
+                        talk.say(tool_message(&result));
                     }
                     if !clients.is_empty() {
                         return Ok(Stop::Paused(clients));
                     }
+                    // What the tools did is not done again.
+                    self.store.commit(talk.write(Batch::new(&self.origin))).await?;
                 }
             }
         }
-        Err(NeuronError::Output(format!("it thought {ROUNDS_MAX} times without coming to an end")))
+        Err(NeuronError::Output("it thought again and again without coming to an end".into()))
     }
 
     async fn think(
         &self,
         given: &[Event],
-        messages: &[ChatMessage],
+        talk: &mut Conversation,
         spent: &mut Spent,
     ) -> Result<ChatReply, NeuronError> {
-        let mut request = neuron::request(&self.spec, given, messages);
+        if talk.lost >= LOST_MAX {
+            return Err(NeuronError::Lost);
+        }
+        let mut request = neuron::request(&self.spec, given, &talk.messages);
         let bound = [request.max_tokens, self.output_tokens_max].into_iter().flatten().min();
         request.max_tokens = bound;
         let model = self.model()?;
         if !request.tools.is_empty()
             && let Some(embedder) = self.embedder_that_chooses()?
         {
-            request.tool_choice = Some(self.choose_tool(embedder, &request, spent).await?);
+            request.tool_choice = Some(match talk.chosen.take() {
+                Some(chosen) => chosen,
+                None => self.choose_tool(embedder, &request, talk, spent).await?,
+            });
         }
-        let paid = paid::call(&self.store, &self.origin, &self.account, model, request, self.deltas.clone()).await?;
+        let deltas = self.deltas.clone();
+        let paid = paid::call(&self.store, &self.origin, &self.account, model, request, deltas, talk).await?;
+        talk.reply = None;
         spent.take(paid.reply.usage, paid.call);
         Ok(paid.reply)
+    }
+
+    async fn route_by_likeness(
+        &self,
+        embedder: &Model,
+        events: Vec<Event>,
+        talk: &mut Conversation,
+        spent: &mut Spent,
+    ) -> Result<Stop, NeuronError> {
+        let texts = router::texts(&self.spec, &events);
+        let spec = self.spec.clone();
+        let given = events.clone();
+        let completed =
+            move |vectors: &[Vec<f32>]| ("completed", json!(router::by_likeness(&spec, given.clone(), vectors)));
+        let vectors = self.embed(embedder, texts, talk, spent, completed).await?;
+        Ok(Stop::Completed(router::by_likeness(&self.spec, events, &vectors)))
     }
 
     fn model(&self) -> Result<&Model, NeuronError> {
@@ -183,15 +213,29 @@ impl Run {
         Ok(if self.model()?.small { self.models.embedder().ok() } else { None })
     }
 
+    /// The vectors of `texts`; what they decide is written with the last of them.
     async fn embed(
         &self,
         embedder: &Model,
         texts: Vec<String>,
+        talk: &mut Conversation,
         spent: &mut Spent,
+        decide: impl Fn(&[Vec<f32>]) -> (&'static str, Value) + Send + 'static,
     ) -> Result<Vec<Vec<f32>>, NeuronError> {
-        let mut vectors = Vec::with_capacity(texts.len());
-        for some in texts.chunks(TEXTS_MAX) {
-            let paid = paid::embed(&self.store, &self.origin, &self.account, embedder, some.to_vec()).await?;
+        if talk.is_fresh() {
+            self.store.commit(talk.write(Batch::new(&self.origin))).await?;
+        }
+        let mut vectors: Vec<Vec<f32>> = Vec::with_capacity(texts.len());
+        let mut decide = Some(decide);
+        for (place, some) in texts.chunks(TEXTS_MAX).enumerate() {
+            let last = (place + 1) * TEXTS_MAX >= texts.len();
+            let before = vectors.clone();
+            let deciding = decide.take_if(|_| last).map(|decide| {
+                let decide: Decision = Box::new(move |some| decide(&[&before[..], some].concat()));
+                (talk.stream().clone(), decide)
+            });
+            let (store, origin, account) = (&self.store, &self.origin, &self.account);
+            let paid = paid::embed_to_decide(store, origin, account, embedder, some.to_vec(), deciding).await?;
             spent.take(paid.usage, paid.call);
             vectors.extend(paid.vectors);
         }
@@ -203,6 +247,7 @@ impl Run {
         &self,
         embedder: &Model,
         request: &ChatRequest,
+        talk: &mut Conversation,
         spent: &mut Spent,
     ) -> Result<Value, NeuronError> {
         let name = |tool: &Value| tool["function"]["name"].as_str().unwrap_or_default().to_owned();
@@ -217,29 +262,17 @@ impl Run {
             description.map_or_else(|| name(tool).replace(['_', '-'], " "), str::to_owned)
         };
         let texts = std::iter::once(said.content.clone().unwrap_or_default()).chain(tools.iter().map(described));
-        let vectors = self.embed(embedder, texts.collect(), spent).await?;
-        let likeness = |place: usize| router::likeness(&vectors[0], &vectors[place + 1]);
-        let nearest = (0..tools.len()).max_by(|one, other| likeness(*one).total_cmp(&likeness(*other)));
-        let nearest = nearest.filter(|place| likeness(*place) >= LIKE_A_TOOL);
-        Ok(nearest.map_or(end, |place| call(&name(tools[place]))))
-    }
-
-    /// Adds the new part of a conversation to its journal; each message is kept once.
-    pub(crate) fn record(&self, batch: Batch, invocation: &str, messages: &[ChatMessage]) -> Batch {
-        messages.iter().fold(batch, |batch, message| batch.append(stream(invocation), "message", message))
-    }
-
-    /// The conversation of a paused invocation, from its journal.
-    pub(crate) async fn conversation(store: &Store, invocation: &str) -> Result<Vec<ChatMessage>, NeuronError> {
-        let (stream, mut messages, mut after) = (stream(invocation), Vec::new(), 0);
-        loop {
-            let page: Vec<Entry> = store.entries(&stream, after, usize::MAX).await?;
-            let Some(last) = page.last() else { return Ok(messages) };
-            after = last.seq;
-            for entry in &page {
-                messages.push(entry.decode()?);
-            }
-        }
+        let choices: Vec<Value> = tools.iter().map(|tool| call(&name(tool))).collect();
+        let choose = move |vectors: &[Vec<f32>]| {
+            let likeness = |place: usize| router::likeness(&vectors[0], &vectors[place + 1]);
+            let nearest = (0..choices.len()).max_by(|one, other| likeness(*one).total_cmp(&likeness(*other)));
+            let nearest = nearest.filter(|place| likeness(*place) >= LIKE_A_TOOL);
+            nearest.map_or(end.clone(), |place| choices[place].clone())
+        };
+        let decide = choose.clone();
+        let decide = move |vectors: &[Vec<f32>]| ("chosen", decide(vectors));
+        let vectors = self.embed(embedder, texts.collect(), talk, spent, decide).await?;
+        Ok(choose(&vectors))
     }
 }
 

@@ -5,8 +5,10 @@
 
 mod actor;
 pub mod continuation;
+pub mod conversation;
 mod history;
 mod invocation;
+mod invocations;
 pub mod kinds;
 pub mod llm;
 pub mod neuron;
@@ -17,7 +19,8 @@ mod tools;
 use std::sync::Arc;
 
 pub use history::Version;
-pub use invocation::Answer;
+pub use invocation::{Answer, Stop};
+pub use invocations::{Invocation, InvocationStatus, InvokeOptions, Invoked};
 pub use llm::{LlmError, Models, Tier};
 pub use neurons::{CallOptions, HOUSE, Neurons, Thought};
 pub use spec::{NeuronId, NeuronSpec};
@@ -55,6 +58,23 @@ pub enum NeuronError {
     /// The results are not the ones asked for.
     #[error("{0}")]
     Results(String),
+    /// There is no such invocation, or it is somebody else's.
+    #[error("there is no invocation {0}")]
+    NoInvocation(Arc<str>),
+    /// The key was used for another call.
+    #[error("this Idempotency-Key was used for another call")]
+    KeyReused,
+    /// Somebody stopped it.
+    #[error("this call was cancelled")]
+    Cancelled,
+    /// It did not end in time.
+    #[error("the call did not end within its deadline")]
+    Deadline,
+    /// The daemon stopped twice while its model was being asked.
+    #[error(
+        "the daemon stopped twice while this call was under way, and nobody knows what became of it; it is not made a third time"
+    )]
+    Lost,
     /// Too much is running.
     #[error("too many neurons are running")]
     Overloaded,

@@ -56,7 +56,7 @@ pub enum Step {
     Completed(Completed),
     /// It needs the world.
     ToolCallRequired(ToolCallRequired),
-    /// It was told what was wrong and thinks again; only so many times.
+    /// It is told this about its reply and thinks again; only so many times.
     Again(Vec<ChatMessage>),
 }
 

@@ -1,19 +1,21 @@
-//! `Neurons`: the handle. Definitions, invocations and their continuations.
+//! `Neurons`: the handle. Definitions, and thoughts of neurons that are defined in place.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nexus::store::{Expect, Key, Kind as Document, Versioned};
 use nexus::{Batch, Nexus, Origin, Store, StoreError};
 use serde_json::Value;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::NeuronError;
-use crate::actor::{Outcome, Tree};
-use crate::continuation::{Continuation, EXPIRY_S, SealingKey, Stage, body_hash, check_results};
+use crate::actor::Tree;
+use crate::continuation::{SealingKey, check_results};
+use crate::conversation::Conversation;
 use crate::history::noted;
-use crate::invocation::{Answer, Run, Stop, tool_message};
-use crate::llm::{ChatMessage, Models, Tier, Usage, paid};
-use crate::neuron::{self, Begun, Completed, ToolResult};
+use crate::invocation::{Run, Stop, tool_message};
+use crate::llm::{Delta, Models, Tier, Usage, paid};
+use crate::neuron::{self, ToolCall, ToolResult};
 use crate::spec::{NeuronId, NeuronSpec};
 
 /// Invocations that may run at once.
@@ -29,11 +31,12 @@ pub struct Neurons {
     pub(crate) store: Store,
     nexus: Nexus,
     models: Models,
-    tree: Tree,
-    permits: Arc<Semaphore>,
-    key: SealingKey,
+    pub(crate) tree: Tree,
+    pub(crate) permits: Arc<Semaphore>,
+    pub(crate) key: SealingKey,
     /// Names this life of the daemon: what an earlier life had begun may be begun again.
-    life: Arc<str>,
+    pub(crate) life: Arc<str>,
+    under_way: Arc<Mutex<HashMap<Arc<str>, oneshot::Sender<()>>>>,
 }
 
 /// How one call from inside the daemon is made.
@@ -43,15 +46,17 @@ pub struct CallOptions {
     pub tier: Option<Tier>,
     /// A bound that only lowers the neuron's own.
     pub output_tokens_max: Option<u32>,
-    /// Where the text goes as it comes.
-    pub deltas: Option<mpsc::Sender<String>>,
+    /// Where what it says goes as it comes.
+    pub deltas: Option<mpsc::Sender<Delta>>,
+    /// Nothing was ever tried under that name, so that its journal need not be looked at.
+    pub first: bool,
 }
 
 /// What a call from inside the daemon brought.
 #[derive(Clone, Debug)]
 pub struct Thought {
-    /// The neuron's output.
-    pub output: Completed,
+    /// Its output, or the tools it waits for.
+    pub stop: Stop,
     /// What it used.
     pub usage: Usage,
     /// The paid calls behind it, as they stand in `calls:{account}`.
@@ -83,6 +88,7 @@ impl Neurons {
             permits: Arc::new(Semaphore::new(RUNNING_MAX)),
             key: sealing,
             life,
+            under_way: Arc::default(),
         })
     }
 
@@ -161,27 +167,8 @@ impl Neurons {
         Ok(())
     }
 
-    /// `POST /v1/neurons/{id}/invoke`: begins a call, paid by the house.
-    ///
-    /// # Errors
-    /// Any [`NeuronError`].
-    pub async fn invoke(&self, origin: &Origin, id: &NeuronId, input: &Value) -> Result<Answer, NeuronError> {
-        let mut spec = self.get(id).await?.value;
-        let begun = neuron::begin(&mut spec, input)?;
-        self.describe(&mut spec).await?;
-        let invocation: Arc<str> = format!("inv_{}", uuid::Uuid::now_v7().simple()).into();
-        let origin = origin.because(format!("neuron:{id}"));
-        let run = self.run(origin, HOUSE.into(), spec, CallOptions::default());
-        let outcome = self.admit(&run, begun).await?;
-        let stop = outcome.stop?;
-        let Stop::Paused(calls) = stop else { return Ok(completed(stop)) };
-        let (batch, answer) = self.pause(&run, Batch::new(&run.origin), id, &invocation, 1, &outcome.messages, calls);
-        self.store.commit(batch).await?;
-        Ok(answer)
-    }
-
     /// Tells a router what those neurons are for that it only knows by name.
-    async fn describe(&self, spec: &mut NeuronSpec) -> Result<(), NeuronError> {
+    pub(crate) async fn describe(&self, spec: &mut NeuronSpec) -> Result<(), NeuronError> {
         for to in spec.neurons.iter_mut().filter(|to| to.description.is_empty()) {
             let key = Key::new(Document::Neuron, to.neuron.clone());
             if let Some(known) = self.store.document::<NeuronSpec>(&key).await? {
@@ -191,121 +178,57 @@ impl Neurons {
         Ok(())
     }
 
-    /// `POST /v1/neurons/{id}/continue`: brings the results a paused call waits for.
+    /// Runs a neuron that is defined in place, for a fascicle or a lifeform. What is said is kept in the journal of
+    /// `invocation`, and an earlier try under that name is taken up where it ended. A neuron that asks for its client's
+    /// tools stops there: once [`Neurons::answer`] has brought the results, it thinks on under the same name.
     ///
     /// # Errors
-    /// [`NeuronError::NoContinuation`] for any token that is not this principal's for this neuron,
-    /// [`NeuronError::Expired`], [`NeuronError::InFlight`], and [`NeuronError::Results`] when the
-    /// results are not the ones asked for or not the ones given before.
-    pub async fn resume(
-        &self,
-        origin: &Origin,
-        id: &NeuronId,
-        token: &str,
-        results: Vec<ToolResult>,
-    ) -> Result<Answer, NeuronError> {
-        let opened = self.key.open(token, id, &origin.principal.id).ok_or(NeuronError::NoContinuation)?;
-        let key = Key::new(Document::Continuation, opened.clone());
-        let paused: Versioned<Continuation> = self.store.document(&key).await?.ok_or(NeuronError::NoContinuation)?;
-        let body = body_hash(&results);
-        let again = match &paused.value.stage {
-            Stage::Done { body: given, answer } if *given == body => return Ok((**answer).clone()),
-            Stage::Done { .. } => {
-                return Err(NeuronError::Results("this call was continued already, with other results".into()));
-            }
-            Stage::Consumed { body: given, .. } if *given != body => {
-                return Err(NeuronError::Results("this call is being continued with other results".into()));
-            }
-            Stage::Consumed { life, .. } if *life == self.life => return Err(NeuronError::InFlight),
-            // Taken by a life that ended: its model call was settled, and is made once more.
-            Stage::Consumed { .. } => true,
-            Stage::Pending => false,
-        };
-        if paused.value.expires_at < self.store.clock().now() {
-            return Err(NeuronError::Expired);
-        }
-        check_results(&paused.value.expected, &results).map_err(NeuronError::Results)?;
-
-        let mut taken = paused.value;
-        taken.stage = Stage::Consumed { body: body.clone(), life: self.life.clone() };
-        let run = self.run(
-            origin.because(format!("invocation:{}", taken.invocation)),
-            taken.account.clone(),
-            taken.neuron.clone(),
-            CallOptions::default(),
-        );
-        let permit = self.permits.clone().try_acquire_owned().map_err(|_| NeuronError::Overloaded)?;
-        let mut take = Batch::new(&run.origin).put_expecting(key.clone(), Expect::Version(paused.version), &taken);
-        if !again {
-            let messages: Vec<ChatMessage> = results.iter().map(tool_message).collect();
-            take = run.record(take, &taken.invocation, &messages);
-        }
-        let version = match self.store.commit(take).await {
-            Ok(receipt) => receipt.versions[0],
-            Err(StoreError::Conflict { .. }) => return Err(NeuronError::InFlight),
-            Err(error) => return Err(error.into()),
-        };
-        // From here on the call belongs to the daemon: a caller that goes away changes nothing.
-        let this = self.clone();
-        let (id, origin) = (id.clone(), run.origin.clone());
-        let work = tokio::spawn(async move {
-            let _permit = permit;
-            let mut batch = Batch::new(&origin);
-            let ran = async {
-                let before = Run::conversation(&this.store, &taken.invocation).await?;
-                let recorded = before.len();
-                let outcome = this.tree.run(run.clone(), Begun::Conversation(before)).await?;
-                Ok((outcome.stop?, outcome.messages, recorded))
-            };
-            let answer = match ran.await {
-                Ok((Stop::Paused(calls), messages, recorded)) => {
-                    let fresh = &messages[recorded..];
-                    let (more, answer) = this.pause(&run, batch, &id, &taken.invocation, taken.step + 1, fresh, calls);
-                    batch = more;
-                    answer
-                }
-                Ok((stop, ..)) => completed(stop),
-                Err(error) => {
-                    // The results were not lost: the same call may be made again.
-                    taken.stage = Stage::Consumed { body: body.clone(), life: "failed".into() };
-                    this.store.commit(batch.put_expecting(key, Expect::Version(version), &taken)).await?;
-                    return Err(error);
-                }
-            };
-            taken.stage = Stage::Done { body, answer: Box::new(answer.clone()) };
-            this.store.commit(batch.put_expecting(key, Expect::Version(version), &taken)).await?;
-            Ok(answer)
-        });
-        work.await.map_err(|panic| NeuronError::Died(panic.to_string()))?
-    }
-
-    /// Runs a neuron that is defined in place, for a fascicle or a lifeform.
-    ///
-    /// # Errors
-    /// Any [`NeuronError`]; a neuron that asks for a client's tool cannot be answered here.
+    /// Any [`NeuronError`].
     pub async fn think(
         &self,
         origin: &Origin,
         account: &Arc<str>,
+        invocation: &Arc<str>,
         spec: &NeuronSpec,
         input: &Value,
         options: CallOptions,
     ) -> Result<Thought, NeuronError> {
+        let _permit = self.permits.try_acquire().map_err(|_| NeuronError::Overloaded)?;
         let mut spec = spec.clone();
         let begun = neuron::begin(&mut spec, input)?;
         self.describe(&mut spec).await?;
+        let talk = if options.first {
+            Conversation::new(invocation)
+        } else {
+            Conversation::read(&self.store, invocation).await?
+        };
         let run = self.run(origin.clone(), account.clone(), spec, options);
-        let outcome = self.admit(&run, begun).await?;
-        match outcome.stop? {
-            Stop::Completed(output) => Ok(Thought { output, usage: outcome.spent.usage, calls: outcome.spent.calls }),
-            Stop::Paused(calls) => Err(NeuronError::Output(format!(
-                "it asked for the client's tool {}, and there is no client here",
-                calls[0].name
-            ))),
+        let mut outcome = self.tree.run(run.clone(), begun, talk).await?;
+        let stop = outcome.stop?;
+        if outcome.talk.is_fresh() {
+            self.store.commit(outcome.talk.write(Batch::new(&run.origin))).await?;
         }
+        Ok(Thought { stop, usage: outcome.spent.usage, calls: outcome.spent.calls })
     }
 
-    fn run(&self, origin: Origin, account: Arc<str>, spec: NeuronSpec, options: CallOptions) -> Run {
+    /// Adds the results that a thought waits for to `batch`.
+    ///
+    /// # Errors
+    /// [`NeuronError::Results`] when they are not the ones asked for.
+    pub fn answer(
+        batch: Batch,
+        invocation: &Arc<str>,
+        calls: &[ToolCall],
+        results: &[ToolResult],
+    ) -> Result<Batch, NeuronError> {
+        let expected: Vec<String> = calls.iter().map(|call| call.id.clone()).collect();
+        check_results(&expected, results).map_err(NeuronError::Results)?;
+        let mut talk = Conversation::new(invocation);
+        results.iter().for_each(|result| talk.say(tool_message(result)));
+        Ok(talk.write(batch))
+    }
+
+    pub(crate) fn run(&self, origin: Origin, account: Arc<str>, spec: NeuronSpec, options: CallOptions) -> Run {
         Run {
             store: self.store.clone(),
             nexus: self.nexus.clone(),
@@ -319,48 +242,8 @@ impl Neurons {
         }
     }
 
-    async fn admit(&self, run: &Run, begun: Begun) -> Result<Outcome, NeuronError> {
-        let _permit = self.permits.try_acquire().map_err(|_| NeuronError::Overloaded)?;
-        self.tree.run(run.clone(), begun).await
-    }
-
-    /// Adds a pause to `batch`: the new messages, the paused call, and the token that names it.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "each is a different thing, and there is one caller for each of two places"
-    )]
-    fn pause(
-        &self,
-        run: &Run,
-        batch: Batch,
-        id: &NeuronId,
-        invocation: &Arc<str>,
-        step: u32,
-        fresh: &[ChatMessage],
-        calls: Vec<neuron::ToolCall>,
-    ) -> (Batch, Answer) {
-        let expires_at = self.store.clock().now() + jiff::SignedDuration::from_secs(EXPIRY_S);
-        let paused = Continuation {
-            invocation: invocation.clone(),
-            step,
-            neuron: run.spec.clone(),
-            neuron_id: id.clone(),
-            principal: run.origin.principal.id.clone(),
-            account: run.account.clone(),
-            expected: calls.iter().map(|call| call.id.clone()).collect(),
-            expires_at,
-            stage: Stage::Pending,
-        };
-        let name: Arc<str> = format!("{invocation}.{step}").into();
-        let token = self.key.seal(&name, &paused);
-        let batch = run.record(batch, invocation, fresh).create(Key::new(Document::Continuation, name), &paused);
-        (batch, Answer::Paused { token, calls })
-    }
-}
-
-fn completed(stop: Stop) -> Answer {
-    match stop {
-        Stop::Completed(completed) => Answer::Completed(completed),
-        Stop::Paused(calls) => Answer::Paused { token: String::new(), calls },
+    /// What is under way, and how each is cancelled.
+    pub(crate) fn under_way(&self) -> MutexGuard<'_, HashMap<Arc<str>, oneshot::Sender<()>>> {
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use neurons::llm::embedded::{Embedded, Embedder};
 use neurons::llm::weights::{File, MINILM, Places, SMOLLM2, Weights, WeightsError};
-use neurons::llm::{ChatMessage, ChatRequest, LlmProvider, Model, Price};
-use neurons::{CallOptions, HOUSE, Models, NeuronSpec, Neurons, Tier};
+use neurons::llm::{ChatMessage, ChatRequest, Delta, LlmProvider, Model, Price};
+use neurons::{CallOptions, HOUSE, Models, NeuronSpec, Neurons, Stop, Tier};
 use nexus::ledger::{AccountOp, Amount};
 use nexus::store::Memory;
 use nexus::{Batch, Nexus, Origin, Store, SystemClock};
@@ -159,6 +159,7 @@ async fn the_same_seed_says_the_same_and_a_stream_says_what_the_whole_says() {
     let streamed = model.chat(ask("Name three rivers."), Some(deltas)).await.unwrap();
     let mut joined = String::new();
     while let Some(piece) = pieces.recv().await {
+        let Delta::Text(piece) = piece else { panic!("{piece:?}") };
         joined.push_str(&piece);
     }
     assert_eq!((&streamed.text, &joined), (&whole.text, &whole.text));
@@ -345,7 +346,11 @@ async fn small_neurons() -> Neurons {
 async fn think(neurons: &Neurons, spec: Value, input: Value) -> Result<Value, neurons::NeuronError> {
     let spec: NeuronSpec = serde_json::from_value(spec).unwrap();
     let (origin, options) = (Origin::system("test"), CallOptions::default());
-    Ok(neurons.think(&origin, &HOUSE.into(), &spec, &input, options).await?.output.output)
+    let name = format!("inv_{}", uuid::Uuid::now_v7()).into();
+    match neurons.think(&origin, &HOUSE.into(), &name, &spec, &input, options).await?.stop {
+        Stop::Completed(completed) => Ok(completed.output),
+        Stop::Paused(calls) => panic!("it waits for {calls:?}"),
+    }
 }
 
 const NEURONS: &str = r#"[

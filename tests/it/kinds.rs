@@ -2,7 +2,7 @@
 
 use neurons::llm::scripted::{Reply, Scripted};
 use neurons::llm::{Abilities, ChatRequest, CompletionMode, JsonMode, LlmProvider, Model, Models, Price};
-use neurons::{CallOptions, HOUSE, NeuronSpec, Neurons, Tier};
+use neurons::{CallOptions, HOUSE, NeuronSpec, Neurons, Stop, Tier};
 use nexus::ledger::{AccountOp, Amount};
 use nexus::store::Memory;
 use nexus::{Batch, ManualClock, Nexus, Origin, Store};
@@ -126,8 +126,20 @@ async fn neurons(model: &Scripted, abilities: Abilities, small: bool) -> Neurons
 async fn think(neurons: &Neurons, spec: Value, input: Value) -> Value {
     let spec: NeuronSpec = serde_json::from_value(spec).unwrap();
     spec.check().unwrap();
-    let thought = neurons.think(&Origin::system("test"), &HOUSE.into(), &spec, &input, CallOptions::default()).await;
-    thought.unwrap_or_else(|error| panic!("{error}")).output.output
+    let thought = neurons
+        .think(
+            &Origin::system("test"),
+            &HOUSE.into(),
+            &uuid::Uuid::now_v7().to_string().into(),
+            &spec,
+            &input,
+            CallOptions::default(),
+        )
+        .await;
+    match thought.unwrap_or_else(|error| panic!("{error}")).stop {
+        Stop::Completed(completed) => completed.output,
+        Stop::Paused(calls) => panic!("it waits for {calls:?}"),
+    }
 }
 
 #[tokio::test]

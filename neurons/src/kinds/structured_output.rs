@@ -73,7 +73,7 @@ pub(super) fn fitting(
         return Err(NeuronError::Output(format!("{TRIES_MAX} answers did not fit the schema; the last: {wrong}")));
     }
     let repair = format!("That answer does not fit the schema: {wrong}. Answer again with the JSON alone.");
-    Ok(Step::Again(vec![ChatMessage::text("assistant", reply.text.clone()), ChatMessage::text("user", repair)]))
+    Ok(Step::Again(vec![ChatMessage::text("user", repair)]))
 }
 
 /// The JSON in a text, if it is of the schema; else what is wrong with it.

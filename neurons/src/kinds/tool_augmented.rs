@@ -93,11 +93,5 @@ pub(crate) fn step(spec: &NeuronSpec, reply: &ChatReply, tries: u32) -> Result<S
             ..ChatMessage::default()
         }
     });
-    let said = ChatMessage {
-        role: "assistant".into(),
-        content: (!reply.text.is_empty()).then(|| reply.text.clone()),
-        tool_calls: Some(reply.tool_calls.clone()),
-        ..ChatMessage::default()
-    };
-    Ok(Step::Again(std::iter::once(said).chain(answers).collect()))
+    Ok(Step::Again(answers.collect()))
 }

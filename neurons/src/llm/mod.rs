@@ -38,6 +38,17 @@ pub struct ChatReply {
     pub usage: Option<Usage>,
 }
 
+/// A piece of an answer as it comes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Delta {
+    /// More of its text.
+    Text(String),
+    /// More of a call it wants made; a first piece has an id and a name, each piece some of the arguments.
+    ToolCall(WireToolCall),
+    /// What came so far did not fit and is taken back; another answer follows.
+    Again,
+}
+
 /// Why a model did not answer.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum LlmError {
@@ -95,9 +106,9 @@ pub trait LlmProvider: Send + Sync + 'static {
     /// Its name in the configuration.
     fn name(&self) -> &str;
 
-    /// Asks for an answer. With `deltas` the answer is streamed and each piece of text is sent there as
+    /// Asks for an answer. With `deltas` the answer is streamed and each piece is sent there as
     /// it comes; a receiver that went away stops the stream.
-    async fn chat(&self, request: ChatRequest, deltas: Option<mpsc::Sender<String>>) -> Result<ChatReply, LlmError>;
+    async fn chat(&self, request: ChatRequest, deltas: Option<mpsc::Sender<Delta>>) -> Result<ChatReply, LlmError>;
 
     /// The embeddings of texts by `model`, in order, each of the same length, and what that used.
     async fn embed(&self, model: &str, texts: Vec<String>) -> Result<(Vec<Vec<f32>>, Option<Usage>), LlmError>;

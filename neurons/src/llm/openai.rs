@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 use super::abilities::{Abilities, CompletionMode, as_completion, prefix_of};
 use super::wire::types::{ChatMessage, ChatResponse, EmbeddingRequest, EmbeddingResponse, Texts, WireToolCall};
-use super::{ChatReply, ChatRequest, Endpoint, LlmError, LlmProvider, Usage};
+use super::{ChatReply, ChatRequest, Delta, Endpoint, LlmError, LlmProvider, Usage};
 
 /// A continuation that begins with so much of its own prefix is taken for saying it again.
 const ECHO_BYTES_MIN: usize = 16;
@@ -95,7 +95,7 @@ impl OpenAi {
         })
     }
 
-    async fn streamed(&self, mut request: ChatRequest, deltas: mpsc::Sender<String>) -> Result<ChatReply, LlmError> {
+    async fn streamed(&self, mut request: ChatRequest, deltas: mpsc::Sender<Delta>) -> Result<ChatReply, LlmError> {
         request.stream = true;
         request.stream_options = Some(json!({"include_usage": true}));
         let broken = |message: String| LlmError::Broken { provider: self.name.to_string(), message };
@@ -132,15 +132,18 @@ impl OpenAi {
 async fn add(
     reply: &mut ChatReply,
     delta: ChatMessage,
-    deltas: &mpsc::Sender<String>,
+    deltas: &mpsc::Sender<Delta>,
     broken: &impl Fn(String) -> LlmError,
 ) -> Result<(), LlmError> {
+    let gone = |_| broken("whoever was listening went away".into());
     if let Some(text) = delta.content.filter(|text| !text.is_empty()) {
         reply.text.push_str(&text);
-        deltas.send(text).await.map_err(|_| broken("whoever was listening went away".into()))?;
+        deltas.send(Delta::Text(text)).await.map_err(gone)?;
     }
     for part in delta.tool_calls.into_iter().flatten() {
         let place = part.index.unwrap_or(reply.tool_calls.len());
+        let shown = WireToolCall { index: Some(place.min(reply.tool_calls.len())), ..part.clone() };
+        deltas.send(Delta::ToolCall(shown)).await.map_err(gone)?;
         match reply.tool_calls.get_mut(place) {
             Some(call) => {
                 call.function.name.push_str(&part.function.name);
@@ -158,14 +161,14 @@ impl LlmProvider for OpenAi {
         &self.name
     }
 
-    async fn chat(&self, request: ChatRequest, deltas: Option<mpsc::Sender<String>>) -> Result<ChatReply, LlmError> {
+    async fn chat(&self, request: ChatRequest, deltas: Option<mpsc::Sender<Delta>>) -> Result<ChatReply, LlmError> {
         let prefix = prefix_of(&request);
         let request = self.abilities.fit(request);
         let mut reply = match (&prefix, self.abilities.completion, deltas) {
             (Some(_), CompletionMode::Completions, deltas) => {
                 let reply = self.continued(request).await?;
                 if let Some(deltas) = deltas {
-                    let _ = deltas.send(reply.text.clone()).await;
+                    let _ = deltas.send(Delta::Text(reply.text.clone())).await;
                 }
                 reply
             }

@@ -1,16 +1,19 @@
 //! The paid call: no model is asked before its cost is set aside, and what it used is settled in the
 //! same commit that records what it said.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use nexus::ledger::{AccountOp, Amount};
-use nexus::store::Hash;
+use nexus::store::Stream;
 use nexus::{Batch, Origin, Store};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
-use super::{ChatReply, ChatRequest, LlmError, Model, Usage};
+use super::{ChatReply, ChatRequest, Delta, LlmError, Model, Usage};
 use crate::NeuronError;
+use crate::conversation::{self, Conversation, replied};
 
 /// Output tokens when neither the neuron nor the tier says otherwise.
 pub const OUTPUT_TOKENS_DEFAULT: u32 = 512;
@@ -59,37 +62,40 @@ pub fn prompt_tokens_bound(request: &ChatRequest) -> u64 {
     messages + tools + schema + 32
 }
 
-/// Asks `model`, paid from `account`. The reservation and the request are durable before the request
-/// leaves; the settlement and the answer are durable before this returns.
+/// Asks `model` for the next answer of `talk`, paid from `account`. The reservation and what was said so far are durable
+/// before the request leaves; the settlement and the answer are durable before this returns.
 ///
 /// # Errors
 /// [`NeuronError::Store`] with the ledger's refusal when the account cannot pay, [`NeuronError::Llm`]
 /// when the model does not answer; whatever it may have used is charged.
-pub async fn call(
+pub(crate) async fn call(
     store: &Store,
     origin: &Origin,
     account: &str,
     model: &Model,
     mut request: ChatRequest,
-    deltas: Option<mpsc::Sender<String>>,
+    deltas: Option<mpsc::Sender<Delta>>,
+    talk: &mut Conversation,
 ) -> Result<Paid, NeuronError> {
     request.model.clone_from(&model.name);
     let prompt = prompt_tokens_bound(&request).min(u64::from(model.context_tokens));
     let output = request.max_tokens.unwrap_or(OUTPUT_TOKENS_DEFAULT).min(model.context_tokens);
     request.max_tokens = Some(output);
     let bound = Usage { prompt_tokens: prompt, completion_tokens: u64::from(output), total_tokens: 0 };
-    let mut announce = Batch::new(origin);
-    let messages: Vec<String> =
-        request.messages.iter().map(|message| announce.payload(nexus::store::json(message)).hex()).collect();
-    let asked = json!({"messages": messages, "tools": request.tools.len(), "response_format": request.response_format, "max_tokens": output});
-    let told = |reply: &ChatReply| {
-        let answer = json!({"text": reply.text, "tool_calls": reply.tool_calls, "finish": reply.finish});
-        (reply.usage, answer)
+    let place = json!({"conversation": talk.stream(), "messages": talk.messages.len()});
+    let asked = json!({"tools": request.tools.len(), "response_format": request.response_format, "max_tokens": output});
+    let answered_at = place.clone();
+    let told = move |reply: &ChatReply| Told {
+        usage: reply.usage,
+        answer: joined(answered_at.clone(), json!({"finish": reply.finish})),
+        entry: Some(replied(reply)),
     };
     let provider = model.provider.clone();
     let work = async move { provider.chat(request, deltas).await };
-    let purchase = Purchase { store, origin, account, model, bound };
-    let (reply, charged, call) = purchase.make(announce, asked, work, told).await?;
+    let purchase = Purchase { store, origin, account, model, bound, journal: Some(talk.stream().clone()) };
+    let announce = talk.write(Batch::new(origin));
+    let (reply, charged, call) = purchase.make(announce, joined(place, asked), work, told).await?;
+    talk.answered(reply.clone());
     Ok(Paid { reply, charged, call })
 }
 
@@ -97,7 +103,7 @@ pub async fn call(
 /// many they were.
 ///
 /// # Errors
-/// As [`call`].
+/// As a call of a language model.
 pub async fn embed(
     store: &Store,
     origin: &Origin,
@@ -105,13 +111,34 @@ pub async fn embed(
     model: &Model,
     texts: Vec<String>,
 ) -> Result<PaidVectors, NeuronError> {
+    let deciding: Option<(Stream, Decision)> = None;
+    embed_to_decide(store, origin, account, model, texts, deciding).await
+}
+
+/// What embeddings decide for an invocation, as an entry of its journal.
+pub(crate) type Decision = Box<dyn Fn(&[Vec<f32>]) -> (&'static str, Value) + Send>;
+
+/// The same; what they decide is written to an invocation's journal in the commit that pays for them.
+pub(crate) async fn embed_to_decide(
+    store: &Store,
+    origin: &Origin,
+    account: &str,
+    model: &Model,
+    texts: Vec<String>,
+    deciding: Option<(Stream, Decision)>,
+) -> Result<PaidVectors, NeuronError> {
     let prompt = texts.iter().map(|text| text.len() as u64 + 8).sum();
     let bound = Usage { prompt_tokens: prompt, completion_tokens: 0, total_tokens: 0 };
     let asked = json!({"texts": texts.len()});
     let (provider, name) = (model.provider.clone(), model.name.clone());
     let work = async move { provider.embed(&name, texts).await };
-    let told = |(_, usage): &(Vec<Vec<f32>>, Option<Usage>)| (*usage, json!({}));
-    let purchase = Purchase { store, origin, account, model, bound };
+    let (journal, decide) = deciding.unzip();
+    let told = move |(vectors, usage): &(Vec<Vec<f32>>, Option<Usage>)| Told {
+        usage: *usage,
+        answer: json!({}),
+        entry: decide.as_ref().map(|decide| decide(vectors)),
+    };
+    let purchase = Purchase { store, origin, account, model, bound, journal };
     let ((vectors, usage), _, call) = purchase.make(Batch::new(origin), asked, work, told).await?;
     Ok(PaidVectors { vectors, usage, call })
 }
@@ -124,6 +151,17 @@ struct Purchase<'p> {
     model: &'p Model,
     /// What it may use at most.
     bound: Usage,
+    /// The invocation it is made for.
+    journal: Option<Stream>,
+}
+
+/// What an answer says for the records.
+struct Told {
+    usage: Option<Usage>,
+    /// For the record of the call.
+    answer: Value,
+    /// For the journal of the invocation.
+    entry: Option<(&'static str, Value)>,
 }
 
 impl Purchase<'_> {
@@ -133,15 +171,19 @@ impl Purchase<'_> {
         announce: Batch,
         asked: Value,
         work: impl Future<Output = Result<T, LlmError>> + Send + 'static,
-        told: impl Fn(&T) -> (Option<Usage>, Value) + Send + 'static,
+        told: impl Fn(&T) -> Told + Send + 'static,
     ) -> Result<(T, Amount, Arc<str>), NeuronError> {
-        let Self { store, origin, account, model, bound } = self;
+        let Self { store, origin, account, model, bound, journal } = self;
         let bound = model.price.of(bound);
         let id: Arc<str> = format!("call_{}", uuid::Uuid::now_v7().simple()).into();
         let stream = calls_stream(account);
         let hold = AccountOp::Hold { id: id.clone(), parent: None, amount: bound };
         let sent = json!({"call": id, "provider": model.provider.name(), "model": model.name, "reserved": bound});
-        let announce = announce.account(account, hold, "reserve").append(stream.clone(), "sent", &joined(sent, asked));
+        let mut announce =
+            announce.account(account, hold, "reserve").append(stream.clone(), "sent", &joined(sent, asked));
+        if let Some(journal) = &journal {
+            announce = announce.append(journal.clone(), "sent", &json!({"call": id}));
+        }
         store.commit(announce).await?;
 
         // From here on the call is the daemon's: whoever asked may go away, and it is settled all the same.
@@ -156,21 +198,31 @@ impl Purchase<'_> {
                 answered = work => answered,
                 _ = gone => Err(went_away()),
             };
-            let (kind, used, entry) = match &answered {
+            let (kind, used, entry, noted) = match &answered {
                 Ok(answer) => {
-                    let (usage, answer) = told(answer);
-                    let entry = joined(answer, json!({"usage": usage}));
-                    ("answered", usage.map(|usage| model.price.of(usage)), entry)
+                    let Told { usage, answer, entry } = told(answer);
+                    let noted = entry.unwrap_or_else(|| ("answered", json!({"call": id})));
+                    (
+                        "answered",
+                        usage.map(|usage| model.price.of(usage)),
+                        joined(answer, json!({"usage": usage})),
+                        noted,
+                    )
                 }
                 Err(error) => {
                     let used = (!error.outcome_unknown()).then(Amount::default);
-                    ("failed", used, json!({"error": error.to_string()}))
+                    let error = json!({"error": error.to_string()});
+                    ("failed", used, error.clone(), ("failed", error))
                 }
             };
             let charged = used.unwrap_or(bound);
             let entry = joined(json!({"call": id}), joined(entry, json!({"charged": charged})));
             let settle = AccountOp::Settle { id: id.clone(), used };
-            store.commit(Batch::new(&origin).account(account, settle, "settle").append(stream, kind, &entry)).await?;
+            let mut batch = Batch::new(&origin).account(account, settle, "settle").append(stream, kind, &entry);
+            if let Some(journal) = journal {
+                batch = batch.append(journal, noted.0, &noted.1);
+            }
+            store.commit(batch).await?;
             Ok((answered?, charged, id))
         });
         let paid = sent.await.map_err(|panic| NeuronError::Died(panic.to_string()))?;
@@ -213,25 +265,35 @@ pub async fn settle_unknown(store: &Store, account: &str) -> Result<usize, Neuro
     Ok(holds.len())
 }
 
-/// A recorded call with its prompt put back together.
+/// Recorded calls with what was said in them, which stands in their conversations.
 ///
 /// # Errors
 /// The store's own.
-pub async fn recorded(store: &Store, mut entry: Value) -> Result<Value, NeuronError> {
-    let hashes: Vec<Hash> = entry["data"]["messages"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(|hash| Hash::parse(hash.as_str()?))
-        .collect();
-    if hashes.is_empty() {
-        return Ok(entry);
+pub async fn recorded(store: &Store, entries: Vec<Value>) -> Result<Vec<Value>, NeuronError> {
+    let mut conversations: HashMap<String, Vec<Value>> = HashMap::new();
+    let mut shown = Vec::with_capacity(entries.len());
+    for mut entry in entries {
+        let data = &mut entry["data"];
+        let stream = data["conversation"].as_str().map(str::to_owned);
+        if let (Some(stream), Some(place)) = (stream, data["messages"].as_u64()) {
+            let said = match conversations.entry(stream) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => {
+                    let invocation = new.key().trim_start_matches("invocation:").to_owned();
+                    new.insert(conversation::messages(store, &invocation.into()).await?)
+                }
+            };
+            let place = place as usize;
+            match data.get("finish") {
+                None => data["messages"] = said.iter().take(place).cloned().collect(),
+                Some(_) => {
+                    let reply = said.get(place).cloned().unwrap_or_default();
+                    data["text"] = reply["content"].as_str().unwrap_or_default().into();
+                    data["tool_calls"] = reply.get("tool_calls").cloned().unwrap_or_else(|| json!([]));
+                }
+            }
+        }
+        shown.push(entry);
     }
-    let mut messages = Vec::new();
-    for hash in hashes {
-        let body = store.payload(&hash).await?.unwrap_or_default();
-        messages.push(serde_json::from_slice::<Value>(&body).unwrap_or(Value::Null));
-    }
-    entry["data"]["messages"] = messages.into();
-    Ok(entry)
+    Ok(shown)
 }

@@ -28,6 +28,8 @@ pub enum Kind {
     Lifeform,
     /// A canvas snapshot.
     Canvas,
+    /// A neuron call that somebody made.
+    Invocation,
     /// A paused neuron call.
     Continuation,
     /// A kept answer, by idempotency key.
@@ -52,6 +54,7 @@ impl Kind {
             Self::Running => "running",
             Self::Lifeform => "lifeform",
             Self::Canvas => "canvas",
+            Self::Invocation => "invocation",
             Self::Continuation => "continuation",
             Self::Idempotency => "idempotency",
             Self::Token => "token",

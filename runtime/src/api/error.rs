@@ -53,6 +53,18 @@ impl ApiError {
         self
     }
 
+    /// The problem as a document.
+    pub(crate) fn problem(self) -> Problem {
+        Problem {
+            kind: "about:blank",
+            title: self.status.canonical_reason().unwrap_or("error"),
+            status: self.status.as_u16(),
+            code: self.code,
+            detail: self.detail,
+            hint: self.hint,
+        }
+    }
+
     fn retry_after(mut self, seconds: u64) -> Self {
         self.retry_after_s = Some(seconds);
         self
@@ -84,17 +96,10 @@ impl IntoResponse for ApiError {
         if self.status.is_server_error() {
             tracing::error!(code = self.code, detail = %self.detail, "request failed");
         }
-        let body = Problem {
-            kind: "about:blank",
-            title: self.status.canonical_reason().unwrap_or("error"),
-            status: self.status.as_u16(),
-            code: self.code,
-            detail: self.detail,
-            hint: self.hint,
-        };
-        let mut response = (self.status, Json(body)).into_response();
+        let (status, retry_after_s) = (self.status, self.retry_after_s);
+        let mut response = (status, Json(self.problem())).into_response();
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        if let Some(seconds) = self.retry_after_s {
+        if let Some(seconds) = retry_after_s {
             response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
         }
         response
@@ -156,6 +161,13 @@ impl From<NeuronError> for ApiError {
             NeuronError::InFlight => Self::new(StatusCode::CONFLICT, "in_flight", detail)
                 .hint("ask again with the same body: the answer is kept")
                 .retry_after(1),
+            NeuronError::NoInvocation(_) => Self::new(StatusCode::NOT_FOUND, "invocation_not_found", detail),
+            NeuronError::KeyReused => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "key_reused", detail)
+                .hint("use a fresh Idempotency-Key for another call"),
+            NeuronError::Cancelled => Self::new(StatusCode::CONFLICT, "cancelled", detail),
+            NeuronError::Deadline => Self::new(StatusCode::GATEWAY_TIMEOUT, "deadline", detail),
+            NeuronError::Lost => Self::new(StatusCode::BAD_GATEWAY, "outcome_unknown", detail)
+                .hint("make the call again under a fresh Idempotency-Key if it must be made"),
             NeuronError::Results(_) => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "tool_results", detail),
             NeuronError::Overloaded => Self::new(StatusCode::TOO_MANY_REQUESTS, "overloaded", detail).retry_after(1),
             NeuronError::Died(_) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "neuron_died", detail),

@@ -254,10 +254,7 @@ pub(super) async fn calls(
 ) -> Result<Json<Value>, ApiError> {
     app.lifeforms.get(&id).await?;
     let (entries, next) = journal(&app, paid::calls_stream(&id), &page).await?;
-    let mut calls = Vec::with_capacity(entries.len());
-    for entry in entries {
-        calls.push(paid::recorded(&app.store, entry).await?);
-    }
+    let calls = paid::recorded(&app.store, entries).await?;
     Ok(Json(json!({"calls": calls, "next": next})))
 }
 

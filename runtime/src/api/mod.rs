@@ -5,6 +5,7 @@ mod error;
 mod extract;
 mod fascicles;
 mod health;
+mod invocations;
 mod lifeforms;
 mod neurons;
 mod nexus;
@@ -108,8 +109,10 @@ pub fn router(app: App) -> Router {
         .routes(routes!(neurons::version))
         .routes(routes!(neurons::memory, neurons::remember))
         .routes(routes!(neurons::memory_diff))
-        .routes(routes!(neurons::invoke))
-        .routes(routes!(neurons::resume))
+        .routes(routes!(invocations::invoke))
+        .routes(routes!(invocations::resume))
+        .routes(routes!(invocations::read))
+        .routes(routes!(invocations::cancel))
         .routes(routes!(fascicles::list))
         .routes(routes!(fascicles::read))
         .routes(routes!(fascicles::job))

@@ -1,13 +1,11 @@
-//! `/v1/neurons`: definitions, invoke and continue (seed 003 §6.1).
+//! `/v1/neurons`: definitions and their versions (MISSION N4).
 
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
-use neurons::kinds::{base, completion, router, structured_output, tool_augmented, transformer};
-use neurons::neuron::{ToolCall, ToolResult};
-use neurons::{Answer, NeuronId, NeuronSpec};
+use neurons::{NeuronId, NeuronSpec};
 use nexus::store::Versioned;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
@@ -209,100 +207,4 @@ pub(super) async fn delete(
 ) -> Result<StatusCode, ApiError> {
     app.neurons.delete(&origin, &id).await?;
     Ok(StatusCode::NO_CONTENT)
-}
-
-/// What `invoke` takes.
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct InvokeBody {
-    /// A string, or the kind's object.
-    #[schema(value_type = InvokeInput)]
-    input: Value,
-}
-
-/// What the kinds take. A string stands for one event of the user, or for the text to continue.
-#[derive(ToSchema)]
-#[serde(untagged)]
-#[expect(dead_code, reason = "it only describes what the neurons read")]
-pub(super) enum InvokeInput {
-    Text(String),
-    Base(base::Input),
-    StructuredOutput(structured_output::Input),
-    ToolAugmented(tool_augmented::Input),
-    Completion(completion::Input),
-    Router(router::Input),
-    Transformer(transformer::Input),
-}
-
-/// What the kinds answer: a string of base, tool-augmented and completion neurons, JSON of a schema, routes, or events.
-#[derive(ToSchema)]
-#[serde(untagged)]
-#[expect(dead_code, reason = "it only describes what the neurons write")]
-pub(super) enum InvokeOutput {
-    Text(String),
-    Routes(Vec<router::Route>),
-    Events(transformer::Output),
-    Json(Value),
-}
-
-/// What `continue` takes.
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ContinueBody {
-    /// The token that `202` brought.
-    context_token: String,
-    /// A result for each call, in any order: `{id, result}` or `{id, error}`.
-    tool_results: Vec<ToolResult>,
-}
-
-/// What `invoke` and `continue` answer.
-#[derive(Serialize, ToSchema)]
-#[serde(tag = "status", rename_all = "snake_case")]
-pub(super) enum InvokeAnswer {
-    /// The neuron has ended.
-    Completed {
-        /// Its output.
-        #[schema(value_type = InvokeOutput)]
-        output: Value,
-    },
-    /// The neuron waits for the client.
-    ToolCallRequired {
-        /// Names the pause.
-        context_token: String,
-        /// What to call.
-        tool_calls: Vec<ToolCall>,
-    },
-}
-
-fn answered(answer: Answer) -> (StatusCode, Json<InvokeAnswer>) {
-    match answer {
-        Answer::Completed(completed) => (StatusCode::OK, Json(InvokeAnswer::Completed { output: completed.output })),
-        Answer::Paused { token, calls } => {
-            (StatusCode::ACCEPTED, Json(InvokeAnswer::ToolCallRequired { context_token: token, tool_calls: calls }))
-        }
-    }
-}
-
-/// Starts a computation.
-#[utoipa::path(post, path = "/v1/neurons/{id}/invoke", params(("id" = String, Path)), request_body = InvokeBody,
-    responses((status = 200, body = InvokeAnswer, description = "it has ended"), (status = 202, body = InvokeAnswer, description = "it waits for tools"), (status = 402, description = "the account cannot pay"), (status = 503, description = "no model answers")))]
-pub(super) async fn invoke(
-    State(app): State<App>,
-    Participant(origin): Participant,
-    Path(id): Path<NeuronId>,
-    ApiJson(body): ApiJson<InvokeBody>,
-) -> Result<(StatusCode, Json<InvokeAnswer>), ApiError> {
-    Ok(answered(app.neurons.invoke(&origin, &id, &body.input).await?))
-}
-
-/// Goes on with a paused computation.
-#[utoipa::path(post, path = "/v1/neurons/{id}/continue", params(("id" = String, Path)), request_body = ContinueBody,
-    responses((status = 200, body = InvokeAnswer, description = "it has ended"), (status = 202, body = InvokeAnswer, description = "it waits again"), (status = 404, description = "no call waits under this token"), (status = 409, description = "in flight"), (status = 410, description = "expired"), (status = 422, description = "not the results asked for")))]
-pub(super) async fn resume(
-    State(app): State<App>,
-    Participant(origin): Participant,
-    Path(id): Path<NeuronId>,
-    ApiJson(body): ApiJson<ContinueBody>,
-) -> Result<(StatusCode, Json<InvokeAnswer>), ApiError> {
-    Ok(answered(app.neurons.resume(&origin, &id, &body.context_token, body.tool_results).await?))
 }

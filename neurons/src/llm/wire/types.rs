@@ -109,6 +109,16 @@ pub struct Usage {
     pub total_tokens: u64,
 }
 
+impl Usage {
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        let prompt_tokens = self.prompt_tokens.saturating_add(other.prompt_tokens);
+        let completion_tokens = self.completion_tokens.saturating_add(other.completion_tokens);
+        Self { prompt_tokens, completion_tokens, total_tokens: prompt_tokens.saturating_add(completion_tokens) }
+    }
+}
+
 /// The answer, whole or one event of a stream: the two differ only in `message` and `delta`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ChatResponse {

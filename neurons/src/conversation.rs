@@ -1,0 +1,201 @@
+//! A conversation as it stands in the journal `invocation:{id}`: each message once, each answer in the commit that pays
+//! for it. Whoever takes an invocation up again goes on where the journal ends and pays for nothing twice.
+
+use std::sync::Arc;
+
+use nexus::store::{Hash, Op, Stream, json};
+use nexus::{Batch, Store, StoreError};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json as value};
+
+use crate::llm::{ChatMessage, ChatReply, Usage};
+use crate::neuron::Completed;
+
+/// A system message over this many bytes is kept once for all conversations that begin with it.
+const SHARED_BYTES_MIN: usize = 256;
+
+/// The journal of an invocation.
+pub fn stream(invocation: &str) -> Stream {
+    format!("invocation:{invocation}").into()
+}
+
+/// A message as it is kept.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    #[serde(flatten)]
+    message: ChatMessage,
+    /// Where its content lies, when it is shared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    content_hash: Option<String>,
+}
+
+/// An answer as it is kept.
+#[derive(Serialize, Deserialize)]
+struct Replied {
+    message: ChatMessage,
+    finish: String,
+    usage: Option<Usage>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Conversation {
+    stream: Stream,
+    /// What was said so far.
+    pub(crate) messages: Vec<ChatMessage>,
+    /// The last answer, while nobody has taken it up.
+    pub(crate) reply: Option<ChatReply>,
+    /// Answers that did not fit.
+    pub(crate) misfits: u32,
+    /// Answers in all.
+    pub(crate) rounds: u32,
+    /// The tool that likeness chose for the next answer.
+    pub(crate) chosen: Option<Value>,
+    /// What likeness brought, without a conversation.
+    pub(crate) completed: Option<Completed>,
+    /// Calls in a row of which nobody knows what became.
+    pub(crate) lost: u32,
+    /// What the next commit is to write.
+    fresh: Vec<Op>,
+}
+
+impl Conversation {
+    /// One that begins.
+    pub(crate) fn new(invocation: &str) -> Self {
+        Self { stream: stream(invocation), ..Self::default() }
+    }
+
+    /// One as its journal has it.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub(crate) async fn read(store: &Store, invocation: &str) -> Result<Self, StoreError> {
+        let (mut this, mut after) = (Self::new(invocation), 0);
+        loop {
+            let page = store.entries(&this.stream, after, usize::MAX).await?;
+            let Some(last) = page.last() else { return Ok(this) };
+            after = last.seq;
+            for entry in &page {
+                match &*entry.kind {
+                    "message" | "misfit" => {
+                        let mut kept: Kept = entry.decode()?;
+                        if let Some(hash) = kept.content_hash.as_deref().and_then(Hash::parse) {
+                            let content = store.payload(&hash).await?.unwrap_or_default();
+                            kept.message.content = Some(String::from_utf8_lossy(&content).into_owned());
+                        }
+                        this.misfits += u32::from(&*entry.kind == "misfit");
+                        this.messages.push(kept.message);
+                        this.reply = None;
+                    }
+                    "reply" => {
+                        let Replied { message, finish, usage } = entry.decode()?;
+                        let (text, tool_calls) = (message.content.clone(), message.tool_calls.clone());
+                        this.answered(ChatReply {
+                            text: text.unwrap_or_default(),
+                            tool_calls: tool_calls.unwrap_or_default(),
+                            finish,
+                            usage,
+                        });
+                    }
+                    "sent" => this.lost += 1,
+                    "failed" => this.lost = this.lost.saturating_sub(1),
+                    "chosen" => {
+                        this.chosen = Some(entry.decode()?);
+                        this.lost = 0;
+                    }
+                    "completed" => this.completed = Some(entry.decode()?),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// Adds a message.
+    pub(crate) fn say(&mut self, message: ChatMessage) {
+        self.note("message", message);
+    }
+
+    /// Adds what answers a reply that did not fit.
+    pub(crate) fn object(&mut self, messages: Vec<ChatMessage>) {
+        self.misfits += 1;
+        for (place, message) in messages.into_iter().enumerate() {
+            self.note(if place == 0 { "misfit" } else { "message" }, message);
+        }
+    }
+
+    fn note(&mut self, kind: &str, message: ChatMessage) {
+        let shared = message.role == "system" && message.content.as_ref().is_some_and(|it| it.len() > SHARED_BYTES_MIN);
+        let mut kept = Kept { message: message.clone(), content_hash: None };
+        if let (true, Some(content)) = (shared, kept.message.content.take_if(|_| shared)) {
+            let hash = Hash::of(content.as_bytes());
+            kept.content_hash = Some(hash.hex());
+            self.fresh.push(Op::Payload { hash, body: content.into() });
+        }
+        self.fresh.push(self.entry(kind, json(&kept)));
+        self.messages.push(message);
+        self.reply = None;
+    }
+
+    fn entry(&self, kind: &str, data: bytes::Bytes) -> Op {
+        Op::Append { stream: self.stream.clone(), expect: None, kind: kind.into(), data }
+    }
+
+    /// Takes note of an answer that the journal has already.
+    pub(crate) fn answered(&mut self, reply: ChatReply) {
+        self.messages.push(message_of(&reply));
+        self.reply = Some(reply);
+        self.rounds += 1;
+        self.chosen = None;
+        self.lost = 0;
+    }
+
+    /// Something else to be written with what comes next.
+    pub(crate) fn with(&mut self, op: Op) {
+        self.fresh.push(op);
+    }
+
+    /// `batch` with whatever is not written yet.
+    pub(crate) fn write(&mut self, mut batch: Batch) -> Batch {
+        batch.ops.append(&mut self.fresh);
+        batch
+    }
+
+    /// Whether nothing was said yet.
+    pub(crate) fn is_new(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    /// Whether something waits to be written.
+    pub(crate) fn is_fresh(&self) -> bool {
+        !self.fresh.is_empty()
+    }
+
+    /// The journal.
+    pub(crate) fn stream(&self) -> &Stream {
+        &self.stream
+    }
+}
+
+fn message_of(reply: &ChatReply) -> ChatMessage {
+    ChatMessage {
+        role: "assistant".into(),
+        content: (!reply.text.is_empty()).then(|| reply.text.clone()),
+        tool_calls: (!reply.tool_calls.is_empty()).then(|| reply.tool_calls.clone()),
+        ..ChatMessage::default()
+    }
+}
+
+/// The entry that keeps an answer.
+pub(crate) fn replied(reply: &ChatReply) -> (&'static str, Value) {
+    let kept = Replied { message: message_of(reply), finish: reply.finish.clone(), usage: reply.usage };
+    ("reply", value!(kept))
+}
+
+/// The first `count` messages of an invocation, as JSON; for whoever looks at its calls.
+///
+/// # Errors
+/// The store's own.
+pub async fn messages(store: &Store, invocation: &Arc<str>) -> Result<Vec<Value>, StoreError> {
+    let conversation = Conversation::read(store, invocation).await?;
+    Ok(conversation.messages.iter().map(|message| value!(message)).collect())
+}

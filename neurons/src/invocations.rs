@@ -1,0 +1,450 @@
+//! Invocations: `invoke`, `continue`, and what is known of each call afterwards (MISSION N3).
+//!
+//! A call has a record, which says how it stands, and a journal, which holds what was said in it. The record is made in
+//! the commit that pays for the first answer. A call that was made under an `Idempotency-Key` is made once: whoever asks
+//! again is answered from the record, and what a crash cut short is taken up where its journal ends.
+
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nexus::store::{Expect, Hash, Key, Kind as Document, Op, Versioned, json};
+use nexus::{Batch, Origin, PrincipalId, Role, StoreError, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use utoipa::ToSchema;
+
+use crate::NeuronError;
+use crate::actor::Outcome;
+use crate::continuation::{Continuation, EXPIRY_S, Stage, body_hash, check_results};
+use crate::conversation::Conversation;
+use crate::invocation::{Answer, Run, Stop, tool_message};
+use crate::llm::{Delta, Usage};
+use crate::neuron::{self, Begun, ToolCall, ToolResult};
+use crate::neurons::{CallOptions, HOUSE, Neurons};
+use crate::spec::NeuronId;
+
+/// How an invocation stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum InvocationStatus {
+    /// It is under way.
+    #[default]
+    Running,
+    /// It waits for the client's tools.
+    ToolCallRequired,
+    /// It has ended with an output.
+    Completed,
+    /// It has ended without one.
+    Failed,
+    /// It was stopped, or its caller went away.
+    Cancelled,
+}
+
+/// What is known of an invocation.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Invocation {
+    /// Its id.
+    pub id: Arc<str>,
+    /// The neuron.
+    pub neuron: NeuronId,
+    /// Whose call it is.
+    pub principal: PrincipalId,
+    /// How it stands.
+    pub status: InvocationStatus,
+    /// What it answered last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<Answer>,
+    /// Why it ended without an output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// What it used so far.
+    pub usage: Usage,
+    /// Its paid calls, as they stand in `calls:{account}`.
+    pub calls: Vec<Arc<str>>,
+    /// When it began.
+    pub created_at: Timestamp,
+    /// When it changed last.
+    pub updated_at: Timestamp,
+    /// The hash of what was asked.
+    asked: String,
+    /// The life of the daemon in which it is under way.
+    life: Arc<str>,
+}
+
+impl Invocation {
+    fn key(id: &Arc<str>) -> Key {
+        Key::new(Document::Invocation, id.clone())
+    }
+}
+
+/// How a call is made.
+#[derive(Clone, Debug, Default)]
+pub struct InvokeOptions {
+    /// The same caller's call of the same neuron under the same key is made once.
+    pub key: Option<Arc<str>>,
+    /// How long it may take; it is cancelled then.
+    pub deadline: Option<Duration>,
+    /// Where what it says goes as it comes; a receiver that went away cancels it.
+    pub deltas: Option<mpsc::Sender<Delta>>,
+}
+
+/// What a call brought.
+#[derive(Clone, Debug)]
+pub struct Invoked {
+    /// The invocation.
+    pub id: Arc<str>,
+    /// What it answers.
+    pub answer: Answer,
+    /// What it used so far.
+    pub usage: Usage,
+}
+
+/// The results that an invocation goes on with.
+struct Continued {
+    key: Key,
+    version: u64,
+    paused: Continuation,
+    body: String,
+}
+
+/// A stretch of an invocation that is about to run.
+struct Stretch {
+    run: Run,
+    begun: Begun,
+    talk: Conversation,
+    record: Invocation,
+    /// How often it has paused.
+    step: u32,
+    continued: Option<Continued>,
+    permit: OwnedSemaphorePermit,
+}
+
+impl Neurons {
+    /// `POST /v1/neurons/{id}/invoke`: begins a call, paid by the house.
+    ///
+    /// # Errors
+    /// Any [`NeuronError`].
+    pub async fn invoke(
+        &self,
+        origin: &Origin,
+        id: &NeuronId,
+        input: &Value,
+        options: InvokeOptions,
+    ) -> Result<Invoked, NeuronError> {
+        let mut spec = self.get(id).await?.value;
+        let begun = neuron::begin(&mut spec, input)?;
+        self.describe(&mut spec).await?;
+        let asked = Hash::of(&json(input)).hex();
+        let (invocation, known) = self.identified(origin, id, options.key.as_ref()).await?;
+        if let Some(known) = &known {
+            if known.value.asked != asked {
+                return Err(NeuronError::KeyReused);
+            }
+            match (known.value.status, &known.value.answer) {
+                (InvocationStatus::Completed | InvocationStatus::ToolCallRequired, Some(answer)) => {
+                    let usage = known.value.usage;
+                    return Ok(Invoked { id: invocation, answer: answer.clone(), usage });
+                }
+                (InvocationStatus::Cancelled, _) => return Err(NeuronError::Cancelled),
+                (InvocationStatus::Running, _) if known.value.life == self.life => return Err(NeuronError::InFlight),
+                // What failed, or was cut short with its daemon, is taken up again.
+                _ => {}
+            }
+        }
+        let permit = self.permits.clone().try_acquire_owned().map_err(|_| NeuronError::Overloaded)?;
+        let (version, mut talk) = match &known {
+            Some(known) => (known.version, Conversation::read(&self.store, &invocation).await?),
+            None => (0, Conversation::new(&invocation)),
+        };
+        let now = self.store.clock().now();
+        let record = Invocation {
+            id: invocation.clone(),
+            neuron: id.clone(),
+            principal: origin.principal.id.clone(),
+            status: InvocationStatus::Running,
+            answer: None,
+            error: None,
+            usage: known.as_ref().map(|known| known.value.usage).unwrap_or_default(),
+            calls: known.map(|known| known.value.calls).unwrap_or_default(),
+            created_at: now,
+            updated_at: now,
+            asked,
+            life: self.life.clone(),
+        };
+        talk.with(Op::Put { key: Invocation::key(&invocation), expect: Expect::Version(version), body: json(&record) });
+        let origin = origin.because(format!("invocation:{invocation}"));
+        let call = CallOptions { deltas: options.deltas.clone(), ..CallOptions::default() };
+        let run = self.run(origin, HOUSE.into(), spec, call);
+        self.carry(Stretch { run, begun, talk, record, step: 0, continued: None, permit }, options).await
+    }
+
+    /// The id of a call and what is known of it.
+    async fn identified(
+        &self,
+        origin: &Origin,
+        neuron: &NeuronId,
+        key: Option<&Arc<str>>,
+    ) -> Result<(Arc<str>, Option<Versioned<Invocation>>), NeuronError> {
+        let Some(key) = key else {
+            return Ok((format!("inv_{}", uuid::Uuid::now_v7().simple()).into(), None));
+        };
+        let name = Hash::of(&json(&(&origin.principal.id, neuron, key))).hex();
+        let id: Arc<str> = format!("inv_{}", &name[..32]).into();
+        let known = self.store.document(&Invocation::key(&id)).await?;
+        Ok((id, known))
+    }
+
+    /// `POST /v1/neurons/{id}/continue`: brings the results a paused call waits for.
+    ///
+    /// # Errors
+    /// [`NeuronError::NoContinuation`] for any token that is not this principal's for this neuron,
+    /// [`NeuronError::Expired`], [`NeuronError::InFlight`], and [`NeuronError::Results`] when the
+    /// results are not the ones asked for or not the ones given before.
+    pub async fn resume(
+        &self,
+        origin: &Origin,
+        id: &NeuronId,
+        token: &str,
+        results: Vec<ToolResult>,
+        options: InvokeOptions,
+    ) -> Result<Invoked, NeuronError> {
+        let opened = self.key.open(token, id, &origin.principal.id).ok_or(NeuronError::NoContinuation)?;
+        let key = Key::new(Document::Continuation, opened);
+        let found: Versioned<Continuation> = self.store.document(&key).await?.ok_or(NeuronError::NoContinuation)?;
+        let (version, mut paused) = (found.version, found.value);
+        let invocation = paused.invocation.clone();
+        let record: Option<Versioned<Invocation>> = self.store.document(&Invocation::key(&invocation)).await?;
+        let now = self.store.clock().now();
+        let mut record = record.map_or_else(|| Invocation::of(&paused, now), |found| found.value);
+        let body = body_hash(&results);
+        let again = match &paused.stage {
+            Stage::Done { body: given, answer } if *given == body => {
+                return Ok(Invoked { id: invocation, answer: (**answer).clone(), usage: record.usage });
+            }
+            Stage::Done { .. } => {
+                return Err(NeuronError::Results("this call was continued already, with other results".into()));
+            }
+            _ if record.status == InvocationStatus::Cancelled => return Err(NeuronError::Cancelled),
+            Stage::Consumed { body: given, .. } if *given != body => {
+                return Err(NeuronError::Results("this call is being continued with other results".into()));
+            }
+            Stage::Consumed { life, .. } if *life == self.life => return Err(NeuronError::InFlight),
+            // Taken by a life that ended: its model call was settled, and is made once more.
+            Stage::Consumed { .. } => true,
+            Stage::Pending => false,
+        };
+        if paused.expires_at < now {
+            return Err(NeuronError::Expired);
+        }
+        check_results(&paused.expected, &results).map_err(NeuronError::Results)?;
+        let permit = self.permits.clone().try_acquire_owned().map_err(|_| NeuronError::Overloaded)?;
+
+        paused.stage = Stage::Consumed { body: body.clone(), life: self.life.clone() };
+        record.status = InvocationStatus::Running;
+        record.life = self.life.clone();
+        let origin = origin.because(format!("invocation:{invocation}"));
+        let mut talk = Conversation::read(&self.store, &invocation).await?;
+        if !again {
+            results.iter().for_each(|result| talk.say(tool_message(result)));
+        }
+        let take = Batch::new(&origin).put_expecting(key.clone(), Expect::Version(version), &paused);
+        let take = talk.write(take.put(Invocation::key(&invocation), &record));
+        let version = match self.store.commit(take).await {
+            Ok(receipt) => receipt.versions[0],
+            Err(StoreError::Conflict { .. }) => return Err(NeuronError::InFlight),
+            Err(error) => return Err(error.into()),
+        };
+        let call = CallOptions { deltas: options.deltas.clone(), ..CallOptions::default() };
+        let run = self.run(origin, paused.account.clone(), paused.neuron.clone(), call);
+        let (begun, step) = (Begun::Conversation(Vec::new()), paused.step);
+        let continued = Some(Continued { key, version, paused, body });
+        // The results are the daemon's now: a caller that goes away changes nothing.
+        let options = InvokeOptions { key: Some("taken".into()), ..options };
+        self.carry(Stretch { run, begun, talk, record, step, continued, permit }, options).await
+    }
+
+    /// Runs a stretch in a task of its own until it ends, is cancelled, or its time is over. A caller that goes away
+    /// cancels a call that was made without a key.
+    async fn carry(&self, stretch: Stretch, options: InvokeOptions) -> Result<Invoked, NeuronError> {
+        let (asking, gone) = oneshot::channel::<()>();
+        let (cancel, cancelled) = oneshot::channel::<()>();
+        let id = stretch.record.id.clone();
+        match self.under_way().entry(id.clone()) {
+            Entry::Occupied(_) => return Err(NeuronError::InFlight),
+            Entry::Vacant(free) => drop(free.insert(cancel)),
+        }
+        let this = self.clone();
+        let keyed = options.key.is_some() && options.deltas.is_none();
+        let work = tokio::spawn(async move {
+            let Stretch { run, begun, talk, record, step, continued, permit } = stretch;
+            let late = async {
+                match options.deadline {
+                    Some(deadline) => tokio::time::sleep(deadline).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let went_away = async {
+                let _ = gone.await;
+                if keyed {
+                    std::future::pending::<()>().await;
+                }
+            };
+            let outcome = tokio::select! {
+                outcome = this.tree.run(run.clone(), begun, talk) => outcome,
+                Ok(()) = cancelled => Err(NeuronError::Cancelled),
+                () = went_away => Err(NeuronError::Cancelled),
+                () = late => Err(NeuronError::Deadline),
+            };
+            let finished = match outcome {
+                // Another call under the same key was quicker; the record is that one's.
+                Ok(Outcome { stop: Err(NeuronError::Store(StoreError::Conflict { .. })), .. }) => {
+                    Err(NeuronError::InFlight)
+                }
+                outcome => this.finish(&run, record, step, continued, outcome).await,
+            };
+            this.under_way().remove(&id);
+            drop(permit);
+            finished
+        });
+        let finished = work.await.map_err(|panic| NeuronError::Died(panic.to_string()))?;
+        drop(asking);
+        finished
+    }
+
+    /// Keeps what a stretch came to, and answers it.
+    async fn finish(
+        &self,
+        run: &Run,
+        mut record: Invocation,
+        step: u32,
+        continued: Option<Continued>,
+        outcome: Result<Outcome, NeuronError>,
+    ) -> Result<Invoked, NeuronError> {
+        let mut batch = Batch::new(&run.origin);
+        let ended = match outcome {
+            Ok(Outcome { stop, mut talk, spent }) => {
+                record.usage = record.usage.plus(spent.usage);
+                record.calls.extend(spent.calls);
+                // A record that no paid call has made yet is made now.
+                if stop.is_ok() || record.calls.is_empty() {
+                    batch = talk.write(batch);
+                }
+                stop
+            }
+            Err(error) => Err(error),
+        };
+        let answer = match ended {
+            Ok(Stop::Completed(completed)) => Ok(Answer::Completed(completed)),
+            Ok(Stop::Paused(calls)) => {
+                let (more, answer) = self.pause(run, batch, &record, step + 1, calls);
+                batch = more;
+                Ok(answer)
+            }
+            Err(error) => Err(error),
+        };
+        record.updated_at = self.store.clock().now();
+        record.status = match &answer {
+            Ok(Answer::Completed(_)) => InvocationStatus::Completed,
+            Ok(Answer::Paused { .. }) => InvocationStatus::ToolCallRequired,
+            Err(NeuronError::Cancelled) => InvocationStatus::Cancelled,
+            Err(_) => InvocationStatus::Failed,
+        };
+        record.answer = answer.as_ref().ok().cloned();
+        record.error = answer.as_ref().err().map(ToString::to_string);
+        if let Some(Continued { key, version, mut paused, body }) = continued {
+            paused.stage = match &answer {
+                Ok(answer) => Stage::Done { body, answer: Box::new(answer.clone()) },
+                // The results were not lost: the same call may be made again.
+                Err(_) => Stage::Consumed { body, life: "failed".into() },
+            };
+            batch = batch.put_expecting(key, Expect::Version(version), &paused);
+        }
+        batch = batch.put(Invocation::key(&record.id), &record);
+        match self.store.commit(batch).await {
+            // Another call under the same key was quicker.
+            Err(StoreError::Conflict { .. }) => return Err(NeuronError::InFlight),
+            kept => kept?,
+        };
+        Ok(Invoked { id: record.id, answer: answer?, usage: record.usage })
+    }
+
+    /// Adds a pause to `batch`: the paused call, and the token that names it.
+    fn pause(&self, run: &Run, batch: Batch, record: &Invocation, step: u32, calls: Vec<ToolCall>) -> (Batch, Answer) {
+        let expires_at = self.store.clock().now() + jiff::SignedDuration::from_secs(EXPIRY_S);
+        let paused = Continuation {
+            invocation: record.id.clone(),
+            step,
+            neuron: run.spec.clone(),
+            neuron_id: record.neuron.clone(),
+            principal: run.origin.principal.id.clone(),
+            account: run.account.clone(),
+            expected: calls.iter().map(|call| call.id.clone()).collect(),
+            expires_at,
+            stage: Stage::Pending,
+        };
+        let name: Arc<str> = format!("{}.{step}", record.id).into();
+        let token = self.key.seal(&name, &paused);
+        (batch.create(Key::new(Document::Continuation, name), &paused), Answer::Paused { token, calls })
+    }
+
+    /// What is known of an invocation; operators see everybody's.
+    ///
+    /// # Errors
+    /// [`NeuronError::NoInvocation`].
+    pub async fn invocation(&self, origin: &Origin, id: &Arc<str>) -> Result<Invocation, NeuronError> {
+        let found: Option<Versioned<Invocation>> = self.store.document(&Invocation::key(id)).await?;
+        let may = |found: &Invocation| found.principal == origin.principal.id || origin.principal.may(Role::Operator);
+        let mut found =
+            found.map(|found| found.value).filter(may).ok_or_else(|| NeuronError::NoInvocation(id.clone()))?;
+        if found.status == InvocationStatus::Running && found.life != self.life {
+            found.status = InvocationStatus::Failed;
+            found.error = Some("the daemon stopped while it was under way".into());
+        }
+        Ok(found)
+    }
+
+    /// Stops an invocation: its model is no longer listened to, its reservation is settled, and a pause of it cannot be
+    /// continued. One that has ended stays as it is.
+    ///
+    /// # Errors
+    /// [`NeuronError::NoInvocation`].
+    pub async fn cancel(&self, origin: &Origin, id: &Arc<str>) -> Result<Invocation, NeuronError> {
+        let mut found = self.invocation(origin, id).await?;
+        let cancel = self.under_way().remove(id);
+        if let Some(cancel) = cancel {
+            let _ = cancel.send(());
+            // The task that carries it writes that it was cancelled.
+            found.status = InvocationStatus::Cancelled;
+        } else if matches!(found.status, InvocationStatus::ToolCallRequired | InvocationStatus::Failed) {
+            let version =
+                self.store.document::<Invocation>(&Invocation::key(id)).await?.map_or(0, |found| found.version);
+            found.status = InvocationStatus::Cancelled;
+            found.updated_at = self.store.clock().now();
+            let batch = Batch::new(origin).put_expecting(Invocation::key(id), Expect::Version(version), &found);
+            self.store.commit(batch).await?;
+        }
+        Ok(found)
+    }
+}
+
+impl Invocation {
+    /// The record of a call that was paused before there were records.
+    fn of(paused: &Continuation, now: Timestamp) -> Self {
+        Self {
+            id: paused.invocation.clone(),
+            neuron: paused.neuron_id.clone(),
+            principal: paused.principal.clone(),
+            status: InvocationStatus::ToolCallRequired,
+            answer: None,
+            error: None,
+            usage: Usage::default(),
+            calls: Vec::new(),
+            created_at: now,
+            updated_at: now,
+            asked: String::new(),
+            life: "".into(),
+        }
+    }
+}

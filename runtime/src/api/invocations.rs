@@ -1,0 +1,302 @@
+//! `invoke`, `continue`, and `/v1/invocations` (seed 003 §6.1, MISSION N3). With `Accept: text/event-stream` an answer
+//! comes as it is made.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::sse::{Event as Frame, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures::stream::{self, Stream};
+use neurons::kinds::{base, completion, router, structured_output, tool_augmented, transformer};
+use neurons::llm::Delta;
+use neurons::neuron::{ToolCall, ToolResult};
+use neurons::{Answer, InvocationStatus, InvokeOptions, Invoked, NeuronError, NeuronId};
+use nexus::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use utoipa::ToSchema;
+
+use super::App;
+use super::error::ApiError;
+use super::extract::{ApiJson, Caller, IdempotencyKey, Participant};
+
+/// The longest deadline a caller may set, in seconds.
+const DEADLINE_S_MAX: f64 = 600.0;
+/// Names the invocation in every answer.
+const INVOCATION: HeaderName = HeaderName::from_static("x-invocation-id");
+/// Pieces that may wait for a slow reader; the model waits then.
+const PIECES: usize = 64;
+
+/// What `invoke` takes.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct InvokeBody {
+    /// A string, or the kind's object.
+    #[schema(value_type = InvokeInput)]
+    input: Value,
+    /// Seconds after which it is cancelled, up to 600.
+    #[serde(default)]
+    deadline_s: Option<f64>,
+}
+
+/// What the kinds take. A string stands for one event of the user, or for the text to continue.
+#[derive(ToSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "it only describes what the neurons read")]
+pub(super) enum InvokeInput {
+    Text(String),
+    Base(base::Input),
+    StructuredOutput(structured_output::Input),
+    ToolAugmented(tool_augmented::Input),
+    Completion(completion::Input),
+    Router(router::Input),
+    Transformer(transformer::Input),
+}
+
+/// What the kinds answer: a string of base, tool-augmented and completion neurons, JSON of a schema, routes, or events.
+#[derive(ToSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "it only describes what the neurons write")]
+pub(super) enum InvokeOutput {
+    Text(String),
+    Routes(Vec<router::Route>),
+    Events(transformer::Output),
+    Json(Value),
+}
+
+/// What `continue` takes.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ContinueBody {
+    /// The token that `202` brought.
+    context_token: String,
+    /// A result for each call, in any order: `{id, result}` or `{id, error}`.
+    tool_results: Vec<ToolResult>,
+    /// Seconds after which it is cancelled, up to 600.
+    #[serde(default)]
+    deadline_s: Option<f64>,
+}
+
+/// What `invoke` and `continue` answer.
+#[derive(Serialize, ToSchema)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub(super) enum InvokeAnswer {
+    /// The neuron has ended.
+    Completed {
+        /// Its output.
+        #[schema(value_type = InvokeOutput)]
+        output: Value,
+    },
+    /// The neuron waits for the client.
+    ToolCallRequired {
+        /// Names the pause.
+        context_token: String,
+        /// What to call.
+        tool_calls: Vec<ToolCall>,
+    },
+}
+
+fn body_of(answer: Answer) -> InvokeAnswer {
+    match answer {
+        Answer::Completed(completed) => InvokeAnswer::Completed { output: completed.output },
+        Answer::Paused { token, calls } => InvokeAnswer::ToolCallRequired { context_token: token, tool_calls: calls },
+    }
+}
+
+fn answered(invoked: Invoked) -> Response {
+    let status = match invoked.answer {
+        Answer::Completed(_) => StatusCode::OK,
+        Answer::Paused { .. } => StatusCode::ACCEPTED,
+    };
+    let id = HeaderValue::from_str(&invoked.id).unwrap_or(HeaderValue::from_static("?"));
+    (status, [(INVOCATION, id)], Json(body_of(invoked.answer))).into_response()
+}
+
+fn options(key: Option<Arc<str>>, deadline_s: Option<f64>) -> Result<InvokeOptions, ApiError> {
+    let deadline = match deadline_s {
+        None => None,
+        Some(seconds) if seconds > 0.0 && seconds <= DEADLINE_S_MAX => Some(Duration::from_secs_f64(seconds)),
+        Some(seconds) => {
+            return Err(ApiError::invalid(format!("deadline_s {seconds} is not between 0 and {DEADLINE_S_MAX}")));
+        }
+    };
+    Ok(InvokeOptions { key, deadline, deltas: None })
+}
+
+type Answering = Pin<Box<dyn Future<Output = Result<Invoked, NeuronError>> + Send>>;
+
+/// Answers whole, or as server-sent events when that is asked for. Dropping the stream drops the call.
+async fn respond(
+    headers: &HeaderMap,
+    mut options: InvokeOptions,
+    call: impl FnOnce(InvokeOptions) -> Answering,
+) -> Result<Response, ApiError> {
+    let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if !accepted.contains("text/event-stream") {
+        return Ok(answered(call(options).await?));
+    }
+    let (pieces, inbox) = mpsc::channel(PIECES);
+    options.deltas = Some(pieces);
+    let frames = frames(inbox, call(options));
+    Ok(Sse::new(frames).keep_alive(KeepAlive::default()).into_response())
+}
+
+/// Where a stream of frames stands.
+enum Streaming {
+    Open(mpsc::Receiver<Delta>, Answering),
+    /// The answer is there; what was said before it is sent first.
+    Answered(mpsc::Receiver<Delta>, Result<Invoked, NeuronError>),
+    /// Only the last frame is left.
+    Last(Frame),
+    Over,
+}
+
+fn frames(inbox: mpsc::Receiver<Delta>, call: Answering) -> impl Stream<Item = Result<Frame, Infallible>> {
+    stream::unfold(Streaming::Open(inbox, call), |mut standing| async move {
+        loop {
+            standing = match standing {
+                Streaming::Open(mut inbox, mut call) => tokio::select! {
+                    biased;
+                    Some(delta) = inbox.recv() => return Some((Ok(shown(delta)), Streaming::Open(inbox, call))),
+                    answer = &mut call => Streaming::Answered(inbox, answer),
+                },
+                Streaming::Answered(mut inbox, answer) => match inbox.try_recv() {
+                    Ok(delta) => return Some((Ok(shown(delta)), Streaming::Answered(inbox, answer))),
+                    Err(_) => match answer {
+                        Ok(invoked) => {
+                            let usage = frame("usage", &json!(invoked.usage));
+                            let mut body = json!(body_of(invoked.answer));
+                            body["invocation_id"] = json!(invoked.id);
+                            return Some((Ok(usage), Streaming::Last(frame("done", &body))));
+                        }
+                        Err(error) => Streaming::Last(frame("error", &json!(ApiError::from(error).problem()))),
+                    },
+                },
+                Streaming::Last(frame) => return Some((Ok(frame), Streaming::Over)),
+                Streaming::Over => return None,
+            };
+        }
+    })
+}
+
+fn frame(event: &str, data: &Value) -> Frame {
+    Frame::default().event(event).data(data.to_string())
+}
+
+fn shown(delta: Delta) -> Frame {
+    match delta {
+        Delta::Text(text) => frame("delta", &json!({"text": text})),
+        Delta::ToolCall(call) => frame(
+            "tool_call_delta",
+            &json!({"index": call.index, "id": call.id, "name": call.function.name, "params": call.function.arguments}),
+        ),
+        Delta::Again => frame("again", &json!({})),
+    }
+}
+
+/// Starts a computation.
+///
+/// Under an `Idempotency-Key` it is started once. With `Accept: text/event-stream` the answer comes as the events
+/// `delta {text}`, `tool_call_delta {index, id, name, params}`, `again` (what came so far did not fit and is taken back),
+/// `usage`, and `done` with the body of a whole answer and `invocation_id`, or `error` with a problem.
+#[utoipa::path(post, path = "/v1/neurons/{id}/invoke", params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), request_body = InvokeBody,
+    responses((status = 200, body = InvokeAnswer, description = "it has ended"), (status = 202, body = InvokeAnswer, description = "it waits for tools"), (status = 402, description = "the account cannot pay"), (status = 409, description = "the same call is under way"), (status = 422, description = "the input is not of the kind's shape, or the key was used for another"), (status = 503, description = "no model answers"), (status = 504, description = "the deadline passed")))]
+pub(super) async fn invoke(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    Path(id): Path<NeuronId>,
+    IdempotencyKey(key): IdempotencyKey,
+    headers: HeaderMap,
+    ApiJson(body): ApiJson<InvokeBody>,
+) -> Result<Response, ApiError> {
+    let options = options(key, body.deadline_s)?;
+    let call = move |options| -> Answering {
+        Box::pin(async move { app.neurons.invoke(&origin, &id, &body.input, options).await })
+    };
+    respond(&headers, options, call).await
+}
+
+/// Goes on with a paused computation; it answers as `invoke` does.
+#[utoipa::path(post, path = "/v1/neurons/{id}/continue", params(("id" = String, Path)), request_body = ContinueBody,
+    responses((status = 200, body = InvokeAnswer, description = "it has ended"), (status = 202, body = InvokeAnswer, description = "it waits again"), (status = 404, description = "no call waits under this token"), (status = 409, description = "in flight, or cancelled"), (status = 410, description = "expired"), (status = 422, description = "not the results asked for")))]
+pub(super) async fn resume(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    Path(id): Path<NeuronId>,
+    headers: HeaderMap,
+    ApiJson(body): ApiJson<ContinueBody>,
+) -> Result<Response, ApiError> {
+    let options = options(None, body.deadline_s)?;
+    let call = move |options| -> Answering {
+        Box::pin(async move { app.neurons.resume(&origin, &id, &body.context_token, body.tool_results, options).await })
+    };
+    respond(&headers, options, call).await
+}
+
+/// What is known of an invocation.
+#[derive(Serialize, ToSchema)]
+pub(super) struct InvocationBody {
+    /// Its id.
+    id: String,
+    /// The neuron.
+    neuron: String,
+    /// How it stands.
+    status: InvocationStatus,
+    /// What it answered last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    answer: Option<InvokeAnswer>,
+    /// Why it ended without an output.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    /// `{prompt_tokens, completion_tokens, total_tokens}` so far.
+    #[schema(value_type = Object)]
+    usage: Value,
+    /// Paid calls so far.
+    calls: usize,
+    /// When it began.
+    #[schema(value_type = String)]
+    created_at: Timestamp,
+    /// When it changed last.
+    #[schema(value_type = String)]
+    updated_at: Timestamp,
+}
+
+fn known(invocation: neurons::Invocation) -> Json<InvocationBody> {
+    Json(InvocationBody {
+        id: invocation.id.to_string(),
+        neuron: invocation.neuron.to_string(),
+        status: invocation.status,
+        answer: invocation.answer.map(body_of),
+        error: invocation.error,
+        usage: json!(invocation.usage),
+        calls: invocation.calls.len(),
+        created_at: invocation.created_at,
+        updated_at: invocation.updated_at,
+    })
+}
+
+/// How an invocation stands; its caller and operators may look.
+#[utoipa::path(get, path = "/v1/invocations/{id}", params(("id" = String, Path)), responses((status = 200, body = InvocationBody, description = "how it stands"), (status = 404, description = "there is none of yours")))]
+pub(super) async fn read(
+    State(app): State<App>,
+    Caller(origin): Caller,
+    Path(id): Path<Arc<str>>,
+) -> Result<Json<InvocationBody>, ApiError> {
+    Ok(known(app.neurons.invocation(&origin, &id).await?))
+}
+
+/// Stops an invocation and settles its reservation; one that has ended stays as it is.
+#[utoipa::path(post, path = "/v1/invocations/{id}/cancel", params(("id" = String, Path)), responses((status = 200, body = InvocationBody, description = "how it stands now"), (status = 404, description = "there is none of yours")))]
+pub(super) async fn cancel(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    Path(id): Path<Arc<str>>,
+) -> Result<Json<InvocationBody>, ApiError> {
+    Ok(known(app.neurons.cancel(&origin, &id).await?))
+}
