@@ -1,45 +1,52 @@
-//! `Fascicles`: the handle. Definitions, jobs, and their resumption after a restart.
+//! `Fascicles`: the handle. Jobs, and their resumption after a restart; definitions are in `catalogue.rs`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use neurons::llm::Usage;
 use neurons::{Neurons, Tier};
 use nexus::ledger::Amount;
-use nexus::store::{Key, Kind, Stream};
-use nexus::{Batch, Event, Origin, Store};
+use nexus::store::{Expect, Follow, Key, Kind, Op, Stream};
+use nexus::{Batch, Event, Origin, Principal, PrincipalId, Role, Store, Timestamp};
 use ractor::ActorCell;
 use serde_json::Value;
 
+use crate::catalogue::Catalogue;
 use crate::graph::Graph;
-use crate::job::{Handle, Head, JobArgs, commit_of, plant};
-use crate::run::{Fact, Observed, Run, Start};
-use crate::spec::{FascicleId, FascicleSpec, NodeId, NodeRun};
+use crate::job::{Handle, Head, JobArgs, commit_of, plant, refusal};
+use crate::run::{Answer, Effect, Fact, News, Observed, Run, Standing, Status};
+use crate::spec::{FascicleId, FascicleSpec};
 use crate::toolbox::Toolbox;
+use crate::turns::{Priority, Turns};
 use crate::{FascicleError, JobId};
 
 /// Jobs that may run at once.
-const JOBS_MAX: usize = 1024;
+const JOBS_MAX: usize = 16_384;
+/// Steps of all jobs that are worked on at once.
+const STEPS_MAX: usize = 256;
+/// Bytes of a job's input.
+const INPUT_BYTES_MAX: usize = 512 << 10;
+/// Heads that one listing looks at.
+const LOOKED_AT_MAX: usize = 2_000;
 
 /// A cheap handle; clones share one supervisor.
 #[derive(Clone)]
 pub struct Fascicles {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
     supervisor: ActorCell,
 }
 
 pub(crate) struct Inner {
     pub(crate) store: Store,
     pub(crate) neurons: Neurons,
-    specs: HashMap<FascicleId, (FascicleSpec, Graph)>,
+    pub(crate) catalogue: Catalogue,
+    pub(crate) turns: Turns,
     running: Mutex<HashMap<JobId, Handle>>,
+    /// The hands of those who own jobs.
+    toolboxes: Mutex<HashMap<Arc<str>, Arc<dyn Toolbox>>>,
 }
 
 impl Inner {
-    pub(crate) fn node_run(&self, fascicle: &FascicleId, node: &NodeId) -> Option<NodeRun> {
-        self.specs.get(fascicle)?.1.node(node).map(|node| node.run.clone())
-    }
-
     pub(crate) fn forget(&self, job: &JobId) {
         self.running().remove(job);
     }
@@ -47,9 +54,14 @@ impl Inner {
     fn running(&self) -> MutexGuard<'_, HashMap<JobId, Handle>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn toolboxes(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<dyn Toolbox>>> {
+        self.toolboxes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// How a job is started.
+#[derive(Clone, Default)]
 pub struct JobOrder {
     /// The job's name; the same order twice is one job.
     pub id: JobId,
@@ -65,47 +77,64 @@ pub struct JobOrder {
     pub tier: Option<Tier>,
     /// A bound that only lowers the neurons' own.
     pub output_tokens_max: Option<u32>,
+    /// Whose turn comes first.
+    pub priority: Priority,
+    /// Seconds it may take; the fascicle's own when absent.
+    pub deadline_s: Option<u64>,
+    /// The hash of what was ordered.
+    pub ordered: String,
+}
+
+/// Which jobs are listed.
+#[derive(Clone, Debug, Default)]
+pub struct JobFilter {
+    /// Those in this status.
+    pub status: Option<Status>,
+    /// Those of this fascicle.
+    pub fascicle: Option<FascicleId>,
 }
 
 pub(crate) fn job_stream(id: &JobId) -> Stream {
     format!("job:{id}").into()
 }
 
+/// Whether `who` may see and steer a job: whoever ordered it, and operators.
+fn may(who: &Principal, head: &Head) -> bool {
+    head.origin.principal.id == who.id || who.may(Role::Operator)
+}
+
 impl Fascicles {
-    /// A handle on the shipped fascicles.
+    /// A handle on the shipped fascicles and those in the store. `tools` are the names that tool nodes may call.
     ///
     /// # Errors
-    /// [`FascicleError`] when one of them is not well made.
-    pub async fn open(store: Store, neurons: Neurons, shipped: Vec<FascicleSpec>) -> Result<Self, FascicleError> {
-        let mut specs = HashMap::new();
-        for spec in shipped {
-            let graph = Graph::build(&spec)?;
-            specs.insert(spec.id.clone(), (spec, graph));
+    /// [`FascicleError`] when one of the shipped is not well made.
+    pub async fn open(
+        store: Store,
+        neurons: Neurons,
+        shipped: Vec<FascicleSpec>,
+        tools: BTreeSet<Arc<str>>,
+    ) -> Result<Self, FascicleError> {
+        let inner = Inner {
+            store,
+            neurons,
+            catalogue: Catalogue::new(shipped, tools),
+            turns: Turns::new(STEPS_MAX),
+            running: Mutex::default(),
+            toolboxes: Mutex::default(),
+        };
+        let this = Self { inner: Arc::new(inner), supervisor: plant().await? };
+        for id in this.inner.catalogue.shipped.keys() {
+            this.built(id).await?;
         }
-        let inner = Inner { store, neurons, specs, running: Mutex::default() };
-        Ok(Self { inner: Arc::new(inner), supervisor: plant().await? })
-    }
-
-    /// All fascicles, by name.
-    pub fn list(&self) -> Vec<FascicleSpec> {
-        let mut specs: Vec<FascicleSpec> = self.inner.specs.values().map(|(spec, _)| spec.clone()).collect();
-        specs.sort_by(|a, b| a.id.cmp(&b.id));
-        specs
-    }
-
-    /// One fascicle.
-    ///
-    /// # Errors
-    /// [`FascicleError::NotFound`].
-    pub fn get(&self, id: &FascicleId) -> Result<FascicleSpec, FascicleError> {
-        self.inner.specs.get(id).map(|(spec, _)| spec.clone()).ok_or_else(|| FascicleError::NotFound(id.clone()))
+        Ok(this)
     }
 
     /// Starts a job. Its acceptance and its first steps are durable when this returns; `with` is
     /// committed together with them, or not at all. The same order again changes nothing.
     ///
     /// # Errors
-    /// [`FascicleError::NotFound`], [`FascicleError::Overloaded`], or the store's own.
+    /// [`FascicleError::NotFound`], [`FascicleError::Invalid`], [`FascicleError::TooLarge`],
+    /// [`FascicleError::Overloaded`], or the store's own.
     pub async fn start(
         &self,
         origin: &Origin,
@@ -116,34 +145,45 @@ impl Fascicles {
         if self.inner.running().len() >= JOBS_MAX {
             return Err(FascicleError::Overloaded);
         }
-        let graph = self
-            .inner
-            .specs
-            .get(&order.fascicle)
-            .map(|(_, graph)| graph.clone())
-            .ok_or_else(|| FascicleError::NotFound(order.fascicle.clone()))?;
+        let bytes = serde_json::to_vec(&order.events).map_or(0, |text| text.len());
+        if bytes > INPUT_BYTES_MAX {
+            return Err(FascicleError::TooLarge { bytes, max: INPUT_BYTES_MAX });
+        }
+        let built = self.built(&order.fascicle).await?;
+        let now = self.inner.store.clock().now();
+        let seconds = order.deadline_s.or(built.graph.deadline_s);
+        let deadline_at = seconds.map(|seconds| now + jiff::SignedDuration::from_secs(seconds as i64));
         let mut head = Head {
             id: order.id,
             fascicle: order.fascicle,
+            plan: Some(built.hash.hex()),
             owner: order.owner,
             account: order.account,
             origin: origin.clone(),
-            status: crate::run::Status::Pending,
+            status: Status::Pending,
             current_stage: None,
+            waits: Vec::new(),
             output: Value::Null,
             error: None,
             tier: order.tier,
             output_tokens_max: order.output_tokens_max,
+            priority: order.priority,
+            ordered: order.ordered,
+            created_at: now,
+            updated_at: now,
         };
-        let mut run = Run::new(graph);
-        let (facts, starts) = run.on(Fact::Accepted { events: order.events });
+        let mut run = Run::new(built.graph);
+        let out = run.on(News::Accepted { events: order.events, deadline_at }, now);
         // The head must not exist yet: the commit refuses a job that was started before.
-        let mut batch =
-            Batch::new(origin).create(Key::new(Kind::Running, format!("{}/{}", head.owner, head.id)), &head.id);
-        batch = batch.put_expecting(Key::new(Kind::Job, head.id.clone()), nexus::store::Expect::Version(0), &head);
-        batch.ops.extend(commit_of(&mut head, &run, &facts).ops);
+        let mut batch = Batch::new(origin);
+        batch.push(Op::Payload { hash: built.hash, body: built.plan });
+        batch = batch.create(Key::new(Kind::Running, format!("{}/{}", head.owner, head.id)), &head.id);
+        batch = batch.put_expecting(Key::new(Kind::Job, head.id.clone()), Expect::Version(0), &head);
+        batch.ops.extend(commit_of(&mut head, &run, &out.facts, now).ops);
+        self.inner.toolboxes().insert(head.owner.clone(), toolbox.clone());
         match self.inner.store.commit(with(batch)).await {
-            Ok(_) => self.spawn(head, run, toolbox, starts, false).await,
+            Ok(_) if head.status.is_final() => Ok(()),
+            Ok(_) => self.spawn(head, run, toolbox, out.effects, None).await,
             Err(nexus::StoreError::Conflict { what, .. })
                 if what.starts_with("job:") || what.starts_with("running:") =>
             {
@@ -158,11 +198,11 @@ impl Fascicles {
         head: Head,
         run: Run,
         toolbox: Arc<dyn Toolbox>,
-        starts: Vec<Start>,
-        resumed: bool,
+        effects: Vec<Effect>,
+        first: Option<News>,
     ) -> Result<(), FascicleError> {
         let id = head.id.clone();
-        let args = JobArgs { inner: self.inner.clone(), head, run, toolbox, starts, resumed };
+        let args = JobArgs { inner: self.inner.clone(), head, run, toolbox, effects, first };
         let handle = Handle::spawn(args, self.supervisor.clone()).await?;
         // A quick job may be over by now; what has ended is not put down as running.
         let mut running = self.inner.running();
@@ -177,6 +217,7 @@ impl Fascicles {
     /// # Errors
     /// The store's own.
     pub async fn resume(&self, owner: &str, toolbox: &Arc<dyn Toolbox>) -> Result<usize, FascicleError> {
+        self.inner.toolboxes().insert(owner.into(), toolbox.clone());
         let prefix = format!("{owner}/");
         let marks = self.inner.store.documents::<JobId>(Kind::Running, &prefix, JOBS_MAX).await?;
         let mut count = 0;
@@ -187,15 +228,34 @@ impl Fascicles {
             let already = self.inner.running().contains_key(&job.value);
             let head = self.inner.store.document::<Head>(&Key::new(Kind::Job, job.value.clone())).await?;
             let (false, Some(head)) = (already, head) else { continue };
-            let Some((_, graph)) = self.inner.specs.get(&head.value.fascicle) else { continue };
-            let mut run = Run::new(graph.clone());
-            for fact in self.facts(&job.value).await? {
-                run.apply(&fact);
+            // One that cannot be read keeps no other from going on.
+            match self.run_of(&head.value).await {
+                Ok(run) => {
+                    self.spawn(head.value, run, toolbox.clone(), Vec::new(), Some(News::Restarted)).await?;
+                    count += 1;
+                }
+                Err(error) => tracing::error!(job = %job.value, %error, "a job cannot be taken up again"),
             }
-            self.spawn(head.value, run, toolbox.clone(), Vec::new(), true).await?;
-            count += 1;
         }
         Ok(count)
+    }
+
+    /// Forgets the tools of an owner that is no longer alive.
+    pub fn let_go(&self, owner: &str) {
+        self.inner.toolboxes().remove(owner);
+    }
+
+    /// A job as its journal has it.
+    async fn run_of(&self, head: &Head) -> Result<Run, FascicleError> {
+        let graph: Arc<Graph> = match &head.plan {
+            Some(hash) => self.graph_of(hash).await?,
+            None => self.built(&head.fascicle).await?.graph,
+        };
+        let mut run = Run::new(graph);
+        for fact in self.facts(&head.id).await? {
+            run.apply(&fact);
+        }
+        Ok(run)
     }
 
     /// Stops jobs where they are, and waits until they have; they go on when their owner is taken up again.
@@ -204,6 +264,12 @@ impl Fascicles {
         for handle in handles {
             handle.halt().await;
         }
+    }
+
+    /// Stops whatever jobs run, as [`Self::halt`] does.
+    pub async fn halt_all(&self) {
+        let jobs: Vec<JobId> = self.inner.running().keys().cloned().collect();
+        self.halt(&jobs).await;
     }
 
     /// How many jobs are under way.
@@ -219,17 +285,104 @@ impl Fascicles {
         }
     }
 
-    /// Stops a job for good.
+    /// Stops a job for good; one that has ended stays as it is.
     ///
     /// # Errors
     /// [`FascicleError::JobNotFound`].
-    pub async fn cancel(&self, job: &JobId) -> Result<(), FascicleError> {
+    pub async fn cancel(&self, who: &Principal, job: &JobId) -> Result<Head, FascicleError> {
+        let head = self.job_of(who, job).await?;
         let handle = self.inner.running().get(job).cloned();
         match handle {
             Some(handle) => handle.cancel().await,
-            None => drop(self.job(job).await?),
+            None if !head.status.is_final() => self.change(head, News::Cancelled).await.map(drop)?,
+            None => {}
         }
-        Ok(())
+        self.job(job).await
+    }
+
+    /// Tells news to a job that does not run.
+    async fn change(&self, mut head: Head, news: News) -> Result<(Head, Run, Vec<Effect>), FascicleError> {
+        let mut run = self.run_of(&head).await?;
+        let now = self.inner.store.clock().now();
+        let out = run.on(news, now);
+        let batch = commit_of(&mut head, &run, &out.facts, now);
+        self.inner.store.commit(batch).await?;
+        Ok((head, run, out.effects))
+    }
+
+    /// Takes a job that failed up again where it failed; what had ended is not run again.
+    ///
+    /// # Errors
+    /// [`FascicleError::JobNotFound`], [`FascicleError::NotFailed`], [`FascicleError::NoOwner`].
+    pub async fn retry(&self, who: &Principal, job: &JobId) -> Result<Head, FascicleError> {
+        let mut head = self.job_of(who, job).await?;
+        if head.status != Status::Failed {
+            return Err(FascicleError::NotFailed(job.clone()));
+        }
+        if self.inner.running().len() >= JOBS_MAX {
+            return Err(FascicleError::Overloaded);
+        }
+        let toolbox = self.inner.toolboxes().get(&head.owner).cloned();
+        let toolbox = toolbox.ok_or_else(|| FascicleError::NoOwner(head.owner.clone()))?;
+        let mut run = self.run_of(&head).await?;
+        let now = self.inner.store.clock().now();
+        let out = run.on(News::Retried, now);
+        let mark = Key::new(Kind::Running, format!("{}/{}", head.owner, head.id));
+        let mut batch = Batch::new(&head.origin).create(mark, &head.id);
+        batch.ops.extend(commit_of(&mut head, &run, &out.facts, now).ops);
+        match self.inner.store.commit(batch).await {
+            Ok(_) if head.status.is_final() => {}
+            Ok(_) => self.spawn(head.clone(), run, toolbox, out.effects, None).await?,
+            Err(nexus::StoreError::Conflict { what, .. }) if what.starts_with("running:") => {
+                return Err(FascicleError::NotFailed(job.clone()));
+            }
+            Err(error) => return Err(error.into()),
+        }
+        Ok(head)
+    }
+
+    /// The token that names a wait of a job; it is bound to whoever ordered the job.
+    pub fn token(&self, head: &Head, wait: u32, expires_at: Option<Timestamp>) -> String {
+        let name = format!("{}#{wait}", head.id).into();
+        self.inner.neurons.sealing_key().seal_for(&name, wait, expires_at, &bound_to(&head.id), self.principal(head))
+    }
+
+    fn principal<'h>(&self, head: &'h Head) -> &'h PrincipalId {
+        &head.origin.principal.id
+    }
+
+    /// Answers the wait that `token` names. The same answer again changes nothing.
+    ///
+    /// # Errors
+    /// [`FascicleError::NoWait`] for a token that is not this job's, [`FascicleError::Expired`], and
+    /// [`FascicleError::Answer`] when it is no answer to what was asked, or another than was given before.
+    pub async fn answer(
+        &self,
+        who: &Principal,
+        job: &JobId,
+        token: &str,
+        body: String,
+        answer: Answer,
+    ) -> Result<Head, FascicleError> {
+        let head = self.job_of(who, job).await?;
+        let name = self.inner.neurons.sealing_key().open(token, &bound_to(job), self.principal(&head));
+        let wait = name.as_deref().and_then(|name| name.strip_prefix(&**job)?.strip_prefix('#')?.parse().ok());
+        let wait: u32 = wait.ok_or(FascicleError::NoWait)?;
+        let handle = self.inner.running().get(job).cloned();
+        let answered = match handle {
+            Some(handle) => handle.answer(wait, body.clone(), answer).await,
+            None => None,
+        };
+        match answered {
+            Some(answered) => answered?,
+            // It has ended, or its owner is not alive.
+            None => match self.run_of(&head).await?.standing(wait, &body) {
+                Standing::Given => {}
+                Standing::Open => return Err(FascicleError::NoOwner(head.owner)),
+                other => return Err(refusal(other)),
+            },
+        }
+        self.job(job).await
     }
 
     /// The head of a job.
@@ -239,6 +392,50 @@ impl Fascicles {
     pub async fn job(&self, id: &JobId) -> Result<Head, FascicleError> {
         let head = self.inner.store.document::<Head>(&Key::new(Kind::Job, id.clone())).await?;
         head.map(|head| head.value).ok_or_else(|| FascicleError::JobNotFound(id.clone()))
+    }
+
+    /// The head of a job, if `who` may see it.
+    ///
+    /// # Errors
+    /// [`FascicleError::JobNotFound`].
+    pub async fn job_of(&self, who: &Principal, id: &JobId) -> Result<Head, FascicleError> {
+        let head = self.job(id).await?;
+        if may(who, &head) { Ok(head) } else { Err(FascicleError::JobNotFound(id.clone())) }
+    }
+
+    /// Jobs that `who` may see with ids after `after`, at most `limit`, and where the next ones begin, if there may be any.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn jobs(
+        &self,
+        who: &Principal,
+        filter: &JobFilter,
+        after: &str,
+        limit: usize,
+    ) -> Result<(Vec<Head>, Option<JobId>), FascicleError> {
+        let (mut found, mut after, mut looked_at) = (Vec::new(), after.to_owned(), 0);
+        loop {
+            let page = self.inner.store.documents::<Head>(Kind::Job, &after, limit.max(64)).await?;
+            let Some((last, _)) = page.last() else { return Ok((found, None)) };
+            let last = last.clone();
+            looked_at += page.len();
+            for (id, head) in page {
+                let head = head.value;
+                let fits = filter.status.is_none_or(|status| head.status == status)
+                    && filter.fascicle.as_ref().is_none_or(|fascicle| head.fascicle == *fascicle);
+                if fits && may(who, &head) {
+                    found.push(head);
+                }
+                if found.len() == limit {
+                    return Ok((found, Some(id)));
+                }
+            }
+            if looked_at >= LOOKED_AT_MAX {
+                return Ok((found, Some(last)));
+            }
+            after = last.to_string();
+        }
     }
 
     /// What the world was told about a job, in order.
@@ -253,7 +450,12 @@ impl Fascicles {
             .collect())
     }
 
-    async fn facts(&self, id: &JobId) -> Result<Vec<Fact>, FascicleError> {
+    /// The journal of a job from its beginning, and on as it grows.
+    pub fn follow(&self, id: &JobId) -> Follow {
+        self.inner.store.follow(job_stream(id), 0)
+    }
+
+    pub(crate) async fn facts(&self, id: &JobId) -> Result<Vec<Fact>, FascicleError> {
         let (stream, mut facts, mut after) = (job_stream(id), Vec::new(), 0);
         loop {
             let page = self.inner.store.entries(&stream, after, usize::MAX).await?;
@@ -264,4 +466,9 @@ impl Fascicles {
             }
         }
     }
+}
+
+/// What a job's tokens are bound to.
+fn bound_to(job: &JobId) -> String {
+    format!("job:{job}")
 }

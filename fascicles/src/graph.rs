@@ -1,91 +1,145 @@
-//! A graph that can only be built valid: acyclic, connected to its output, within its bounds.
+//! A graph that can only be built valid: acyclic, its edges and routes lead somewhere, its mappings fit, its schemas and
+//! templates compile. `build.rs` builds it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use crate::FascicleError;
-use crate::spec::{FascicleSpec, NodeId, NodeSpec};
+use neurons::{NeuronId, NeuronSpec};
+use nexus::Event;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::part::{Mapping, Test, events_of, routed};
+use crate::spec::{
+    ApproveNode, CalledBy, Exhausted, FascicleId, FascicleSpec, Join, NodeId, NodeSpec, Requires, Taken, WaitNode,
+};
 
 /// Nodes one fascicle may have.
-pub const NODES_MAX: usize = 64;
+pub(crate) const NODES_MAX: usize = 64;
+/// Fascicles within fascicles.
+pub(crate) const DEPTH_MAX: usize = 8;
+
+/// A fascicle with everything it names, so that it runs the same whatever becomes of them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The fascicle.
+    pub root: FascicleSpec,
+    /// The fascicles it is made of.
+    #[serde(default)]
+    pub fascicles: BTreeMap<FascicleId, FascicleSpec>,
+    /// The stored neurons it thinks with.
+    #[serde(default)]
+    pub neurons: BTreeMap<NeuronId, NeuronSpec>,
+}
 
 /// A fascicle that was checked.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Graph {
-    nodes: BTreeMap<NodeId, NodeSpec>,
-    output: NodeId,
+    pub(crate) id: FascicleId,
+    pub(crate) nodes: BTreeMap<NodeId, Node>,
+    pub(crate) output: NodeId,
+    /// Seconds a job of it may take.
+    pub(crate) deadline_s: Option<u64>,
+}
+
+/// A node that was checked.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) spec: NodeSpec,
+    pub(crate) edges: Vec<Way>,
+    pub(crate) work: Work,
+    pub(crate) fall_back: Option<Body>,
+}
+
+/// An edge that was checked.
+#[derive(Debug)]
+pub(crate) struct Way {
+    pub(crate) from: NodeId,
+    route: Option<Arc<str>>,
+    when: Option<Test>,
+    mapping: Mapping,
+}
+
+impl Way {
+    pub(crate) fn new(from: NodeId, route: Option<Arc<str>>, when: Option<Test>, mapping: Mapping) -> Self {
+        Self { from, route, when, mapping }
+    }
+
+    /// Whether it fires when its node has brought `output`.
+    pub(crate) fn fires(&self, output: &Value) -> bool {
+        self.route.as_ref().is_none_or(|route| routed(output, route).is_some())
+            && self.when.as_ref().is_none_or(|when| when.holds(output))
+    }
+
+    /// What it brings of `output`.
+    ///
+    /// # Errors
+    /// When that is not there, or does not fit.
+    pub(crate) fn brings(&self, output: &Value) -> Result<Vec<Event>, String> {
+        match &self.route {
+            Some(route) => Ok(routed(output, route).map(|sent| events_of(&self.from, &sent)).unwrap_or_default()),
+            None => self.mapping.events(&self.from, output),
+        }
+    }
+}
+
+/// What a node does, ready to be done.
+#[derive(Debug)]
+pub(crate) enum Work {
+    One(Body),
+    Map { over: Taken, body: Body, parallel: usize, items_max: usize },
+    Repeat { body: Body, times: u32, until: Test, exhausted: Exhausted },
+    Join(Join),
+    Branch { cases: Vec<(Arc<str>, Taken, Test)>, otherwise: Option<Arc<str>> },
+    Wait(WaitNode, Option<Arc<jsonschema::Validator>>),
+    Approve(ApproveNode),
+}
+
+/// What a node runs.
+#[derive(Clone, Debug)]
+pub(crate) enum Body {
+    Leaf(Arc<Leaf>),
+    Fascicle(Arc<Graph>),
+}
+
+/// What is done outside of the run.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Leaf {
+    Neuron { spec: Box<NeuronSpec>, stream: bool },
+    Tool { name: Arc<str>, arguments: Value, by: CalledBy },
+}
+
+/// What is known beforehand of an output.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Shape {
+    Any,
+    Text,
+    /// JSON of a schema.
+    Json(Value),
+    /// `{events: […]}`
+    Events,
+    /// `[{neuron, events}]`, to these if they are known.
+    Routes(Vec<Arc<str>>),
+    List,
 }
 
 impl Graph {
-    /// Checks `spec`.
-    ///
-    /// # Errors
-    /// [`FascicleError`] naming the node or edge that is wrong.
-    pub fn build(spec: &FascicleSpec) -> Result<Self, FascicleError> {
-        neurons::spec::check_id(&spec.id).map_err(FascicleError::Spec)?;
-        if spec.nodes.is_empty() || spec.nodes.len() > NODES_MAX {
-            return Err(FascicleError::Spec(format!(
-                "a fascicle has 1 to {NODES_MAX} nodes, not {}",
-                spec.nodes.len()
-            )));
-        }
-        let mut nodes = BTreeMap::new();
-        for node in &spec.nodes {
-            neurons::spec::check_id(&node.id).map_err(FascicleError::Spec)?;
-            if let crate::spec::NodeRun::Neuron { spec, .. } = &node.run {
-                spec.check().map_err(|error| FascicleError::Spec(format!("node {}: {error}", node.id)))?;
-            }
-            if nodes.insert(node.id.clone(), node.clone()).is_some() {
-                return Err(FascicleError::Spec(format!("node {} stands twice", node.id)));
-            }
-        }
-        for node in nodes.values() {
-            if let Some(missing) = node.after.iter().find(|id| !nodes.contains_key(*id)) {
-                return Err(FascicleError::UnknownNode { node: node.id.clone(), after: missing.clone() });
-            }
-        }
-        if !nodes.contains_key(&spec.output) {
-            return Err(FascicleError::UnknownNode { node: "output".into(), after: spec.output.clone() });
-        }
-        let graph = Self { nodes, output: spec.output.clone() };
-        graph.check_acyclic()?;
-        Ok(graph)
+    /// The fascicle's name.
+    pub fn id(&self) -> &FascicleId {
+        &self.id
     }
 
-    /// Removes nodes that wait for nothing until none is left; what cannot be removed is a cycle.
-    fn check_acyclic(&self) -> Result<(), FascicleError> {
-        let mut left: BTreeSet<&NodeId> = self.nodes.keys().collect();
-        loop {
-            let ready: Vec<&NodeId> = left
-                .iter()
-                .filter(|id| self.nodes[**id].after.iter().all(|before| !left.contains(before)))
-                .copied()
-                .collect();
-            if ready.is_empty() {
-                break;
-            }
-            left.retain(|id| !ready.contains(id));
-        }
-        match left.first() {
-            None => Ok(()),
-            Some(id) => {
-                let from = self.nodes[*id].after.iter().find(|before| left.contains(before)).unwrap_or(id);
-                Err(FascicleError::Cycle { from: from.clone(), to: (*id).clone() })
-            }
-        }
-    }
-
-    /// A node.
-    pub fn node(&self, id: &NodeId) -> Option<&NodeSpec> {
+    pub(crate) fn node(&self, id: &str) -> Option<&Node> {
         self.nodes.get(id)
     }
+}
 
-    /// All nodes, by name.
-    pub fn nodes(&self) -> impl Iterator<Item = &NodeSpec> {
-        self.nodes.values()
-    }
-
-    /// The node whose output is the job's.
-    pub fn output(&self) -> &NodeId {
-        &self.output
+impl Node {
+    /// Whether enough edges fire.
+    pub(crate) fn runs_when(&self, fired: usize) -> bool {
+        match self.spec.requires {
+            Requires::Any => fired > 0 || self.edges.is_empty(),
+            Requires::All => fired == self.edges.len(),
+        }
     }
 }

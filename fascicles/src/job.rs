@@ -1,23 +1,26 @@
 //! The only ractor of this crate: one actor a job. It decides with `Run`, commits the facts, and only
 //! then starts what they call for.
 
-use std::panic::AssertUnwindSafe;
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use futures::FutureExt;
-use neurons::{CallOptions, NeuronError, Tier};
-use nexus::store::{Expect, Key, Kind};
-use nexus::{Batch, Event, Origin};
+use neurons::neuron::ToolResult;
+use neurons::{Neurons, Tier};
+use nexus::store::{Expect, Key, Kind, json};
+use nexus::{Batch, Origin, Timestamp};
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SupervisionEvent};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::oneshot;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 
 use crate::fascicles::{Inner, job_stream};
-use crate::run::{Fact, Run, Start, Status};
-use crate::spec::{FascicleId, NodeId, NodeRun};
-use crate::toolbox::{ToolContext, Toolbox};
+use crate::graph::{Body, Leaf, Work};
+use crate::run::{Answer, Effect, Fact, News, Outcome, Pause, Run, Standing, Start, Status, Step, Wait};
+use crate::spec::FascicleId;
+use crate::toolbox::Toolbox;
+use crate::turns::Priority;
+use crate::work::{invocation, work};
 use crate::{FascicleError, JobId};
 
 /// The head of a job as it is kept.
@@ -27,6 +30,9 @@ pub struct Head {
     pub id: JobId,
     /// What it runs.
     pub fascicle: FascicleId,
+    /// The plan it began with, by hash.
+    #[serde(default)]
+    pub plan: Option<String>,
     /// Whose it is: the toolbox its tools come from.
     pub owner: Arc<str>,
     /// Who pays.
@@ -35,8 +41,11 @@ pub struct Head {
     pub origin: Origin,
     /// How it stands.
     pub status: Status,
-    /// A node that is under way.
-    pub current_stage: Option<NodeId>,
+    /// The observed stage that it is in.
+    pub current_stage: Option<Arc<str>>,
+    /// What it waits for.
+    #[serde(default)]
+    pub waits: Vec<Waiting>,
     /// What it brought.
     pub output: Value,
     /// Why it failed.
@@ -45,13 +54,37 @@ pub struct Head {
     pub tier: Option<Tier>,
     /// A bound that only lowers the neurons' own.
     pub output_tokens_max: Option<u32>,
+    /// Whose turn comes first.
+    #[serde(default)]
+    pub priority: Priority,
+    /// The hash of what was ordered.
+    #[serde(default)]
+    pub ordered: String,
+    /// When it was accepted.
+    #[serde(default)]
+    pub created_at: Timestamp,
+    /// When it changed last.
+    #[serde(default)]
+    pub updated_at: Timestamp,
+}
+
+/// A wait as a job's head shows it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Waiting {
+    /// Which step waits.
+    pub step: Step,
+    /// What for.
+    #[serde(flatten)]
+    pub wait: Wait,
 }
 
 pub(crate) enum JobMsg {
     /// Begin, or go on after a restart.
     Resume,
-    /// A node's work brought news.
-    News(Fact),
+    /// A step's work brought news.
+    News(News),
+    /// Somebody answers a wait.
+    Answer { wait: u32, body: String, answer: Answer, reply: oneshot::Sender<Result<(), FascicleError>> },
     /// Somebody stops the job for good.
     Cancel(oneshot::Sender<()>),
     /// Stop here; the job goes on when its owner is taken up again.
@@ -63,16 +96,19 @@ pub(crate) struct JobArgs {
     pub(crate) head: Head,
     pub(crate) run: Run,
     pub(crate) toolbox: Arc<dyn Toolbox>,
-    /// What a new job begins with; a resumed one finds out itself.
-    pub(crate) starts: Vec<Start>,
-    /// Whether an earlier life of the daemon began it.
-    pub(crate) resumed: bool,
+    /// What a new job begins with.
+    pub(crate) effects: Vec<Effect>,
+    /// What one is told that is taken up again.
+    pub(crate) first: Option<News>,
 }
 
 pub(crate) struct Job {
     args: JobArgs,
     /// Dropping it ends whatever is under way.
     work: JoinSet<()>,
+    under_way: HashMap<Step, AbortHandle>,
+    /// Waits until time must be told.
+    alarm: Option<(Timestamp, AbortHandle)>,
 }
 
 // However the actor ends, by a stop, an error or a panic, the job is no longer called running.
@@ -91,25 +127,27 @@ impl Actor for JobActor {
 
     async fn pre_start(&self, me: ActorRef<JobMsg>, args: JobArgs) -> Result<Job, ActorProcessingErr> {
         me.cast(JobMsg::Resume)?;
-        Ok(Job { args, work: JoinSet::new() })
+        Ok(Job { args, work: JoinSet::new(), under_way: HashMap::new(), alarm: None })
     }
 
     async fn handle(&self, me: ActorRef<JobMsg>, message: JobMsg, job: &mut Job) -> Result<(), ActorProcessingErr> {
         match message {
-            JobMsg::Resume if !job.args.resumed => {
-                for start in std::mem::take(&mut job.args.starts) {
-                    job.perform(&me, start);
-                }
-            }
             JobMsg::Resume => {
-                for node in job.args.run.under_way() {
-                    job.take(&me, Fact::Interrupted { node }).await?;
+                let effects = std::mem::take(&mut job.args.effects);
+                job.perform(&me, effects);
+                if let Some(news) = job.args.first.take() {
+                    job.take(&me, news).await?;
                 }
+                job.set_alarm(&me);
             }
             JobMsg::Halt => me.stop(None),
             JobMsg::News(news) => job.take(&me, news).await?,
+            JobMsg::Answer { wait, body, answer, reply } => {
+                let taken = job.answer(&me, wait, body, answer).await;
+                let _ = reply.send(taken);
+            }
             JobMsg::Cancel(done) => {
-                job.take(&me, Fact::Ended { status: Status::Cancelled, output: Value::Null, error: None }).await?;
+                job.take(&me, News::Cancelled).await?;
                 let _ = done.send(());
             }
         }
@@ -122,16 +160,26 @@ impl Actor for JobActor {
 
 impl Job {
     /// Decide, commit, act.
-    async fn take(&mut self, me: &ActorRef<JobMsg>, news: Fact) -> Result<(), ActorProcessingErr> {
-        let (facts, starts) = self.args.run.on(news);
+    async fn take(&mut self, me: &ActorRef<JobMsg>, news: News) -> Result<(), nexus::StoreError> {
+        let empty = Batch::new(&self.args.head.origin);
+        self.take_with(me, news, empty).await
+    }
+
+    /// The same; `with` is committed together with what follows.
+    async fn take_with(&mut self, me: &ActorRef<JobMsg>, news: News, with: Batch) -> Result<(), nexus::StoreError> {
+        if let News::Done { step, .. } | News::Failed { step, .. } | News::Paused { step, .. } = &news {
+            self.under_way.remove(step);
+        }
+        let now = self.args.inner.store.clock().now();
+        let Outcome { facts, effects } = self.args.run.on(news, now);
         if facts.is_empty() {
             return Ok(());
         }
-        let batch = commit_of(&mut self.args.head, &self.args.run, &facts);
+        let mut batch = commit_of(&mut self.args.head, &self.args.run, &facts, now);
+        batch.ops.extend(with.ops);
         self.commit(batch).await?;
-        for start in starts {
-            self.perform(me, start);
-        }
+        self.perform(me, effects);
+        self.set_alarm(me);
         Ok(())
     }
 
@@ -150,99 +198,156 @@ impl Job {
         }
     }
 
-    /// Starts a node's work beside the actor; its news comes back as a message.
-    fn perform(&mut self, me: &ActorRef<JobMsg>, start: Start) {
-        let (inner, head, toolbox) = (self.args.inner.clone(), self.args.head.clone(), self.args.toolbox.clone());
-        let Some(run) = inner.node_run(&head.fascicle, &start.node) else { return };
-        let me = me.clone();
+    async fn answer(
+        &mut self,
+        me: &ActorRef<JobMsg>,
+        wait: u32,
+        body: String,
+        answer: Answer,
+    ) -> Result<(), FascicleError> {
+        match self.args.run.standing(wait, &body) {
+            Standing::Open => {}
+            Standing::Given => return Ok(()),
+            other => return Err(refusal(other)),
+        }
+        let with = self.checked(wait, &answer)?;
+        Ok(self.take_with(me, News::Answered { wait, body, answer }, with).await?)
+    }
+
+    /// Whether the answer is one to what was asked, and what must be written with it.
+    fn checked(&self, wait: u32, answer: &Answer) -> Result<Batch, FascicleError> {
+        let batch = Batch::new(&self.args.head.origin);
+        let Some((step, attempt, asked, node)) = self.args.run.waiting(wait) else {
+            return Err(refusal(Standing::Unknown));
+        };
+        match (&asked.pause, answer) {
+            (Pause::Tools { tool_calls }, Answer::Results(results)) => {
+                let expected: Vec<String> = tool_calls.iter().map(|call| call.id.clone()).collect();
+                neurons::continuation::check_results(&expected, results).map_err(FascicleError::Answer)?;
+                self.with_results(batch, step, attempt, results)
+            }
+            (Pause::Approval { .. }, Answer::Approval { .. }) => Ok(batch),
+            (Pause::Event { .. }, Answer::Event(content)) => match &node.work {
+                Work::Wait(_, Some(is)) => match is.iter_errors(content).next() {
+                    None => Ok(batch),
+                    Some(fault) => {
+                        let place = fault.instance_path();
+                        Err(FascicleError::Answer(format!("the event does not fit: {fault} at \"{place}\"")))
+                    }
+                },
+                _ => Ok(batch),
+            },
+            (pause, _) => {
+                let wanted = match pause {
+                    Pause::Tools { .. } => "tool_results",
+                    Pause::Approval { .. } => "approved",
+                    Pause::Event { .. } => "event",
+                };
+                Err(FascicleError::Answer(format!("this wait is answered by {wanted}")))
+            }
+        }
+    }
+
+    /// A neuron's results stand in its conversation.
+    fn with_results(
+        &self,
+        batch: Batch,
+        step: &Step,
+        attempt: u32,
+        results: &[ToolResult],
+    ) -> Result<Batch, FascicleError> {
+        match self.args.run.body(step) {
+            Some(Body::Leaf(leaf)) if matches!(*leaf, Leaf::Neuron { .. }) => {
+                Ok(Neurons::answer(batch, &invocation(&self.args.head.id, step, attempt), results))
+            }
+            _ => Ok(batch),
+        }
+    }
+
+    fn perform(&mut self, me: &ActorRef<JobMsg>, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Start(start) => self.begin(me, start),
+                Effect::Stop(step) => {
+                    let below = |other: &Step| {
+                        other.strip_prefix(&*step).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '[']))
+                    };
+                    self.under_way.retain(|other, work| {
+                        let stopped = below(other);
+                        if stopped {
+                            work.abort();
+                        }
+                        !stopped
+                    });
+                }
+            }
+        }
+    }
+
+    /// Starts a step's work beside the actor; its news comes back as a message.
+    fn begin(&mut self, me: &ActorRef<JobMsg>, start: Start) {
         while self.work.try_join_next().is_some() {}
-        self.work.spawn(async move {
-            let node = start.node.clone();
-            // A panic in the work is a failure of its node.
-            let outcome = AssertUnwindSafe(work(inner, head, toolbox, run, start)).catch_unwind().await;
-            let news = match outcome {
-                Ok(Ok(output)) => Fact::Done { node, output },
-                Ok(Err((error, retry))) => Fact::Failed { node, error, retry },
-                Err(_) => Fact::Failed { node, error: "it panicked".into(), retry: true },
-            };
+        let (inner, head, toolbox) = (self.args.inner.clone(), self.args.head.clone(), self.args.toolbox.clone());
+        let (me, step) = (me.clone(), start.step.clone());
+        let handle = self.work.spawn(async move {
+            let news = work(inner, Arc::new(head), toolbox, start).await;
             let _ = me.cast(JobMsg::News(news));
         });
+        self.under_way.insert(step, handle);
+    }
+
+    /// Lets the job be told when the next wait or its deadline is over.
+    fn set_alarm(&mut self, me: &ActorRef<JobMsg>) {
+        let due = self.args.run.due().filter(|_| !self.args.run.status().is_final());
+        if self.alarm.as_ref().map(|(at, _)| *at) == due {
+            return;
+        }
+        if let Some((_, alarm)) = self.alarm.take() {
+            alarm.abort();
+        }
+        if let Some(at) = due {
+            let (clock, me) = (self.args.inner.store.clock().clone(), me.clone());
+            let alarm = self.work.spawn(async move {
+                clock.until(at).await;
+                let _ = me.cast(JobMsg::News(News::Tick));
+            });
+            self.alarm = Some((at, alarm));
+        }
+    }
+}
+
+pub(crate) fn refusal(standing: Standing) -> FascicleError {
+    match standing {
+        Standing::Over => FascicleError::Expired,
+        Standing::GivenOther => FascicleError::Answer("this wait was answered already, with something else".into()),
+        Standing::Open | Standing::Given | Standing::Unknown => FascicleError::NoWait,
     }
 }
 
 /// The batch that makes `facts` durable, with the head as they leave it.
-pub(crate) fn commit_of(head: &mut Head, run: &Run, facts: &[Fact]) -> Batch {
+pub(crate) fn commit_of(head: &mut Head, run: &Run, facts: &[Fact], now: Timestamp) -> Batch {
     head.status = run.status();
-    head.current_stage = run.current().cloned();
-    if let Some(Fact::Ended { output, error, .. }) = facts.last() {
-        head.output = output.clone();
-        head.error.clone_from(error);
+    head.current_stage = run.current_stage().cloned();
+    head.output = run.output();
+    head.error = run.error().cloned();
+    head.waits = match head.status.is_final() {
+        true => Vec::new(),
+        false => run.waits().map(|(step, wait)| Waiting { step: step.clone(), wait: wait.clone() }).collect(),
+    };
+    head.updated_at = now;
+    let stream = job_stream(&head.id);
+    let mut batch = Batch::new(&head.origin.because(format!("job:{}", head.id)));
+    for fact in facts {
+        batch.ops.push(nexus::store::Op::Append {
+            stream: stream.clone(),
+            expect: None,
+            kind: "fact".into(),
+            data: json(fact),
+        });
     }
-    let mut batch = facts.iter().fold(Batch::new(&head.origin.because(format!("job:{}", head.id))), |batch, fact| {
-        batch.append(job_stream(&head.id), "fact", fact)
-    });
     batch = batch.put(Key::new(Kind::Job, head.id.clone()), head);
     let mark = Key::new(Kind::Running, format!("{}/{}", head.owner, head.id));
     if head.status.is_final() { batch.delete(mark, Expect::Any) } else { batch }
-}
-
-async fn work(
-    inner: Arc<Inner>,
-    head: Head,
-    toolbox: Arc<dyn Toolbox>,
-    run: NodeRun,
-    start: Start,
-) -> Result<Value, (String, bool)> {
-    let origin = head.origin.because(format!("job:{}/{}", head.id, start.node));
-    let context = ToolContext {
-        job: head.id.clone(),
-        node: start.node.clone(),
-        attempt: start.attempt,
-        origin: origin.clone(),
-        input: start.input,
-        events: start.events,
-    };
-    match run {
-        NodeRun::Tool { name, arguments } => {
-            toolbox.call(&name, &arguments, &context).await.map_err(|error| (error.message, error.retry))
-        }
-        NodeRun::Neuron { spec, stream } => {
-            let input = json!({"events": context.events.iter().map(spoken).collect::<Vec<_>>()});
-            let deltas = if stream {
-                toolbox.listen(&context).await.map_err(|error| (error.message, error.retry))?
-            } else {
-                None
-            };
-            let options =
-                CallOptions { tier: head.tier, output_tokens_max: head.output_tokens_max, deltas, first: false };
-            let name: Arc<str> = format!("{}/{}.{}", head.id, start.node, start.attempt).into();
-            let thought =
-                inner.neurons.think(&origin, &head.account, &name, &spec, &input, options).await.map_err(|error| {
-                    let retry = worth_retrying(&error);
-                    (error.to_string(), retry)
-                })?;
-            match thought.stop {
-                neurons::Stop::Completed(completed) => Ok(completed.output),
-                neurons::Stop::Paused(_) => Err(("no client".into(), false)),
-            }
-        }
-    }
-}
-
-/// An event as a neuron is given it: its role and what it says.
-fn spoken(event: &Event) -> Value {
-    json!({"role": event.role, "content": event.content})
-}
-
-fn worth_retrying(error: &NeuronError) -> bool {
-    match error {
-        NeuronError::Llm(error) => {
-            !matches!(error, neurons::LlmError::Refused { .. } | neurons::LlmError::Unavailable(_))
-        }
-        NeuronError::Overloaded | NeuronError::Died(_) => true,
-        NeuronError::Store(error) => !error.is_ledger_refusal(),
-        _ => false,
-    }
 }
 
 /// Outlives every job, whatever becomes of it.
@@ -295,6 +400,13 @@ impl Handle {
         if self.0.cast(JobMsg::Cancel(done)).is_ok() {
             let _ = finished.await;
         }
+    }
+
+    /// Answers a wait; `None` when the job ended meanwhile.
+    pub(crate) async fn answer(&self, wait: u32, body: String, answer: Answer) -> Option<Result<(), FascicleError>> {
+        let (reply, answered) = oneshot::channel();
+        self.0.cast(JobMsg::Answer { wait, body, answer, reply }).ok()?;
+        answered.await.ok()
     }
 
     /// Stops without a trace in the journal and waits until it has; the job goes on at the next start.

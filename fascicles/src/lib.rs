@@ -3,19 +3,34 @@
 //! `FascicleSpec` (data) → `Graph` (can only be built valid) → `Run` (pure) → a job actor that commits
 //! before it acts. A finished step is never run again.
 
+mod build;
+mod catalogue;
+mod draw;
+mod dry_run;
 mod fascicles;
-pub mod graph;
-pub mod job;
+mod fault;
+mod graph;
+mod job;
+mod observe;
+mod part;
 pub mod run;
 pub mod spec;
-pub mod toolbox;
+mod toolbox;
+mod turns;
+mod work;
 
 use std::sync::Arc;
 
-pub use fascicles::{Fascicles, JobOrder};
-pub use job::Head as JobHead;
+pub use catalogue::{Version, read, schema};
+pub use draw::{dot, mermaid};
+pub use dry_run::{DryRun, Script, StepTaken};
+pub use fascicles::{Fascicles, JobFilter, JobOrder};
+pub use fault::{Fault, Faults};
+pub use graph::{Graph, Plan};
+pub use job::{Head as JobHead, Waiting};
 pub use spec::{FascicleId, FascicleSpec, NodeId};
 pub use toolbox::{ToolContext, ToolFailure, Toolbox};
+pub use turns::Priority;
 
 /// Names a job.
 pub type JobId = Arc<str>;
@@ -26,27 +41,43 @@ pub enum FascicleError {
     /// Nobody defined it.
     #[error("fascicle {0} not found")]
     NotFound(FascicleId),
-    /// There is no such job.
-    #[error("job {0} not found")]
-    JobNotFound(JobId),
+    /// The id is taken.
+    #[error("fascicle {0} exists already")]
+    Exists(FascicleId),
+    /// It comes with the daemon.
+    #[error("fascicle {0} is shipped with the daemon and cannot be changed")]
+    Shipped(FascicleId),
+    /// Others are made of it.
+    #[error("fascicle {0} is used by {1:?}")]
+    InUse(FascicleId, Vec<FascicleId>),
     /// Its definition is not well made.
     #[error("{0}")]
-    Spec(String),
-    /// A node waits for one that does not exist.
-    #[error("node {node} waits for {after}, which does not exist")]
-    UnknownNode {
-        /// The one that waits.
-        node: NodeId,
-        /// What it waits for.
-        after: NodeId,
-    },
-    /// Nodes wait for each other.
-    #[error("edge {from} -> {to} closes a cycle")]
-    Cycle {
-        /// Where the edge starts.
-        from: NodeId,
-        /// Where it ends.
-        to: NodeId,
+    Invalid(Faults),
+    /// There is no such job, or it is somebody else's.
+    #[error("job {0} not found")]
+    JobNotFound(JobId),
+    /// Only a job that failed is taken up again.
+    #[error("job {0} has not failed")]
+    NotFailed(JobId),
+    /// The tools of a job are its owner's.
+    #[error("{0}, whose job this is, is not alive")]
+    NoOwner(Arc<str>),
+    /// No wait goes by this token for this job.
+    #[error("nothing waits under this token")]
+    NoWait,
+    /// The wait was given up.
+    #[error("this is no longer waited for")]
+    Expired,
+    /// The answer is none to what was asked.
+    #[error("{0}")]
+    Answer(String),
+    /// The input is too large.
+    #[error("the input has {bytes} bytes, the bound is {max}")]
+    TooLarge {
+        /// Its size.
+        bytes: usize,
+        /// The bound.
+        max: usize,
     },
     /// Too much is running.
     #[error("too many jobs are running")]

@@ -9,15 +9,18 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 
 use crate::JobId;
+use crate::run::Step;
 use crate::spec::NodeId;
 
-/// Which call this is. `job` and `node` together are its idempotency key: after a crash the same call
+/// Which call this is. `job` and `step` together are its idempotency key: after a crash the same call
 /// comes again, and doing it twice must be doing it once.
 #[derive(Clone, Debug)]
 pub struct ToolContext {
     /// The job.
     pub job: JobId,
-    /// The node.
+    /// The step.
+    pub step: Step,
+    /// The node, by its name in its fascicle.
     pub node: NodeId,
     /// 1 for the first try.
     pub attempt: u32,

@@ -43,6 +43,9 @@ pub(crate) struct Perception {
     pub(crate) source: String,
 }
 
+/// What the tool nodes of its fascicles may call.
+pub const TOOLS: [&str; 6] = ["recall", "history", "hear", "say", "note", "solidify"];
+
 /// The role of the event that a reply job begins with.
 pub(crate) const PERCEPTION: &str = "perception";
 

@@ -15,6 +15,7 @@ pub mod metabolism;
 pub mod spec;
 
 pub use canvas::{Canvas, CanvasId, Refusal};
+pub use hands::TOOLS;
 pub use life::{Head as LifeformHead, Status};
 pub use lifeforms::Lifeforms;
 pub use spec::{LifeformId, LifeformSpec};

@@ -180,6 +180,7 @@ impl Actor for Life {
     async fn post_stop(&self, _: ActorRef<Msg>, alive: &mut Alive) -> Result<(), ActorProcessingErr> {
         alive.readers.iter().for_each(JoinHandle::abort);
         alive.body.fascicles.halt(&alive.jobs).await;
+        alive.body.fascicles.let_go(&alive.owner());
         Ok(())
     }
 }
@@ -408,6 +409,7 @@ impl Alive {
             events: vec![event],
             tier: Some(means.tier),
             output_tokens_max: Some(means.output_tokens_max),
+            ..JobOrder::default()
         };
         let (cursor, read) = (self.cursor(), self.attention.cursor_without(rev));
         self.body.fascicles.start(&origin, order, self.hands.clone(), |batch| batch.put(cursor, &read)).await?;

@@ -85,7 +85,7 @@ impl Lifeforms {
         key: Option<Arc<str>>,
     ) -> Result<Head, LifeformError> {
         definition.check().map_err(LifeformError::Spec)?;
-        self.inner.fascicles.get(&definition.reply).map_err(|error| LifeformError::Spec(error.to_string()))?;
+        self.inner.fascicles.get(&definition.reply).await.map_err(|error| LifeformError::Spec(error.to_string()))?;
         if self.list().await?.len() >= LIFEFORMS_MAX {
             return Err(LifeformError::Spec(format!("a daemon hosts at most {LIFEFORMS_MAX} lifeforms")));
         }

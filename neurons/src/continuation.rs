@@ -101,15 +101,28 @@ impl SealingKey {
 
     /// Seals the name of a paused call.
     pub fn seal(&self, id: &Arc<str>, continuation: &Continuation) -> String {
-        let sealed = Sealed { id: id.clone(), step: continuation.step, exp: continuation.expires_at.as_second() };
+        let (of, principal) = (&continuation.neuron_id, &continuation.principal);
+        self.seal_for(id, continuation.step, Some(continuation.expires_at), of, principal)
+    }
+
+    /// Seals a name for a principal, to be opened for the same neuron or job alone.
+    pub fn seal_for(
+        &self,
+        id: &Arc<str>,
+        step: u32,
+        expires_at: Option<Timestamp>,
+        of: &str,
+        principal: &PrincipalId,
+    ) -> String {
+        let sealed = Sealed { id: id.clone(), step, exp: expires_at.map_or(i64::MAX, Timestamp::as_second) };
         let plain = serde_json::to_vec(&sealed).unwrap_or_default();
         let nonce: [u8; 24] = rand::rng().random();
-        let aad = Self::binding(&continuation.neuron_id, &continuation.principal);
+        let aad = Self::binding(of, principal);
         let boxed = self.cipher().encrypt(&XNonce::from(nonce), Payload { msg: &plain, aad: &aad }).unwrap_or_default();
         format!("v1.{}.{}", self.id, BASE64_URL_SAFE_NO_PAD.encode([&nonce[..], &boxed].concat()))
     }
 
-    /// The id in a token, if it was sealed by this key for this neuron and principal.
+    /// The id in a token, if it was sealed by this key for this neuron or job and this principal.
     pub fn open(&self, token: &str, neuron: &str, principal: &PrincipalId) -> Option<Arc<str>> {
         if token.len() > TOKEN_BYTES_MAX {
             return None;

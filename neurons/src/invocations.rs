@@ -25,6 +25,9 @@ use crate::neuron::{self, Begun, ToolCall, ToolResult};
 use crate::neurons::{CallOptions, HOUSE, Neurons};
 use crate::spec::NeuronId;
 
+/// Records that one listing looks at.
+const LOOKED_AT_MAX: usize = 2_000;
+
 /// How an invocation stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
@@ -395,14 +398,52 @@ impl Neurons {
     /// [`NeuronError::NoInvocation`].
     pub async fn invocation(&self, origin: &Origin, id: &Arc<str>) -> Result<Invocation, NeuronError> {
         let found: Option<Versioned<Invocation>> = self.store.document(&Invocation::key(id)).await?;
-        let may = |found: &Invocation| found.principal == origin.principal.id || origin.principal.may(Role::Operator);
-        let mut found =
-            found.map(|found| found.value).filter(may).ok_or_else(|| NeuronError::NoInvocation(id.clone()))?;
+        let found = found.and_then(|found| self.shown(origin, found.value));
+        found.ok_or_else(|| NeuronError::NoInvocation(id.clone()))
+    }
+
+    /// A record as `origin` may see it, if it may.
+    fn shown(&self, origin: &Origin, mut found: Invocation) -> Option<Invocation> {
+        if found.principal != origin.principal.id && !origin.principal.may(Role::Operator) {
+            return None;
+        }
         if found.status == InvocationStatus::Running && found.life != self.life {
             found.status = InvocationStatus::Failed;
             found.error = Some("the daemon stopped while it was under way".into());
         }
-        Ok(found)
+        Some(found)
+    }
+
+    /// Invocations that `origin` may see with ids after `after`, at most `limit`, and where the next ones begin, if there may
+    /// be any.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn invocations(
+        &self,
+        origin: &Origin,
+        status: Option<InvocationStatus>,
+        after: &str,
+        limit: usize,
+    ) -> Result<(Vec<Invocation>, Option<Arc<str>>), NeuronError> {
+        let (mut found, mut after, mut looked_at) = (Vec::new(), after.to_owned(), 0);
+        loop {
+            let page = self.store.documents::<Invocation>(Document::Invocation, &after, limit.max(64)).await?;
+            let Some((last, _)) = page.last() else { return Ok((found, None)) };
+            let last = last.clone();
+            looked_at += page.len();
+            for (id, record) in page {
+                let record = self.shown(origin, record.value);
+                found.extend(record.filter(|record| status.is_none_or(|status| record.status == status)));
+                if found.len() == limit {
+                    return Ok((found, Some(id)));
+                }
+            }
+            if looked_at >= LOOKED_AT_MAX {
+                return Ok((found, Some(last)));
+            }
+            after = last.to_string();
+        }
     }
 
     /// Stops an invocation: its model is no longer listened to, its reservation is settled, and a pause of it cannot be

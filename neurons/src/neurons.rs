@@ -1,6 +1,7 @@
 //! `Neurons`: the handle. Definitions, and thoughts of neurons that are defined in place.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nexus::store::{Expect, Key, Kind as Document, Versioned};
@@ -10,12 +11,12 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::NeuronError;
 use crate::actor::Tree;
-use crate::continuation::{SealingKey, check_results};
+use crate::continuation::SealingKey;
 use crate::conversation::Conversation;
 use crate::history::noted;
 use crate::invocation::{Run, Stop, tool_message};
 use crate::llm::{Delta, Models, Tier, Usage, paid};
-use crate::neuron::{self, ToolCall, ToolResult};
+use crate::neuron::{self, ToolResult};
 use crate::spec::{NeuronId, NeuronSpec};
 
 /// Invocations that may run at once.
@@ -37,6 +38,7 @@ pub struct Neurons {
     /// Names this life of the daemon: what an earlier life had begun may be begun again.
     pub(crate) life: Arc<str>,
     under_way: Arc<Mutex<HashMap<Arc<str>, oneshot::Sender<()>>>>,
+    changes: Arc<AtomicU64>,
 }
 
 /// How one call from inside the daemon is made.
@@ -89,7 +91,23 @@ impl Neurons {
             key: sealing,
             life,
             under_way: Arc::default(),
+            changes: Arc::default(),
         })
+    }
+
+    /// How often a definition was written or removed in this life of the daemon: what was made from definitions holds as
+    /// long as this stays the same.
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::SeqCst)
+    }
+
+    fn changed(&self) {
+        self.changes.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// The key that tokens are sealed with.
+    pub fn sealing_key(&self) -> &SealingKey {
+        &self.key
     }
 
     /// The models of this daemon.
@@ -110,7 +128,10 @@ impl Neurons {
         let id = spec.id.get_or_insert_with(|| format!("neuron_{}", uuid::Uuid::now_v7().simple()).into()).clone();
         let batch = Batch::new(origin).create(Key::new(Document::Neuron, id.clone()), &spec);
         match self.store.commit(noted(batch, &id, FIRST_VERSION, Some(&spec))).await {
-            Ok(receipt) => Ok((id, Versioned { version: receipt.versions[0], value: spec })),
+            Ok(receipt) => {
+                self.changed();
+                Ok((id, Versioned { version: receipt.versions[0], value: spec }))
+            }
             Err(StoreError::Conflict { .. }) => Err(NeuronError::Exists(id)),
             Err(error) => Err(error.into()),
         }
@@ -153,6 +174,7 @@ impl Neurons {
         let key = Key::new(Document::Neuron, id.clone());
         let batch = Batch::new(origin).put_expecting(key, Expect::Version(expect), &spec);
         let receipt = self.store.commit(noted(batch, id, expect + 1, Some(&spec))).await?;
+        self.changed();
         Ok(Versioned { version: receipt.versions[0], value: spec })
     }
 
@@ -164,6 +186,7 @@ impl Neurons {
         let found = self.get(id).await?.version;
         let batch = Batch::new(origin).delete(Key::new(Document::Neuron, id.clone()), Expect::Version(found));
         self.store.commit(noted(batch, id, found, None)).await?;
+        self.changed();
         Ok(())
     }
 
@@ -211,21 +234,11 @@ impl Neurons {
         Ok(Thought { stop, usage: outcome.spent.usage, calls: outcome.spent.calls })
     }
 
-    /// Adds the results that a thought waits for to `batch`.
-    ///
-    /// # Errors
-    /// [`NeuronError::Results`] when they are not the ones asked for.
-    pub fn answer(
-        batch: Batch,
-        invocation: &Arc<str>,
-        calls: &[ToolCall],
-        results: &[ToolResult],
-    ) -> Result<Batch, NeuronError> {
-        let expected: Vec<String> = calls.iter().map(|call| call.id.clone()).collect();
-        check_results(&expected, results).map_err(NeuronError::Results)?;
+    /// Adds the results that a thought waits for to `batch`; that they are the ones asked for is the caller's to check.
+    pub fn answer(batch: Batch, invocation: &Arc<str>, results: &[ToolResult]) -> Batch {
         let mut talk = Conversation::new(invocation);
         results.iter().for_each(|result| talk.say(tool_message(result)));
-        Ok(talk.write(batch))
+        talk.write(batch)
     }
 
     pub(crate) fn run(&self, origin: Origin, account: Arc<str>, spec: NeuronSpec, options: CallOptions) -> Run {

@@ -16,7 +16,15 @@ pub const DEFAULTS: &str = include_str!("../../config/lifeformd.toml");
 pub const LIFEFORMS: [(&str, &str); 1] = [("first", include_str!("../../config/lifeforms/first.toml"))];
 
 /// Shipped fascicles.
-pub const FASCICLES: [&str; 1] = [include_str!("../../config/fascicles/reply.toml")];
+pub const FASCICLES: [&str; 7] = [
+    include_str!("../../config/fascicles/answer_with_memory.toml"),
+    include_str!("../../config/fascicles/draft_and_review.toml"),
+    include_str!("../../config/fascicles/intent_analysis.toml"),
+    include_str!("../../config/fascicles/reply.toml"),
+    include_str!("../../config/fascicles/research.toml"),
+    include_str!("../../config/fascicles/review_and_repair.toml"),
+    include_str!("../../config/fascicles/summarise_many.toml"),
+];
 
 /// All settings.
 #[derive(Clone, Debug, Deserialize)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use fascicles::{FascicleSpec, Fascicles};
+use fascicles::{FascicleSpec, Fascicles, Toolbox};
 use lifeform::{LifeformHead, LifeformSpec, Lifeforms, Status};
 use neurons::llm::Meaning;
 use neurons::{HOUSE, Models, Neurons};
@@ -19,6 +19,7 @@ use tokio::task::JoinHandle;
 
 use crate::api::{self, App};
 use crate::config::{Config, FASCICLES, LIFEFORMS};
+use crate::house::{self, House};
 use crate::tokens::Tokens;
 
 /// How long open connections may take to end when the daemon stops.
@@ -104,14 +105,17 @@ impl Daemon {
             nexus = nexus.with_embedder(meaning, Some(&config.vectors()));
         }
         let neurons = Neurons::open(store.clone(), nexus.clone(), parts.models).await?;
-        let fascicles = Fascicles::open(store.clone(), neurons.clone(), shipped_fascicles()?).await?;
+        let shipped = shipped_fascicles()?;
+        let fascicles = Fascicles::open(store.clone(), neurons.clone(), shipped, house::tools()).await?;
         let lifeforms = Lifeforms::open(store.clone(), nexus.clone(), fascicles.clone()).await?;
         let lifeform = match parts.first {
             Some(definition) => Some(first_lifeform(&lifeforms, definition).await?),
             None => None,
         };
+        let house: Arc<dyn Toolbox> = Arc::new(House { nexus: nexus.clone() });
+        fascicles.resume(HOUSE, &house).await?;
         let (stop, stopping) = watch::channel(false);
-        let app = App::new(store, nexus, neurons, fascicles, lifeforms, tokens, address, stopping.clone());
+        let app = App::new(store, nexus, neurons, fascicles, lifeforms, tokens, house, address, stopping.clone());
         let router = api::router(app.clone());
         let server = tokio::spawn(async move {
             let mut stopping = stopping;
@@ -139,6 +143,7 @@ impl Daemon {
         };
         let _ = tokio::time::timeout(DRAIN, answered).await;
         self.app.lifeforms.halt().await;
+        self.app.fascicles.halt_all().await;
         let mut server = self.server;
         if tokio::time::timeout(DRAIN, &mut server).await.is_err() {
             tracing::warn!("connections are still open, closing them");
@@ -166,6 +171,10 @@ pub fn shipped_lifeform(name: &str) -> Option<LifeformSpec> {
     LIFEFORMS.iter().find(|(known, _)| *known == name).and_then(|(_, text)| toml::from_str(text).ok())
 }
 
-fn shipped_fascicles() -> anyhow::Result<Vec<FascicleSpec>> {
+/// The shipped fascicles.
+///
+/// # Errors
+/// When one of them cannot be read.
+pub fn shipped_fascicles() -> anyhow::Result<Vec<FascicleSpec>> {
     FASCICLES.iter().map(|text| toml::from_str(text).context("a shipped fascicle does not load")).collect()
 }

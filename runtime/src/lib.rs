@@ -4,6 +4,7 @@ pub mod api;
 pub mod cli;
 pub mod config;
 pub mod daemon;
+mod house;
 pub mod models;
 mod signal;
 mod telemetry;

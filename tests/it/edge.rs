@@ -65,7 +65,7 @@ async fn bodies_that_are_not_what_a_route_takes_are_refused_by_name() {
     op.get("/v1/jobs/none").await.refused(404, "job_not_found");
     op.get("/v1/fascicles/none").await.refused(404, "fascicle_not_found");
     assert_eq!(op.get("/v1/fascicles/reply").await.expect(StatusCode::OK)["output"], "say");
-    assert_eq!(op.get("/v1/fascicles").await.expect(StatusCode::OK)["fascicles"][0]["id"], "reply");
+    assert_eq!(op.get("/v1/fascicles").await.expect(StatusCode::OK)["fascicles"][0]["id"], "answer_with_memory");
     let pay = format!("/v1/lifeforms/{id}/resources/transactions");
     op.post(&pay, json!({"amount": 0, "currency": "tokens"})).await.refused(422, "invalid");
     op.post(&pay, json!({"amount": i64::MIN, "currency": "tokens"})).await.refused(422, "invalid");

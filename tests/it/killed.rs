@@ -9,14 +9,20 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use neurons::llm::scripted::Scripted;
+use neurons::llm::{Endpoint, LlmProvider, OpenAi, Transport};
 use rand::RngExt;
 use reqwest::StatusCode;
 use runtime::{Config, Daemon, Parts};
 use serde_json::json;
 use tests::{Client, honest, models_of};
 
+use super::crashes::{Deadly, KILL};
+
 /// Tells the process where it is to live.
 const FOLDER: &str = "KILLED_DAEMON_FOLDER";
+/// Tells the process where its models are.
+const PROVIDER: &str = "KILLED_DAEMON_PROVIDER";
+const ARGUMENTS: [&str; 4] = ["--exact", "killed::the_daemon_that_is_killed", "--nocapture", "--test-threads=1"];
 const TOKEN: &str = "lfd_the_token_of_the_killed";
 
 /// Not a test of its own: the daemon that the tests below kill.
@@ -25,18 +31,32 @@ fn the_daemon_that_is_killed() {
     let Ok(folder) = std::env::var(FOLDER) else { return };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async move {
-        let models = models_of(&Scripted::new(honest).provider("scripted").unwrap());
+        let models = match std::env::var(PROVIDER) {
+            Ok(url) => {
+                let transport = Transport::Http(reqwest::Client::new());
+                let endpoint = Endpoint::new("outside", transport, 64, Duration::from_secs(30));
+                let outside: Arc<dyn LlmProvider> = Arc::new(OpenAi::new("outside", &url, "-", endpoint).unwrap());
+                models_of(&outside)
+            }
+            Err(_) => models_of(&Scripted::new(honest).provider("scripted").unwrap()),
+        };
         let flags = [("data", folder), ("listen", "127.0.0.1:0".into()), ("token", TOKEN.into())];
         let config = Config::load(None, &flags).unwrap();
-        let daemon = Daemon::start(&config, Parts::real(&config, models).unwrap()).await.unwrap();
+        let mut parts = Parts::real(&config, models).unwrap();
+        if let Ok(when) = std::env::var(KILL) {
+            let inner = Arc::new(nexus::store::surreal::Surreal::embedded(config.store()).unwrap());
+            parts.backend = Arc::new(Deadly::new(inner, &when));
+        }
+        let daemon = Daemon::start(&config, parts).await.unwrap();
         println!("\nserving {}", daemon.address);
-        std::future::pending::<()>().await;
+        tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()).unwrap().recv().await;
+        daemon.stop().await.unwrap();
     });
 }
 
-struct Victim {
+pub(crate) struct Victim {
     process: Child,
-    client: Client,
+    pub(crate) client: Client,
 }
 
 impl Victim {
@@ -46,17 +66,25 @@ impl Victim {
 
     /// A process under a tracer, or one whose minds may take up so much memory.
     fn under(tracer: &[&str], folder: &Path, memory_mb: Option<usize>) -> Self {
-        let me = std::env::current_exe().unwrap();
-        let arguments = ["--exact", "killed::the_daemon_that_is_killed", "--nocapture", "--test-threads=1"];
-        let mut command = match tracer {
-            [] => Command::new(&me),
+        let command = match tracer {
+            [] => Self::command(),
             [tracer, rest @ ..] => {
                 let mut command = Command::new(tracer);
-                command.args(rest).arg(&me);
+                command.args(rest).arg(std::env::current_exe().unwrap()).args(ARGUMENTS);
                 command
             }
         };
-        command.args(arguments).env(FOLDER, folder).stdout(Stdio::piped()).stderr(Stdio::inherit());
+        Self::run(command, folder, memory_mb)
+    }
+
+    fn command() -> Command {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(ARGUMENTS);
+        command
+    }
+
+    fn run(mut command: Command, folder: &Path, memory_mb: Option<usize>) -> Self {
+        command.env(FOLDER, folder).stdout(Stdio::piped()).stderr(Stdio::inherit());
         command.envs(memory_mb.map(|memory| ("LIFEFORMD_NEXUS__MEMORY_MB", memory.to_string())));
         let mut process = command.spawn().unwrap();
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
@@ -67,7 +95,20 @@ impl Victim {
         Self { process, client: Client::new(format!("http://{address}"), TOKEN.into()) }
     }
 
-    fn kill(mut self) {
+    /// A process that asks an outside provider and may kill itself.
+    pub(crate) fn dying(folder: &Path, provider: &str, when: Option<&str>) -> Self {
+        let mut command = Self::command();
+        command.env(PROVIDER, provider).envs(when.map(|when| (KILL, when)));
+        Self::run(command, folder, None)
+    }
+
+    /// Lets it end by itself.
+    pub(crate) fn stop(mut self) {
+        Command::new("kill").args(["-15", &self.process.id().to_string()]).status().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    pub(crate) fn kill(mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
     }

@@ -5,8 +5,11 @@
 mod canvases;
 mod commons;
 mod conformance;
+mod crashes;
 mod edge;
 mod embedded;
+mod invocations;
+mod jobs;
 mod killed;
 mod kinds;
 mod kip;

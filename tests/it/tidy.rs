@@ -97,9 +97,11 @@ fn every_shipped_file_loads() {
         let definition = runtime::daemon::shipped_lifeform(name).unwrap_or_else(|| panic!("{name} does not load"));
         definition.check().unwrap();
     }
-    for text in runtime::config::FASCICLES {
-        let spec: fascicles::FascicleSpec = toml::from_str(text).unwrap();
-        fascicles::graph::Graph::build(&spec).unwrap();
+    let shipped = runtime::daemon::shipped_fascicles().unwrap();
+    let known: std::collections::BTreeMap<_, _> = shipped.iter().map(|spec| (spec.id.clone(), spec.clone())).collect();
+    for root in shipped {
+        let plan = fascicles::Plan { root, fascicles: known.clone(), ..fascicles::Plan::default() };
+        fascicles::Graph::build(&plan, None).unwrap_or_else(|faults| panic!("{faults}"));
     }
     let shipped = |folder: &str| std::fs::read_dir(root().join("config").join(folder)).unwrap().count();
     assert_eq!(
@@ -121,9 +123,10 @@ fn a_definition_that_waits_for_nobody_or_itself_is_refused_by_name() {
             "id = \"f\"\noutput = \"a\"\n[[nodes]]\nid = \"a\"\nafter = [\"{after}\"]\nrun = {{ tool = {{ name = \"t\" }} }}\n"
         )
     };
-    for (after, says) in [("b", "waits for b, which does not exist"), ("a", "closes a cycle")] {
+    for (after, says) in [("b", "there is no node \"b\""), ("a", "a -> a is a cycle")] {
         let spec: fascicles::FascicleSpec = toml::from_str(&spec(after)).unwrap();
-        let error = fascicles::graph::Graph::build(&spec).unwrap_err().to_string();
+        let plan = fascicles::Plan { root: spec, ..fascicles::Plan::default() };
+        let error = fascicles::Graph::build(&plan, None).unwrap_err().to_string();
         assert!(error.contains(says), "{error}");
     }
 }

@@ -193,6 +193,24 @@ impl Client {
         Ok(Answer { status, headers, body })
     }
 
+    /// Sends a request; `None` when the daemon went away before it answered.
+    pub async fn try_send(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<Value>,
+    ) -> Option<Answer> {
+        let mut request = self.http.request(method, format!("{}{path}", self.base)).bearer_auth(&self.token);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        if let Some(body) = body {
+            request = request.json(&body);
+        }
+        Self::try_read(request).await.ok()
+    }
+
     /// POST under an idempotency key; `None` when the daemon went away before it answered.
     pub async fn post_once(&self, path: &str, key: &str, body: Value) -> Option<StatusCode> {
         let request = self.http.post(format!("{}{path}", self.base)).bearer_auth(&self.token);
@@ -242,6 +260,45 @@ impl Client {
         let mut socket = self.socket(base).await;
         socket.send(&json!({"t": "hello", "v": 1, "token": self.token, "resume": resume, "want": ["stream"]})).await;
         socket
+    }
+
+    /// Subscribes to a job, with the token as a subprotocol, as a browser would.
+    pub async fn job_socket(&self, path: &str) -> Socket {
+        let mut request = format!("{}{path}", self.base.replacen("http", "ws", 1)).into_client_request().unwrap();
+        let protocols = format!("ailf.job.v1, bearer.{}", self.token);
+        request.headers_mut().insert("sec-websocket-protocol", protocols.parse().unwrap());
+        let (socket, _) = tokio_tungstenite::connect_async(request).await.unwrap();
+        Socket(socket)
+    }
+
+    /// All server-sent events of a GET until its end: names and data.
+    pub async fn events(&self, path: &str) -> Vec<(String, Value)> {
+        let request = self.http.get(format!("{}{path}", self.base)).bearer_auth(&self.token);
+        Self::read_events(request).await
+    }
+
+    /// All server-sent events that a POST answers.
+    pub async fn post_events(&self, path: &str, body: Value) -> Vec<(String, Value)> {
+        let request = self.http.post(format!("{}{path}", self.base)).bearer_auth(&self.token).json(&body);
+        Self::read_events(request).await
+    }
+
+    /// A POST whose answer is read as it comes.
+    pub async fn stream(&self, path: &str, body: Value) -> reqwest::Response {
+        let request = self.http.post(format!("{}{path}", self.base)).bearer_auth(&self.token).json(&body);
+        request.header("accept", "text/event-stream").send().await.unwrap()
+    }
+
+    async fn read_events(request: reqwest::RequestBuilder) -> Vec<(String, Value)> {
+        let sent = request.header("accept", "text/event-stream").send();
+        let text = tokio::time::timeout(PATIENCE, async { sent.await?.text().await }).await.unwrap().unwrap();
+        let member = |frame: &str, name: &str| {
+            frame.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim().to_owned()
+        };
+        let frames = text.split("\n\n").filter(|frame| frame.contains("event:"));
+        frames
+            .map(|frame| (member(frame, "event:"), serde_json::from_str(&member(frame, "data:")).unwrap_or_default()))
+            .collect()
     }
 
     /// Opens a socket and says nothing.

@@ -333,6 +333,11 @@ impl Follow {
         Ok(self.page.next().inspect(|entry| self.after = entry.seq))
     }
 
+    /// Whether everything that is committed was answered.
+    pub async fn is_at_end(&self) -> bool {
+        self.page.as_slice().is_empty() && self.store.head(&self.stream).await.is_ok_and(|head| head <= self.after)
+    }
+
     /// The number of the last entry answered.
     pub fn position(&self) -> u64 {
         self.after

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use fascicles::FascicleError;
+use fascicles::{FascicleError, Fault, Faults};
 use lifeform::{LifeformError, Refusal};
 use neurons::{LlmError, NeuronError};
 use nexus::ledger::LedgerError;
@@ -28,6 +28,9 @@ pub(crate) struct Problem {
     /// What to do about it.
     #[serde(skip_serializing_if = "str::is_empty")]
     hint: &'static str,
+    /// Everything that is wrong with a definition.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    faults: Vec<Fault>,
 }
 
 /// A problem on its way out.
@@ -38,12 +41,13 @@ pub(crate) struct ApiError {
     detail: String,
     hint: &'static str,
     retry_after_s: Option<u64>,
+    faults: Vec<Fault>,
 }
 
 impl ApiError {
     /// A problem of that status, code and detail.
     pub(crate) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
-        Self { status, code, detail: detail.into(), hint: "", retry_after_s: None }
+        Self { status, code, detail: detail.into(), hint: "", retry_after_s: None, faults: Vec::new() }
     }
 
     /// The problem with advice.
@@ -62,6 +66,7 @@ impl ApiError {
             code: self.code,
             detail: self.detail,
             hint: self.hint,
+            faults: self.faults,
         }
     }
 
@@ -197,10 +202,35 @@ impl From<FascicleError> for ApiError {
             FascicleError::NotFound(_) => {
                 Self::new(StatusCode::NOT_FOUND, "fascicle_not_found", detail).hint("GET /v1/fascicles lists them")
             }
-            FascicleError::JobNotFound(_) => Self::new(StatusCode::NOT_FOUND, "job_not_found", detail),
-            FascicleError::Spec(_) | FascicleError::UnknownNode { .. } | FascicleError::Cycle { .. } => {
-                Self::invalid(detail)
+            FascicleError::Exists(_) => {
+                Self::new(StatusCode::CONFLICT, "fascicle_exists", detail).hint("PUT /v1/fascicles/{id} replaces it")
             }
+            FascicleError::Shipped(_) => {
+                Self::new(StatusCode::CONFLICT, "shipped", detail).hint("define one of your own under another id")
+            }
+            FascicleError::InUse(..) => {
+                Self::new(StatusCode::CONFLICT, "in_use", detail).hint("DELETE …?force=true removes it nevertheless")
+            }
+            FascicleError::Invalid(Faults(faults)) => {
+                let first = faults.first().map(ToString::to_string).unwrap_or_default();
+                let detail = format!("{} faults; the first is {first}", faults.len());
+                let mut problem = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_fascicle", detail)
+                    .hint("faults holds each with its path, its reason and its cure");
+                problem.faults = faults;
+                problem
+            }
+            FascicleError::JobNotFound(_) => {
+                Self::new(StatusCode::NOT_FOUND, "job_not_found", detail).hint("GET /v1/jobs lists yours")
+            }
+            FascicleError::NotFailed(_) => Self::new(StatusCode::CONFLICT, "not_failed", detail),
+            FascicleError::NoOwner(_) => {
+                Self::new(StatusCode::CONFLICT, "not_alive", detail).hint("start the lifeform whose job it is")
+            }
+            FascicleError::NoWait => Self::new(StatusCode::NOT_FOUND, "no_continuation", detail)
+                .hint("GET /v1/jobs/{id} shows what it waits for"),
+            FascicleError::Expired => Self::new(StatusCode::GONE, "expired", detail),
+            FascicleError::Answer(_) => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "answer", detail),
+            FascicleError::TooLarge { .. } => Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", detail),
             FascicleError::Overloaded => Self::new(StatusCode::TOO_MANY_REQUESTS, "overloaded", detail).retry_after(1),
             FascicleError::Died(_) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "job_died", detail),
             FascicleError::Store(error) => error.into(),

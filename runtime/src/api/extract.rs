@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
-use axum::http::StatusCode;
 use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::{Json, RequestPartsExt};
 use nexus::{Cause, Origin, Role};
 use serde::de::value::MapAccessDeserializer;
@@ -163,4 +163,12 @@ impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
             )),
         }
     }
+}
+
+/// The version that what is written over must have.
+pub(crate) fn if_match(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
+    let Some(value) = headers.get(header::IF_MATCH) else { return Ok(None) };
+    let version = value.to_str().ok().and_then(|value| value.trim_matches('"').parse().ok());
+    let wrong = || ApiError::new(StatusCode::BAD_REQUEST, "if_match", "If-Match is a version in quotes, as in \"3\"");
+    version.map(Some).ok_or_else(wrong)
 }

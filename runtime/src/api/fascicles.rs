@@ -1,41 +1,306 @@
-//! `/v1/fascicles` and `/v1/jobs`: what there is, and how a job stands (seed 003 §6.2). Definitions are
-//! shipped; making and executing them over the API comes later.
+//! `/v1/fascicles`: definitions, their versions, and starting jobs (seed 003 §6.2, MISSION F1–F3).
 
 use axum::Json;
 use axum::extract::{Path, State};
-use fascicles::{FascicleId, JobId};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use fascicles::run::Status;
+use fascicles::{DryRun, FascicleId, FascicleSpec, JobId, JobOrder, Priority, Script};
+use neurons::HOUSE;
+use nexus::Event;
+use nexus::store::{Hash, Versioned, json};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use utoipa::ToSchema;
 
 use super::App;
 use super::error::ApiError;
-use super::extract::Caller;
+use super::extract::{ApiJson, ApiQuery, Caller, IdempotencyKey, Participant, if_match};
+use super::neurons::{Page, Versions};
 
-/// Lists fascicles.
-#[utoipa::path(get, path = "/v1/fascicles", responses((status = 200, description = "all definitions")))]
-pub(super) async fn list(State(app): State<App>, _caller: Caller) -> Json<Value> {
-    Json(json!({"fascicles": app.fascicles.list()}))
+/// The longest deadline of a job, in seconds: thirty days.
+const DEADLINE_S_MAX: u64 = 30 * 24 * 3600;
+
+/// A definition as it is kept.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "it only describes what `shown` makes")]
+pub(super) struct DefinedFascicle {
+    #[schema(inline)]
+    #[serde(flatten)]
+    spec: FascicleSpec,
+    /// How often it was written.
+    version: u64,
+    /// Whether it comes with the daemon and cannot be changed.
+    shipped: bool,
+}
+
+fn shown(app: &App, found: &Versioned<FascicleSpec>) -> Value {
+    let mut body = json!(found.value);
+    body["version"] = json!(found.version);
+    body["shipped"] = json!(app.fascicles.is_shipped(&found.value.id));
+    body
+}
+
+fn tagged(app: &App, status: StatusCode, found: &Versioned<FascicleSpec>) -> Response {
+    let tag = HeaderValue::from_str(&format!("\"{}\"", found.version));
+    let tag = tag.unwrap_or(HeaderValue::from_static("\"0\""));
+    (status, [(header::ETAG, tag)], Json(shown(app, found))).into_response()
+}
+
+/// Defines a fascicle. A definition with faults is refused with all of them at once.
+#[utoipa::path(post, path = "/v1/fascicles", request_body = FascicleSpec, responses((status = 201, body = DefinedFascicle, description = "defined"), (status = 409, description = "the id is taken"), (status = 422, description = "not well made: `faults` holds {path, reason, cure} for each")))]
+pub(super) async fn create(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    ApiJson(spec): ApiJson<FascicleSpec>,
+) -> Result<Response, ApiError> {
+    let made = app.fascicles.create(&origin, spec).await?;
+    Ok(tagged(&app, StatusCode::CREATED, &made))
+}
+
+/// Lists fascicles by id.
+#[utoipa::path(get, path = "/v1/fascicles", params(Page), responses((status = 200, description = "{fascicles, next}: a page of definitions")))]
+pub(super) async fn list(
+    State(app): State<App>,
+    _caller: Caller,
+    ApiQuery(page): ApiQuery<Page>,
+) -> Result<Json<Value>, ApiError> {
+    let found = app.fascicles.list(&page.after, page.limit()).await?;
+    let next = (found.len() == page.limit()).then(|| found.last().map(|(id, _)| id.clone())).flatten();
+    let fascicles: Vec<Value> = found.iter().map(|(_, found)| shown(&app, found)).collect();
+    Ok(Json(json!({"fascicles": fascicles, "next": next})))
+}
+
+/// The JSON Schema of a definition.
+#[utoipa::path(get, path = "/v1/fascicles/schema", responses((status = 200, description = "a JSON Schema (2020-12)")))]
+pub(super) async fn schema(_caller: Caller) -> Json<Value> {
+    Json(fascicles::schema())
 }
 
 /// A fascicle's definition.
-#[utoipa::path(get, path = "/v1/fascicles/{id}", params(("id" = String, Path)), responses((status = 200, description = "the definition"), (status = 404, description = "there is none")))]
+#[utoipa::path(get, path = "/v1/fascicles/{id}", params(("id" = String, Path)), responses((status = 200, body = DefinedFascicle, description = "the definition"), (status = 404, description = "there is none")))]
 pub(super) async fn read(
     State(app): State<App>,
     _caller: Caller,
     Path(id): Path<FascicleId>,
-) -> Result<Json<Value>, ApiError> {
-    Ok(Json(json!(app.fascicles.get(&id)?)))
+) -> Result<Response, ApiError> {
+    let found = app.fascicles.get(&id).await?;
+    Ok(tagged(&app, StatusCode::OK, &found))
 }
 
-/// How a job stands and what the world was told about it.
-#[utoipa::path(get, path = "/v1/jobs/{id}", params(("id" = String, Path)), responses((status = 200, description = "the job"), (status = 404, description = "there is none")))]
-pub(super) async fn job(
+/// Replaces a definition; `If-Match` names the version it must have. Jobs under way keep the one they began with.
+#[utoipa::path(put, path = "/v1/fascicles/{id}", params(("id" = String, Path)), request_body = FascicleSpec, responses((status = 200, body = DefinedFascicle, description = "replaced"), (status = 404, description = "there is none"), (status = 409, description = "it was changed meanwhile, or comes with the daemon"), (status = 422, description = "not well made")))]
+pub(super) async fn update(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    Path(id): Path<FascicleId>,
+    headers: HeaderMap,
+    ApiJson(spec): ApiJson<FascicleSpec>,
+) -> Result<Response, ApiError> {
+    let made = app.fascicles.update(&origin, &id, spec, if_match(&headers)?).await?;
+    Ok(tagged(&app, StatusCode::OK, &made))
+}
+
+/// Whether what is used goes nevertheless.
+#[derive(Deserialize, utoipa::IntoParams)]
+pub(super) struct Forced {
+    /// Removes it although something is made of it.
+    #[serde(default)]
+    pub(super) force: bool,
+}
+
+/// Removes a definition; one that is used only when forced.
+#[utoipa::path(delete, path = "/v1/fascicles/{id}", params(("id" = String, Path), Forced), responses((status = 204, description = "removed"), (status = 404, description = "there is none"), (status = 409, description = "it is used, or comes with the daemon")))]
+pub(super) async fn delete(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    Path(id): Path<FascicleId>,
+    ApiQuery(Forced { force }): ApiQuery<Forced>,
+) -> Result<StatusCode, ApiError> {
+    if !force {
+        let lives_by_it = |head: &lifeform::LifeformHead| head.definition.reply == id;
+        if let Some(head) = app.lifeforms.list().await?.into_iter().find(lives_by_it) {
+            let detail = format!("lifeform {} answers by fascicle {id}", head.id);
+            return Err(ApiError::new(StatusCode::CONFLICT, "in_use", detail)
+                .hint("DELETE …?force=true removes it nevertheless"));
+        }
+    }
+    app.fascicles.delete(&origin, &id, force).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Every version of a fascicle, who wrote it and why; also of one that was removed.
+#[utoipa::path(get, path = "/v1/fascicles/{id}/versions", params(("id" = String, Path), Versions), responses((status = 200, description = "{versions: [{version, at, by, cause, spec}], next}"), (status = 404, description = "there never was one")))]
+pub(super) async fn versions(
     State(app): State<App>,
     _caller: Caller,
-    Path(id): Path<JobId>,
+    Path(id): Path<FascicleId>,
+    ApiQuery(asked): ApiQuery<Versions>,
 ) -> Result<Json<Value>, ApiError> {
-    let head = app.fascicles.job(&id).await?;
-    let events = app.fascicles.observed(&id).await?;
-    Ok(Json(
-        json!({"job_id": head.id, "fascicle": head.fascicle, "status": head.status, "current_stage": head.current_stage, "events": events, "output": head.output, "error": head.error}),
-    ))
+    let limit = asked.limit();
+    let (versions, next) = app.fascicles.versions(&id, asked.after, limit).await?;
+    if versions.is_empty() && asked.after == 0 {
+        app.fascicles.get(&id).await?;
+    }
+    let next = (versions.len() == limit).then_some(next);
+    Ok(Json(json!({"versions": versions, "next": next})))
+}
+
+/// The input of a job: text of the user, or events.
+#[derive(Deserialize, ToSchema)]
+#[serde(untagged)]
+pub(super) enum JobInput {
+    /// One event of the user.
+    Text(String),
+    /// Events.
+    Events(JobEvents),
+}
+
+/// Events `{role, content}`, with whatever else their maker notes as `metadata`.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct JobEvents {
+    #[schema(value_type = Vec<Object>)]
+    events: Vec<Event>,
+}
+
+impl JobInput {
+    fn events(self) -> Vec<Event> {
+        match self {
+            Self::Text(text) => vec![Event::text("user", text, nexus::Cause::default())],
+            Self::Events(JobEvents { events }) => events,
+        }
+    }
+}
+
+/// What `execute` takes.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ExecuteBody {
+    /// What it works on.
+    input: JobInput,
+    /// Whose turn comes first when much is to be done.
+    #[serde(default)]
+    priority: Priority,
+    /// Seconds it may take.
+    #[serde(default)]
+    deadline_s: Option<u64>,
+}
+
+/// What `execute` answers.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Accepted {
+    /// The job.
+    #[schema(value_type = String)]
+    job_id: JobId,
+    /// Always `pending`: poll or subscribe.
+    status: Status,
+    /// Where it is found.
+    links: Links,
+}
+
+/// Where a job is found.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Links {
+    status: String,
+    subscribe: String,
+}
+
+pub(super) fn links(job: &JobId) -> Links {
+    Links { status: format!("/v1/jobs/{job}"), subscribe: format!("/v1/jobs/{job}/subscribe") }
+}
+
+/// Starts a job, paid by the house. Under an `Idempotency-Key` it is started once.
+#[utoipa::path(post, path = "/v1/fascicles/{id}/execute", params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), request_body = ExecuteBody,
+    responses((status = 202, body = Accepted, description = "accepted, and durable"), (status = 404, description = "there is no such fascicle"), (status = 413, description = "the input is too large"), (status = 422, description = "something it is made of is gone, or the key was used for another job"), (status = 429, description = "too many jobs are running")))]
+pub(super) async fn execute(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    Path(id): Path<FascicleId>,
+    IdempotencyKey(key): IdempotencyKey,
+    ApiJson(body): ApiJson<Value>,
+) -> Result<Response, ApiError> {
+    let ordered = Hash::of(&json(&(&id, &body))).hex();
+    let body: ExecuteBody = serde_json::from_value(body).map_err(|error| ApiError::invalid(error.to_string()))?;
+    if body.deadline_s.is_some_and(|seconds| seconds == 0 || seconds > DEADLINE_S_MAX) {
+        return Err(ApiError::invalid(format!("deadline_s is 1 to {DEADLINE_S_MAX}")));
+    }
+    let job: JobId = match &key {
+        None => format!("job_{}", uuid::Uuid::now_v7().simple()).into(),
+        Some(key) => {
+            let name = Hash::of(&json(&(&origin.principal.id, "execute", key))).hex();
+            format!("job_{}", &name[..32]).into()
+        }
+    };
+    let order = JobOrder {
+        id: job.clone(),
+        fascicle: id,
+        owner: HOUSE.into(),
+        account: HOUSE.into(),
+        events: body.input.events(),
+        priority: body.priority,
+        deadline_s: body.deadline_s,
+        ordered: ordered.clone(),
+        ..JobOrder::default()
+    };
+    app.fascicles.start(&origin, order, app.house.clone(), |batch| batch).await?;
+    if key.is_some() && app.fascicles.job(&job).await?.ordered != ordered {
+        return Err(ApiError::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "key_reused",
+            "this Idempotency-Key was used for another job",
+        )
+        .hint("use a fresh Idempotency-Key for another job"));
+    }
+    let at = HeaderValue::from_str(&format!("/v1/jobs/{job}")).unwrap_or(HeaderValue::from_static("/v1/jobs"));
+    let accepted = Accepted { links: links(&job), job_id: job, status: Status::Pending };
+    Ok((StatusCode::ACCEPTED, [(header::LOCATION, at)], Json(accepted)).into_response())
+}
+
+/// What a trial takes.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DryRunBody {
+    /// What it works on.
+    input: JobInput,
+    /// Outputs by node or step; what a neuron of text would say is made up when it is left out.
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    script: Script,
+}
+
+/// Tries a fascicle with scripted outputs: no model is asked, nothing is kept and nothing is paid.
+#[utoipa::path(post, path = "/v1/fascicles/{id}/dry-run", params(("id" = String, Path)), request_body = DryRunBody, responses((status = 200, body = DryRun, description = "what became of each step"), (status = 404, description = "there is none"), (status = 422, description = "the script lacks an output that is needed")))]
+pub(super) async fn dry_run(
+    State(app): State<App>,
+    _caller: Participant,
+    Path(id): Path<FascicleId>,
+    ApiJson(body): ApiJson<DryRunBody>,
+) -> Result<Json<DryRun>, ApiError> {
+    let spec = app.fascicles.get(&id).await?.value;
+    Ok(Json(app.fascicles.dry_run(&spec, body.input.events(), &body.script).await?))
+}
+
+/// How a drawing is wanted.
+#[derive(Deserialize, utoipa::IntoParams)]
+pub(super) struct Drawing {
+    /// `mermaid` (the default) or `dot`.
+    #[serde(default)]
+    format: Option<String>,
+}
+
+/// A drawing of a fascicle as text.
+#[utoipa::path(get, path = "/v1/fascicles/{id}/drawing", params(("id" = String, Path), Drawing), responses((status = 200, body = String, content_type = "text/plain", description = "Mermaid or DOT"), (status = 404, description = "there is none")))]
+pub(super) async fn drawing(
+    State(app): State<App>,
+    _caller: Caller,
+    Path(id): Path<FascicleId>,
+    ApiQuery(Drawing { format }): ApiQuery<Drawing>,
+) -> Result<String, ApiError> {
+    let spec = app.fascicles.get(&id).await?.value;
+    match format.as_deref() {
+        None | Some("mermaid") => Ok(fascicles::mermaid(&spec)),
+        Some("dot") => Ok(fascicles::dot(&spec)),
+        Some(other) => Err(ApiError::invalid(format!("format \"{other}\" is neither mermaid nor dot"))),
+    }
 }

@@ -24,7 +24,7 @@ use utoipa::ToSchema;
 
 use super::App;
 use super::error::ApiError;
-use super::extract::{ApiJson, Caller, IdempotencyKey, Participant};
+use super::extract::{ApiJson, ApiQuery, Caller, IdempotencyKey, Participant};
 
 /// The longest deadline a caller may set, in seconds.
 const DEADLINE_S_MAX: f64 = 600.0;
@@ -279,6 +279,38 @@ fn known(invocation: neurons::Invocation) -> Json<InvocationBody> {
         created_at: invocation.created_at,
         updated_at: invocation.updated_at,
     })
+}
+
+/// Which invocations.
+#[derive(Deserialize, utoipa::IntoParams)]
+pub(super) struct Invocations {
+    /// Start after this id.
+    #[serde(default)]
+    after: String,
+    /// At most so many, up to 200.
+    #[serde(default = "fifty")]
+    limit: usize,
+    /// Those in this status.
+    #[serde(default)]
+    #[param(inline)]
+    status: Option<InvocationStatus>,
+}
+
+fn fifty() -> usize {
+    50
+}
+
+/// Lists invocations by id; one sees one's own, operators see all. A page may be short although `next` names more.
+#[utoipa::path(get, path = "/v1/invocations", params(Invocations), responses((status = 200, description = "{invocations, next}")))]
+pub(super) async fn list(
+    State(app): State<App>,
+    Caller(origin): Caller,
+    ApiQuery(asked): ApiQuery<Invocations>,
+) -> Result<Json<Value>, ApiError> {
+    let limit = asked.limit.clamp(1, 200);
+    let (found, next) = app.neurons.invocations(&origin, asked.status, &asked.after, limit).await?;
+    let invocations: Vec<InvocationBody> = found.into_iter().map(|found| known(found).0).collect();
+    Ok(Json(json!({"invocations": invocations, "next": next})))
 }
 
 /// How an invocation stands; its caller and operators may look.

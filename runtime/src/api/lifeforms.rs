@@ -7,6 +7,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use lifeform::metabolism::{Policy, Strategy};
 use lifeform::{LifeformHead, LifeformId, LifeformSpec};
+use neurons::HOUSE;
 use neurons::llm::paid;
 use nexus::Timestamp;
 use nexus::ledger::{Account, Amount};
@@ -187,6 +188,33 @@ pub(super) async fn resources(
     body["transactions"] = lines.into();
     body["next"] = next;
     Ok(Json(body))
+}
+
+/// The account of calls that people make: its balance, what is set aside, and its statement. For operators.
+#[utoipa::path(get, path = "/v1/house/resources", params(Page), responses((status = 200, description = "balance and a page of the statement"), (status = 403, description = "this is for operators")))]
+pub(super) async fn house(
+    State(app): State<App>,
+    _operator: Operator,
+    ApiQuery(page): ApiQuery<Page>,
+) -> Result<Json<Value>, ApiError> {
+    let account = app.store.account(HOUSE).unwrap_or_default();
+    let (lines, next) = journal(&app, format!("ledger:{HOUSE}").into(), &page).await?;
+    let mut body = resources_of(&account);
+    body["transactions"] = lines.into();
+    body["next"] = next;
+    Ok(Json(body))
+}
+
+/// What the house paid for: each call with what was said in it. For operators.
+#[utoipa::path(get, path = "/v1/house/calls", params(Page), responses((status = 200, description = "{calls, next}"), (status = 403, description = "this is for operators")))]
+pub(super) async fn house_calls(
+    State(app): State<App>,
+    _operator: Operator,
+    ApiQuery(page): ApiQuery<Page>,
+) -> Result<Json<Value>, ApiError> {
+    let (entries, next) = journal(&app, paid::calls_stream(HOUSE), &page).await?;
+    let calls = paid::recorded(&app.store, entries).await?;
+    Ok(Json(json!({"calls": calls, "next": next})))
 }
 
 /// A page of a journal and where the next one starts.

@@ -6,6 +6,7 @@ mod extract;
 mod fascicles;
 mod health;
 mod invocations;
+mod jobs;
 mod lifeforms;
 mod neurons;
 mod nexus;
@@ -16,7 +17,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::fascicles::Fascicles;
+use ::fascicles::{Fascicles, Toolbox};
 use ::lifeform::Lifeforms;
 use ::neurons::Neurons;
 use ::nexus::{Nexus, Store};
@@ -48,6 +49,8 @@ pub struct App {
     pub(crate) fascicles: Fascicles,
     pub(crate) lifeforms: Lifeforms,
     pub(crate) tokens: Tokens,
+    /// The tools of jobs that people start.
+    house: Arc<dyn Toolbox>,
     address: SocketAddr,
     stopping: watch::Receiver<bool>,
     sockets: Arc<tokio::sync::Semaphore>,
@@ -65,6 +68,7 @@ impl App {
         fascicles: Fascicles,
         lifeforms: Lifeforms,
         tokens: Tokens,
+        house: Arc<dyn Toolbox>,
         address: SocketAddr,
         stopping: watch::Receiver<bool>,
     ) -> Self {
@@ -75,6 +79,7 @@ impl App {
             fascicles,
             lifeforms,
             tokens,
+            house,
             address,
             stopping,
             sockets: Arc::new(tokio::sync::Semaphore::new(SOCKETS_MAX)),
@@ -111,17 +116,30 @@ pub fn router(app: App) -> Router {
         .routes(routes!(neurons::memory_diff))
         .routes(routes!(invocations::invoke))
         .routes(routes!(invocations::resume))
+        .routes(routes!(invocations::list))
         .routes(routes!(invocations::read))
         .routes(routes!(invocations::cancel))
-        .routes(routes!(fascicles::list))
-        .routes(routes!(fascicles::read))
-        .routes(routes!(fascicles::job))
+        .routes(routes!(fascicles::create, fascicles::list))
+        .routes(routes!(fascicles::schema))
+        .routes(routes!(fascicles::read, fascicles::update, fascicles::delete))
+        .routes(routes!(fascicles::versions))
+        .routes(routes!(fascicles::execute))
+        .routes(routes!(fascicles::dry_run))
+        .routes(routes!(fascicles::drawing))
+        .routes(routes!(jobs::list))
+        .routes(routes!(jobs::read))
+        .routes(routes!(jobs::cancel))
+        .routes(routes!(jobs::retry))
+        .routes(routes!(jobs::resume))
+        .routes(routes!(jobs::events))
         .routes(routes!(lifeforms::create, lifeforms::list))
         .routes(routes!(lifeforms::read, lifeforms::terminate))
         .routes(routes!(lifeforms::act))
         .routes(routes!(lifeforms::transact))
         .routes(routes!(lifeforms::resources))
         .routes(routes!(lifeforms::set_policy, lifeforms::policy))
+        .routes(routes!(lifeforms::house))
+        .routes(routes!(lifeforms::house_calls))
         .routes(routes!(lifeforms::calls))
         .routes(routes!(lifeforms::trace))
         .routes(routes!(lifeforms::list_fascicles))
@@ -153,6 +171,7 @@ pub fn router(app: App) -> Router {
     Router::new()
         .merge(routes)
         .route("/v1/lifeforms/{id}/canvases/{canvas}/subscribe", any(ws::subscribe))
+        .route("/v1/jobs/{id}/subscribe", any(jobs::subscribe))
         // The undo of a lifeform's own mind, where the readings of KIP name it.
         .route("/v1/lifeforms/{id}/nexus/undo", post(nexus::undo))
         .route("/openapi.json", get(openapi))

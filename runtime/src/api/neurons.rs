@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode};
 use neurons::{NeuronId, NeuronSpec};
 use nexus::store::Versioned;
 use serde::Deserialize;
@@ -11,7 +11,8 @@ use utoipa::ToSchema;
 
 use super::App;
 use super::error::ApiError;
-use super::extract::{ApiJson, ApiPath, ApiQuery, Caller, Participant};
+use super::extract::{ApiJson, ApiPath, ApiQuery, Caller, Participant, if_match};
+use super::fascicles::Forced;
 
 /// Which page of a list.
 #[derive(Deserialize, utoipa::IntoParams)]
@@ -99,23 +100,21 @@ pub(super) async fn update(
     Ok(Json(shown(&id, &made)))
 }
 
-/// The version that what is written over must have.
-fn if_match(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
-    let Some(value) = headers.get(header::IF_MATCH) else { return Ok(None) };
-    let version = value.to_str().ok().and_then(|value| value.trim_matches('"').parse().ok());
-    let wrong = || ApiError::new(StatusCode::BAD_REQUEST, "if_match", "If-Match is a version in quotes, as in \"3\"");
-    version.map(Some).ok_or_else(wrong)
-}
-
 /// Which versions.
 #[derive(Deserialize, utoipa::IntoParams)]
 pub(super) struct Versions {
     /// Start after this journal entry.
     #[serde(default)]
-    after: u64,
+    pub(super) after: u64,
     /// At most so many, up to 200.
     #[serde(default = "fifty")]
     limit: usize,
+}
+
+impl Versions {
+    pub(super) fn limit(&self) -> usize {
+        self.limit.clamp(1, 200)
+    }
 }
 
 /// Every version of a neuron, who wrote it and why; also of one that was removed.
@@ -126,7 +125,7 @@ pub(super) async fn versions(
     Path(id): Path<NeuronId>,
     ApiQuery(asked): ApiQuery<Versions>,
 ) -> Result<Json<Value>, ApiError> {
-    let limit = asked.limit.clamp(1, 200);
+    let limit = asked.limit();
     let (versions, next) = app.neurons.versions(&id, asked.after, limit).await?;
     if versions.is_empty() && asked.after == 0 {
         app.neurons.get(&id).await?;
@@ -198,13 +197,20 @@ pub(super) async fn memory_diff(
     Ok(Json(json!({"from": from, "to": to, "diff": diff})))
 }
 
-/// Removes a definition.
-#[utoipa::path(delete, path = "/v1/neurons/{id}", params(("id" = String, Path)), responses((status = 204, description = "removed"), (status = 404, description = "there is none")))]
+/// Removes a definition; one that fascicles are made of only when forced.
+#[utoipa::path(delete, path = "/v1/neurons/{id}", params(("id" = String, Path), Forced), responses((status = 204, description = "removed"), (status = 404, description = "there is none"), (status = 409, description = "it is used")))]
 pub(super) async fn delete(
     State(app): State<App>,
     Participant(origin): Participant,
     Path(id): Path<NeuronId>,
+    ApiQuery(Forced { force }): ApiQuery<Forced>,
 ) -> Result<StatusCode, ApiError> {
+    let users = if force { Vec::new() } else { app.fascicles.users_of_neuron(&id).await? };
+    if !users.is_empty() {
+        let detail = format!("neuron {id} is used by {users:?}");
+        let in_use = ApiError::new(StatusCode::CONFLICT, "in_use", detail);
+        return Err(in_use.hint("DELETE …?force=true removes it nevertheless"));
+    }
     app.neurons.delete(&origin, &id).await?;
     Ok(StatusCode::NO_CONTENT)
 }

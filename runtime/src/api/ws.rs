@@ -87,13 +87,8 @@ impl Closing {
     }
 }
 
-/// Opens the socket.
-pub(super) async fn subscribe(
-    State(app): State<App>,
-    Path((id, canvas)): Path<(LifeformId, CanvasId)>,
-    headers: HeaderMap,
-    upgrade: WebSocketUpgrade,
-) -> Result<Response, ApiError> {
+/// Whoever opens a socket, by the token in a header or a subprotocol.
+pub(super) fn principal(app: &App, headers: &HeaderMap) -> Option<Principal> {
     let by_header = headers
         .get(header::AUTHORIZATION)
         .and_then(|value| value.to_str().ok())
@@ -103,7 +98,17 @@ pub(super) async fn subscribe(
         headers.get(header::SEC_WEBSOCKET_PROTOCOL).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let by_protocol =
         protocols.split(',').filter_map(|protocol| protocol.trim().strip_prefix("bearer.")).map(str::to_owned).next();
-    let principal = by_header.or(by_protocol).and_then(|token| app.tokens.principal(&token));
+    by_header.or(by_protocol).and_then(|token| app.tokens.principal(&token))
+}
+
+/// Opens the socket.
+pub(super) async fn subscribe(
+    State(app): State<App>,
+    Path((id, canvas)): Path<(LifeformId, CanvasId)>,
+    headers: HeaderMap,
+    upgrade: WebSocketUpgrade,
+) -> Result<Response, ApiError> {
+    let principal = principal(&app, &headers);
     let upgrade = upgrade
         .protocols([SUBPROTOCOL])
         .max_message_size(FRAME_BYTES_MAX)

@@ -4,6 +4,7 @@ mod capsule;
 mod chat;
 mod check;
 mod client;
+mod fascicle;
 mod kip;
 mod models;
 mod token;
@@ -52,6 +53,11 @@ enum Command {
         settings: Settings,
         #[command(subcommand)]
         command: capsule::Capsule,
+    },
+    /// Checks and draws fascicles that stand in files.
+    Fascicle {
+        #[command(subcommand)]
+        command: fascicle::Fascicle,
     },
     /// Tests configuration, store, model and port, and says how to mend what is wrong.
     Check(Settings),
@@ -125,6 +131,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Chat { settings, lifeform, topic } => chat::run(settings.load()?, lifeform, topic).await,
         Command::Kip { settings, kip } => kip::run(&settings, kip).await,
         Command::Capsule { settings, command } => capsule::run(settings.load()?, command).await,
+        Command::Fascicle { command } => fascicle::run(command).map(|()| ExitCode::SUCCESS),
         Command::Check(settings) => check::run(settings.load()).await,
         Command::Models { settings, command } => models::run(settings.load()?, command).await,
         Command::Token { settings, command } => token::run(settings.load()?, command).await,

@@ -1,0 +1,516 @@
+//! From a plan to a graph, or to everything that is wrong with it at once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use neurons::NeuronSpec;
+use neurons::spec::{Kind, check_id, compile};
+use serde_json::{Value, json};
+
+use crate::fault::{Fault, Faults};
+use crate::graph::{Body, DEPTH_MAX, Graph, Leaf, NODES_MAX, Node, Plan, Shape, Way, Work};
+use crate::observe;
+use crate::part::{Mapping, Test, is_pointer};
+use crate::spec::{
+    BranchNode, Condition, Edge, FascicleId, FascicleSpec, Join, MapNode, NeuronNode, NodeId, NodeRun, NodeSpec,
+    OnFailure, Part, RepeatNode, Take, Taken,
+};
+
+/// Work on one list at once, and its items.
+const PARALLEL_MAX: usize = 64;
+const ITEMS_MAX: usize = 1024;
+/// Rounds of a repeat, and tries of a node.
+const ROUNDS_MAX: u32 = 32;
+const TRIES_MAX: u32 = 10;
+/// Seconds anything may be waited for: thirty days.
+const SECONDS_MAX: u64 = 30 * 24 * 3600;
+
+impl Graph {
+    /// Builds the graph of `plan`. `tools` are the names that tool nodes may call; any name when it is `None`.
+    ///
+    /// # Errors
+    /// Every fault of the fascicle at once.
+    pub fn build(plan: &Plan, tools: Option<&BTreeSet<Arc<str>>>) -> Result<Arc<Self>, Faults> {
+        let mut build = Build { plan, tools, faults: Vec::new(), built: BTreeMap::new(), within: Vec::new() };
+        let graph = build.fascicle(&plan.root, "");
+        if build.faults.is_empty() { Ok(Arc::new(graph)) } else { Err(Faults(build.faults)) }
+    }
+}
+
+struct Build<'p> {
+    plan: &'p Plan,
+    tools: Option<&'p BTreeSet<Arc<str>>>,
+    faults: Vec<Fault>,
+    /// Fascicles that were built already.
+    built: BTreeMap<FascicleId, Arc<Graph>>,
+    /// The fascicles that the present one stands in.
+    within: Vec<FascicleId>,
+}
+
+impl Build<'_> {
+    fn fault(&mut self, path: &str, reason: impl Into<String>, cure: impl Into<String>) {
+        self.faults.push(Fault { path: path.to_owned(), reason: reason.into(), cure: cure.into() });
+    }
+
+    fn fascicle(&mut self, spec: &FascicleSpec, at: &str) -> Graph {
+        self.within.push(spec.id.clone());
+        if let Err(reason) = check_id(&spec.id) {
+            self.fault(&format!("{at}id"), reason, "choose another name");
+        }
+        if spec.nodes.is_empty() || spec.nodes.len() > NODES_MAX {
+            let reason = format!("a fascicle has 1 to {NODES_MAX} nodes, not {}", spec.nodes.len());
+            self.fault(&format!("{at}nodes"), reason, "move some of them into a fascicle of their own");
+        }
+        self.seconds(spec.deadline_s, &format!("{at}deadline_s"));
+        let names: Vec<&NodeId> = spec.nodes.iter().map(|node| &node.id).collect();
+        if !names.contains(&&spec.output) {
+            let cure = format!("name one of {}", listed(&names));
+            self.fault(&format!("{at}output"), format!("there is no node \"{}\"", spec.output), cure);
+        }
+        let shapes: BTreeMap<NodeId, Shape> =
+            spec.nodes.iter().map(|node| (node.id.clone(), self.shape(&node.run))).collect();
+        let mut nodes = BTreeMap::new();
+        for (place, node) in spec.nodes.iter().enumerate() {
+            let path = format!("{at}nodes[{place}]");
+            if let Err(reason) = check_id(&node.id) {
+                self.fault(&format!("{path}.id"), reason, "choose another name");
+            }
+            if spec.nodes[..place].iter().any(|other| other.id == node.id) {
+                self.fault(&format!("{path}.id"), format!("\"{}\" stands twice", node.id), "rename one of them");
+            }
+            let built = self.node(node, &path, &names, &shapes);
+            nodes.insert(node.id.clone(), built);
+        }
+        self.acyclic(spec, at);
+        self.routes_lead_somewhere(spec, &shapes, at);
+        self.within.pop();
+        Graph { id: spec.id.clone(), nodes, output: spec.output.clone(), deadline_s: spec.deadline_s }
+    }
+
+    fn node(&mut self, spec: &NodeSpec, path: &str, names: &[&NodeId], shapes: &BTreeMap<NodeId, Shape>) -> Node {
+        let mut edges = Vec::new();
+        for (place, edge) in spec.after.iter().enumerate() {
+            let path = format!("{path}.after[{place}]");
+            edges.extend(self.edge(edge, &path, names, shapes));
+        }
+        if spec.retry.times == 0 || spec.retry.times > TRIES_MAX {
+            self.fault(
+                &format!("{path}.retry.times"),
+                format!("{} is not 1 to {TRIES_MAX}", spec.retry.times),
+                "1 tries once",
+            );
+        }
+        self.seconds(spec.timeout_s, &format!("{path}.timeout_s"));
+        self.observed(spec, path);
+        let work = self.work(spec, &format!("{path}.run"), shapes);
+        let fall_back = match &spec.on_failure {
+            OnFailure::FallBack(run) => self.body(run, &format!("{path}.on_failure.fall_back")),
+            _ => None,
+        };
+        Node { spec: spec.clone(), edges, work, fall_back }
+    }
+
+    fn edge(&mut self, edge: &Edge, path: &str, names: &[&NodeId], shapes: &BTreeMap<NodeId, Shape>) -> Option<Way> {
+        let Some(shape) = shapes.get(&edge.node) else {
+            let cure = format!("name one of {}", listed(names));
+            self.fault(&format!("{path}.node"), format!("there is no node \"{}\"", edge.node), cure);
+            return None;
+        };
+        if let Some(route) = &edge.route {
+            let reason = match shape {
+                Shape::Routes(known) if known.is_empty() || known.contains(route) => None,
+                Shape::Routes(known) => Some((
+                    format!("\"{}\" never sends anything to \"{route}\"", edge.node),
+                    format!("it sends to {}", listed(&known.iter().collect::<Vec<_>>())),
+                )),
+                Shape::Any => None,
+                _ => Some((
+                    format!("\"{}\" is no router and no branch", edge.node),
+                    "leave route out, or test the output by when".to_owned(),
+                )),
+            };
+            if let Some((reason, cure)) = reason {
+                self.fault(&format!("{path}.route"), reason, cure);
+            }
+            if edge.take != Take::Output {
+                self.fault(&format!("{path}.take"), "a route brings what was sent that way", "leave take out");
+            }
+        }
+        let when = edge.when.as_ref().and_then(|when| {
+            self.pointer(shape, &when.at, &format!("{path}.when.at"), &edge.node);
+            self.test(when, &format!("{path}.when"))
+        });
+        if let Take::Part(Part { at, .. }) = &edge.take {
+            self.pointer(shape, at, &format!("{path}.take.part.at"), &edge.node);
+        }
+        match Mapping::build(&edge.take) {
+            Ok(mapping) => Some(Way::new(edge.node.clone(), edge.route.clone(), when, mapping)),
+            Err(reason) => {
+                self.fault(&format!("{path}.take.part.is"), reason, "write a JSON Schema (2020-12)");
+                None
+            }
+        }
+    }
+
+    fn work(&mut self, spec: &NodeSpec, path: &str, shapes: &BTreeMap<NodeId, Shape>) -> Work {
+        let nothing = || Work::Join(Join::Events);
+        match &spec.run {
+            NodeRun::Neuron(_) | NodeRun::Fascicle(_) | NodeRun::Tool(_) => {
+                self.body(&spec.run, path).map_or_else(nothing, Work::One)
+            }
+            NodeRun::Map(map) => self.map(map, spec, &format!("{path}.map"), shapes).unwrap_or_else(nothing),
+            NodeRun::Repeat(repeat) => self.repeat(repeat, &format!("{path}.repeat")).unwrap_or_else(nothing),
+            NodeRun::Join(into) => Work::Join(*into),
+            NodeRun::Branch(branch) => self.branch(branch, &format!("{path}.branch")),
+            NodeRun::Wait(wait) => {
+                self.seconds(wait.timeout_s, &format!("{path}.wait.timeout_s"));
+                let is = wait.is.as_ref().and_then(|is| self.schema(is, &format!("{path}.wait.is")));
+                Work::Wait(wait.clone(), is)
+            }
+            NodeRun::Approve(approve) => {
+                self.seconds(approve.timeout_s, &format!("{path}.approve.timeout_s"));
+                Work::Approve(approve.clone())
+            }
+        }
+    }
+
+    fn map(&mut self, map: &MapNode, spec: &NodeSpec, path: &str, shapes: &BTreeMap<NodeId, Shape>) -> Option<Work> {
+        if map.parallel == 0 || map.parallel > PARALLEL_MAX {
+            self.fault(
+                &format!("{path}.parallel"),
+                format!("{} is not 1 to {PARALLEL_MAX}", map.parallel),
+                "4 is the default",
+            );
+        }
+        if map.items_max == 0 || map.items_max > ITEMS_MAX {
+            self.fault(
+                &format!("{path}.items_max"),
+                format!("{} is not 1 to {ITEMS_MAX}", map.items_max),
+                "100 is the default",
+            );
+        }
+        self.syntax(&map.over.at, &format!("{path}.over.at"));
+        // What the list comes from is known when an edge brings it whole.
+        let whole = spec.after.iter().filter(|edge| edge.take == Take::Output && edge.route.is_none());
+        let from = match &map.over.role {
+            Some(role) => whole.clone().find(|edge| edge.node == *role),
+            None if spec.after.len() == 1 && !spec.reads_input() => whole.clone().next(),
+            None => None,
+        };
+        if let Some((edge, shape)) = from.and_then(|edge| Some((edge, shapes.get(&edge.node)?))) {
+            let path = format!("{path}.over");
+            self.pointer(shape, &map.over.at, &format!("{path}.at"), &edge.node);
+            let no_list = match shape {
+                Shape::Text => true,
+                Shape::Json(schema) => part_of(schema, &map.over.at)
+                    .is_ok_and(|part| part.is_some_and(|part| part["type"].as_str().is_some_and(|of| of != "array"))),
+                _ => false,
+            };
+            if no_list {
+                let reason = format!("what \"{}\" brings there is no list", edge.node);
+                self.fault(&path, reason, "point at an array, or let a structured_output neuron make one");
+            }
+        }
+        let body = self.body(&map.run, &format!("{path}.run"))?;
+        Some(Work::Map { over: map.over.clone(), body, parallel: map.parallel, items_max: map.items_max })
+    }
+
+    fn repeat(&mut self, repeat: &RepeatNode, path: &str) -> Option<Work> {
+        if repeat.times == 0 || repeat.times > ROUNDS_MAX {
+            self.fault(&format!("{path}.times"), format!("{} is not 1 to {ROUNDS_MAX}", repeat.times), "bound it");
+        }
+        let shape = self.shape(&repeat.run);
+        self.pointer(&shape, &repeat.until.at, &format!("{path}.until.at"), "run");
+        let until = self.test(&repeat.until, &format!("{path}.until"));
+        let body = self.body(&repeat.run, &format!("{path}.run"))?;
+        Some(Work::Repeat { body, times: repeat.times, until: until?, exhausted: repeat.exhausted })
+    }
+
+    fn branch(&mut self, branch: &BranchNode, path: &str) -> Work {
+        if branch.cases.is_empty() {
+            self.fault(&format!("{path}.cases"), "there is no case", "add one, or use edges with when");
+        }
+        let mut cases = Vec::new();
+        for (place, case) in branch.cases.iter().enumerate() {
+            let path = format!("{path}.cases[{place}]");
+            self.syntax(&case.at, &format!("{path}.at"));
+            let taken = Taken { role: case.role.clone(), at: case.at.clone() };
+            let is = Condition { at: String::new(), is: case.is.clone() };
+            cases.extend(self.test(&is, &path).map(|test| (case.route.clone(), taken, test)));
+        }
+        Work::Branch { cases, otherwise: branch.otherwise.clone() }
+    }
+
+    /// What a node, a map, a repeat or a fall-back runs.
+    fn body(&mut self, run: &NodeRun, path: &str) -> Option<Body> {
+        match run {
+            NodeRun::Neuron(node) => self.neuron(node, &format!("{path}.neuron")),
+            NodeRun::Tool(tool) => {
+                let unknown = tool.by == crate::spec::CalledBy::Owner
+                    && self.tools.is_some_and(|tools| !tools.contains(&tool.name));
+                if unknown {
+                    let known: Vec<&Arc<str>> = self.tools.into_iter().flatten().collect();
+                    let cure = format!("use one of {}, or let the client call it (by = \"client\")", listed(&known));
+                    self.fault(&format!("{path}.tool.name"), format!("there is no tool \"{}\"", tool.name), cure);
+                }
+                let (name, arguments, by) = (tool.name.clone(), tool.arguments.clone(), tool.by);
+                Some(Body::Leaf(Arc::new(Leaf::Tool { name, arguments, by })))
+            }
+            NodeRun::Fascicle(node) => {
+                let path = format!("{path}.fascicle.id");
+                if self.within.contains(&node.id) {
+                    self.fault(
+                        &path,
+                        format!("\"{}\" stands within itself", node.id),
+                        "use repeat for what comes again",
+                    );
+                    return None;
+                }
+                if self.within.len() >= DEPTH_MAX {
+                    self.fault(
+                        &path,
+                        format!("fascicles stand {DEPTH_MAX} deep at most"),
+                        "put some of them side by side",
+                    );
+                    return None;
+                }
+                if let Some(known) = self.built.get(&node.id) {
+                    return Some(Body::Fascicle(known.clone()));
+                }
+                let Some(spec) = self.plan.fascicles.get(&node.id) else {
+                    self.fault(
+                        &path,
+                        format!("there is no fascicle \"{}\"", node.id),
+                        "define it first: GET /v1/fascicles lists them",
+                    );
+                    return None;
+                };
+                let graph = Arc::new(self.fascicle(spec, &format!("{path}({}).", node.id)));
+                self.built.insert(node.id.clone(), graph.clone());
+                Some(Body::Fascicle(graph))
+            }
+            _ => {
+                self.fault(
+                    path,
+                    "only a neuron, a fascicle or a tool can be run here",
+                    "put it into a fascicle of its own",
+                );
+                None
+            }
+        }
+    }
+
+    fn neuron(&mut self, node: &NeuronNode, path: &str) -> Option<Body> {
+        let spec = match (&node.spec, &node.id) {
+            (Some(spec), None) => {
+                if let Err(reason) = spec.check() {
+                    self.fault(&format!("{path}.spec"), reason, "see the kinds of neurons in the README");
+                }
+                spec.clone()
+            }
+            (None, Some(id)) => match self.plan.neurons.get(id) {
+                Some(spec) => Box::new(spec.clone()),
+                None => {
+                    self.fault(
+                        &format!("{path}.id"),
+                        format!("there is no neuron \"{id}\""),
+                        "define it first: GET /v1/neurons lists them",
+                    );
+                    return None;
+                }
+            },
+            _ => {
+                self.fault(path, "a neuron is either defined here or one that is stored", "give spec or id");
+                return None;
+            }
+        };
+        Some(Body::Leaf(Arc::new(Leaf::Neuron { spec, stream: node.stream })))
+    }
+
+    /// What a run's output will be like.
+    fn shape(&self, run: &NodeRun) -> Shape {
+        match run {
+            NodeRun::Neuron(NeuronNode { spec: Some(spec), .. }) => shape_of(spec),
+            NodeRun::Neuron(NeuronNode { id: Some(id), .. }) => self.plan.neurons.get(id).map_or(Shape::Any, shape_of),
+            NodeRun::Neuron(_) | NodeRun::Tool(_) => Shape::Any,
+            NodeRun::Fascicle(node) => match self.plan.fascicles.get(&node.id) {
+                Some(inner) if !self.within.contains(&node.id) && self.within.len() < DEPTH_MAX => {
+                    let output = inner.nodes.iter().find(|node| node.id == inner.output);
+                    match output.map(|node| &node.run) {
+                        // Its own fascicles are looked at when it is built.
+                        None | Some(NodeRun::Fascicle(_)) => Shape::Any,
+                        Some(run) => self.shape(run),
+                    }
+                }
+                _ => Shape::Any,
+            },
+            NodeRun::Map(_) | NodeRun::Join(Join::List) => Shape::List,
+            NodeRun::Join(Join::Events) => Shape::Events,
+            NodeRun::Join(Join::Object) => Shape::Any,
+            NodeRun::Branch(branch) => {
+                let ways = branch.cases.iter().map(|case| &case.route).chain(&branch.otherwise);
+                Shape::Routes(ways.cloned().collect::<BTreeSet<_>>().into_iter().collect())
+            }
+            NodeRun::Repeat(repeat) => match &*repeat.run {
+                NodeRun::Repeat(_) | NodeRun::Map(_) => Shape::Any,
+                run => self.shape(run),
+            },
+            NodeRun::Wait(wait) => wait.is.clone().map_or(Shape::Any, Shape::Json),
+            NodeRun::Approve(_) => Shape::Any,
+        }
+    }
+
+    /// A pointer must be one, and must not lead where there can be nothing.
+    fn pointer(&mut self, shape: &Shape, pointer: &str, path: &str, node: &str) {
+        if !self.syntax(pointer, path) || pointer.is_empty() {
+            return;
+        }
+        let first = pointer[1..].split('/').next().unwrap_or_default();
+        let reason = match shape {
+            Shape::Text => Some(format!("the output of \"{node}\" is text and has no parts")),
+            Shape::Json(schema) => part_of(schema, pointer).err(),
+            Shape::Events if first != "events" => Some(format!("the output of \"{node}\" is {{\"events\": […]}}")),
+            Shape::List | Shape::Routes(_) if first.parse::<usize>().is_err() => {
+                Some(format!("the output of \"{node}\" is a list"))
+            }
+            _ => None,
+        };
+        if let Some(reason) = reason {
+            self.fault(path, reason, "point at a part that is there");
+        }
+    }
+
+    fn syntax(&mut self, pointer: &str, path: &str) -> bool {
+        let fine = is_pointer(pointer);
+        if !fine {
+            self.fault(path, format!("\"{pointer}\" is no JSON Pointer"), format!("write \"/{pointer}\""));
+        }
+        fine
+    }
+
+    fn test(&mut self, condition: &Condition, path: &str) -> Option<Test> {
+        match Test::build(condition) {
+            Ok(test) => Some(test),
+            Err(reason) => {
+                self.fault(&format!("{path}.is"), reason, "write a JSON Schema (2020-12)");
+                None
+            }
+        }
+    }
+
+    fn schema(&mut self, schema: &Value, path: &str) -> Option<Arc<jsonschema::Validator>> {
+        match compile(schema) {
+            Ok(compiled) => Some(Arc::new(compiled)),
+            Err(reason) => {
+                self.fault(path, reason, "write a JSON Schema (2020-12)");
+                None
+            }
+        }
+    }
+
+    fn seconds(&mut self, seconds: Option<u64>, path: &str) {
+        if seconds.is_some_and(|seconds| seconds == 0 || seconds > SECONDS_MAX) {
+            self.fault(path, format!("it is not 1 to {SECONDS_MAX} seconds"), "leave it out to wait without end");
+        }
+    }
+
+    fn observed(&mut self, spec: &NodeSpec, path: &str) {
+        let Some(observe) = &spec.observe else { return };
+        let templates =
+            [("start", &observe.start), ("info", &observe.info), ("end", &observe.end), ("fail", &observe.fail)];
+        for (member, template) in templates {
+            if let Some(reason) = template.as_deref().and_then(observe::fault) {
+                let cure = "write a Jinja template over output, as in {{ output.title }}";
+                self.fault(&format!("{path}.observe.{member}"), reason, cure);
+            }
+        }
+        for (name, pointer) in &observe.metadata {
+            self.syntax(pointer, &format!("{path}.observe.metadata.{name}"));
+        }
+    }
+
+    /// Removes nodes that wait for nothing until none is left; what cannot be removed holds a cycle.
+    fn acyclic(&mut self, spec: &FascicleSpec, at: &str) {
+        let known: BTreeMap<&NodeId, (usize, &NodeSpec)> =
+            spec.nodes.iter().enumerate().map(|(place, node)| (&node.id, (place, node))).collect();
+        let mut left: BTreeSet<&NodeId> = known.keys().copied().collect();
+        loop {
+            let free = |id: &&NodeId| known[id].1.after.iter().all(|edge| !left.contains(&edge.node));
+            let ready: Vec<&NodeId> = left.iter().copied().filter(free).collect();
+            if ready.is_empty() {
+                break;
+            }
+            left.retain(|id| !ready.contains(id));
+        }
+        let Some(first) = left.first().copied() else { return };
+        // Going back along edges that are left must come round.
+        let (mut way, mut at_node) = (Vec::new(), first);
+        while !way.contains(&at_node) {
+            way.push(at_node);
+            let before = known[at_node].1.after.iter().find(|edge| left.contains(&edge.node));
+            let Some(before) = before else { break };
+            at_node = &before.node;
+        }
+        let round = way.iter().position(|id| *id == at_node).unwrap_or(0);
+        let mut cycle: Vec<&str> = way[round..].iter().rev().map(|id| &***id).collect();
+        cycle.extend(cycle.first().copied());
+        let place = known[way[round]].0;
+        let reason = format!("{} is a cycle", cycle.join(" -> "));
+        self.fault(&format!("{at}nodes[{place}].after"), reason, "take one of these edges out, or use repeat");
+    }
+
+    /// Whatever a router or a branch may send somewhere must be taken by an edge.
+    fn routes_lead_somewhere(&mut self, spec: &FascicleSpec, shapes: &BTreeMap<NodeId, Shape>, at: &str) {
+        for (place, node) in spec.nodes.iter().enumerate() {
+            let Some(Shape::Routes(routes)) = shapes.get(&node.id) else { continue };
+            let edges: Vec<&Edge> =
+                spec.nodes.iter().flat_map(|node| &node.after).filter(|edge| edge.node == node.id).collect();
+            if node.id == spec.output || edges.iter().any(|edge| edge.route.is_none()) {
+                continue;
+            }
+            for route in routes {
+                if edges.iter().all(|edge| edge.route.as_ref() != Some(route)) {
+                    let reason = format!("nothing takes what \"{}\" sends to \"{route}\"", node.id);
+                    let cure = format!("add an edge {{node = \"{}\", route = \"{route}\"}}", node.id);
+                    self.fault(&format!("{at}nodes[{place}].run"), reason, cure);
+                }
+            }
+        }
+    }
+}
+
+fn shape_of(spec: &NeuronSpec) -> Shape {
+    match spec.kind {
+        Kind::Base | Kind::ToolAugmented | Kind::Completion => Shape::Text,
+        Kind::StructuredOutput => Shape::Json(spec.structured_output.clone().unwrap_or(json!(true))),
+        Kind::Router => Shape::Routes(spec.neurons.iter().map(|to| to.neuron.clone()).collect()),
+        Kind::Transformer => Shape::Events,
+    }
+}
+
+/// The schema of a part, as far as it says; `Err` when there can be nothing.
+fn part_of<'s>(schema: &'s Value, pointer: &str) -> Result<Option<&'s Value>, String> {
+    let mut schema = schema;
+    for token in pointer.split('/').skip(1) {
+        let token = token.replace("~1", "/").replace("~0", "~");
+        let of = schema["type"].as_str();
+        if let Some(inner) = schema["properties"].get(&token) {
+            schema = inner;
+        } else if schema["properties"].is_object() && schema["additionalProperties"] == false {
+            return Err(format!("its schema has no \"{token}\""));
+        } else if of == Some("array") && token.parse::<usize>().is_ok() && schema["items"].is_object() {
+            schema = &schema["items"];
+        } else if of.is_some_and(|of| !matches!(of, "object" | "array"))
+            || (of == Some("array") && token.parse::<usize>().is_err())
+        {
+            return Err(format!("by its schema there is no \"{token}\" in a value of type {}", of.unwrap_or_default()));
+        } else {
+            return Ok(None);
+        }
+    }
+    Ok(Some(schema))
+}
+
+fn listed(names: &[&Arc<str>]) -> String {
+    names.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ")
+}

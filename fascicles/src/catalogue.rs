@@ -1,0 +1,393 @@
+//! Definitions: shipped ones, and those that are made and changed over the API, with their versions (F2).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use neurons::NeuronId;
+use nexus::store::{Entry, Expect, Hash, Key, Kind, Stream, Versioned, json};
+use nexus::{Batch, Cause, Origin, PrincipalId, StoreError, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::FascicleError;
+use crate::fascicles::Fascicles;
+use crate::fault::Fault;
+use crate::graph::{DEPTH_MAX, Graph, Plan};
+use crate::spec::{FascicleId, FascicleSpec, NeuronNode, NodeRun, OnFailure};
+
+/// Plans that are kept built.
+const PLANS_MAX: usize = 1024;
+/// Definitions read at once.
+const STRETCH: usize = 256;
+/// The version of what is shipped.
+const SHIPPED_VERSION: u64 = 1;
+
+/// A plan that was built.
+#[derive(Clone)]
+pub(crate) struct Built {
+    pub(crate) graph: Arc<Graph>,
+    /// The plan as it is kept, and its address.
+    pub(crate) plan: bytes::Bytes,
+    pub(crate) hash: Hash,
+    /// The definitions it was made from, counted by their changes.
+    generation: u64,
+}
+
+/// What is known of definitions.
+pub(crate) struct Catalogue {
+    pub(crate) shipped: BTreeMap<FascicleId, FascicleSpec>,
+    pub(crate) tools: BTreeSet<Arc<str>>,
+    built: std::sync::Mutex<BTreeMap<FascicleId, Built>>,
+    graphs: std::sync::Mutex<BTreeMap<String, Arc<Graph>>>,
+    changes: AtomicU64,
+}
+
+impl Catalogue {
+    pub(crate) fn new(shipped: Vec<FascicleSpec>, tools: BTreeSet<Arc<str>>) -> Self {
+        let shipped = shipped.into_iter().map(|spec| (spec.id.clone(), spec)).collect();
+        Self { shipped, tools, built: Default::default(), graphs: Default::default(), changes: AtomicU64::new(0) }
+    }
+}
+
+/// A definition as it stands in the journal.
+#[derive(Serialize, Deserialize)]
+struct Written {
+    version: u64,
+    /// `None` when it was removed.
+    spec: Option<FascicleSpec>,
+}
+
+/// One version of a fascicle.
+#[derive(Clone, Debug, Serialize)]
+pub struct Version {
+    /// Its number.
+    pub version: u64,
+    /// When it was written.
+    pub at: Timestamp,
+    /// By whom.
+    pub by: PrincipalId,
+    /// What led to it.
+    pub cause: Cause,
+    /// The definition; `None` when the fascicle was removed.
+    pub spec: Option<FascicleSpec>,
+}
+
+fn stream(id: &FascicleId) -> Stream {
+    format!("fascicle:{id}").into()
+}
+
+fn noted(batch: Batch, id: &FascicleId, version: u64, spec: Option<&FascicleSpec>) -> Batch {
+    let kind = if spec.is_some() { "defined" } else { "removed" };
+    batch.append(stream(id), kind, &Written { version, spec: spec.cloned() })
+}
+
+/// The fascicles and stored neurons that a definition names.
+#[derive(Default)]
+pub(crate) struct Named {
+    pub(crate) fascicles: BTreeSet<FascicleId>,
+    pub(crate) neurons: BTreeSet<NeuronId>,
+}
+
+impl Named {
+    pub(crate) fn of(spec: &FascicleSpec) -> Self {
+        let mut named = Self::default();
+        for node in &spec.nodes {
+            named.take(&node.run);
+            if let OnFailure::FallBack(run) = &node.on_failure {
+                named.take(run);
+            }
+        }
+        named
+    }
+
+    fn take(&mut self, run: &NodeRun) {
+        match run {
+            NodeRun::Fascicle(node) => drop(self.fascicles.insert(node.id.clone())),
+            NodeRun::Neuron(NeuronNode { id: Some(id), .. }) => drop(self.neurons.insert(id.clone())),
+            NodeRun::Map(map) => self.take(&map.run),
+            NodeRun::Repeat(repeat) => self.take(&repeat.run),
+            _ => {}
+        }
+    }
+}
+
+impl Fascicles {
+    fn catalogue(&self) -> &Catalogue {
+        &self.inner.catalogue
+    }
+
+    /// Checks a definition without keeping it: everything it names must be there, too.
+    ///
+    /// # Errors
+    /// [`FascicleError::Invalid`] with every fault at once.
+    pub async fn check(&self, spec: &FascicleSpec) -> Result<(), FascicleError> {
+        let plan = self.plan(spec.clone()).await?;
+        Graph::build(&plan, Some(&self.catalogue().tools)).map(drop).map_err(FascicleError::Invalid)
+    }
+
+    /// Stores a new fascicle.
+    ///
+    /// # Errors
+    /// [`FascicleError::Invalid`], or [`FascicleError::Exists`] when the id is taken.
+    pub async fn create(
+        &self,
+        origin: &Origin,
+        mut spec: FascicleSpec,
+    ) -> Result<Versioned<FascicleSpec>, FascicleError> {
+        if spec.id.is_empty() {
+            spec.id = format!("fasc_{}", uuid::Uuid::now_v7().simple()).into();
+        }
+        self.check(&spec).await?;
+        if self.catalogue().shipped.contains_key(&spec.id) {
+            return Err(FascicleError::Shipped(spec.id));
+        }
+        let id = spec.id.clone();
+        let batch = Batch::new(origin).create(Key::new(Kind::Fascicle, id.clone()), &spec);
+        match self.inner.store.commit(noted(batch, &id, 1, Some(&spec))).await {
+            Ok(receipt) => {
+                self.changed();
+                Ok(Versioned { version: receipt.versions[0], value: spec })
+            }
+            Err(StoreError::Conflict { .. }) => Err(FascicleError::Exists(id)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn changed(&self) {
+        self.catalogue().changes.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// A definition.
+    ///
+    /// # Errors
+    /// [`FascicleError::NotFound`].
+    pub async fn get(&self, id: &FascicleId) -> Result<Versioned<FascicleSpec>, FascicleError> {
+        if let Some(spec) = self.catalogue().shipped.get(id) {
+            return Ok(Versioned { version: SHIPPED_VERSION, value: spec.clone() });
+        }
+        let found = self.inner.store.document(&Key::new(Kind::Fascicle, id.clone())).await?;
+        found.ok_or_else(|| FascicleError::NotFound(id.clone()))
+    }
+
+    /// Whether it is shipped with the daemon, and cannot be changed.
+    pub fn is_shipped(&self, id: &FascicleId) -> bool {
+        self.catalogue().shipped.contains_key(id)
+    }
+
+    /// Definitions with ids after `after`, by id, at most `limit`.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn list(
+        &self,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<(FascicleId, Versioned<FascicleSpec>)>, FascicleError> {
+        let mut found: Vec<(FascicleId, Versioned<FascicleSpec>)> =
+            self.inner.store.documents(Kind::Fascicle, after, limit).await?;
+        let shipped = self.catalogue().shipped.iter().filter(|(id, _)| &***id > after);
+        let versioned = |spec: &FascicleSpec| Versioned { version: SHIPPED_VERSION, value: spec.clone() };
+        found.extend(shipped.map(|(id, spec)| (id.clone(), versioned(spec))));
+        found.sort_by(|(one, _), (other, _)| one.cmp(other));
+        found.truncate(limit);
+        Ok(found)
+    }
+
+    /// Replaces a definition. Jobs under way keep the one they began with.
+    ///
+    /// # Errors
+    /// [`FascicleError::Invalid`], [`FascicleError::NotFound`], [`FascicleError::Shipped`], or a conflict when `expect` is
+    /// not the version.
+    pub async fn update(
+        &self,
+        origin: &Origin,
+        id: &FascicleId,
+        mut spec: FascicleSpec,
+        expect: Option<u64>,
+    ) -> Result<Versioned<FascicleSpec>, FascicleError> {
+        if self.is_shipped(id) {
+            return Err(FascicleError::Shipped(id.clone()));
+        }
+        spec.id = id.clone();
+        let found = self.get(id).await?.version;
+        self.check(&spec).await?;
+        let expect = expect.unwrap_or(found);
+        let key = Key::new(Kind::Fascicle, id.clone());
+        let batch = Batch::new(origin).put_expecting(key, Expect::Version(expect), &spec);
+        let receipt = self.inner.store.commit(noted(batch, id, expect + 1, Some(&spec))).await?;
+        self.changed();
+        Ok(Versioned { version: receipt.versions[0], value: spec })
+    }
+
+    /// Removes a definition. One that others are made of stays, unless it is `forced`: they cannot be executed then.
+    ///
+    /// # Errors
+    /// [`FascicleError::NotFound`], [`FascicleError::Shipped`], [`FascicleError::InUse`].
+    pub async fn delete(&self, origin: &Origin, id: &FascicleId, forced: bool) -> Result<(), FascicleError> {
+        if self.is_shipped(id) {
+            return Err(FascicleError::Shipped(id.clone()));
+        }
+        let found = self.get(id).await?.version;
+        let users = self.users(|named| named.fascicles.contains(id)).await?;
+        if !forced && !users.is_empty() {
+            return Err(FascicleError::InUse(id.clone(), users));
+        }
+        let batch = Batch::new(origin).delete(Key::new(Kind::Fascicle, id.clone()), Expect::Version(found));
+        self.inner.store.commit(noted(batch, id, found, None)).await?;
+        self.changed();
+        Ok(())
+    }
+
+    /// The fascicles that a stored neuron stands in.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn users_of_neuron(&self, id: &NeuronId) -> Result<Vec<FascicleId>, FascicleError> {
+        self.users(|named| named.neurons.contains(id)).await
+    }
+
+    async fn users(&self, uses: impl Fn(&Named) -> bool) -> Result<Vec<FascicleId>, FascicleError> {
+        let (mut users, mut after) = (Vec::new(), String::new());
+        loop {
+            let page = self.list(&after, STRETCH).await?;
+            let Some((last, _)) = page.last() else { return Ok(users) };
+            after = last.to_string();
+            users.extend(page.into_iter().filter(|(_, spec)| uses(&Named::of(&spec.value))).map(|(id, _)| id));
+        }
+    }
+
+    /// The versions of a fascicle after journal entry `after`, oldest first, at most `limit`, and the entry where the next
+    /// ones begin. One that was removed still has its own.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn versions(
+        &self,
+        id: &FascicleId,
+        after: u64,
+        limit: usize,
+    ) -> Result<(Vec<Version>, u64), FascicleError> {
+        let entries: Vec<Entry> = self.inner.store.entries(&stream(id), after, limit).await?;
+        let next = entries.last().map_or(after, |entry| entry.seq);
+        let read = |entry: &Entry| {
+            let Written { version, spec } = entry.decode()?;
+            let (at, by, cause) = (entry.at, entry.by.clone(), entry.cause.clone());
+            Ok::<_, StoreError>(Version { version, at, by, cause, spec })
+        };
+        Ok((entries.iter().map(read).collect::<Result<_, _>>()?, next))
+    }
+
+    /// A definition with everything it names. What is not there is left out: building the graph finds that.
+    pub(crate) async fn plan(&self, root: FascicleSpec) -> Result<Plan, FascicleError> {
+        let mut plan = Plan { root, ..Plan::default() };
+        let mut level = vec![Named::of(&plan.root)];
+        for _ in 0..=DEPTH_MAX {
+            let mut below = Vec::new();
+            for named in std::mem::take(&mut level) {
+                for id in named.neurons {
+                    if let Ok(found) = self.inner.neurons.get(&id).await {
+                        plan.neurons.insert(id, found.value);
+                    }
+                }
+                for id in named.fascicles {
+                    if plan.fascicles.contains_key(&id) {
+                        continue;
+                    }
+                    match self.get(&id).await {
+                        Ok(found) => {
+                            below.push(Named::of(&found.value));
+                            plan.fascicles.insert(id, found.value);
+                        }
+                        Err(FascicleError::NotFound(_)) => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+            }
+            level = below;
+        }
+        Ok(plan)
+    }
+
+    /// The built plan of a fascicle as it is defined now.
+    ///
+    /// # Errors
+    /// [`FascicleError::NotFound`], or [`FascicleError::Invalid`] when something it names is gone.
+    pub(crate) async fn built(&self, id: &FascicleId) -> Result<Built, FascicleError> {
+        let generation = self.catalogue().changes.load(Ordering::SeqCst) + self.inner.neurons.changes();
+        let known = locked(&self.catalogue().built).get(id).cloned();
+        if let Some(known) = known.filter(|known| known.generation == generation) {
+            return Ok(known);
+        }
+        let plan = self.plan(self.get(id).await?.value).await?;
+        let graph = Graph::build(&plan, Some(&self.catalogue().tools)).map_err(FascicleError::Invalid)?;
+        let plan = json(&plan);
+        let built = Built { graph, hash: Hash::of(&plan), plan, generation };
+        keep(&self.catalogue().built, id.clone(), built.clone());
+        Ok(built)
+    }
+
+    /// The graph of a plan that a job began with.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub(crate) async fn graph_of(&self, hash: &str) -> Result<Arc<Graph>, FascicleError> {
+        if let Some(known) = locked(&self.catalogue().graphs).get(hash).cloned() {
+            return Ok(known);
+        }
+        let missing = || StoreError::Corrupt(format!("the plan {hash} of a job is not there"));
+        let body = match Hash::parse(hash) {
+            Some(hash) => self.inner.store.payload(&hash).await?,
+            None => None,
+        };
+        let plan: Plan = serde_json::from_slice(&body.ok_or_else(missing)?)
+            .map_err(|error| StoreError::Corrupt(format!("the plan {hash} of a job: {error}")))?;
+        let graph = Graph::build(&plan, None).map_err(FascicleError::Invalid)?;
+        keep(&self.catalogue().graphs, hash.to_owned(), graph.clone());
+        Ok(graph)
+    }
+}
+
+fn locked<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+fn keep<K: Ord, V>(kept: &std::sync::Mutex<BTreeMap<K, V>>, key: K, value: V) {
+    let mut kept = locked(kept);
+    if kept.len() >= PLANS_MAX {
+        kept.clear();
+    }
+    kept.insert(key, value);
+}
+
+/// The JSON Schema (2020-12) of a definition.
+pub fn schema() -> serde_json::Value {
+    use utoipa::{PartialSchema, ToSchema};
+    let mut parts = Vec::new();
+    FascicleSpec::schemas(&mut parts);
+    let definitions: BTreeMap<String, serde_json::Value> =
+        parts.into_iter().map(|(name, part)| (name, serde_json::json!(part))).collect();
+    let mut schema = serde_json::json!(FascicleSpec::schema());
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema".into();
+    schema["title"] = "FascicleSpec".into();
+    schema["$defs"] = serde_json::json!(definitions);
+    let text = schema.to_string().replace("#/components/schemas/", "#/$defs/");
+    serde_json::from_str(&text).unwrap_or(schema)
+}
+
+/// Reads a definition as TOML or JSON.
+///
+/// # Errors
+/// What is wrong with it, and where.
+pub fn read(text: &str) -> Result<FascicleSpec, Fault> {
+    let json = text.trim_start().starts_with('{');
+    let read = if json {
+        serde_json::from_str(text).map_err(|error| (format!("line {}", error.line()), error.to_string()))
+    } else {
+        toml::from_str(text).map_err(|error| {
+            let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].lines().count().max(1));
+            (format!("line {line}"), error.message().to_owned())
+        })
+    };
+    let cure = "`lifeformd fascicle schema` prints what a definition may hold".to_owned();
+    read.map_err(|(path, reason)| Fault { path, reason, cure })
+}

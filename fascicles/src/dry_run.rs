@@ -1,0 +1,185 @@
+//! A fascicle tried without a model and without a trace: the very run of a job, with outputs from a script (F2).
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use neurons::spec::Kind;
+use nexus::Event;
+use serde::Serialize;
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+use crate::FascicleError;
+use crate::fascicles::Fascicles;
+use crate::fault::{Fault, Faults};
+use crate::graph::{Graph, Leaf};
+use crate::run::{Answer, Effect, Fact, News, Observed, Pause, Run, Start, Status, Step};
+use crate::spec::FascicleSpec;
+
+/// Outputs by node, or by step where each is to have its own. `{"$fail": "why"}` is a failure, `{"$each": […]}` are the
+/// outputs of one time after the other.
+pub type Script = BTreeMap<String, Value>;
+
+/// Steps a trial may take.
+const STEPS_MAX: usize = 10_000;
+
+/// What a trial came to.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct DryRun {
+    /// How it ended; a wait that the script does not answer is where it stands.
+    pub status: Status,
+    /// What it brought.
+    pub output: Value,
+    /// Why it failed.
+    pub error: Option<String>,
+    /// What the world would be told.
+    pub events: Vec<Observed>,
+    /// What became of each step, in order.
+    pub steps: Vec<StepTaken>,
+}
+
+/// What became of a step.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct StepTaken {
+    /// Which step.
+    #[schema(value_type = String)]
+    pub step: Step,
+    /// `started`, `waiting`, `done`, `passed`, `skipped` or `failed`.
+    pub what: &'static str,
+    /// Its output, or why it failed.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub detail: Value,
+}
+
+impl Fascicles {
+    /// Tries a definition, stored or not, on `events`.
+    ///
+    /// # Errors
+    /// [`FascicleError::Invalid`] when it is not well made, or when the script lacks an output that is needed.
+    pub async fn dry_run(
+        &self,
+        spec: &FascicleSpec,
+        events: Vec<Event>,
+        script: &Script,
+    ) -> Result<DryRun, FascicleError> {
+        let plan = self.plan(spec.clone()).await?;
+        let graph = Graph::build(&plan, Some(&self.inner.catalogue.tools)).map_err(FascicleError::Invalid)?;
+        let now = self.inner.store.clock().now();
+        let mut run = Run::new(graph);
+        let mut facts = Vec::new();
+        let mut todo: VecDeque<Effect> = VecDeque::new();
+        let mut times: BTreeMap<String, usize> = BTreeMap::new();
+        let mut missing = Vec::new();
+        let mut news = Some(News::Accepted { events, deadline_at: None });
+        for _ in 0..STEPS_MAX {
+            if let Some(news) = news.take() {
+                let out = run.on(news, now);
+                facts.extend(out.facts);
+                todo.extend(out.effects);
+            }
+            news = match todo.pop_front() {
+                Some(Effect::Start(start)) => match scripted(script, &start.step, &mut times) {
+                    Some(output) => Some(ended(&start, output)),
+                    None => match by_kind(&start) {
+                        Some(output) => Some(ended(&start, output)),
+                        None => {
+                            missing.push(start.step);
+                            None
+                        }
+                    },
+                },
+                Some(Effect::Stop(_)) => None,
+                None => match answered(&run, script, &mut times) {
+                    Some(news) => Some(news),
+                    None => break,
+                },
+            };
+        }
+        if !missing.is_empty() {
+            let fault = |step: Step| Fault {
+                path: format!("script.{step}"),
+                reason: "this step was reached, and what it would bring cannot be guessed".into(),
+                cure: "give its output in the script".into(),
+            };
+            return Err(FascicleError::Invalid(Faults(missing.into_iter().map(fault).collect())));
+        }
+        let events = facts.iter().filter_map(|fact| match fact {
+            Fact::Observed(observed) => Some(observed.clone()),
+            _ => None,
+        });
+        Ok(DryRun {
+            status: run.status(),
+            output: run.output(),
+            error: run.error().cloned(),
+            events: events.collect(),
+            steps: facts.iter().filter_map(taken).collect(),
+        })
+    }
+}
+
+/// What the script says of a step: by its whole name, else by its node's.
+fn scripted(script: &Script, step: &Step, times: &mut BTreeMap<String, usize>) -> Option<Value> {
+    let node = step.rsplit('/').next().unwrap_or(step).split('[').next().unwrap_or(step);
+    let (name, value) = script.get_key_value(&**step).or_else(|| script.get_key_value(node))?;
+    match value.get("$each").and_then(Value::as_array) {
+        None => Some(value.clone()),
+        Some(each) => {
+            let time = times.entry(name.clone()).or_default();
+            *time += 1;
+            each.get(*time - 1).or(each.last()).cloned()
+        }
+    }
+}
+
+/// What a neuron would bring, where anything of its kind will do.
+fn by_kind(start: &Start) -> Option<Value> {
+    let Leaf::Neuron { spec, .. } = &*start.leaf else { return None };
+    match spec.kind {
+        Kind::Base | Kind::ToolAugmented | Kind::Completion => Some(json!(format!("({})", start.step))),
+        Kind::Transformer => Some(json!({"events": start.events})),
+        Kind::Router => spec.neurons.first().map(|to| json!([{"neuron": to.neuron, "events": start.events}])),
+        Kind::StructuredOutput => None,
+    }
+}
+
+fn ended(start: &Start, output: Value) -> News {
+    let (step, attempt) = (start.step.clone(), start.attempt);
+    match output.get("$fail") {
+        Some(why) => {
+            let error = why.as_str().map_or_else(|| why.to_string(), str::to_owned);
+            News::Failed { step, attempt, error, retry: false }
+        }
+        None => News::Done { step, attempt, output },
+    }
+}
+
+/// The script's answer to the first wait that it answers.
+fn answered(run: &Run, script: &Script, times: &mut BTreeMap<String, usize>) -> Option<News> {
+    let waits: Vec<(Step, u32, Pause)> =
+        run.waits().map(|(step, wait)| (step.clone(), wait.n, wait.pause.clone())).collect();
+    waits.into_iter().find_map(|(step, wait, pause)| {
+        let said = scripted(script, &step, times)?;
+        let answer = match pause {
+            Pause::Approval { .. } => {
+                let approved = said.as_bool().unwrap_or_else(|| said["approved"] == true);
+                Answer::Approval { approved, comment: None, by: "script".into() }
+            }
+            Pause::Event { .. } => Answer::Event(said),
+            Pause::Tools { .. } => return None,
+        };
+        Some(News::Answered { wait, body: "script".into(), answer })
+    })
+}
+
+fn taken(fact: &Fact) -> Option<StepTaken> {
+    let of = |step: &Arc<str>, what, detail| Some(StepTaken { step: step.clone(), what, detail });
+    match fact {
+        Fact::Started { step, .. } => of(step, "started", Value::Null),
+        Fact::Paused { step, .. } => of(step, "waiting", Value::Null),
+        Fact::Done { step, output } => of(step, "done", output.clone()),
+        Fact::Passed { step } => of(step, "passed", Value::Null),
+        Fact::Skipped { step } => of(step, "skipped", Value::Null),
+        Fact::Failed { step, error, .. } => of(step, "failed", json!(error)),
+        _ => None,
+    }
+}

@@ -1,0 +1,136 @@
+//! Parts of outputs and events: JSON Pointers, conditions, mappings. Pure, and the same for edges, branches, repeats,
+//! arguments and observations.
+
+use std::sync::Arc;
+
+use jsonschema::Validator;
+use nexus::{Cause, Event};
+use serde_json::{Map, Value};
+
+use crate::spec::{Condition, Part, Take, Taken};
+
+/// A JSON Pointer, checked when its graph was built.
+pub(crate) fn at<'v>(value: &'v Value, pointer: &str) -> Option<&'v Value> {
+    value.pointer(pointer)
+}
+
+/// Whether a text is a JSON Pointer (RFC 6901).
+pub(crate) fn is_pointer(text: &str) -> bool {
+    text.is_empty() || text.starts_with('/')
+}
+
+/// A condition with its schema compiled.
+#[derive(Clone, Debug)]
+pub(crate) struct Test {
+    at: String,
+    is: Arc<Validator>,
+}
+
+impl Test {
+    /// # Errors
+    /// What is wrong with the schema.
+    pub(crate) fn build(condition: &Condition) -> Result<Self, String> {
+        Ok(Self { at: condition.at.clone(), is: Arc::new(neurons::spec::compile(&condition.is)?) })
+    }
+
+    pub(crate) fn holds(&self, value: &Value) -> bool {
+        at(value, &self.at).is_some_and(|part| self.is.is_valid(part))
+    }
+}
+
+/// What an edge brings, with its schema compiled.
+#[derive(Clone, Debug)]
+pub(crate) struct Mapping {
+    take: Take,
+    is: Option<Arc<Validator>>,
+}
+
+impl Mapping {
+    /// # Errors
+    /// What is wrong with the schema.
+    pub(crate) fn build(take: &Take) -> Result<Self, String> {
+        let is = match take {
+            Take::Part(Part { is: Some(is), .. }) => Some(Arc::new(neurons::spec::compile(is)?)),
+            _ => None,
+        };
+        Ok(Self { take: take.clone(), is })
+    }
+
+    /// The events that `output` of `node` comes to.
+    ///
+    /// # Errors
+    /// When the part is not there, or of another shape than it must be.
+    pub(crate) fn events(&self, node: &str, output: &Value) -> Result<Vec<Event>, String> {
+        match &self.take {
+            Take::Nothing => Ok(Vec::new()),
+            Take::Output => Ok(events_of(node, output)),
+            Take::Part(Part { at: pointer, role, .. }) => {
+                let part =
+                    at(output, pointer).ok_or_else(|| format!("the output of {node} has nothing at \"{pointer}\""))?;
+                if let Some(fault) = self.is.as_ref().and_then(|is| is.iter_errors(part).next()) {
+                    return Err(format!("the output of {node} at \"{pointer}\" does not fit: {fault}"));
+                }
+                Ok(events_of(role.as_deref().unwrap_or(node), part))
+            }
+        }
+    }
+}
+
+/// An output as events: those it holds under `events`, none for null, else one in that role. An event without an id gets
+/// one from where it comes from, so that the same output is always the same events.
+pub(crate) fn events_of(role: &str, output: &Value) -> Vec<Event> {
+    let named = |(place, event): (usize, &Value)| {
+        let mut event = event.clone();
+        let members = event.as_object_mut()?;
+        members.entry("id").or_insert_with(|| format!("ev_{role}_{place}").into());
+        serde_json::from_value(event).ok()
+    };
+    match output.get("events").and_then(Value::as_array) {
+        Some(given) => given.iter().enumerate().filter_map(named).collect(),
+        None if output.is_null() => Vec::new(),
+        None => vec![event(role, output.clone())],
+    }
+}
+
+/// One event in that role, named by it.
+pub(crate) fn event(role: &str, content: Value) -> Event {
+    Event { id: format!("ev_{role}").into(), role: role.into(), content, metadata: Map::new(), cause: Cause::default() }
+}
+
+/// What a router or a branch sent one way; `None` when nothing was.
+pub(crate) fn routed(output: &Value, route: &str) -> Option<Value> {
+    let sent: Vec<&Value> = output.as_array()?.iter().filter(|to| to["neuron"] == route).collect();
+    if sent.is_empty() {
+        return None;
+    }
+    let events: Vec<Value> = sent.iter().filter_map(|to| to["events"].as_array()).flatten().cloned().collect();
+    Some(serde_json::json!({"events": events}))
+}
+
+/// The part of a node's events that is meant.
+pub(crate) fn taken<'e>(events: &'e [Event], taken: &Taken) -> Option<&'e Value> {
+    let mut from = events.iter().rev().filter(|event| taken.role.as_ref().is_none_or(|role| event.role == *role));
+    at(&from.next()?.content, &taken.at)
+}
+
+/// Arguments with each `{"$take": …}` in them replaced.
+///
+/// # Errors
+/// When there is no such part.
+pub(crate) fn filled(arguments: &Value, events: &[Event]) -> Result<Value, String> {
+    Ok(match arguments {
+        Value::Object(members) => match members.get("$take").filter(|_| members.len() == 1) {
+            Some(which) => {
+                let which: Taken = serde_json::from_value(which.clone()).map_err(|error| format!("$take: {error}"))?;
+                let missing = || format!("nothing among the events is at {}", serde_json::json!(which));
+                taken(events, &which).cloned().ok_or_else(missing)?
+            }
+            None => {
+                let filled = members.iter().map(|(name, value)| Ok((name.clone(), filled(value, events)?)));
+                Value::Object(filled.collect::<Result<Map<_, _>, String>>()?)
+            }
+        },
+        Value::Array(items) => Value::Array(items.iter().map(|item| filled(item, events)).collect::<Result<_, _>>()?),
+        other => other.clone(),
+    })
+}

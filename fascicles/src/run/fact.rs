@@ -1,0 +1,197 @@
+//! What has happened to a job. Each fact is a journal entry, and the facts alone make the job what it is.
+
+use std::sync::Arc;
+
+use neurons::neuron::ToolCall;
+use nexus::{Event, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+/// Names a step: a node, `each[3]` of a map or a repeat, `plan/draft` within a fascicle.
+pub type Step = Arc<str>;
+
+/// See the module.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "fact")]
+pub enum Fact {
+    /// The job was accepted with this input.
+    Accepted {
+        /// What it works on.
+        events: Vec<Event>,
+        /// When it is given up.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        deadline_at: Option<Timestamp>,
+    },
+    /// A step was announced; its work may be under way.
+    Started {
+        /// Which step.
+        #[serde(alias = "node")]
+        step: Step,
+        /// 1 for the first try.
+        attempt: u32,
+        /// Whether its node's fall-back is tried.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        fall_back: bool,
+    },
+    /// A step waits for the world.
+    Paused {
+        /// Which step.
+        step: Step,
+        /// What for.
+        wait: Wait,
+    },
+    /// A wait was answered.
+    Answered {
+        /// Which wait.
+        wait: u32,
+        /// Names the answer.
+        body: String,
+    },
+    /// A step ended; it is never run again.
+    Done {
+        /// Which step.
+        #[serde(alias = "node")]
+        step: Step,
+        /// Its output.
+        output: Value,
+    },
+    /// A step has nothing to do, or failed where that is allowed; its output is null.
+    Passed {
+        /// Which step.
+        step: Step,
+    },
+    /// Too few edges of a node fired.
+    Skipped {
+        /// Which step.
+        step: Step,
+    },
+    /// A try of a step failed.
+    Failed {
+        /// Which step.
+        #[serde(alias = "node")]
+        step: Step,
+        /// Why.
+        error: String,
+        /// Whether another try may help.
+        retry: bool,
+    },
+    /// A node failed, and what needs it is not run.
+    GivenUp {
+        /// Which step.
+        step: Step,
+    },
+    /// The daemon stopped while a step was under way.
+    Interrupted {
+        /// Which step.
+        #[serde(alias = "node")]
+        step: Step,
+    },
+    /// A job that failed is taken up again where it failed.
+    Retried,
+    /// The world was told something.
+    Observed(Observed),
+    /// The job ended.
+    Ended {
+        /// How.
+        status: Status,
+        /// Why, if it failed.
+        error: Option<String>,
+    },
+}
+
+/// What a step waits for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Wait {
+    /// Counts the waits of the job from 1.
+    pub n: u32,
+    /// What for.
+    pub pause: Pause,
+    /// When it is given up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
+}
+
+/// What is waited for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case", tag = "for")]
+pub enum Pause {
+    /// The results of the client's tools.
+    Tools {
+        /// What it is to call.
+        tool_calls: Vec<ToolCall>,
+    },
+    /// Somebody's approval.
+    Approval {
+        /// What is asked.
+        message: String,
+        /// What is to be approved, exactly.
+        #[schema(value_type = Vec<Object>)]
+        events: Vec<Event>,
+    },
+    /// An event.
+    Event {
+        /// What it is called.
+        #[schema(value_type = String)]
+        event: Arc<str>,
+    },
+}
+
+/// What the designer of a fascicle lets the world see (F4).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Observed {
+    /// `evt_` and the ordinal among the job's observable events, at least three digits.
+    pub id: String,
+    /// The stage.
+    #[schema(value_type = String)]
+    pub stage: Arc<str>,
+    /// `stage_started`, `info`, `stage_completed` or `stage_failed`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// What is said.
+    pub message: String,
+    /// Parts of the stage's output.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    #[schema(value_type = Object)]
+    pub metadata: Map<String, Value>,
+}
+
+impl Observed {
+    /// Its ordinal.
+    pub fn ordinal(&self) -> u64 {
+        ordinal(&self.id).unwrap_or(0)
+    }
+}
+
+/// The ordinal in an event's id, `evt_012` or `12`.
+pub fn ordinal(id: &str) -> Option<u64> {
+    id.strip_prefix("evt_").unwrap_or(id).parse().ok()
+}
+
+/// How a job stands (F3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// Accepted, nothing started.
+    #[default]
+    Pending,
+    /// Something is under way.
+    Running,
+    /// Some of it waits for the client's tools; the rest goes on.
+    WaitingForTools,
+    /// Some of it waits for an approval; the rest goes on.
+    WaitingForApproval,
+    /// It brought its output.
+    Completed,
+    /// It failed.
+    Failed,
+    /// Somebody stopped it.
+    Cancelled,
+}
+
+impl Status {
+    /// Whether nothing more will happen.
+    pub fn is_final(self) -> bool {
+        matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
+    }
+}

@@ -1,0 +1,190 @@
+//! The state of one graph within a job: what each node has come to, and what it reads.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use nexus::Event;
+use serde_json::{Map, Value, json};
+
+use crate::graph::{Body, Graph, Node, Work};
+use crate::part::{event, taken};
+use crate::spec::{Join, NodeId, Taken};
+
+/// The role of a list's item.
+const ITEM: &str = "item";
+
+/// A graph under way.
+#[derive(Debug)]
+pub(super) struct Frame {
+    pub(super) graph: Arc<Graph>,
+    pub(super) input: Vec<Event>,
+    pub(super) nodes: BTreeMap<NodeId, State>,
+}
+
+/// What a node has come to.
+#[derive(Debug)]
+pub(super) enum State {
+    /// Its edges are not settled yet.
+    Waiting,
+    /// Too few of them fired.
+    Skipped,
+    /// It is under way, in one slot or, for a map or a repeat, in several.
+    Open(Vec<Slot>),
+    /// It has ended.
+    Done(Value),
+    /// It failed, and its edges never fire.
+    Failed,
+}
+
+/// One thing a node does.
+#[derive(Debug, Default)]
+pub(super) struct Slot {
+    pub(super) attempt: u32,
+    /// Times the daemon stopped while it was under way.
+    pub(super) restarts: u32,
+    pub(super) fall_back: bool,
+    pub(super) doing: Doing,
+    /// Why it failed, while nothing followed from that yet.
+    pub(super) broken: Option<String>,
+}
+
+/// How a slot stands.
+#[derive(Debug, Default)]
+pub(super) enum Doing {
+    #[default]
+    Idle,
+    Working,
+    /// It waits, under this number.
+    Paused(u32),
+    Inside(Box<Frame>),
+    Done(Value),
+}
+
+impl Slot {
+    pub(super) fn is_under_way(&self) -> bool {
+        matches!(self.doing, Doing::Working | Doing::Paused(_) | Doing::Inside(_))
+    }
+
+    /// What it runs.
+    pub(super) fn body<'n>(&self, node: &'n Node) -> Option<&'n Body> {
+        if self.fall_back {
+            return node.fall_back.as_ref();
+        }
+        match &node.work {
+            Work::One(body) | Work::Map { body, .. } | Work::Repeat { body, .. } => Some(body),
+            Work::Join(_) | Work::Branch { .. } | Work::Wait(..) | Work::Approve(_) => None,
+        }
+    }
+}
+
+impl Frame {
+    pub(super) fn new(graph: Arc<Graph>, input: Vec<Event>) -> Self {
+        let nodes = graph.nodes.keys().map(|id| (id.clone(), State::Waiting)).collect();
+        Self { graph, input, nodes }
+    }
+
+    /// Whether the edges of `node` are settled and enough of them fire; `None` while they are not settled.
+    pub(super) fn runs(&self, node: &Node) -> Option<bool> {
+        let mut fired = 0;
+        for edge in &node.edges {
+            match self.nodes.get(&edge.from)? {
+                State::Waiting | State::Open(_) => return None,
+                State::Done(output) => fired += usize::from(edge.fires(output)),
+                State::Skipped | State::Failed => {}
+            }
+        }
+        Some(node.runs_when(fired))
+    }
+
+    /// The events a node reads: the input if it wants that, then what each edge that fires brings.
+    ///
+    /// # Errors
+    /// When an edge cannot bring what it must.
+    pub(super) fn reads(&self, node: &Node) -> Result<Vec<Event>, String> {
+        let mut events = if node.spec.reads_input() { self.input.clone() } else { Vec::new() };
+        for edge in &node.edges {
+            if let Some(State::Done(output)) = self.nodes.get(&edge.from)
+                && edge.fires(output)
+            {
+                events.extend(edge.brings(output)?);
+            }
+        }
+        Ok(events)
+    }
+
+    /// The events of one slot of a node.
+    ///
+    /// # Errors
+    /// As [`Self::reads`].
+    pub(super) fn reads_at(&self, node: &Node, index: usize) -> Result<Vec<Event>, String> {
+        let mut events = self.reads(node)?;
+        match &node.work {
+            Work::Map { over, .. } => {
+                let item = list(&events, over)?.get(index).cloned().unwrap_or_default();
+                let of_list = |event: &Event| over.role.as_ref().is_none_or(|role| event.role == *role);
+                if let Some(place) = events.iter().rposition(of_list) {
+                    events.remove(place);
+                }
+                events.push(event(ITEM, item));
+            }
+            Work::Repeat { .. } if index > 0 => {
+                if let Some(State::Open(slots)) = self.nodes.get(&node.spec.id)
+                    && let Some(Doing::Done(before)) = slots.get(index - 1).map(|slot| &slot.doing)
+                {
+                    events.push(event(&node.spec.id, before.clone()));
+                }
+            }
+            _ => {}
+        }
+        Ok(events)
+    }
+
+    /// How many slots a node has when it starts.
+    ///
+    /// # Errors
+    /// When what a map is over is no list, or too long.
+    pub(super) fn slots(&self, node: &Node) -> Result<usize, String> {
+        let Work::Map { over, items_max, .. } = &node.work else { return Ok(1) };
+        let events = self.reads(node)?;
+        let items = list(&events, over)?.len();
+        if items > *items_max {
+            return Err(format!("the list has {items} items, items_max is {items_max}"));
+        }
+        Ok(items)
+    }
+
+    /// What it has come to, once nothing in it is waiting or under way.
+    pub(super) fn came_to(&self) -> Option<Result<Value, String>> {
+        let settled = |state: &State| !matches!(state, State::Waiting | State::Open(_));
+        if !self.nodes.values().all(settled) {
+            return None;
+        }
+        Some(match self.nodes.get(&self.graph.output) {
+            Some(State::Done(output)) => Ok(output.clone()),
+            Some(State::Failed) => Err(format!("its output node {} failed", self.graph.output)),
+            _ => Err(format!("no way led to its output node {}", self.graph.output)),
+        })
+    }
+}
+
+fn list<'e>(events: &'e [Event], over: &Taken) -> Result<&'e Vec<Value>, String> {
+    let found = taken(events, over).ok_or("there is no list to go through")?;
+    found.as_array().ok_or_else(|| "what it should go through is no list".to_owned())
+}
+
+/// Events brought together.
+pub(super) fn joined(into: Join, events: &[Event]) -> Value {
+    match into {
+        Join::Events => json!({"events": events}),
+        Join::List => events.iter().map(|event| event.content.clone()).collect(),
+        Join::Object => {
+            let mut members: Map<String, Value> = Map::new();
+            for role in events.iter().map(|event| &event.role) {
+                let of_role = || events.iter().filter(|event| event.role == *role).map(|event| event.content.clone());
+                let content = if of_role().count() == 1 { of_role().next() } else { Some(of_role().collect()) };
+                members.insert(role.to_string(), content.unwrap_or_default());
+            }
+            Value::Object(members)
+        }
+    }
+}

@@ -1,0 +1,454 @@
+//! The model: random fascicles under random failures, crashes, repeated and reordered replies come to what a plain
+//! sequential evaluation of the same fascicle comes to, and nothing is done twice.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use nexus::{Cause, Event, Timestamp};
+use proptest::prelude::*;
+use proptest::test_runner::Config;
+use serde_json::{Value, json};
+
+use super::frame::joined;
+use super::{Answer, Effect, Fact, News, Pause, Run, Start, Status, Step};
+use crate::graph::{Body, Graph, Leaf, Plan, Work};
+use crate::part::{event, taken};
+use crate::spec::{CalledBy, Exhausted, FascicleSpec, OnFailure};
+
+fn hash(of: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    of.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// What the world does: the same for the run and for the evaluation.
+struct World(u64);
+
+impl World {
+    /// How often a step fails before it succeeds, and whether it says that trying again may help.
+    fn fails(&self, step: &str) -> (u32, bool) {
+        match hash((self.0, step, "fails")) % 10 {
+            0 => (1, true),
+            1 => (2, true),
+            2 => (9, true),
+            3 => (1, false),
+            _ => (0, true),
+        }
+    }
+
+    fn output(&self, step: &str, events: &[Event]) -> Value {
+        let contents: Vec<String> = events.iter().map(|event| format!("{}={}", event.role, event.content)).collect();
+        let seed = hash((self.0, step, contents));
+        json!({"n": seed % 5, "items": (0..seed / 5 % 4).collect::<Vec<_>>()})
+    }
+
+    fn approves(&self, step: &str) -> bool {
+        !hash((self.0, step, "approves")).is_multiple_of(4)
+    }
+}
+
+// The plain evaluation.
+
+#[derive(Clone, PartialEq)]
+enum Settled {
+    Done(Value),
+    Skipped,
+    Failed,
+}
+
+struct Evaluation<'w> {
+    world: &'w World,
+    /// What each leaf brought.
+    leaves: BTreeMap<String, Value>,
+}
+
+impl Evaluation<'_> {
+    fn graph(&mut self, graph: &Graph, input: &[Event], prefix: &str) -> Result<Value, String> {
+        let mut settled: BTreeMap<&str, Settled> = BTreeMap::new();
+        while settled.len() < graph.nodes.len() {
+            let ready = |node: &&crate::graph::Node| {
+                !settled.contains_key(&*node.spec.id) && node.edges.iter().all(|edge| settled.contains_key(&*edge.from))
+            };
+            let Some(node) = graph.nodes.values().find(ready) else { return Err("a cycle".into()) };
+            let mut events: Result<Vec<Event>, String> =
+                Ok(if node.spec.reads_input() { input.to_vec() } else { Vec::new() });
+            let mut fired = 0;
+            for edge in &node.edges {
+                if let Settled::Done(output) = &settled[&*edge.from]
+                    && edge.fires(output)
+                {
+                    fired += 1;
+                    let brought = edge.brings(output);
+                    events = events.and_then(|mut events| {
+                        brought.map(|more| {
+                            events.extend(more);
+                            events
+                        })
+                    });
+                }
+            }
+            let came = match node.runs_when(fired) {
+                false => Settled::Skipped,
+                true => {
+                    let step = format!("{prefix}{}", node.spec.id);
+                    match events.and_then(|events| self.node(node, &step, events)) {
+                        Ok(output) => Settled::Done(output),
+                        Err(error) => match &node.spec.on_failure {
+                            OnFailure::Continue => Settled::Done(Value::Null),
+                            OnFailure::FailBranch => Settled::Failed,
+                            _ => return Err(error),
+                        },
+                    }
+                }
+            };
+            settled.insert(&node.spec.id, came);
+        }
+        match &settled[&*graph.output] {
+            Settled::Done(output) => Ok(output.clone()),
+            _ => Err("no output".into()),
+        }
+    }
+
+    fn node(&mut self, node: &crate::graph::Node, step: &str, events: Vec<Event>) -> Result<Value, String> {
+        if node.spec.needs_events && events.is_empty() {
+            return Ok(Value::Null);
+        }
+        match &node.work {
+            Work::One(body) => self.tried(node, body, step, &events).map(|(output, _)| output),
+            Work::Join(into) => Ok(joined(*into, &events)),
+            Work::Branch { cases, otherwise } => {
+                let route = cases
+                    .iter()
+                    .find(|(_, which, is)| taken(&events, which).is_some_and(|part| is.holds(part)))
+                    .map(|(route, ..)| route)
+                    .or(otherwise.as_ref());
+                Ok(route.map(|route| json!({"neuron": route, "events": events})).into_iter().collect())
+            }
+            Work::Map { over, body, items_max, .. } => {
+                let items = taken(&events, over).and_then(Value::as_array).ok_or("no list")?.clone();
+                if items.len() > *items_max {
+                    return Err("too long".into());
+                }
+                let mut rest = events;
+                rest.pop();
+                let mut outputs = Vec::new();
+                for (index, item) in items.into_iter().enumerate() {
+                    let mut events = rest.clone();
+                    events.push(event("item", item));
+                    match self.tried(node, body, &format!("{step}[{index}]"), &events) {
+                        Err(_) if node.spec.on_failure == OnFailure::Continue => outputs.push(Value::Null),
+                        output => outputs.push(output?.0),
+                    }
+                }
+                Ok(outputs.into())
+            }
+            Work::Repeat { body, times, until, exhausted } => {
+                let mut before: Option<Value> = None;
+                for index in 0..*times {
+                    let mut events = events.clone();
+                    events.extend(before.map(|output| event(&node.spec.id, output)));
+                    let (output, fell_back) = self.tried(node, body, &format!("{step}[{index}]"), &events)?;
+                    if fell_back || until.holds(&output) {
+                        return Ok(output);
+                    }
+                    before = Some(output);
+                }
+                match (exhausted, &node.fall_back) {
+                    (Exhausted::Accept, _) => Ok(before.unwrap_or_default()),
+                    (Exhausted::Fail, None) => Err("exhausted".into()),
+                    (Exhausted::Fail, Some(body)) => {
+                        let mut events = events;
+                        events.extend(before.map(|output| event(&node.spec.id, output)));
+                        self.once(body, &format!("{step}[{times}]"), &events, true)
+                    }
+                }
+            }
+            Work::Wait(..) => Ok(self.world.output(step, &[])),
+            Work::Approve(_) if self.world.approves(step) => {
+                Ok(json!({"approved": true, "comment": null, "by": "model"}))
+            }
+            Work::Approve(_) => match &node.fall_back {
+                Some(body) => self.once(body, step, &events, true),
+                None => Err("not approved".into()),
+            },
+        }
+    }
+
+    /// The output of a body, and whether it is the fall-back's.
+    fn tried(
+        &mut self,
+        node: &crate::graph::Node,
+        body: &Body,
+        step: &str,
+        events: &[Event],
+    ) -> Result<(Value, bool), String> {
+        let instead = |this: &mut Self, body| Ok((this.once(body, step, events, true)?, true));
+        if let Body::Leaf(leaf) = body
+            && !is_clients(leaf)
+        {
+            let (fails, retry) = self.world.fails(step);
+            let tries = if retry { node.spec.retry.times } else { 1 };
+            if fails >= tries {
+                return match &node.fall_back {
+                    Some(body) => instead(self, body),
+                    None => Err("failed".into()),
+                };
+            }
+        }
+        match (self.once(body, step, events, false), &node.fall_back) {
+            (Err(_), Some(body)) => instead(self, body),
+            (came, _) => came.map(|output| (output, false)),
+        }
+    }
+
+    fn once(&mut self, body: &Body, step: &str, events: &[Event], fall_back: bool) -> Result<Value, String> {
+        match body {
+            Body::Leaf(_) => {
+                let name = if fall_back { format!("{step}!") } else { step.to_owned() };
+                let output = self.world.output(&name, events);
+                self.leaves.insert(step.to_owned(), output.clone());
+                Ok(output)
+            }
+            Body::Fascicle(graph) => self.graph(graph, events, &format!("{step}/")),
+        }
+    }
+}
+
+fn is_clients(leaf: &Leaf) -> bool {
+    matches!(leaf, Leaf::Tool { by: CalledBy::Client, .. })
+}
+
+fn is_fall_back(leaf: &Leaf) -> bool {
+    matches!(leaf, Leaf::Tool { name, .. } if &**name == "instead")
+}
+
+// The run, driven by chance.
+
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = hash(self.0);
+        (self.0 % bound.max(1) as u64) as usize
+    }
+}
+
+struct Driven {
+    run: Run,
+    journal: Vec<Fact>,
+    pending: Vec<Start>,
+    said: Vec<News>,
+}
+
+impl Driven {
+    fn tell(&mut self, news: News) {
+        let out = self.run.on(news, Timestamp::UNIX_EPOCH);
+        self.journal.extend(out.facts);
+        for effect in out.effects {
+            match effect {
+                Effect::Start(start) => self.pending.push(start),
+                Effect::Stop(_) => {}
+            }
+        }
+    }
+
+    fn next(&mut self, world: &World, chance: &mut Chance, graph: &Arc<Graph>) {
+        match chance.below(10) {
+            // The daemon is killed: what is committed is all that is left.
+            0 => {
+                let mut again = Run::new(graph.clone());
+                self.journal.iter().for_each(|fact| again.apply(fact));
+                self.run = again;
+                self.pending.clear();
+                return self.tell(News::Restarted);
+            }
+            1 if !self.said.is_empty() => {
+                let again = self.said[chance.below(self.said.len())].clone();
+                return self.tell(again);
+            }
+            _ => {}
+        }
+        let waits: Vec<(Step, u32, Pause)> =
+            self.run.waits().map(|(step, wait)| (step.clone(), wait.n, wait.pause.clone())).collect();
+        if self.pending.is_empty() && waits.is_empty() {
+            return;
+        }
+        let which = chance.below(self.pending.len() + waits.len());
+        let news = if which < self.pending.len() {
+            let start = self.pending.swap_remove(which);
+            came_of(world, &start)
+        } else {
+            let (step, wait, pause) = waits[which - self.pending.len()].clone();
+            let answer = match pause {
+                Pause::Approval { .. } => {
+                    Answer::Approval { approved: world.approves(&step), comment: None, by: "model".into() }
+                }
+                Pause::Event { .. } => Answer::Event(world.output(&step, &[])),
+                Pause::Tools { tool_calls } => Answer::Results(vec![neurons::neuron::ToolResult {
+                    id: tool_calls[0].id.clone(),
+                    result: Some(tool_calls[0].params.clone()),
+                    error: None,
+                }]),
+            };
+            News::Answered { wait, body: "answer".into(), answer }
+        };
+        self.said.push(news.clone());
+        self.tell(news);
+    }
+}
+
+fn came_of(world: &World, start: &Start) -> News {
+    let (step, attempt) = (start.step.clone(), start.attempt);
+    if is_fall_back(&start.leaf) {
+        let output = world.output(&format!("{step}!"), &start.events);
+        return News::Done { step, attempt, output };
+    }
+    if is_clients(&start.leaf) {
+        // The call says what its result will be.
+        let params = world.output(&step, &start.events).to_string();
+        let calls = vec![neurons::neuron::ToolCall { id: "call".into(), name: "client".into(), params }];
+        return News::Paused { step, attempt, calls };
+    }
+    let (fails, retry) = world.fails(&step);
+    if attempt <= fails {
+        return News::Failed { step, attempt, error: "the world".into(), retry };
+    }
+    let output = world.output(&step, &start.events);
+    News::Done { step, attempt, output }
+}
+
+// Random fascicles.
+
+fn node(place: usize, prefix: &'static str, inner: bool) -> impl Strategy<Value = Value> {
+    let edge = (0..place.max(1), 0..4_u8).prop_map(move |(from, how)| {
+        let node = format!("{prefix}{from}");
+        match how {
+            0 => json!({"node": node, "when": {"at": "/n", "is": {"minimum": 2}}}),
+            1 => json!({"node": node, "take": "nothing"}),
+            2 => json!({"node": node, "take": {"part": {"at": "/n", "role": "n"}}}),
+            _ => json!(node),
+        }
+    });
+    let edges = prop::collection::vec(edge, 0..=place.min(3));
+    let tool = json!({"tool": {"name": "t"}});
+    let mut runs = vec![
+        (6, Just(tool.clone()).boxed()),
+        (2, Just(json!({"tool": {"name": "client", "by": "client"}})).boxed()),
+        (1, prop_oneof![Just("events"), Just("object"), Just("list")].prop_map(|into| json!({"join": into})).boxed()),
+        (1, Just(json!({"branch": {"cases": [{"route": "low", "at": "/n", "is": {"maximum": 1}}], "otherwise": "high"}})).boxed()),
+        (1, Just(json!({"wait": {"event": "e"}})).boxed()),
+        (1, Just(json!({"approve": {"message": "?"}})).boxed()),
+        (2, (1..4_usize).prop_map({
+            let tool = tool.clone();
+            move |parallel| json!({"map": {"over": {"at": "/items"}, "run": tool, "parallel": parallel}})
+        }).boxed()),
+        (2, (1..4_u32, any::<bool>()).prop_map({
+            let tool = tool.clone();
+            move |(times, accept)| json!({"repeat": {"run": tool, "times": times, "until": {"at": "/n", "is": {"minimum": 3}}, "exhausted": if accept { "accept" } else { "fail" }}})
+        }).boxed()),
+    ];
+    if !inner {
+        runs.push((2, Just(json!({"fascicle": {"id": "inner"}})).boxed()));
+        runs.push((
+            1,
+            Just(json!({"map": {"over": {"at": "/items"}, "run": {"fascicle": {"id": "inner"}}, "parallel": 2}}))
+                .boxed(),
+        ));
+        runs.push((1, Just(json!({"repeat": {"run": {"fascicle": {"id": "inner"}}, "times": 2, "until": {"at": "/n", "is": {"minimum": 3}}}})).boxed()));
+    }
+    let policy = prop_oneof![
+        3 => Just(json!("fail_job")),
+        1 => Just(json!("fail_branch")),
+        1 => Just(json!("continue")),
+        1 => Just(json!({"fall_back": {"tool": {"name": "instead"}}})),
+    ];
+    (edges, prop::strategy::Union::new_weighted(runs), policy, 1..4_u32, any::<bool>(), 0..6_u8).prop_map(
+        move |(edges, run, policy, times, all, flags)| {
+            json!({
+                "id": format!("{prefix}{place}"), "after": edges, "run": run, "on_failure": policy,
+                "retry": {"times": times}, "requires": if all { "all" } else { "any" },
+                "needs_events": flags == 0, "reads_input": flags < 3,
+                "observe": {"start": "begins", "end": "ends {{ output }}"},
+            })
+        },
+    )
+}
+
+fn fascicle(id: &'static str, prefix: &'static str, nodes_max: usize) -> impl Strategy<Value = FascicleSpec> {
+    (1..=nodes_max).prop_flat_map(move |count| {
+        let nodes: Vec<_> = (0..count).map(|place| node(place, prefix, id == "inner").boxed()).collect();
+        nodes.prop_map(move |nodes| {
+            let output = format!("{prefix}{}", nodes.len() - 1);
+            serde_json::from_value(json!({"id": id, "output": output, "nodes": nodes}))
+                .unwrap_or_else(|error| panic!("{error}"))
+        })
+    })
+}
+
+fn check(root: FascicleSpec, inner: FascicleSpec, seed: u64) {
+    let plan = Plan { root, fascicles: [("inner".into(), inner)].into(), ..Plan::default() };
+    // What may not be built is not run: pointers that lead nowhere, routes that nothing takes.
+    let Ok(graph) = Graph::build(&plan, None) else { return };
+    let world = World(seed);
+    let input = vec![Event::json("user", json!({"n": 2, "items": [1, 2]}), Cause::default())];
+    let mut evaluation = Evaluation { world: &world, leaves: BTreeMap::new() };
+    let expected = evaluation.graph(&graph, &input, "");
+    let mut driven =
+        Driven { run: Run::new(graph.clone()), journal: Vec::new(), pending: Vec::new(), said: Vec::new() };
+    driven.tell(News::Accepted { events: input, deadline_at: None });
+    let mut chance = Chance(seed);
+    for _ in 0..20_000 {
+        if driven.run.status().is_final() {
+            break;
+        }
+        driven.next(&world, &mut chance, &graph);
+    }
+    let Driven { run, journal, .. } = driven;
+    match &expected {
+        Ok(output) => {
+            assert_eq!((run.status(), &run.output()), (Status::Completed, output), "{:?}", run.error());
+        }
+        Err(error) => assert_eq!(run.status(), Status::Failed, "{error}"),
+    }
+    let mut ended = BTreeSet::new();
+    let mut ordinal = 0;
+    for fact in &journal {
+        match fact {
+            Fact::Done { step, output } => {
+                assert!(ended.insert(step.clone()), "{step} ended twice");
+                if let Some(plainly) = evaluation.leaves.get(&**step) {
+                    assert_eq!(plainly, output, "{step}");
+                }
+            }
+            Fact::Observed(observed) => {
+                ordinal += 1;
+                assert_eq!(observed.id, format!("evt_{ordinal:03}"));
+            }
+            Fact::Started { step, .. } => assert!(!ended.contains(step), "{step} began again after its end"),
+            _ => {}
+        }
+    }
+    if expected.is_ok() {
+        let told = journal.iter().filter(|fact| matches!(fact, Fact::Observed(told) if told.kind == "stage_completed"));
+        let nodes = ended.iter().filter(|step| !step.ends_with(']'));
+        assert_eq!(told.count(), nodes.count(), "each node that ended was told once");
+    }
+    // What the journal says is what the run is.
+    let mut again = Run::new(graph);
+    journal.iter().for_each(|fact| again.apply(fact));
+    assert_eq!((again.status(), again.output(), again.under_way()), (run.status(), run.output(), run.under_way()));
+}
+
+proptest! {
+    #![proptest_config(Config { cases: 10_000, failure_persistence: None, ..Config::default() })]
+
+    #[test]
+    fn a_run_comes_to_what_a_plain_evaluation_comes_to(
+        root in fascicle("root", "n", 7),
+        inner in fascicle("inner", "m", 3),
+        seed in any::<u64>(),
+    ) {
+        check(root, inner, seed);
+    }
+}

@@ -1,0 +1,108 @@
+//! The work of one step: a neuron that thinks, or a tool that is called.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use neurons::neuron::ToolCall;
+use neurons::{CallOptions, LlmError, NeuronError, NeuronSpec, Stop};
+use nexus::Event;
+use serde_json::{Value, json};
+
+use crate::fascicles::Inner;
+use crate::graph::Leaf;
+use crate::job::Head;
+use crate::part::filled;
+use crate::run::{News, Start, Step};
+use crate::spec::CalledBy;
+use crate::toolbox::{ToolContext, ToolFailure, Toolbox};
+
+/// Where a step's conversation is kept.
+pub(crate) fn invocation(job: &str, step: &str, attempt: u32) -> Arc<str> {
+    format!("{job}/{step}.{attempt}").into()
+}
+
+/// What the work came to.
+enum Came {
+    Done(Value),
+    Paused(Vec<ToolCall>),
+}
+
+/// Does the work of `start` and answers the news of it. A panic in it is a failure of its step.
+pub(crate) async fn work(inner: Arc<Inner>, head: Arc<Head>, toolbox: Arc<dyn Toolbox>, start: Start) -> News {
+    let (step, attempt) = (start.step.clone(), start.attempt);
+    tokio::time::sleep(Duration::from_millis(start.delay_ms)).await;
+    let _turn = inner.turns.take(head.priority).await;
+    let limit = start.timeout_s.map(Duration::from_secs);
+    let done = AssertUnwindSafe(perform(&inner, &head, toolbox, start)).catch_unwind();
+    let came = match limit {
+        None => Ok(done.await),
+        Some(limit) => tokio::time::timeout(limit, done).await,
+    };
+    let failed = |step: Step, failure: ToolFailure| {
+        let ToolFailure { message: error, retry } = failure;
+        News::Failed { step, attempt, error, retry }
+    };
+    match came {
+        Ok(Ok(Ok(Came::Done(output)))) => News::Done { step, attempt, output },
+        Ok(Ok(Ok(Came::Paused(calls)))) => News::Paused { step, attempt, calls },
+        Ok(Ok(Err(failure))) => failed(step, failure),
+        Ok(Err(_)) => failed(step, ToolFailure::passing("it panicked")),
+        Err(_) => failed(step, ToolFailure::passing("it took longer than its timeout_s")),
+    }
+}
+
+async fn perform(inner: &Inner, head: &Head, toolbox: Arc<dyn Toolbox>, start: Start) -> Result<Came, ToolFailure> {
+    let Start { step, attempt, again, leaf, input, events, .. } = start;
+    let origin = head.origin.because(format!("job:{}/{step}", head.id));
+    let node = step.rsplit('/').next().and_then(|name| name.split('[').next()).unwrap_or(&step).into();
+    let context = ToolContext { job: head.id.clone(), step, node, attempt, origin, input, events };
+    match &*leaf {
+        Leaf::Tool { name, arguments, by } => {
+            let arguments = filled(arguments, &context.events).map_err(ToolFailure::fatal)?;
+            match by {
+                CalledBy::Owner => toolbox.call(name, &arguments, &context).await.map(Came::Done),
+                CalledBy::Client => {
+                    let params = if arguments.is_null() { json!({"events": context.events}) } else { arguments };
+                    let id = format!("call_{}_{attempt}", context.step);
+                    Ok(Came::Paused(vec![ToolCall { id, name: name.to_string(), params: params.to_string() }]))
+                }
+            }
+        }
+        Leaf::Neuron { spec, stream } => {
+            let deltas = if *stream { toolbox.listen(&context).await? } else { None };
+            let options =
+                CallOptions { tier: head.tier, output_tokens_max: head.output_tokens_max, deltas, first: !again };
+            let invocation = invocation(&head.id, &context.step, attempt);
+            let input = input_of(spec, &context.events);
+            let thought = inner.neurons.think(&context.origin, &head.account, &invocation, spec, &input, options).await;
+            match thought.map_err(failure)?.stop {
+                Stop::Completed(completed) => Ok(Came::Done(completed.output)),
+                Stop::Paused(calls) => Ok(Came::Paused(calls)),
+            }
+        }
+    }
+}
+
+/// Events as a neuron of that kind takes them.
+fn input_of(spec: &NeuronSpec, events: &[Event]) -> Value {
+    let spoken: Vec<Value> = events.iter().map(|event| json!({"role": event.role, "content": event.content})).collect();
+    match spec.kind {
+        neurons::spec::Kind::Completion => {
+            let text: Vec<String> = events.iter().map(Event::as_text).collect();
+            json!({"prefix_message": text.join("\n")})
+        }
+        _ => json!({"events": spoken}),
+    }
+}
+
+fn failure(error: NeuronError) -> ToolFailure {
+    let retry = match &error {
+        NeuronError::Llm(error) => !matches!(error, LlmError::Refused { .. } | LlmError::Unavailable(_)),
+        NeuronError::Overloaded | NeuronError::Died(_) => true,
+        NeuronError::Store(error) => !error.is_ledger_refusal(),
+        _ => false,
+    };
+    ToolFailure { message: error.to_string(), retry }
+}

@@ -1,0 +1,382 @@
+//! `/v1/jobs`: how jobs stand, what they tell, and what they are told (seed 003 §6.2, MISSION F3, F4).
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade};
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::sse::{Event as Frame, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use fascicles::run::{Answer, Fact, Observed, Pause, Status, ordinal};
+use fascicles::{Fascicles, JobFilter, JobHead, JobId, Priority};
+use futures::stream::{self, Stream};
+use futures::{SinkExt, StreamExt};
+use neurons::continuation::body_hash;
+use neurons::neuron::ToolResult;
+use nexus::store::{Follow, Hash, json};
+use nexus::{Principal, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+use utoipa::ToSchema;
+
+use super::App;
+use super::error::ApiError;
+use super::extract::{ApiJson, ApiQuery, Caller, Participant};
+use super::ws;
+
+/// The subprotocol's name.
+const SUBPROTOCOL: &str = "ailf.job.v1";
+/// How long a subscriber may take to receive a frame.
+const SEND_MAX: Duration = Duration::from_secs(20);
+/// How often a quiet subscription is pinged.
+const PING_EVERY: Duration = Duration::from_secs(20);
+
+/// A job.
+#[derive(Serialize, ToSchema)]
+pub(super) struct JobBody {
+    /// Its id.
+    #[schema(value_type = String)]
+    job_id: JobId,
+    /// What it runs.
+    fascicle: String,
+    /// How it stands.
+    status: Status,
+    /// The observed stage that it is in.
+    current_stage: Option<String>,
+    /// What the world was told.
+    events: Vec<Observed>,
+    /// What it brought.
+    output: Value,
+    /// Why it failed.
+    error: Option<String>,
+    /// What it waits for: each is answered on its own by `continue`.
+    waits: Vec<WaitBody>,
+    /// Whose turn comes first.
+    priority: Priority,
+    /// When it was accepted.
+    #[schema(value_type = String)]
+    created_at: Timestamp,
+    /// When it changed last.
+    #[schema(value_type = String)]
+    updated_at: Timestamp,
+}
+
+/// Something a job waits for.
+#[derive(Serialize, ToSchema)]
+pub(super) struct WaitBody {
+    /// Names the wait; `continue` wants it.
+    context_token: String,
+    /// What for.
+    #[serde(flatten)]
+    pause: Pause,
+    /// When it is given up.
+    #[schema(value_type = Option<String>)]
+    expires_at: Option<Timestamp>,
+}
+
+fn shown(fascicles: &Fascicles, head: JobHead, events: Vec<Observed>) -> JobBody {
+    let wait = |waiting: &fascicles::Waiting| WaitBody {
+        context_token: fascicles.token(&head, waiting.wait.n, waiting.wait.expires_at),
+        pause: waiting.wait.pause.clone(),
+        expires_at: waiting.wait.expires_at,
+    };
+    JobBody {
+        waits: head.waits.iter().map(wait).collect(),
+        fascicle: head.fascicle.to_string(),
+        status: head.status,
+        current_stage: head.current_stage.as_deref().map(str::to_owned),
+        events,
+        output: head.output,
+        error: head.error,
+        priority: head.priority,
+        created_at: head.created_at,
+        updated_at: head.updated_at,
+        job_id: head.id,
+    }
+}
+
+/// From where on.
+#[derive(Deserialize, utoipa::IntoParams)]
+pub(super) struct After {
+    /// Events after this one, by id (`evt_003`) or ordinal.
+    #[serde(default)]
+    after: Option<String>,
+}
+
+impl After {
+    fn ordinal(&self) -> Result<u64, ApiError> {
+        let Some(after) = &self.after else { return Ok(0) };
+        let wrong = || {
+            ApiError::new(StatusCode::BAD_REQUEST, "after", format!("after=\"{after}\" is no event id like evt_003"))
+        };
+        ordinal(after).ok_or_else(wrong)
+    }
+}
+
+/// How a job stands, and what the world was told about it.
+#[utoipa::path(get, path = "/v1/jobs/{id}", params(("id" = String, Path), After), responses((status = 200, body = JobBody, description = "the job"), (status = 404, description = "there is none of yours")))]
+pub(super) async fn read(
+    State(app): State<App>,
+    Caller(origin): Caller,
+    Path(id): Path<JobId>,
+    ApiQuery(after): ApiQuery<After>,
+) -> Result<Json<JobBody>, ApiError> {
+    let after = after.ordinal()?;
+    let head = app.fascicles.job_of(&origin.principal, &id).await?;
+    let mut events = app.fascicles.observed(&id).await?;
+    events.retain(|event| event.ordinal() > after);
+    Ok(Json(shown(&app.fascicles, head, events)))
+}
+
+/// Which jobs.
+#[derive(Deserialize, utoipa::IntoParams)]
+pub(super) struct Jobs {
+    /// Start after this id.
+    #[serde(default)]
+    after: String,
+    /// At most so many, up to 200.
+    #[serde(default = "fifty")]
+    limit: usize,
+    /// Those in this status.
+    #[serde(default)]
+    #[param(inline)]
+    status: Option<Status>,
+    /// Those of this fascicle.
+    #[serde(default)]
+    fascicle: Option<String>,
+}
+
+fn fifty() -> usize {
+    50
+}
+
+/// Lists jobs by id; one sees one's own, operators see all. A page may be short although `next` names more.
+#[utoipa::path(get, path = "/v1/jobs", params(Jobs), responses((status = 200, description = "{jobs: [{job_id, fascicle, status, current_stage, error, created_at, updated_at}], next}")))]
+pub(super) async fn list(
+    State(app): State<App>,
+    Caller(origin): Caller,
+    ApiQuery(asked): ApiQuery<Jobs>,
+) -> Result<Json<Value>, ApiError> {
+    let filter = JobFilter { status: asked.status, fascicle: asked.fascicle.map(Into::into) };
+    let limit = asked.limit.clamp(1, 200);
+    let (heads, next) = app.fascicles.jobs(&origin.principal, &filter, &asked.after, limit).await?;
+    let jobs: Vec<Value> = heads
+        .into_iter()
+        .map(|head| json!({"job_id": head.id, "fascicle": head.fascicle, "status": head.status, "current_stage": head.current_stage, "error": head.error, "created_at": head.created_at, "updated_at": head.updated_at}))
+        .collect();
+    Ok(Json(json!({"jobs": jobs, "next": next})))
+}
+
+/// Stops a job for good; one that has ended stays as it is.
+#[utoipa::path(post, path = "/v1/jobs/{id}/cancel", params(("id" = String, Path)), responses((status = 200, body = JobBody, description = "the job as it stands now"), (status = 404, description = "there is none of yours")))]
+pub(super) async fn cancel(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    Path(id): Path<JobId>,
+) -> Result<Json<JobBody>, ApiError> {
+    let head = app.fascicles.cancel(&origin.principal, &id).await?;
+    let events = app.fascicles.observed(&id).await?;
+    Ok(Json(shown(&app.fascicles, head, events)))
+}
+
+/// Takes a job that failed up again where it failed: what had ended is not run again, nor paid again.
+#[utoipa::path(post, path = "/v1/jobs/{id}/retry", params(("id" = String, Path)), responses((status = 202, body = JobBody, description = "it runs again"), (status = 404, description = "there is none of yours"), (status = 409, description = "it has not failed, or its owner is not alive")))]
+pub(super) async fn retry(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    Path(id): Path<JobId>,
+) -> Result<(StatusCode, Json<JobBody>), ApiError> {
+    let head = app.fascicles.retry(&origin.principal, &id).await?;
+    let events = app.fascicles.observed(&id).await?;
+    Ok((StatusCode::ACCEPTED, Json(shown(&app.fascicles, head, events))))
+}
+
+/// What `continue` takes: the token of a wait, and what it waits for.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ContinueJobBody {
+    /// The token that stands beside the wait.
+    context_token: String,
+    /// For a wait for tools: a result for each call, in any order.
+    #[serde(default)]
+    tool_results: Option<Vec<ToolResult>>,
+    /// For a wait for an approval: yes or no.
+    #[serde(default)]
+    approved: Option<bool>,
+    /// Why it is approved or not.
+    #[serde(default)]
+    comment: Option<String>,
+    /// For a wait for an event: its content.
+    #[serde(default)]
+    #[schema(value_type = Option<Object>)]
+    event: Option<Value>,
+}
+
+/// Answers a wait of a job. The same answer again changes nothing.
+#[utoipa::path(post, path = "/v1/jobs/{id}/continue", params(("id" = String, Path)), request_body = ContinueJobBody,
+    responses((status = 202, body = JobBody, description = "taken; the job goes on"), (status = 404, description = "nothing waits under this token"), (status = 409, description = "its owner is not alive"), (status = 410, description = "it is no longer waited for"), (status = 422, description = "no answer to what was asked, or another than was given before")))]
+pub(super) async fn resume(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    Path(id): Path<JobId>,
+    ApiJson(body): ApiJson<ContinueJobBody>,
+) -> Result<(StatusCode, Json<JobBody>), ApiError> {
+    let ContinueJobBody { context_token, tool_results, approved, comment, event } = body;
+    let (name, answer) = match (tool_results, approved, event) {
+        (Some(results), None, None) => (body_hash(&results), Answer::Results(results)),
+        (None, Some(approved), None) => {
+            let name = Hash::of(&json(&(approved, &comment))).hex();
+            (name, Answer::Approval { approved, comment, by: origin.principal.id.to_string() })
+        }
+        (None, None, Some(content)) => (Hash::of(&json(&content)).hex(), Answer::Event(content)),
+        _ => return Err(ApiError::invalid("exactly one of tool_results, approved and event answers a wait")),
+    };
+    let head = app.fascicles.answer(&origin.principal, &id, &context_token, name, answer).await?;
+    let events = app.fascicles.observed(&id).await?;
+    Ok((StatusCode::ACCEPTED, Json(shown(&app.fascicles, head, events))))
+}
+
+/// What is told of a job, as it comes.
+enum Told {
+    Observed(Observed),
+    Ended(Box<JobHead>),
+}
+
+/// What is told of a job after an event, from its journal and on as it grows, until it has ended.
+fn told(fascicles: Fascicles, id: JobId, after: u64) -> impl Stream<Item = Told> + Send {
+    let follow = fascicles.follow(&id);
+    stream::unfold(Some((fascicles, id, follow)), move |standing| async move {
+        let (fascicles, id, mut follow) = standing?;
+        loop {
+            let entry = follow.next().await.ok()?;
+            match entry.decode::<Fact>().ok()? {
+                Fact::Observed(observed) if observed.ordinal() > after => {
+                    return Some((Told::Observed(observed), Some((fascicles, id, follow))));
+                }
+                Fact::Ended { .. } if is_last(&mut follow, &fascicles, &id).await => {
+                    let head = fascicles.job(&id).await.ok()?;
+                    return Some((Told::Ended(Box::new(head)), None));
+                }
+                _ => {}
+            }
+        }
+    })
+}
+
+/// Whether nothing follows an end: a job that failed may have been taken up again.
+async fn is_last(follow: &mut Follow, fascicles: &Fascicles, id: &JobId) -> bool {
+    let final_now = fascicles.job(id).await.is_ok_and(|head| head.status.is_final());
+    final_now && follow.is_at_end().await
+}
+
+fn ended(head: &JobHead) -> Value {
+    json!({"job_id": head.id, "status": head.status, "output": head.output, "error": head.error})
+}
+
+/// What the world was told about a job: a page, or with `Accept: text/event-stream` a stream of `new_observable_event`
+/// that goes on as the job does and ends with `job_ended`. `Last-Event-ID` resumes it.
+#[utoipa::path(get, path = "/v1/jobs/{id}/events", params(("id" = String, Path), After), responses((status = 200, description = "{events, status}, or server-sent events"), (status = 404, description = "there is none of yours")))]
+pub(super) async fn events(
+    State(app): State<App>,
+    Caller(origin): Caller,
+    Path(id): Path<JobId>,
+    ApiQuery(mut after): ApiQuery<After>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    if let Some(last) = headers.get("last-event-id").and_then(|value| value.to_str().ok()) {
+        after.after = Some(last.to_owned());
+    }
+    let after = after.ordinal()?;
+    let head = app.fascicles.job_of(&origin.principal, &id).await?;
+    let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if !accepted.contains("text/event-stream") {
+        let mut events = app.fascicles.observed(&id).await?;
+        events.retain(|event| event.ordinal() > after);
+        return Ok(Json(json!({"events": events, "status": head.status})).into_response());
+    }
+    let mut stopping = app.stopping.clone();
+    let stopped = async move { drop(stopping.wait_for(|stop| *stop).await) };
+    let frames = told(app.fascicles.clone(), id, after).take_until(Box::pin(stopped)).map(|told| {
+        Ok::<_, Infallible>(match told {
+            Told::Observed(observed) => {
+                Frame::default().id(observed.id.clone()).event("new_observable_event").data(json!(observed).to_string())
+            }
+            Told::Ended(head) => Frame::default().event("job_ended").data(ended(&head).to_string()),
+        })
+    });
+    Ok(Sse::new(frames).keep_alive(KeepAlive::default()).into_response())
+}
+
+/// `WS /v1/jobs/{id}/subscribe?after=`: each observable event as `{event_type: "new_observable_event", payload}`, from the
+/// start or after an event, and at the end `{event_type: "job_ended", payload}`. The token comes by header or subprotocol.
+pub(super) async fn subscribe(
+    State(app): State<App>,
+    Path(id): Path<JobId>,
+    ApiQuery(after): ApiQuery<After>,
+    headers: HeaderMap,
+    upgrade: WebSocketUpgrade,
+) -> Result<Response, ApiError> {
+    let unauthorized = || {
+        ApiError::new(StatusCode::UNAUTHORIZED, "no_token", "this socket wants a token")
+            .hint("send Authorization: Bearer <token>, or the subprotocol bearer.<token>")
+    };
+    let principal = ws::principal(&app, &headers).ok_or_else(unauthorized)?;
+    let after = after.ordinal()?;
+    app.fascicles.job_of(&principal, &id).await?;
+    let too_many = || ApiError::new(StatusCode::TOO_MANY_REQUESTS, "overloaded", "too many sockets are open");
+    let permit = app.sockets.clone().try_acquire_owned().map_err(|_| too_many())?;
+    let upgrade =
+        upgrade.protocols([SUBPROTOCOL]).max_message_size(4096).read_buffer_size(4096).write_buffer_size(4096);
+    Ok(upgrade.on_upgrade(move |socket| async move {
+        let _permit = permit;
+        serve(app, id, after, principal, socket).await;
+    }))
+}
+
+async fn serve(app: App, id: JobId, after: u64, principal: Principal, socket: WebSocket) {
+    let (mut out, mut inbox) = socket.split();
+    let mut told = Box::pin(told(app.fascicles.clone(), id, after));
+    let mut stopping = app.stopping.clone();
+    let stopped = async move { drop(stopping.wait_for(|stop| *stop).await) };
+    tokio::pin!(stopped);
+    let mut pings = tokio::time::interval(PING_EVERY);
+    pings.reset();
+    // What a subscriber does not take waits in the journal, not in memory.
+    let closing = loop {
+        let frame = tokio::select! {
+            next = told.next() => match next {
+                Some(Told::Observed(observed)) => {
+                    Message::text(json!({"event_type": "new_observable_event", "payload": observed}).to_string())
+                }
+                Some(Told::Ended(head)) => {
+                    let last = Message::text(json!({"event_type": "job_ended", "payload": ended(&head)}).to_string());
+                    let _ = timeout(SEND_MAX, out.send(last)).await;
+                    break (1000, "ended");
+                }
+                None => break (1012, "restart"),
+            },
+            frame = inbox.next() => match frame {
+                None | Some(Err(_) | Ok(Message::Close(_))) => return,
+                Some(Ok(_)) => continue,
+            },
+            _ = pings.tick() => {
+                if !app.tokens.knows(&principal) {
+                    break (4401, "unauthorized");
+                }
+                Message::Ping(Default::default())
+            }
+            () = &mut stopped => break (1012, "restart"),
+        };
+        match timeout(SEND_MAX, out.send(frame)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => return,
+            Err(_) => break (4408, "slow"),
+        }
+    };
+    let (code, reason) = closing;
+    let close = Message::Close(Some(CloseFrame { code, reason: reason.into() }));
+    let _ = timeout(Duration::from_secs(2), out.send(close)).await;
+}

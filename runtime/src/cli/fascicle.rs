@@ -1,0 +1,108 @@
+//! `lifeformd fascicle`: definitions in files are checked and drawn, without a daemon.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use clap::{Subcommand, ValueEnum};
+use fascicles::{FascicleId, FascicleSpec, Faults, Graph, Plan};
+
+use super::say;
+use crate::daemon::shipped_fascicles;
+use crate::house;
+
+/// What is done with definitions.
+#[derive(Subcommand)]
+pub(super) enum Fascicle {
+    /// Checks definitions (TOML or JSON) and says what is wrong with each, where, and what would mend it.
+    Check {
+        /// The files; they may be made of each other and of what is shipped.
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+    },
+    /// Draws a definition as text.
+    Draw {
+        /// A file, or the id of a shipped fascicle.
+        fascicle: String,
+        /// For Mermaid, or for Graphviz.
+        #[arg(long, value_enum, default_value = "mermaid")]
+        format: Format,
+    },
+    /// Prints the JSON Schema of a definition.
+    Schema,
+}
+
+/// How a drawing is written.
+#[derive(Clone, Copy, ValueEnum)]
+pub(super) enum Format {
+    /// A Mermaid flowchart.
+    Mermaid,
+    /// A Graphviz digraph.
+    Dot,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When a file cannot be read, or a definition has faults.
+pub(super) fn run(command: Fascicle) -> anyhow::Result<()> {
+    match command {
+        Fascicle::Check { files } => check(&files),
+        Fascicle::Draw { fascicle, format } => {
+            let shipped = shipped_fascicles()?.into_iter().find(|spec| *spec.id == *fascicle);
+            let spec = match shipped.filter(|_| !Path::new(&fascicle).exists()) {
+                Some(spec) => spec,
+                None => read(Path::new(&fascicle))?,
+            };
+            let drawing = match format {
+                Format::Mermaid => fascicles::mermaid(&spec),
+                Format::Dot => fascicles::dot(&spec),
+            };
+            say(drawing.trim_end());
+            Ok(())
+        }
+        Fascicle::Schema => {
+            say(&serde_json::to_string_pretty(&fascicles::schema())?);
+            Ok(())
+        }
+    }
+}
+
+fn read(path: &Path) -> anyhow::Result<FascicleSpec> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))?;
+    fascicles::read(&text).map_err(|fault| anyhow::anyhow!("{}: {fault}", path.display()))
+}
+
+fn check(files: &[PathBuf]) -> anyhow::Result<()> {
+    let mut known: BTreeMap<FascicleId, FascicleSpec> =
+        shipped_fascicles()?.into_iter().map(|spec| (spec.id.clone(), spec)).collect();
+    let mut bad = 0;
+    let mut read_well = Vec::new();
+    for path in files {
+        match read(path) {
+            Ok(spec) => {
+                known.insert(spec.id.clone(), spec.clone());
+                read_well.push((path, spec));
+            }
+            Err(error) => {
+                say(&format!("{error:#}"));
+                bad += 1;
+            }
+        }
+    }
+    for (path, root) in read_well {
+        let plan = Plan { root, fascicles: known.clone(), ..Plan::default() };
+        match Graph::build(&plan, Some(&house::tools())) {
+            Ok(_) => say(&format!("{}: good", path.display())),
+            Err(Faults(faults)) => {
+                bad += 1;
+                say(&format!("{}: {} fault(s)", path.display(), faults.len()));
+                for fault in faults {
+                    say(&format!("  {}\n    {}\n    → {}", fault.path, fault.reason, fault.cure));
+                }
+            }
+        }
+    }
+    // Neurons that only a daemon knows are found when it is given the definition.
+    if bad > 0 { bail!("{bad} of {} definitions cannot run", files.len()) } else { Ok(()) }
+}

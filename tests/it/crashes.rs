@@ -1,0 +1,311 @@
+//! The crash matrix (MISSION F5): a job and an invocation are killed by SIGKILL before and after every commit they make,
+//! on the real database, while an outside provider counts what it is asked. Nothing that ended is asked for again, what was
+//! under way is asked for once more at most and settled, and the result is the same.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use neurons::llm::ChatRequest;
+use neurons::llm::scripted::{Reply, Scripted};
+use nexus::store::{
+    Backend, Entry, Hash, Key, Kind, Opened, Page, Projection, Stream, StoreError, Versioned,
+};
+use nexus::Timestamp;
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use super::killed::Victim;
+
+/// Tells the daemon at which commit it dies, as in `before 7`: the first is the one that holds [`MARK`].
+pub(crate) const KILL: &str = "KILLED_DAEMON_AT";
+/// Stands in the first thing that is written of the work under test.
+const MARK: &str = "the-marked-work";
+
+/// A disk whose process kills itself at a certain row.
+pub(crate) struct Deadly<B> {
+    inner: Arc<B>,
+    before: bool,
+    at: usize,
+    marked: AtomicUsize,
+}
+
+impl<B: Backend> Deadly<B> {
+    pub(crate) fn new(inner: Arc<B>, when: &str) -> Self {
+        let (side, at) = when.split_once(' ').unwrap();
+        Self { inner, before: side == "before", at: at.parse().unwrap(), marked: AtomicUsize::new(0) }
+    }
+
+    async fn die(&self) {
+        std::process::Command::new("kill").args(["-9", &std::process::id().to_string()]).status().unwrap();
+        std::future::pending().await
+    }
+}
+
+#[async_trait]
+impl<B: Backend> Backend for Deadly<B> {
+    async fn open(&self, now: Timestamp) -> Result<Opened, StoreError> {
+        self.inner.open(now).await
+    }
+
+    async fn append(&self, n: u64, row: Bytes) -> Result<(), StoreError> {
+        let begun = self.marked.load(Ordering::SeqCst) > 0
+            || row.windows(MARK.len()).any(|window| window == MARK.as_bytes());
+        let place = if begun { self.marked.fetch_add(1, Ordering::SeqCst) } else { usize::MAX };
+        if place == self.at && self.before {
+            self.die().await;
+        }
+        self.inner.append(n, row).await?;
+        if place == self.at {
+            self.die().await;
+        }
+        Ok(())
+    }
+
+    async fn project(&self, projection: Projection) -> Result<(), StoreError> {
+        self.inner.project(projection).await
+    }
+
+    async fn document(&self, key: &Key) -> Result<Option<Versioned<Bytes>>, StoreError> {
+        self.inner.document(key).await
+    }
+
+    async fn documents(
+        &self,
+        kind: Kind,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<(Arc<str>, Versioned<Bytes>)>, StoreError> {
+        self.inner.documents(kind, after, limit).await
+    }
+
+    async fn entries(&self, stream: &Stream, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
+        self.inner.entries(stream, after, limit).await
+    }
+
+    async fn head(&self, stream: &Stream) -> Result<u64, StoreError> {
+        self.inner.head(stream).await
+    }
+
+    async fn payload(&self, hash: &Hash) -> Result<Option<Bytes>, StoreError> {
+        self.inner.payload(hash).await
+    }
+
+    async fn pages(&self, nexus: &str, from: u64, max: usize) -> Result<Vec<Page>, StoreError> {
+        self.inner.pages(nexus, from, max).await
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        self.inner.close().await
+    }
+}
+
+/// The model, which lives outside of the process that dies: who it is asked as, and after how many tools.
+fn model(request: &ChatRequest, _: usize) -> Reply {
+    let name = request.messages[0].content.clone().unwrap_or_default();
+    let tools = request.messages.iter().filter(|message| message.role == "tool").count();
+    match (name.as_str(), tools) {
+        ("client", 0) => Reply::Tools(vec![("c1".into(), "look".into(), "{}".into())]),
+        ("server", 0) => Reply::Tools(vec![("k1".into(), "kip".into(), json!({"command": "DESCRIBE PRIMER"}).to_string())]),
+        ("json", 0) if !request.messages.iter().any(|it| it.content.as_deref().is_some_and(|it| it.contains("does not fit"))) => {
+            Reply::Text("not json".into())
+        }
+        ("json", _) => Reply::Text("{\"n\": 1}".into()),
+        (name, _) => Reply::Text(format!("{name} is done")),
+    }
+}
+
+/// Serves the model where the daemon can call it.
+async fn provider() -> (String, Scripted) {
+    let model = Scripted::new(model);
+    let router = neurons::llm::wire::router(Arc::new(model.clone()));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    (format!("http://{address}/v1"), model)
+}
+
+/// How often each distinct prompt was asked.
+fn counted(model: &Scripted) -> BTreeMap<String, usize> {
+    let mut counted = BTreeMap::new();
+    for request in model.asked() {
+        *counted.entry(json!(request.messages).to_string()).or_default() += 1;
+    }
+    counted
+}
+
+/// Asks until it is answered, by whichever life of the daemon; each that dies is followed by one that lives.
+struct Lives<'f> {
+    folder: &'f Path,
+    provider: String,
+    victim: Option<Victim>,
+    died: bool,
+}
+
+impl<'f> Lives<'f> {
+    fn begin(folder: &'f Path, provider: &str, kill: &str) -> Self {
+        let victim = Victim::dying(folder, provider, Some(kill));
+        Self { folder, provider: provider.to_owned(), victim: Some(victim), died: false }
+    }
+
+    async fn send(&mut self, method: Method, path: &str, headers: &[(&str, &str)], body: Option<Value>) -> (StatusCode, Value) {
+        loop {
+            let client = self.victim.as_ref().unwrap().client.clone();
+            if let Some(answer) = client.try_send(method.clone(), path, headers, body.clone()).await {
+                return (answer.status, answer.body);
+            }
+            assert!(!self.died, "it died twice");
+            self.died = true;
+            self.victim.take().unwrap().kill();
+            self.victim = Some(Victim::dying(self.folder, &self.provider, None));
+        }
+    }
+
+    /// What every life must have come to: all is settled, and what was asked twice was of unknown outcome.
+    async fn settled(&mut self, model: &Scripted, at: &str) {
+        let (_, house) = self.send(Method::GET, "/v1/house/resources", &[], None).await;
+        assert_eq!(house["held"], json!({"tokens": 0, "micro_usd": 0}), "{at}");
+        let (_, calls) = self.send(Method::GET, "/v1/house/calls?limit=200", &[], None).await;
+        let of = |kind: &str| calls["calls"].as_array().unwrap().iter().filter(|call| call["kind"] == kind).count();
+        let unknown = calls["calls"].as_array().unwrap().iter().filter(|call| call["data"]["outcome"] == "unknown").count();
+        assert_eq!(of("sent"), of("answered") + unknown, "{at}: {calls}");
+        // Parallel branches may both be under way when it dies.
+        assert!(unknown <= 2, "{at}");
+        let again: usize = counted(model).values().map(|times| { assert!(*times <= 2, "{at}: asked {times} times"); times - 1 }).sum();
+        assert!(again <= unknown, "{at}: {again} prompts were asked again, {unknown} outcomes were unknown");
+    }
+
+    fn end(self) -> bool {
+        if let Some(victim) = self.victim {
+            victim.kill();
+        }
+        self.died
+    }
+}
+
+fn node(id: &str, after: Value, more: Value) -> Value {
+    let mut spec = json!({"kind": "base", "memory": id});
+    spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    json!({"id": id, "after": after, "run": {"neuron": {"spec": spec}}, "observe": {"end": format!("{id} ended")}})
+}
+
+async fn define(client: &tests::Client) {
+    let kip = json!([{"name": "kip", "run": {"kip": {"nexus": "commons", "readonly": true}}}]);
+    let spec = json!({"id": "f", "output": "all", "nodes": [
+        node("first", json!([]), json!({})),
+        node("client", json!(["first"]), json!({"tools": [{"name": "look"}]})),
+        node("server", json!(["first"]), json!({"tools": kip})),
+        node("json", json!(["client", "server"]), json!({"kind": "structured_output", "structured_output": {"type": "object", "required": ["n"]}})),
+        {"id": "ok", "after": ["json"], "run": {"approve": {"message": "?"}}},
+        {"id": "all", "after": ["first", "client", "server", "json", "ok"], "requires": "all", "run": {"join": "object"}},
+    ]});
+    client.post("/v1/fascicles", spec).await.expect(StatusCode::CREATED);
+    let neuron = json!({"id": "n", "memory": "server", "tools": kip});
+    client.post("/v1/neurons", neuron).await.expect(StatusCode::CREATED);
+    let neuron = json!({"id": "c", "memory": "client", "tools": [{"name": "look"}]});
+    client.post("/v1/neurons", neuron).await.expect(StatusCode::CREATED);
+}
+
+/// The folder that every case begins with: everything is defined, nothing was done.
+async fn prepared(provider: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let victim = Victim::dying(folder.path(), provider, None);
+    define(&victim.client).await;
+    victim.stop();
+    folder
+}
+
+fn copied(from: &Path) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let status = std::process::Command::new("cp").args(["-r", &format!("{}/.", from.display())]).arg(folder.path()).status();
+    assert!(status.unwrap().success());
+    folder
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_killed_before_and_after_each_of_its_commits_comes_to_the_same_and_pays_for_nothing_twice() {
+    let (url, _) = provider().await;
+    let ready = prepared(&url).await;
+    let mut points = 0;
+    for at in 0.. {
+        let mut died = false;
+        for side in ["before", "after"] {
+            let (url, model) = provider().await;
+            let folder = copied(ready.path());
+            let at = format!("{side} {at}");
+            let mut lives = Lives::begin(folder.path(), &url, &at);
+            let body = json!({"input": MARK});
+            let (status, accepted) =
+                lives.send(Method::POST, "/v1/fascicles/f/execute", &[("idempotency-key", "k")], Some(body)).await;
+            assert_eq!(status, StatusCode::ACCEPTED, "{at}: {accepted}");
+            let job = accepted["job_id"].as_str().unwrap().to_owned();
+            let ended = loop {
+                let (_, body) = lives.send(Method::GET, &format!("/v1/jobs/{job}"), &[], None).await;
+                if let Some(wait) = body["waits"].get(0) {
+                    let token = &wait["context_token"];
+                    let answer = match wait["for"].as_str() {
+                        Some("approval") => json!({"context_token": token, "approved": true}),
+                        _ => json!({"context_token": token, "tool_results": [{"id": "c1", "result": "sea"}]}),
+                    };
+                    lives.send(Method::POST, &format!("/v1/jobs/{job}/continue"), &[], Some(answer)).await;
+                }
+                if body["status"] == "completed" || body["status"] == "failed" {
+                    break body;
+                }
+                tokio::task::yield_now().await;
+            };
+            let by = "user:operator";
+            assert_eq!(
+                ended["output"],
+                json!({"first": "first is done", "client": "client is done", "server": "server is done", "json": {"n": 1}, "ok": {"approved": true, "comment": null, "by": by}}),
+                "{at}: {ended}"
+            );
+            let told: Vec<&str> = ended["events"].as_array().unwrap().iter().map(|event| event["message"].as_str().unwrap()).collect();
+            assert_eq!(told.len(), 4, "{at}: {told:?}");
+            lives.settled(&model, &at).await;
+            died |= lives.end();
+            points += 1;
+        }
+        if !died {
+            break;
+        }
+    }
+    println!("{points} points of a job, each side of each commit");
+    assert!(points > 30);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_invocation_killed_before_and_after_each_of_its_commits_comes_to_the_same_and_pays_for_nothing_twice() {
+    let (url, _) = provider().await;
+    let ready = prepared(&url).await;
+    let mut points = 0;
+    for neuron in ["n", "c"] {
+        for at in 0.. {
+            let mut died = false;
+            for side in ["before", "after"] {
+                let (url, model) = provider().await;
+                let folder = copied(ready.path());
+                let at = format!("{side} {at}");
+                let mut lives = Lives::begin(folder.path(), &url, &at);
+                let (path, key) = (format!("/v1/neurons/{neuron}/invoke"), [("idempotency-key", "k")]);
+                let (mut status, mut answer) = lives.send(Method::POST, &path, &key, Some(json!({"input": MARK}))).await;
+                if status == StatusCode::ACCEPTED {
+                    let results = json!({"context_token": answer["context_token"], "tool_results": [{"id": "c1", "result": "sea"}]});
+                    (status, answer) = lives.send(Method::POST, &format!("/v1/neurons/{neuron}/continue"), &[], Some(results)).await;
+                }
+                assert_eq!(status, StatusCode::OK, "{at}: {answer}");
+                lives.settled(&model, &at).await;
+                died |= lives.end();
+                points += 1;
+            }
+            if !died {
+                break;
+            }
+        }
+    }
+    println!("{points} points of invocations, each side of each commit");
+    assert!(points > 16);
+}
