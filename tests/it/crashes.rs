@@ -11,10 +11,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use neurons::llm::ChatRequest;
 use neurons::llm::scripted::{Reply, Scripted};
-use nexus::store::{
-    Backend, Entry, Hash, Key, Kind, Opened, Page, Projection, Stream, StoreError, Versioned,
-};
 use nexus::Timestamp;
+use nexus::store::{Backend, Entry, Hash, Key, Kind, Opened, Page, Projection, StoreError, Stream, Versioned};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -52,8 +50,8 @@ impl<B: Backend> Backend for Deadly<B> {
     }
 
     async fn append(&self, n: u64, row: Bytes) -> Result<(), StoreError> {
-        let begun = self.marked.load(Ordering::SeqCst) > 0
-            || row.windows(MARK.len()).any(|window| window == MARK.as_bytes());
+        let begun =
+            self.marked.load(Ordering::SeqCst) > 0 || row.windows(MARK.len()).any(|window| window == MARK.as_bytes());
         let place = if begun { self.marked.fetch_add(1, Ordering::SeqCst) } else { usize::MAX };
         if place == self.at && self.before {
             self.die().await;
@@ -109,8 +107,15 @@ fn model(request: &ChatRequest, _: usize) -> Reply {
     let tools = request.messages.iter().filter(|message| message.role == "tool").count();
     match (name.as_str(), tools) {
         ("client", 0) => Reply::Tools(vec![("c1".into(), "look".into(), "{}".into())]),
-        ("server", 0) => Reply::Tools(vec![("k1".into(), "kip".into(), json!({"command": "DESCRIBE PRIMER"}).to_string())]),
-        ("json", 0) if !request.messages.iter().any(|it| it.content.as_deref().is_some_and(|it| it.contains("does not fit"))) => {
+        ("server", 0) => {
+            Reply::Tools(vec![("k1".into(), "kip".into(), json!({"command": "DESCRIBE PRIMER"}).to_string())])
+        }
+        ("json", 0)
+            if !request
+                .messages
+                .iter()
+                .any(|it| it.content.as_deref().is_some_and(|it| it.contains("does not fit"))) =>
+        {
             Reply::Text("not json".into())
         }
         ("json", _) => Reply::Text("{\"n\": 1}".into()),
@@ -151,7 +156,13 @@ impl<'f> Lives<'f> {
         Self { folder, provider: provider.to_owned(), victim: Some(victim), died: false }
     }
 
-    async fn send(&mut self, method: Method, path: &str, headers: &[(&str, &str)], body: Option<Value>) -> (StatusCode, Value) {
+    async fn send(
+        &mut self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<Value>,
+    ) -> (StatusCode, Value) {
         loop {
             let client = self.victim.as_ref().unwrap().client.clone();
             if let Some(answer) = client.try_send(method.clone(), path, headers, body.clone()).await {
@@ -170,11 +181,18 @@ impl<'f> Lives<'f> {
         assert_eq!(house["held"], json!({"tokens": 0, "micro_usd": 0}), "{at}");
         let (_, calls) = self.send(Method::GET, "/v1/house/calls?limit=200", &[], None).await;
         let of = |kind: &str| calls["calls"].as_array().unwrap().iter().filter(|call| call["kind"] == kind).count();
-        let unknown = calls["calls"].as_array().unwrap().iter().filter(|call| call["data"]["outcome"] == "unknown").count();
+        let unknown =
+            calls["calls"].as_array().unwrap().iter().filter(|call| call["data"]["outcome"] == "unknown").count();
         assert_eq!(of("sent"), of("answered") + unknown, "{at}: {calls}");
         // Parallel branches may both be under way when it dies.
         assert!(unknown <= 2, "{at}");
-        let again: usize = counted(model).values().map(|times| { assert!(*times <= 2, "{at}: asked {times} times"); times - 1 }).sum();
+        let again: usize = counted(model)
+            .values()
+            .map(|times| {
+                assert!(*times <= 2, "{at}: asked {times} times");
+                times - 1
+            })
+            .sum();
         assert!(again <= unknown, "{at}: {again} prompts were asked again, {unknown} outcomes were unknown");
     }
 
@@ -220,7 +238,8 @@ async fn prepared(provider: &str) -> tempfile::TempDir {
 
 fn copied(from: &Path) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
-    let status = std::process::Command::new("cp").args(["-r", &format!("{}/.", from.display())]).arg(folder.path()).status();
+    let status =
+        std::process::Command::new("cp").args(["-r", &format!("{}/.", from.display())]).arg(folder.path()).status();
     assert!(status.unwrap().success());
     folder
 }
@@ -263,7 +282,8 @@ async fn a_job_killed_before_and_after_each_of_its_commits_comes_to_the_same_and
                 json!({"first": "first is done", "client": "client is done", "server": "server is done", "json": {"n": 1}, "ok": {"approved": true, "comment": null, "by": by}}),
                 "{at}: {ended}"
             );
-            let told: Vec<&str> = ended["events"].as_array().unwrap().iter().map(|event| event["message"].as_str().unwrap()).collect();
+            let told: Vec<&str> =
+                ended["events"].as_array().unwrap().iter().map(|event| event["message"].as_str().unwrap()).collect();
             assert_eq!(told.len(), 4, "{at}: {told:?}");
             lives.settled(&model, &at).await;
             died |= lives.end();
@@ -291,10 +311,12 @@ async fn an_invocation_killed_before_and_after_each_of_its_commits_comes_to_the_
                 let at = format!("{side} {at}");
                 let mut lives = Lives::begin(folder.path(), &url, &at);
                 let (path, key) = (format!("/v1/neurons/{neuron}/invoke"), [("idempotency-key", "k")]);
-                let (mut status, mut answer) = lives.send(Method::POST, &path, &key, Some(json!({"input": MARK}))).await;
+                let (mut status, mut answer) =
+                    lives.send(Method::POST, &path, &key, Some(json!({"input": MARK}))).await;
                 if status == StatusCode::ACCEPTED {
                     let results = json!({"context_token": answer["context_token"], "tool_results": [{"id": "c1", "result": "sea"}]});
-                    (status, answer) = lives.send(Method::POST, &format!("/v1/neurons/{neuron}/continue"), &[], Some(results)).await;
+                    (status, answer) =
+                        lives.send(Method::POST, &format!("/v1/neurons/{neuron}/continue"), &[], Some(results)).await;
                 }
                 assert_eq!(status, StatusCode::OK, "{at}: {answer}");
                 lives.settled(&model, &at).await;

@@ -349,7 +349,9 @@ async fn think(neurons: &Neurons, spec: Value, input: Value) -> Result<Value, ne
     let name = format!("inv_{}", uuid::Uuid::now_v7()).into();
     match neurons.think(&origin, &HOUSE.into(), &name, &spec, &input, options).await?.stop {
         Stop::Completed(completed) => Ok(completed.output),
-        Stop::Paused(calls) => Err(neurons::NeuronError::Output(format!("it asked for the tool {}, the client's", calls[0].name))),
+        Stop::Paused(calls) => {
+            Err(neurons::NeuronError::Output(format!("it asked for the tool {}, the client's", calls[0].name)))
+        }
     }
 }
 

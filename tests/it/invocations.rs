@@ -10,10 +10,7 @@ use serde_json::{Value, json};
 use tests::{Answer, TestDaemon};
 use tokio::sync::Notify;
 
-async fn with_neuron(
-    script: impl Fn(&ChatRequest, usize) -> Reply + Send + Sync + 'static,
-    spec: Value,
-) -> TestDaemon {
+async fn with_neuron(script: impl Fn(&ChatRequest, usize) -> Reply + Send + Sync + 'static, spec: Value) -> TestDaemon {
     let daemon = TestDaemon::start(script).await;
     let mut spec = spec;
     spec["id"] = json!("n");
@@ -61,11 +58,15 @@ async fn a_call_under_a_key_is_made_once_whoever_asks_again_and_when() {
     assert_eq!(invoke(&daemon, "k", body).await.expect(StatusCode::OK)["output"], "answer 0");
     assert_eq!(daemon.model.asked().len(), 1);
     let known = daemon.operator.get(&format!("/v1/invocations/{id}")).await.expect(StatusCode::OK);
-    assert_eq!((&known["status"], &known["calls"], &known["answer"]["output"]), (&json!("completed"), &json!(1), &json!("answer 0")));
+    assert_eq!(
+        (&known["status"], &known["calls"], &known["answer"]["output"]),
+        (&json!("completed"), &json!(1), &json!("answer 0"))
+    );
     assert!(known["usage"]["total_tokens"].as_u64().unwrap() > 0);
     let ada = daemon.person("user:ada", "participant").await;
     ada.get(&format!("/v1/invocations/{id}")).await.refused(404, "invocation_not_found");
-    let hers = ada.send(Method::POST, "/v1/neurons/n/invoke", &[("idempotency-key", "k")], Some(json!({"input": "x"}))).await;
+    let hers =
+        ada.send(Method::POST, "/v1/neurons/n/invoke", &[("idempotency-key", "k")], Some(json!({"input": "x"}))).await;
     assert_eq!(hers.expect(StatusCode::OK)["output"], "answer 1", "a key is its caller's own");
 }
 
@@ -73,7 +74,9 @@ async fn a_call_under_a_key_is_made_once_whoever_asks_again_and_when() {
 async fn a_call_that_failed_may_be_made_again_under_its_key() {
     let failures = Arc::new(AtomicUsize::new(1));
     let left = failures.clone();
-    let script = move |_: &ChatRequest, _| match left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)) {
+    let script = move |_: &ChatRequest, _| match left
+        .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1))
+    {
         Ok(_) => Reply::Status(400, "no".into()),
         Err(_) => Reply::Text("yes".into()),
     };
@@ -121,7 +124,11 @@ async fn a_paused_call_that_was_cancelled_cannot_be_continued() {
     let paused = invoke(&daemon, "k", json!({"input": "x"})).await;
     let id = id_of(&paused);
     let paused = paused.expect(StatusCode::ACCEPTED);
-    assert_eq!(invoke(&daemon, "k", json!({"input": "x"})).await.expect(StatusCode::ACCEPTED), paused, "the same pause");
+    assert_eq!(
+        invoke(&daemon, "k", json!({"input": "x"})).await.expect(StatusCode::ACCEPTED),
+        paused,
+        "the same pause"
+    );
     let known = daemon.operator.get(&format!("/v1/invocations/{id}")).await.expect(StatusCode::OK);
     assert_eq!((&known["status"], &known["answer"]), (&json!("tool_call_required"), &paused));
     daemon.operator.post(&format!("/v1/invocations/{id}/cancel"), json!({})).await.expect(StatusCode::OK);
@@ -133,7 +140,10 @@ async fn a_paused_call_that_was_cancelled_cannot_be_continued() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_comes_as_a_stream_of_deltas_usage_and_the_whole() {
     let script = |request: &ChatRequest, _: usize| match request.messages.iter().any(|message| message.role == "tool") {
-        false => Reply::Tools(vec![("c1".into(), "look".into(), "{\"at\":\"sea\"}".into()), ("c2".into(), "look".into(), "{}".into())]),
+        false => Reply::Tools(vec![
+            ("c1".into(), "look".into(), "{\"at\":\"sea\"}".into()),
+            ("c2".into(), "look".into(), "{}".into()),
+        ]),
         true => Reply::Text("the sea is blue".into()),
     };
     let daemon = with_neuron(script, json!({"tools": [{"name": "look"}]})).await;
@@ -146,7 +156,8 @@ async fn an_answer_comes_as_a_stream_of_deltas_usage_and_the_whole() {
     // In any order.
     let results = json!({"context_token": done["context_token"], "tool_results": [{"id": "c2", "error": "no light"}, {"id": "c1", "result": "water"}]});
     let frames = daemon.operator.post_events("/v1/neurons/n/continue", results).await;
-    let text: String = frames.iter().filter(|(kind, _)| kind == "delta").map(|(_, data)| data["text"].as_str().unwrap()).collect();
+    let text: String =
+        frames.iter().filter(|(kind, _)| kind == "delta").map(|(_, data)| data["text"].as_str().unwrap()).collect();
     assert_eq!((text.as_str(), &frames.last().unwrap().1["output"]), ("the sea is blue", &json!("the sea is blue")));
     let refused = daemon.operator.post_events("/v1/neurons/n/invoke", json!({"input": {"events": 3}})).await;
     assert_eq!((refused[0].0.as_str(), &refused[0].1["status"]), ("error", &json!(422)));
@@ -154,7 +165,8 @@ async fn an_answer_comes_as_a_stream_of_deltas_usage_and_the_whole() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_that_did_not_fit_is_taken_back_in_the_stream() {
-    let script = |_: &ChatRequest, before| Reply::Text(if before == 0 { "not json".into() } else { "{\"a\":1}".into() });
+    let script =
+        |_: &ChatRequest, before| Reply::Text(if before == 0 { "not json".into() } else { "{\"a\":1}".into() });
     let spec = json!({"kind": "structured_output", "structured_output": {"type": "object", "required": ["a"]}});
     let daemon = with_neuron(script, spec).await;
     let frames = daemon.operator.post_events("/v1/neurons/n/invoke", json!({"input": "x"})).await;
@@ -183,11 +195,15 @@ async fn what_a_crash_cut_short_is_taken_up_where_its_journal_ends() {
     let go_on = Arc::new(Notify::new());
     let held = go_on.clone();
     // The second answer is under way when the daemon is killed.
-    let script = move |request: &ChatRequest, before: usize| match (request.messages.iter().any(|it| it.role == "tool"), before) {
-        (false, _) => Reply::Tools(vec![("c1".into(), "kip".into(), json!({"command": "DESCRIBE PRIMER"}).to_string())]),
-        (true, 1) => Reply::Held("never heard".into(), held.clone(), String::new()),
-        (true, _) => Reply::Text("heard".into()),
-    };
+    let script =
+        move |request: &ChatRequest, before: usize| match (request.messages.iter().any(|it| it.role == "tool"), before)
+        {
+            (false, _) => {
+                Reply::Tools(vec![("c1".into(), "kip".into(), json!({"command": "DESCRIBE PRIMER"}).to_string())])
+            }
+            (true, 1) => Reply::Held("never heard".into(), held.clone(), String::new()),
+            (true, _) => Reply::Text("heard".into()),
+        };
     let spec = json!({"tools": [{"name": "kip", "run": {"kip": {"nexus": "commons", "readonly": true}}}]});
     let daemon = with_neuron(script, spec).await;
     {
