@@ -13,7 +13,7 @@ use crate::observe;
 use crate::part::{Mapping, Test, is_pointer};
 use crate::spec::{
     BranchNode, Condition, Edge, FascicleId, FascicleSpec, Join, MapNode, NeuronNode, NodeId, NodeRun, NodeSpec,
-    OnFailure, Part, RepeatNode, Take, Taken,
+    OnFailure, Part, RepeatNode, Retry, Take, Taken,
 };
 
 /// Work on one list at once, and its items.
@@ -101,6 +101,20 @@ impl Build<'_> {
             );
         }
         self.seconds(spec.timeout_s, &format!("{path}.timeout_s"));
+        let tried = match &spec.run {
+            NodeRun::Neuron(_) | NodeRun::Tool(_) => true,
+            NodeRun::Map(map) => !matches!(*map.run, NodeRun::Fascicle(_)),
+            NodeRun::Repeat(repeat) => !matches!(*repeat.run, NodeRun::Fascicle(_)),
+            _ => false,
+        };
+        if spec.timeout_s.is_some() && !tried {
+            let cure = "bound the nodes within it, or the whole by deadline_s; a wait has a timeout_s of its own";
+            self.fault(&format!("{path}.timeout_s"), "it bounds one try of a neuron or a tool", cure);
+        }
+        if spec.retry != Retry::default() && !tried {
+            let reason = "only a neuron or a tool is tried again";
+            self.fault(&format!("{path}.retry"), reason, "say it of the nodes within");
+        }
         self.observed(spec, path);
         let work = self.work(spec, &format!("{path}.run"), shapes);
         let fall_back = match &spec.on_failure {
@@ -420,9 +434,13 @@ impl Build<'_> {
             [("start", &observe.start), ("info", &observe.info), ("end", &observe.end), ("fail", &observe.fail)];
         for (member, template) in templates {
             if let Some(reason) = template.as_deref().and_then(observe::fault) {
-                let cure = "write a Jinja template over output, as in {{ output.title }}";
+                let cure =
+                    "write a short template over output, as in {{ output.title }} or {% if output.good %}…{% endif %}";
                 self.fault(&format!("{path}.observe.{member}"), reason, cure);
             }
+        }
+        if let Some(reason) = observe::too_many(observe) {
+            self.fault(&format!("{path}.observe.metadata"), reason, "tell less");
         }
         for (name, pointer) in &observe.metadata {
             self.syntax(pointer, &format!("{path}.observe.metadata.{name}"));

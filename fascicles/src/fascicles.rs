@@ -1,6 +1,7 @@
 //! `Fascicles`: the handle. Jobs, and their resumption after a restart; definitions are in `catalogue.rs`.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use neurons::llm::Usage;
@@ -41,17 +42,38 @@ pub(crate) struct Inner {
     pub(crate) neurons: Neurons,
     pub(crate) catalogue: Catalogue,
     pub(crate) turns: Turns,
-    running: Mutex<HashMap<JobId, Handle>>,
+    /// The actor of each job, and which it is.
+    running: Mutex<HashMap<JobId, (u64, Handle)>>,
+    serial: AtomicU64,
+    /// Jobs with a step under way.
+    busy: AtomicUsize,
     /// The hands of those who own jobs.
     toolboxes: Mutex<HashMap<Arc<str>, Arc<dyn Toolbox>>>,
 }
 
 impl Inner {
-    pub(crate) fn forget(&self, job: &JobId) {
-        self.running().remove(job);
+    /// The actor of that number is no more.
+    pub(crate) fn forget(&self, job: &JobId, serial: u64) {
+        let mut running = self.running();
+        if running.get(job).is_some_and(|(known, _)| *known == serial) {
+            running.remove(job);
+        }
     }
 
-    fn running(&self) -> MutexGuard<'_, HashMap<JobId, Handle>> {
+    /// A job has begun to work, or no longer does.
+    pub(crate) fn count(&self, busy: bool) {
+        if busy {
+            self.busy.fetch_add(1, Ordering::SeqCst);
+        } else {
+            self.busy.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    fn handle(&self, job: &JobId) -> Option<Handle> {
+        self.running().get(job).map(|(_, handle)| handle.clone())
+    }
+
+    fn running(&self) -> MutexGuard<'_, HashMap<JobId, (u64, Handle)>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -120,6 +142,8 @@ impl Fascicles {
             catalogue: Catalogue::new(shipped, tools),
             turns: Turns::new(STEPS_MAX),
             running: Mutex::default(),
+            serial: AtomicU64::new(0),
+            busy: AtomicUsize::new(0),
             toolboxes: Mutex::default(),
         };
         let this = Self { inner: Arc::new(inner), supervisor: plant().await? };
@@ -181,16 +205,21 @@ impl Fascicles {
         batch = batch.put_expecting(Key::new(Kind::Job, head.id.clone()), Expect::Version(0), &head);
         batch.ops.extend(commit_of(&mut head, &run, &out.facts, now).ops);
         self.inner.toolboxes().insert(head.owner.clone(), toolbox.clone());
-        match self.inner.store.commit(with(batch)).await {
-            Ok(_) if head.status.is_final() => Ok(()),
-            Ok(_) => self.spawn(head, run, toolbox, out.effects, None).await,
-            Err(nexus::StoreError::Conflict { what, .. })
-                if what.starts_with("job:") || what.starts_with("running:") =>
-            {
-                Ok(())
+        let (this, batch) = (self.clone(), with(batch));
+        // From here on it is the daemon's: whoever ordered it may go away.
+        let begun = tokio::spawn(async move {
+            match this.inner.store.commit(batch).await {
+                Ok(_) if head.status.is_final() => Ok(()),
+                Ok(_) => this.spawn(head, run, toolbox, out.effects, Vec::new()).await,
+                Err(nexus::StoreError::Conflict { what, .. })
+                    if what.starts_with("job:") || what.starts_with("running:") =>
+                {
+                    Ok(())
+                }
+                Err(error) => Err(error.into()),
             }
-            Err(error) => Err(error.into()),
-        }
+        });
+        begun.await.map_err(|panic| FascicleError::Died(panic.to_string()))?
     }
 
     async fn spawn(
@@ -199,15 +228,16 @@ impl Fascicles {
         run: Run,
         toolbox: Arc<dyn Toolbox>,
         effects: Vec<Effect>,
-        first: Option<News>,
+        first: Vec<News>,
     ) -> Result<(), FascicleError> {
         let id = head.id.clone();
-        let args = JobArgs { inner: self.inner.clone(), head, run, toolbox, effects, first };
+        let serial = self.inner.serial.fetch_add(1, Ordering::SeqCst);
+        let args = JobArgs { inner: self.inner.clone(), head, run, toolbox, effects, first, serial };
         let handle = Handle::spawn(args, self.supervisor.clone()).await?;
         // A quick job may be over by now; what has ended is not put down as running.
         let mut running = self.inner.running();
         if !handle.has_ended() {
-            running.insert(id, handle);
+            running.insert(id, (serial, handle));
         }
         Ok(())
     }
@@ -231,7 +261,9 @@ impl Fascicles {
             // One that cannot be read keeps no other from going on.
             match self.run_of(&head.value).await {
                 Ok(run) => {
-                    self.spawn(head.value, run, toolbox.clone(), Vec::new(), Some(News::Restarted)).await?;
+                    // What is overdue is not begun again.
+                    let first = vec![News::Tick, News::Restarted];
+                    self.spawn(head.value, run, toolbox.clone(), Vec::new(), first).await?;
                     count += 1;
                 }
                 Err(error) => tracing::error!(job = %job.value, %error, "a job cannot be taken up again"),
@@ -252,15 +284,13 @@ impl Fascicles {
             None => self.built(&head.fascicle).await?.graph,
         };
         let mut run = Run::new(graph);
-        for fact in self.facts(&head.id).await? {
-            run.apply(&fact);
-        }
+        replay(&self.inner.store, &head.id, &mut run).await?;
         Ok(run)
     }
 
     /// Stops jobs where they are, and waits until they have; they go on when their owner is taken up again.
     pub async fn halt(&self, jobs: &[JobId]) {
-        let handles: Vec<Handle> = jobs.iter().filter_map(|job| self.inner.running().get(job).cloned()).collect();
+        let handles: Vec<Handle> = jobs.iter().filter_map(|job| self.inner.handle(job)).collect();
         for handle in handles {
             handle.halt().await;
         }
@@ -277,6 +307,11 @@ impl Fascicles {
         self.inner.running().len()
     }
 
+    /// How many jobs have a step under way; the others wait for the world.
+    pub fn busy(&self) -> usize {
+        self.inner.busy.load(Ordering::SeqCst)
+    }
+
     /// What a call of `tier` with that usage costs at most; tokens alone when no model answers.
     pub fn price(&self, tier: Tier, usage: Usage) -> Amount {
         match self.inner.neurons.models().pick(tier) {
@@ -291,8 +326,7 @@ impl Fascicles {
     /// [`FascicleError::JobNotFound`].
     pub async fn cancel(&self, who: &Principal, job: &JobId) -> Result<Head, FascicleError> {
         let head = self.job_of(who, job).await?;
-        let handle = self.inner.running().get(job).cloned();
-        match handle {
+        match self.inner.handle(job) {
             Some(handle) => handle.cancel().await,
             None if !head.status.is_final() => self.change(head, News::Cancelled).await.map(drop)?,
             None => {}
@@ -330,15 +364,19 @@ impl Fascicles {
         let mark = Key::new(Kind::Running, format!("{}/{}", head.owner, head.id));
         let mut batch = Batch::new(&head.origin).create(mark, &head.id);
         batch.ops.extend(commit_of(&mut head, &run, &out.facts, now).ops);
-        match self.inner.store.commit(batch).await {
-            Ok(_) if head.status.is_final() => {}
-            Ok(_) => self.spawn(head.clone(), run, toolbox, out.effects, None).await?,
-            Err(nexus::StoreError::Conflict { what, .. }) if what.starts_with("running:") => {
-                return Err(FascicleError::NotFailed(job.clone()));
+        let (this, job) = (self.clone(), job.clone());
+        let begun = tokio::spawn(async move {
+            match this.inner.store.commit(batch).await {
+                Ok(_) if head.status.is_final() => {}
+                Ok(_) => this.spawn(head.clone(), run, toolbox, out.effects, Vec::new()).await?,
+                Err(nexus::StoreError::Conflict { what, .. }) if what.starts_with("running:") => {
+                    return Err(FascicleError::NotFailed(job));
+                }
+                Err(error) => return Err(error.into()),
             }
-            Err(error) => return Err(error.into()),
-        }
-        Ok(head)
+            Ok(head)
+        });
+        begun.await.map_err(|panic| FascicleError::Died(panic.to_string()))?
     }
 
     /// The token that names a wait of a job; it is bound to whoever ordered the job.
@@ -368,8 +406,7 @@ impl Fascicles {
         let name = self.inner.neurons.sealing_key().open(token, &bound_to(job), self.principal(&head));
         let wait = name.as_deref().and_then(|name| name.strip_prefix(&**job)?.strip_prefix('#')?.parse().ok());
         let wait: u32 = wait.ok_or(FascicleError::NoWait)?;
-        let handle = self.inner.running().get(job).cloned();
-        let answered = match handle {
+        let answered = match self.inner.handle(job) {
             Some(handle) => handle.answer(wait, body.clone(), answer).await,
             None => None,
         };
@@ -443,27 +480,38 @@ impl Fascicles {
     /// # Errors
     /// The store's own.
     pub async fn observed(&self, id: &JobId) -> Result<Vec<Observed>, FascicleError> {
-        let facts = self.facts(id).await?;
-        Ok(facts
-            .into_iter()
-            .filter_map(|fact| if let Fact::Observed(observed) = fact { Some(observed) } else { None })
-            .collect())
+        let mut told = Vec::new();
+        each_fact(&self.inner.store, id, |fact| {
+            if let Fact::Observed(observed) = fact {
+                told.push(observed);
+            }
+        })
+        .await?;
+        Ok(told)
     }
 
     /// The journal of a job from its beginning, and on as it grows.
     pub fn follow(&self, id: &JobId) -> Follow {
         self.inner.store.follow(job_stream(id), 0)
     }
+}
 
-    pub(crate) async fn facts(&self, id: &JobId) -> Result<Vec<Fact>, FascicleError> {
-        let (stream, mut facts, mut after) = (job_stream(id), Vec::new(), 0);
-        loop {
-            let page = self.inner.store.entries(&stream, after, usize::MAX).await?;
-            let Some(last) = page.last() else { return Ok(facts) };
-            after = last.seq;
-            for entry in &page {
-                facts.push(entry.decode()?);
-            }
+/// Tells a run everything that its journal holds.
+///
+/// # Errors
+/// The store's own.
+pub(crate) async fn replay(store: &Store, id: &JobId, run: &mut Run) -> Result<(), nexus::StoreError> {
+    each_fact(store, id, |fact| run.apply(&fact)).await
+}
+
+async fn each_fact(store: &Store, id: &JobId, mut take: impl FnMut(Fact)) -> Result<(), nexus::StoreError> {
+    let (stream, mut after) = (job_stream(id), 0);
+    loop {
+        let page = store.entries(&stream, after, usize::MAX).await?;
+        let Some(last) = page.last() else { return Ok(()) };
+        after = last.seq;
+        for entry in &page {
+            take(entry.decode()?);
         }
     }
 }

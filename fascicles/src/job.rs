@@ -16,7 +16,9 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use crate::fascicles::{Inner, job_stream};
 use crate::graph::{Body, Leaf, Work};
-use crate::run::{Answer, Effect, Fact, News, Outcome, Pause, Run, Standing, Start, Status, Step, Wait};
+use crate::run::{
+    Answer, Effect, Fact, News, OUTPUT_BYTES_MAX, Outcome, Pause, Run, Standing, Start, Status, Step, Wait, bytes_of,
+};
 use crate::spec::FascicleId;
 use crate::toolbox::Toolbox;
 use crate::turns::Priority;
@@ -99,7 +101,9 @@ pub(crate) struct JobArgs {
     /// What a new job begins with.
     pub(crate) effects: Vec<Effect>,
     /// What one is told that is taken up again.
-    pub(crate) first: Option<News>,
+    pub(crate) first: Vec<News>,
+    /// Tells this actor from an earlier one of the same job.
+    pub(crate) serial: u64,
 }
 
 pub(crate) struct Job {
@@ -109,12 +113,14 @@ pub(crate) struct Job {
     under_way: HashMap<Step, AbortHandle>,
     /// Waits until time must be told.
     alarm: Option<(Timestamp, AbortHandle)>,
+    /// Whether it was counted among those at work.
+    busy: bool,
 }
 
 // However the actor ends, by a stop, an error or a panic, the job is no longer called running.
 impl Drop for Job {
     fn drop(&mut self) {
-        self.args.inner.forget(&self.args.head.id);
+        self.leave();
     }
 }
 
@@ -127,7 +133,7 @@ impl Actor for JobActor {
 
     async fn pre_start(&self, me: ActorRef<JobMsg>, args: JobArgs) -> Result<Job, ActorProcessingErr> {
         me.cast(JobMsg::Resume)?;
-        Ok(Job { args, work: JoinSet::new(), under_way: HashMap::new(), alarm: None })
+        Ok(Job { args, work: JoinSet::new(), under_way: HashMap::new(), alarm: None, busy: false })
     }
 
     async fn handle(&self, me: ActorRef<JobMsg>, message: JobMsg, job: &mut Job) -> Result<(), ActorProcessingErr> {
@@ -135,7 +141,7 @@ impl Actor for JobActor {
             JobMsg::Resume => {
                 let effects = std::mem::take(&mut job.args.effects);
                 job.perform(&me, effects);
-                if let Some(news) = job.args.first.take() {
+                for news in std::mem::take(&mut job.args.first) {
                     job.take(&me, news).await?;
                 }
                 job.set_alarm(&me);
@@ -151,18 +157,43 @@ impl Actor for JobActor {
                 let _ = done.send(());
             }
         }
+        job.count();
         if job.args.run.status().is_final() {
             me.stop(None);
         }
         Ok(())
     }
+
+    async fn post_stop(&self, _: ActorRef<JobMsg>, job: &mut Job) -> Result<(), ActorProcessingErr> {
+        job.leave();
+        Ok(())
+    }
 }
 
 impl Job {
+    /// Counts the job among those at work, or no longer.
+    fn count(&mut self) {
+        let busy = !self.under_way.is_empty();
+        if busy != self.busy {
+            self.busy = busy;
+            self.args.inner.count(busy);
+        }
+    }
+
+    fn leave(&mut self) {
+        self.under_way.clear();
+        self.count();
+        self.args.inner.forget(&self.args.head.id, self.args.serial);
+    }
+
     /// Decide, commit, act.
     async fn take(&mut self, me: &ActorRef<JobMsg>, news: News) -> Result<(), nexus::StoreError> {
         let empty = Batch::new(&self.args.head.origin);
-        self.take_with(me, news, empty).await
+        match self.take_with(me, news, empty).await {
+            // It has ended with that.
+            Err(nexus::StoreError::TooLarge { .. }) => Ok(()),
+            taken => taken,
+        }
     }
 
     /// The same; `with` is committed together with what follows.
@@ -170,32 +201,39 @@ impl Job {
         if let News::Done { step, .. } | News::Failed { step, .. } | News::Paused { step, .. } = &news {
             self.under_way.remove(step);
         }
+        if news == News::Tick {
+            self.alarm = None;
+        }
         let now = self.args.inner.store.clock().now();
         let Outcome { facts, effects } = self.args.run.on(news, now);
-        if facts.is_empty() {
-            return Ok(());
+        if !facts.is_empty() {
+            let mut batch = commit_of(&mut self.args.head, &self.args.run, &facts, now);
+            batch.ops.extend(with.ops);
+            // The work is done and must not be done again, however long the disk fails.
+            match self.args.inner.store.commit_at_last(batch).await {
+                Ok(_) => self.perform(me, effects),
+                Err(error @ nexus::StoreError::TooLarge { .. }) => {
+                    self.give_up(&error).await?;
+                    return Err(error);
+                }
+                Err(error) => return Err(error),
+            }
         }
-        let mut batch = commit_of(&mut self.args.head, &self.args.run, &facts, now);
-        batch.ops.extend(with.ops);
-        self.commit(batch).await?;
-        self.perform(me, effects);
         self.set_alarm(me);
         Ok(())
     }
 
-    /// Commits, and keeps at it while the disk fails: the work is done and must not be done again.
-    async fn commit(&self, batch: Batch) -> Result<(), nexus::StoreError> {
-        let mut wait_ms = 50;
-        loop {
-            match self.args.inner.store.commit(batch.clone()).await {
-                Err(nexus::StoreError::Io(reason)) => {
-                    tracing::warn!(job = %self.args.head.id, %reason, "a job's step cannot be written, trying again");
-                    tokio::time::sleep(std::time::Duration::from_millis(wait_ms)).await;
-                    wait_ms = (wait_ms * 2).min(5_000);
-                }
-                other => return other.map(drop),
-            }
-        }
+    /// Ends a job of which a step cannot be kept: it fails as it stands in its journal.
+    async fn give_up(&mut self, error: &nexus::StoreError) -> Result<(), nexus::StoreError> {
+        let now = self.args.inner.store.clock().now();
+        let mut run = Run::new(self.args.run.graph().clone());
+        crate::fascicles::replay(&self.args.inner.store, &self.args.head.id, &mut run).await?;
+        self.args.run = run;
+        let out = self.args.run.on(News::GivenUp(format!("a step of it cannot be kept: {error}")), now);
+        let batch = commit_of(&mut self.args.head, &self.args.run, &out.facts, now);
+        self.args.inner.store.commit_at_last(batch).await?;
+        self.work.abort_all();
+        Ok(())
     }
 
     async fn answer(
@@ -227,6 +265,10 @@ impl Job {
                 self.with_results(batch, step, attempt, results)
             }
             (Pause::Approval { .. }, Answer::Approval { .. }) => Ok(batch),
+            (Pause::Event { .. }, Answer::Event(content)) if bytes_of(content) > OUTPUT_BYTES_MAX => {
+                let bytes = bytes_of(content);
+                Err(FascicleError::Answer(format!("the event has {bytes} bytes, the bound is {OUTPUT_BYTES_MAX}")))
+            }
             (Pause::Event { .. }, Answer::Event(content)) => match &node.work {
                 Work::Wait(_, Some(is)) => match is.iter_errors(content).next() {
                     None => Ok(batch),
@@ -270,7 +312,9 @@ impl Job {
                 Effect::Start(start) => self.begin(me, start),
                 Effect::Stop(step) => {
                     let below = |other: &Step| {
-                        other.strip_prefix(&*step).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '[']))
+                        other
+                            .strip_prefix(&*step)
+                            .is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '[', '!']))
                     };
                     self.under_way.retain(|other, work| {
                         let stopped = below(other);

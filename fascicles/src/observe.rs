@@ -1,27 +1,66 @@
 //! What the world is told: messages are templates over the node's public output (F4).
+//!
+//! Definitions come from whoever may act, so a template can do little: print parts of the output, with a few filters that
+//! make nothing larger, and choose by `if`. There are no loops, no variables and no operators that build text.
 
 use std::sync::LazyLock;
 
-use minijinja::Environment;
+use minijinja::{Environment, Value as Shown, filters};
 use serde_json::{Map, Value, json};
 
 use crate::part;
 use crate::spec::Observe;
 
-/// Steps a template may take; a loop in one ends there.
+/// Characters of a template; its parser goes as deep as it is long.
+const TEMPLATE_CHARS_MAX: usize = 1_000;
+/// Steps a template may take.
 const FUEL: u64 = 20_000;
 /// Characters of a message.
 const MESSAGE_CHARS_MAX: usize = 2_000;
+/// Parts of an output that are told, and bytes of one.
+const PARTS_MAX: usize = 32;
+const PART_BYTES_MAX: usize = 8 << 10;
 
 static TEMPLATES: LazyLock<Environment<'static>> = LazyLock::new(|| {
-    let mut environment = Environment::new();
+    let mut environment = Environment::empty();
     environment.set_fuel(Some(FUEL));
+    environment.add_filter("length", filters::length);
+    environment.add_filter("first", filters::first);
+    environment.add_filter("last", filters::last);
+    environment.add_filter("upper", filters::upper);
+    environment.add_filter("lower", filters::lower);
+    environment.add_filter("trim", filters::trim);
+    environment.add_filter("round", filters::round);
+    environment.add_filter("default", |value: Shown, other: Shown| if value.is_undefined() { other } else { value });
     environment
 });
 
 /// What is wrong with a template, if anything is.
 pub(crate) fn fault(template: &str) -> Option<String> {
+    if template.chars().count() > TEMPLATE_CHARS_MAX {
+        return Some(format!("it has more than {TEMPLATE_CHARS_MAX} characters"));
+    }
+    let mut rest = template;
+    while let Some(start) = rest.find("{{").into_iter().chain(rest.find("{%")).min() {
+        let is_tag = rest[start..].starts_with("{%");
+        let inner = &rest[start + 2..];
+        let end = inner.find(if is_tag { "%}" } else { "}}" }).unwrap_or(inner.len());
+        let (inside, after) = inner.split_at(end);
+        let word = inside.trim_start_matches(['-', '+']).split_whitespace().next().unwrap_or_default();
+        if is_tag && !matches!(word, "if" | "elif" | "else" | "endif") {
+            return Some(format!("{{% {word} %}} is not known here; only if, elif, else and endif are"));
+        }
+        if inside.contains(['~', '*']) || inside.trim_start_matches('+').contains('+') {
+            return Some("~, * and + are not known here".into());
+        }
+        rest = after;
+    }
     TEMPLATES.template_from_str(template).err().map(|error| error.to_string())
+}
+
+/// What is wrong with the parts that are told, if anything is.
+pub(crate) fn too_many(observe: &Observe) -> Option<String> {
+    (observe.metadata.len() > PARTS_MAX).then(|| format!("it names more than {PARTS_MAX} parts"))
 }
 
 /// The message; a template that fails says so instead of failing the job.
@@ -31,8 +70,43 @@ pub(crate) fn message(template: &str, output: &Value) -> String {
     rendered.chars().take(MESSAGE_CHARS_MAX).collect()
 }
 
-/// The parts of the output that are told.
+/// The parts of the output that are told; one that is too large is left out.
 pub(crate) fn metadata(observe: &Observe, output: &Value) -> Map<String, Value> {
+    let small = |part: &&Value| serde_json::to_vec(part).is_ok_and(|text| text.len() <= PART_BYTES_MAX);
     let told = observe.metadata.iter();
-    told.filter_map(|(name, pointer)| Some((name.clone(), part::at(output, pointer)?.clone()))).collect()
+    told.filter_map(|(name, pointer)| Some((name.clone(), part::at(output, pointer).filter(small)?.clone()))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn templates_print_parts_and_choose_and_can_do_nothing_that_grows() {
+        let output = json!({"items": [1, 2, 3], "good": true, "name": "Faro"});
+        for (template, says) in [
+            ("found {{ output.items | length }} at {{ output.name | upper }}", "found 3 at FARO"),
+            ("{% if output.good %}good{% else %}bad{% endif %}", "good"),
+            ("{{ output.none | default('nothing') }} + 1 * 2 ~", "nothing + 1 * 2 ~"),
+            ("{{ output.items }}", "[1, 2, 3]"),
+        ] {
+            assert_eq!(fault(template), None, "{template}");
+            assert_eq!(message(template, &output), says);
+        }
+        for template in [
+            "{{ output",
+            "{% for i in output.items %}{% endfor %}",
+            "{% set a = 'x' %}",
+            "{%- set a = 'x' %}",
+            "{{ 'x' * 1000000 }}",
+            "{{ output ~ output }}",
+            "{{ output.name + output.name }}",
+            "{{ range(10) }}",
+            "{{ output | replace('a', 'b') }}",
+            &format!("{{{{ {} 1 }}}}", "not ".repeat(100_000)),
+        ] {
+            let refused = fault(template).is_some() || message(template, &output).contains("could not be written");
+            assert!(refused, "{}", &template[..template.len().min(60)]);
+        }
+    }
 }

@@ -28,7 +28,7 @@ pub struct FascicleSpec {
     /// The node whose output is the job's.
     #[schema(value_type = String)]
     pub output: NodeId,
-    /// Seconds after which a job of it fails, unless the job says otherwise.
+    /// Seconds after which a job of it fails, unless the job says otherwise; within another fascicle it says nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_s: Option<u64>,
     /// The nodes, in any order.
@@ -59,7 +59,7 @@ pub struct NodeSpec {
     /// Whether it is passed over, with the output null, when there is nothing for it to read.
     #[serde(default, skip_serializing_if = "is_default")]
     pub needs_events: bool,
-    /// How often it is tried.
+    /// How often a try of its neuron or tool is made.
     #[serde(default, skip_serializing_if = "is_default")]
     pub retry: Retry,
     /// Seconds that one try may take.
@@ -445,12 +445,14 @@ pub enum OnFailure {
     FailBranch,
     /// Its output is null, and all goes on.
     Continue,
-    /// This is tried instead: a neuron, a fascicle or a tool.
+    /// This is tried instead: a neuron, a fascicle or a tool. In a map it stands for the item that failed; in a repeat for all
+    /// rounds, when one failed or none was good. A map whose list cannot be gone through fails the fascicle.
     #[schema(no_recursion)]
     FallBack(Box<NodeRun>),
 }
 
-/// What the world is told of a node. Messages are templates (Jinja) over `output`, the node's output.
+/// What the world is told of a node. Messages are templates over `output`, the node's output: `{{ output.title }}`, the
+/// filters `length first last upper lower trim round default`, and `{% if %}`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Observe {

@@ -62,18 +62,23 @@ impl Turns {
     }
 
     fn give_back(&self) {
-        let next = {
-            let mut inner = self.inner();
-            match inner.waiting.pop_first() {
-                Some((_, next)) => next,
-                None => {
-                    inner.free += 1;
-                    return;
+        loop {
+            let next = {
+                let mut inner = self.inner();
+                match inner.waiting.pop_first() {
+                    Some((_, next)) => next,
+                    None => {
+                        inner.free += 1;
+                        return;
+                    }
                 }
+            };
+            match next.send(Turn(Some(self.clone()))) {
+                Ok(()) => return,
+                // Whoever went away does not give it on by itself: there may be thousands of them.
+                Err(mut turn) => turn.0 = None,
             }
-        };
-        // Whoever went away drops the turn that was sent to it, which gives it to the next.
-        drop(next.send(Turn(Some(self.clone()))));
+        }
     }
 }
 

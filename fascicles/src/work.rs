@@ -14,7 +14,7 @@ use crate::fascicles::Inner;
 use crate::graph::Leaf;
 use crate::job::Head;
 use crate::part::filled;
-use crate::run::{News, Start, Step};
+use crate::run::{News, OUTPUT_BYTES_MAX, Start, Step};
 use crate::spec::CalledBy;
 use crate::toolbox::{ToolContext, ToolFailure, Toolbox};
 
@@ -65,8 +65,13 @@ async fn perform(inner: &Inner, head: &Head, toolbox: Arc<dyn Toolbox>, start: S
                 CalledBy::Owner => toolbox.call(name, &arguments, &context).await.map(Came::Done),
                 CalledBy::Client => {
                     let params = if arguments.is_null() { json!({"events": context.events}) } else { arguments };
-                    let id = format!("call_{}_{attempt}", context.step);
-                    Ok(Came::Paused(vec![ToolCall { id, name: name.to_string(), params: params.to_string() }]))
+                    let (id, params) = (format!("call_{}_{attempt}", context.step), params.to_string());
+                    if params.len() > OUTPUT_BYTES_MAX {
+                        let error =
+                            format!("its parameters have {} bytes, the bound is {OUTPUT_BYTES_MAX}", params.len());
+                        return Err(ToolFailure::fatal(error));
+                    }
+                    Ok(Came::Paused(vec![ToolCall { id, name: name.to_string(), params }]))
                 }
             }
         }
@@ -99,7 +104,9 @@ fn input_of(spec: &NeuronSpec, events: &[Event]) -> Value {
 
 fn failure(error: NeuronError) -> ToolFailure {
     let retry = match &error {
-        NeuronError::Llm(error) => !matches!(error, LlmError::Refused { .. } | LlmError::Unavailable(_)),
+        NeuronError::Llm(error) => {
+            !matches!(error, LlmError::Refused { .. } | LlmError::Unavailable(_) | LlmError::Exhausted { .. })
+        }
         NeuronError::Overloaded | NeuronError::Died(_) => true,
         NeuronError::Store(error) => !error.is_ledger_refusal(),
         _ => false,

@@ -358,7 +358,7 @@ impl Alive {
         let usage = Usage {
             prompt_tokens: REPLY_PROMPT_TOKENS,
             completion_tokens: means.output_tokens_max.into(),
-            total_tokens: 0,
+            ..Usage::default()
         };
         let mut need = self.body.fascicles.price(means.tier, usage);
         need.tokens = need.tokens.max(self.body.head.definition.metabolism.rest_below_tokens);

@@ -45,6 +45,8 @@ pub(crate) struct Conversation {
     pub(crate) messages: Vec<ChatMessage>,
     /// The last answer, while nobody has taken it up.
     pub(crate) reply: Option<ChatReply>,
+    /// The calls of it whose tools have answered.
+    results: Vec<String>,
     /// Answers that did not fit.
     pub(crate) misfits: u32,
     /// Answers in all.
@@ -84,8 +86,8 @@ impl Conversation {
                             kept.message.content = Some(String::from_utf8_lossy(&content).into_owned());
                         }
                         this.misfits += u32::from(&*entry.kind == "misfit");
+                        this.take_up(&kept.message);
                         this.messages.push(kept.message);
-                        this.reply = None;
                     }
                     "reply" => {
                         let Replied { message, finish, usage } = entry.decode()?;
@@ -108,6 +110,24 @@ impl Conversation {
                 }
             }
         }
+    }
+
+    /// An answer is taken up by what is said to it; one that calls tools, by a result for each of them.
+    fn take_up(&mut self, message: &ChatMessage) {
+        let Some(reply) = &self.reply else { return };
+        if let (Some(id), false) = (&message.tool_call_id, reply.tool_calls.is_empty()) {
+            self.results.push(id.clone());
+            if reply.tool_calls.iter().any(|call| !self.results.contains(&call.id)) {
+                return;
+            }
+        }
+        self.reply = None;
+        self.results.clear();
+    }
+
+    /// Whether the tool of that call has answered, although others of the same answer have not.
+    pub(crate) fn has_result(&self, call: &str) -> bool {
+        self.results.iter().any(|known| known == call)
     }
 
     /// Adds a message.
@@ -143,6 +163,7 @@ impl Conversation {
     /// Takes note of an answer that the journal has already.
     pub(crate) fn answered(&mut self, reply: ChatReply) {
         self.messages.push(message_of(&reply));
+        self.results.clear();
         self.reply = Some(reply);
         self.rounds += 1;
         self.chosen = None;

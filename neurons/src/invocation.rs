@@ -138,7 +138,8 @@ impl Run {
                         .calls
                         .into_iter()
                         .partition(|call| tools::runner(&self.spec, call) != Some(&Runner::Client));
-                    for call in &ours {
+                    let todo: Vec<ToolCall> = ours.into_iter().filter(|call| !talk.has_result(&call.id)).collect();
+                    for call in &todo {
                         let result = match tools::runner(&self.spec, call) {
                             Some(runner) => tools::run(&self.nexus, runner, call, &self.origin).await,
                             None => ToolResult {
@@ -172,20 +173,37 @@ impl Run {
         let mut request = neuron::request(&self.spec, given, &talk.messages);
         let bound = [request.max_tokens, self.output_tokens_max].into_iter().flatten().min();
         request.max_tokens = bound;
-        let model = self.model()?;
-        if !request.tools.is_empty()
-            && let Some(embedder) = self.embedder_that_chooses()?
-        {
-            request.tool_choice = Some(match talk.chosen.take() {
-                Some(chosen) => chosen,
-                None => self.choose_tool(embedder, &request, talk, spent).await?,
-            });
+        self.model()?;
+        let models = self.models.chain(self.tier.unwrap_or(self.spec.tier));
+        let mut left = models.iter();
+        while let Some(model) = left.next() {
+            let mut request = request.clone();
+            if !request.tools.is_empty()
+                && let Some(embedder) = self.chooses(model)
+            {
+                request.tool_choice = Some(match talk.chosen.take() {
+                    Some(chosen) => chosen,
+                    None => self.choose_tool(embedder, &request, talk, spent).await?,
+                });
+            }
+            let deltas = self.deltas.clone();
+            let paid = paid::call(&self.store, &self.origin, &self.account, model, request, deltas, talk).await;
+            match paid {
+                Ok(paid) => {
+                    talk.reply = None;
+                    spent.take(paid.reply.usage, paid.call);
+                    return Ok(paid.reply);
+                }
+                Err(NeuronError::Llm(error)) if error.another_may_answer() && left.len() > 0 => {
+                    tracing::warn!(model = %model.name, %error, "another model is asked instead");
+                    if let Some(deltas) = &self.deltas {
+                        let _ = deltas.send(Delta::Again).await;
+                    }
+                }
+                Err(error) => return Err(error),
+            }
         }
-        let deltas = self.deltas.clone();
-        let paid = paid::call(&self.store, &self.origin, &self.account, model, request, deltas, talk).await?;
-        talk.reply = None;
-        spent.take(paid.reply.usage, paid.call);
-        Ok(paid.reply)
+        Err(NeuronError::Lost)
     }
 
     async fn route_by_likeness(
@@ -210,7 +228,11 @@ impl Run {
 
     /// The embedder by which routes and tools are chosen, where the model is too small to choose.
     fn embedder_that_chooses(&self) -> Result<Option<&Model>, NeuronError> {
-        Ok(if self.model()?.small { self.models.embedder().ok() } else { None })
+        Ok(self.chooses(self.model()?))
+    }
+
+    fn chooses(&self, model: &Model) -> Option<&Model> {
+        if model.small { self.models.embedder().ok() } else { None }
     }
 
     /// The vectors of `texts`; what they decide is written with the last of them.

@@ -12,7 +12,7 @@ use nexus::store::{Expect, Hash, Key, Kind as Document, Op, Versioned, json};
 use nexus::{Batch, Origin, PrincipalId, Role, StoreError, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot, watch};
 use utoipa::ToSchema;
 
 use crate::NeuronError;
@@ -70,6 +70,9 @@ pub struct Invocation {
     pub created_at: Timestamp,
     /// When it changed last.
     pub updated_at: Timestamp,
+    /// How often it has paused.
+    #[serde(default)]
+    pauses: u32,
     /// The hash of what was asked.
     asked: String,
     /// The life of the daemon in which it is under way.
@@ -118,9 +121,11 @@ struct Stretch {
     begun: Begun,
     talk: Conversation,
     record: Invocation,
-    /// How often it has paused.
-    step: u32,
     continued: Option<Continued>,
+    /// What takes the results that it goes on with.
+    take: Option<Batch>,
+    /// Whether it goes on when its caller goes away.
+    stays: bool,
     permit: OwnedSemaphorePermit,
 }
 
@@ -136,9 +141,6 @@ impl Neurons {
         input: &Value,
         options: InvokeOptions,
     ) -> Result<Invoked, NeuronError> {
-        let mut spec = self.get(id).await?.value;
-        let begun = neuron::begin(&mut spec, input)?;
-        self.describe(&mut spec).await?;
         let asked = Hash::of(&json(input)).hex();
         let (invocation, known) = self.identified(origin, id, options.key.as_ref()).await?;
         if let Some(known) = &known {
@@ -156,31 +158,46 @@ impl Neurons {
                 _ => {}
             }
         }
+        let mut spec = self.get(id).await?.value;
+        let begun = neuron::begin(&mut spec, input)?;
+        self.describe(&mut spec).await?;
         let permit = self.permits.clone().try_acquire_owned().map_err(|_| NeuronError::Overloaded)?;
         let (version, mut talk) = match &known {
             Some(known) => (known.version, Conversation::read(&self.store, &invocation).await?),
             None => (0, Conversation::new(&invocation)),
         };
         let now = self.store.clock().now();
-        let record = Invocation {
+        let fresh = Invocation {
             id: invocation.clone(),
             neuron: id.clone(),
             principal: origin.principal.id.clone(),
             status: InvocationStatus::Running,
             answer: None,
             error: None,
-            usage: known.as_ref().map(|known| known.value.usage).unwrap_or_default(),
-            calls: known.map(|known| known.value.calls).unwrap_or_default(),
+            usage: Usage::default(),
+            calls: Vec::new(),
+            pauses: 0,
             created_at: now,
             updated_at: now,
             asked,
             life: self.life.clone(),
         };
+        let record = match known {
+            Some(Versioned { value: known, .. }) => Invocation {
+                created_at: known.created_at,
+                usage: known.usage,
+                calls: known.calls,
+                pauses: known.pauses,
+                ..fresh
+            },
+            None => fresh,
+        };
         talk.with(Op::Put { key: Invocation::key(&invocation), expect: Expect::Version(version), body: json(&record) });
         let origin = origin.because(format!("invocation:{invocation}"));
         let call = CallOptions { deltas: options.deltas.clone(), ..CallOptions::default() };
         let run = self.run(origin, HOUSE.into(), spec, call);
-        self.carry(Stretch { run, begun, talk, record, step: 0, continued: None, permit }, options).await
+        let stays = options.key.is_some() && options.deltas.is_none();
+        self.carry(Stretch { run, begun, talk, record, continued: None, take: None, stays, permit }, options).await
     }
 
     /// The id of a call and what is known of it.
@@ -220,6 +237,7 @@ impl Neurons {
         let invocation = paused.invocation.clone();
         let record: Option<Versioned<Invocation>> = self.store.document(&Invocation::key(&invocation)).await?;
         let now = self.store.clock().now();
+        let recorded = record.as_ref().map_or(0, |found| found.version);
         let mut record = record.map_or_else(|| Invocation::of(&paused, now), |found| found.value);
         let body = body_hash(&results);
         let again = match &paused.stage {
@@ -253,19 +271,16 @@ impl Neurons {
             results.iter().for_each(|result| talk.say(tool_message(result)));
         }
         let take = Batch::new(&origin).put_expecting(key.clone(), Expect::Version(version), &paused);
-        let take = talk.write(take.put(Invocation::key(&invocation), &record));
-        let version = match self.store.commit(take).await {
-            Ok(receipt) => receipt.versions[0],
-            Err(StoreError::Conflict { .. }) => return Err(NeuronError::InFlight),
-            Err(error) => return Err(error.into()),
-        };
+        let take = take.put_expecting(Invocation::key(&invocation), Expect::Version(recorded), &record);
+        let take = Some(talk.write(take));
         let call = CallOptions { deltas: options.deltas.clone(), ..CallOptions::default() };
         let run = self.run(origin, paused.account.clone(), paused.neuron.clone(), call);
-        let (begun, step) = (Begun::Conversation(Vec::new()), paused.step);
-        let continued = Some(Continued { key, version, paused, body });
-        // The results are the daemon's now: a caller that goes away changes nothing.
-        let options = InvokeOptions { key: Some("taken".into()), ..options };
-        self.carry(Stretch { run, begun, talk, record, step, continued, permit }, options).await
+        let begun = Begun::Conversation(Vec::new());
+        // Taking the results makes it one version more.
+        let continued = Some(Continued { key, version: version + 1, paused, body });
+        // The results are the daemon's: a caller that goes away changes nothing, unless it was being told as it came.
+        let stays = options.deltas.is_none();
+        self.carry(Stretch { run, begun, talk, record, continued, take, stays, permit }, options).await
     }
 
     /// Runs a stretch in a task of its own until it ends, is cancelled, or its time is over. A caller that goes away
@@ -274,14 +289,23 @@ impl Neurons {
         let (asking, gone) = oneshot::channel::<()>();
         let (cancel, cancelled) = oneshot::channel::<()>();
         let id = stretch.record.id.clone();
+        let (ended, has_ended) = watch::channel(());
         match self.under_way().entry(id.clone()) {
             Entry::Occupied(_) => return Err(NeuronError::InFlight),
-            Entry::Vacant(free) => drop(free.insert(cancel)),
+            Entry::Vacant(free) => drop(free.insert(UnderWay { cancel: Some(cancel), ended: has_ended })),
         }
         let this = self.clone();
-        let keyed = options.key.is_some() && options.deltas.is_none();
         let work = tokio::spawn(async move {
-            let Stretch { run, begun, talk, record, step, continued, permit } = stretch;
+            let Stretch { run, begun, talk, record, continued, take, stays, permit } = stretch;
+            let _ended = ended;
+            let _leaves = Leaves(&this, &id);
+            if let Some(take) = take {
+                match this.store.commit(take).await {
+                    Ok(_) => {}
+                    Err(StoreError::Conflict { .. }) => return Err(NeuronError::InFlight),
+                    Err(error) => return Err(error.into()),
+                }
+            }
             let late = async {
                 match options.deadline {
                     Some(deadline) => tokio::time::sleep(deadline).await,
@@ -290,7 +314,7 @@ impl Neurons {
             };
             let went_away = async {
                 let _ = gone.await;
-                if keyed {
+                if stays {
                     std::future::pending::<()>().await;
                 }
             };
@@ -305,9 +329,8 @@ impl Neurons {
                 Ok(Outcome { stop: Err(NeuronError::Store(StoreError::Conflict { .. })), .. }) => {
                     Err(NeuronError::InFlight)
                 }
-                outcome => this.finish(&run, record, step, continued, outcome).await,
+                outcome => this.finish(&run, record, continued, outcome).await,
             };
-            this.under_way().remove(&id);
             drop(permit);
             finished
         });
@@ -321,7 +344,6 @@ impl Neurons {
         &self,
         run: &Run,
         mut record: Invocation,
-        step: u32,
         continued: Option<Continued>,
         outcome: Result<Outcome, NeuronError>,
     ) -> Result<Invoked, NeuronError> {
@@ -341,7 +363,8 @@ impl Neurons {
         let answer = match ended {
             Ok(Stop::Completed(completed)) => Ok(Answer::Completed(completed)),
             Ok(Stop::Paused(calls)) => {
-                let (more, answer) = self.pause(run, batch, &record, step + 1, calls);
+                record.pauses += 1;
+                let (more, answer) = self.pause(run, batch, &record, calls);
                 batch = more;
                 Ok(answer)
             }
@@ -365,7 +388,7 @@ impl Neurons {
             batch = batch.put_expecting(key, Expect::Version(version), &paused);
         }
         batch = batch.put(Invocation::key(&record.id), &record);
-        match self.store.commit(batch).await {
+        match self.store.commit_at_last(batch).await {
             // Another call under the same key was quicker.
             Err(StoreError::Conflict { .. }) => return Err(NeuronError::InFlight),
             kept => kept?,
@@ -374,11 +397,11 @@ impl Neurons {
     }
 
     /// Adds a pause to `batch`: the paused call, and the token that names it.
-    fn pause(&self, run: &Run, batch: Batch, record: &Invocation, step: u32, calls: Vec<ToolCall>) -> (Batch, Answer) {
+    fn pause(&self, run: &Run, batch: Batch, record: &Invocation, calls: Vec<ToolCall>) -> (Batch, Answer) {
         let expires_at = self.store.clock().now() + jiff::SignedDuration::from_secs(EXPIRY_S);
         let paused = Continuation {
             invocation: record.id.clone(),
-            step,
+            step: record.pauses,
             neuron: run.spec.clone(),
             neuron_id: record.neuron.clone(),
             principal: run.origin.principal.id.clone(),
@@ -387,7 +410,7 @@ impl Neurons {
             expires_at,
             stage: Stage::Pending,
         };
-        let name: Arc<str> = format!("{}.{step}", record.id).into();
+        let name: Arc<str> = format!("{}.{}", record.id, record.pauses).into();
         let token = self.key.seal(&name, &paused);
         (batch.create(Key::new(Document::Continuation, name), &paused), Answer::Paused { token, calls })
     }
@@ -452,13 +475,17 @@ impl Neurons {
     /// # Errors
     /// [`NeuronError::NoInvocation`].
     pub async fn cancel(&self, origin: &Origin, id: &Arc<str>) -> Result<Invocation, NeuronError> {
+        self.invocation(origin, id).await?;
+        let under_way = self.under_way().get_mut(id).map(|known| (known.cancel.take(), known.ended.clone()));
+        if let Some((cancel, mut ended)) = under_way {
+            if let Some(cancel) = cancel {
+                let _ = cancel.send(());
+            }
+            // The task that carries it writes what became of it.
+            while ended.changed().await.is_ok() {}
+        }
         let mut found = self.invocation(origin, id).await?;
-        let cancel = self.under_way().remove(id);
-        if let Some(cancel) = cancel {
-            let _ = cancel.send(());
-            // The task that carries it writes that it was cancelled.
-            found.status = InvocationStatus::Cancelled;
-        } else if matches!(found.status, InvocationStatus::ToolCallRequired | InvocationStatus::Failed) {
+        if matches!(found.status, InvocationStatus::ToolCallRequired | InvocationStatus::Failed) {
             let version =
                 self.store.document::<Invocation>(&Invocation::key(id)).await?.map_or(0, |found| found.version);
             found.status = InvocationStatus::Cancelled;
@@ -467,6 +494,23 @@ impl Neurons {
             self.store.commit(batch).await?;
         }
         Ok(found)
+    }
+}
+
+/// Something that is carried.
+#[derive(Debug)]
+pub(crate) struct UnderWay {
+    cancel: Option<oneshot::Sender<()>>,
+    /// Closes when it is over.
+    ended: watch::Receiver<()>,
+}
+
+/// However the task that carries an invocation ends, it is no longer under way.
+struct Leaves<'n>(&'n Neurons, &'n Arc<str>);
+
+impl Drop for Leaves<'_> {
+    fn drop(&mut self) {
+        self.0.under_way().remove(self.1);
     }
 }
 
@@ -482,6 +526,7 @@ impl Invocation {
             error: None,
             usage: Usage::default(),
             calls: Vec::new(),
+            pauses: paused.step,
             created_at: now,
             updated_at: now,
             asked: String::new(),

@@ -13,6 +13,7 @@ pub mod kinds;
 pub mod llm;
 pub mod neuron;
 mod neurons;
+mod schema_cost;
 pub mod spec;
 mod tools;
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use nexus::store::{Expect, Key, Kind as Document, Versioned};
 use nexus::{Batch, Nexus, Origin, Store, StoreError};
 use serde_json::Value;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc};
 
 use crate::NeuronError;
 use crate::actor::Tree;
@@ -15,6 +15,7 @@ use crate::continuation::SealingKey;
 use crate::conversation::Conversation;
 use crate::history::noted;
 use crate::invocation::{Run, Stop, tool_message};
+use crate::invocations::UnderWay;
 use crate::llm::{Delta, Models, Tier, Usage, paid};
 use crate::neuron::{self, ToolResult};
 use crate::spec::{NeuronId, NeuronSpec};
@@ -37,7 +38,7 @@ pub struct Neurons {
     pub(crate) key: SealingKey,
     /// Names this life of the daemon: what an earlier life had begun may be begun again.
     pub(crate) life: Arc<str>,
-    under_way: Arc<Mutex<HashMap<Arc<str>, oneshot::Sender<()>>>>,
+    under_way: Arc<Mutex<HashMap<Arc<str>, UnderWay>>>,
     changes: Arc<AtomicU64>,
 }
 
@@ -216,7 +217,8 @@ impl Neurons {
         input: &Value,
         options: CallOptions,
     ) -> Result<Thought, NeuronError> {
-        let _permit = self.permits.try_acquire().map_err(|_| NeuronError::Overloaded)?;
+        // Whoever thinks for a job waits for its turn.
+        let _permit = self.permits.acquire().await.map_err(|_| NeuronError::Overloaded)?;
         let mut spec = spec.clone();
         let begun = neuron::begin(&mut spec, input)?;
         self.describe(&mut spec).await?;
@@ -256,7 +258,7 @@ impl Neurons {
     }
 
     /// What is under way, and how each is cancelled.
-    pub(crate) fn under_way(&self) -> MutexGuard<'_, HashMap<Arc<str>, oneshot::Sender<()>>> {
+    pub(crate) fn under_way(&self) -> MutexGuard<'_, HashMap<Arc<str>, UnderWay>> {
         self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -9,6 +9,7 @@ use utoipa::ToSchema;
 use crate::kinds::tool_augmented::FINALIZE;
 pub use crate::kinds::transformer::{Inhibition, Throttle, Transform};
 use crate::llm::Tier;
+use crate::schema_cost;
 
 /// Names a neuron.
 pub type NeuronId = Arc<str>;
@@ -305,6 +306,7 @@ pub fn check_schema(schema: &Value) -> Result<(), String> {
 /// # Errors
 /// What is wrong with it.
 pub fn compile(schema: &Value) -> Result<jsonschema::Validator, String> {
+    schema_cost::check(schema)?;
     jsonschema::options()
         .with_pattern_options(jsonschema::PatternOptions::regex())
         .build(schema)

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -96,9 +97,18 @@ pub struct Provider {
     /// Calls at once.
     #[serde(default = "concurrency")]
     pub concurrency: usize,
+    /// Requests a minute.
+    #[serde(default)]
+    pub requests_a_minute: Option<NonZeroU32>,
+    /// Tokens a minute, as far as they can be told beforehand.
+    #[serde(default)]
+    pub tokens_a_minute: Option<NonZeroU32>,
     /// Seconds until it must begin to answer.
     #[serde(default = "timeout_s")]
     pub timeout_s: u64,
+    /// Seconds that a stream may say nothing.
+    #[serde(default = "idle_s")]
+    pub idle_s: u64,
     /// What it can do.
     #[serde(default)]
     pub can: Abilities,
@@ -110,6 +120,10 @@ fn concurrency() -> usize {
 
 fn timeout_s() -> u64 {
     120
+}
+
+fn idle_s() -> u64 {
+    60
 }
 
 /// The model of a tier.
@@ -126,6 +140,9 @@ pub struct TierModel {
     /// What it costs.
     #[serde(default)]
     pub price: Price,
+    /// Models that answer, in this order, when this one does not.
+    #[serde(default)]
+    pub fall_back: Vec<TierModel>,
 }
 
 fn context_tokens() -> u32 {
@@ -184,7 +201,11 @@ impl Config {
         let mut named: Vec<(String, &TierModel)> = tiers.collect::<anyhow::Result<_>>()?;
         named.iter_mut().for_each(|(name, _)| name.insert_str(0, "tiers."));
         named.extend(self.embeddings.iter().map(|model| ("embeddings".to_owned(), model)));
-        for (place, TierModel { provider, .. }) in named {
+        let with_fall_backs = named.into_iter().flat_map(|(place, model)| {
+            std::iter::once((place.clone(), model))
+                .chain(model.fall_back.iter().map(move |model| (place.clone(), model)))
+        });
+        for (place, TierModel { provider, .. }) in with_fall_backs {
             if !self.providers.contains_key(provider) {
                 bail!("{place} names the provider \"{provider}\", and there is no [providers.{provider}]");
             }

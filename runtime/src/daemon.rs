@@ -137,7 +137,7 @@ impl Daemon {
         let _ = self.stop.send(true);
         // Answers that are being given are given to their end, within reason.
         let answered = async {
-            while self.app.fascicles.running() > 0 {
+            while self.app.fascicles.busy() > 0 {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use neurons::llm::{Endpoint, LlmProvider, Model, Models, OpenAi, Price, Transport};
+use neurons::llm::{Endpoint, Limits, LlmProvider, Model, Models, OpenAi, Price, Transport};
 use neurons::{LlmError, Tier};
 
 use crate::config::{Config, Provider, TierModel};
@@ -51,8 +51,12 @@ pub fn models(config: &Config, local: Local) -> anyhow::Result<Models> {
     for (tier, model) in &config.tiers {
         tiers.insert(*tier, there(model)?);
     }
+    let fall_backs = config.tiers.iter().flat_map(|(tier, model)| model.fall_back.iter().map(|model| (*tier, model)));
     let why_not = local.missing.unwrap_or_else(|| "models.embedded is \"none\" and no tier is configured".into());
-    let models = if tiers.is_empty() { Models::none(why_not) } else { Models::new(tiers) };
+    let mut models = if tiers.is_empty() { Models::none(why_not) } else { Models::new(tiers) };
+    for (tier, model) in fall_backs {
+        models = models.with_fall_back(tier, there(model)?);
+    }
     let embedder = match &config.embeddings {
         Some(model) => Some(there(model)?),
         None => local.embedder.map(|provider| here(provider, &config.models.embedder)),
@@ -71,8 +75,9 @@ fn remote(name: &str, provider: &Provider) -> anyhow::Result<Arc<dyn LlmProvider
         .pool_max_idle_per_host(256)
         .build()?;
     let deadline = Duration::from_secs(provider.timeout_s);
-    let endpoint = Endpoint::new(name, Transport::Http(client), provider.concurrency, deadline);
+    let limits = Limits::per_minute(provider.requests_a_minute, provider.tokens_a_minute);
+    let endpoint = Endpoint::new(name, Transport::Http(client), provider.concurrency, deadline).with_limits(limits);
     let key = provider.key().with_context(|| format!("providers.{name} has no key"))?;
     let client: Result<_, LlmError> = OpenAi::new(name, &provider.base_url, &key, endpoint);
-    Ok(Arc::new(client?.with_abilities(provider.can)))
+    Ok(Arc::new(client?.with_abilities(provider.can).with_idle(Duration::from_secs(provider.idle_s))))
 }

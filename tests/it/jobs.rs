@@ -530,3 +530,101 @@ async fn the_shipped_fascicles_run() {
     }
     assert_eq!(ended(operator, &job).await["status"], "completed");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_kept_fails_its_job_and_an_event_that_is_too_large_is_refused() {
+    let daemon = TestDaemon::start(loud).await;
+    let operator = &daemon.operator;
+    // Each approval shows 250 KB; a dozen of them are more than one commit holds.
+    let approvals: Vec<Value> =
+        (0..20).map(|n| json!({"id": format!("ok{n}"), "after": ["wait"], "reads_input": true, "run": {"approve": {"message": "?"}}})).collect();
+    let mut nodes = vec![json!({"id": "wait", "run": {"wait": {"event": "go"}}})];
+    nodes.extend(approvals);
+    define(operator, json!({"id": "f", "output": "wait", "nodes": nodes})).await;
+    let job = execute(operator, "f", json!({"input": "x".repeat(250_000)})).await;
+    let body = standing(operator, &job, |body| body["waits"].as_array().unwrap().len() == 1).await;
+    let path = format!("/v1/jobs/{job}/continue");
+    let token = &body["waits"][0]["context_token"];
+    operator.post(&path, json!({"context_token": token, "event": "x".repeat(300_000)})).await.refused(422, "answer");
+    operator.post(&path, json!({"context_token": token, "event": "go"})).await.refused(413, "too_large");
+    let body = ended(operator, &job).await;
+    assert!(body["error"].as_str().unwrap().contains("cannot be kept"), "{body}");
+    operator.post(&path, json!({"context_token": token, "event": "go"})).await.refused(410, "expired");
+    // The daemon is well, also after it was killed.
+    let daemon = daemon.kill_and_restart().await;
+    assert_eq!(ended(&daemon.operator, &job).await["status"], "failed");
+    let hostile = json!({"id": "g", "output": "a", "nodes": [{"id": "a", "run": {"join": "list"}, "observe": {"end": format!("{{{{ {}1 }}}}", "not ".repeat(100_000))}}]});
+    let refused = daemon.operator.post("/v1/fascicles", hostile).await.refused(422, "invalid_fascicle");
+    assert_eq!(refused["faults"][0]["path"], "nodes[0].observe.end");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_goes_away_while_it_is_answered_leaves_nothing_half_begun() {
+    let daemon =
+        TestDaemon::start(|request, before| match request.messages.iter().any(|message| message.role == "tool") {
+            false if request.messages[0].content.as_deref() == Some("You are asking.") => {
+                Reply::Tools(vec![("call_1".into(), "look".into(), "{}".into())])
+            }
+            _ => loud(request, before),
+        })
+        .await;
+    let operator = &daemon.operator;
+    define(operator, json!({"id": "f", "output": "a", "nodes": [neuron("a", json!([]))]})).await;
+    operator
+        .post("/v1/neurons", json!({"id": "n", "memory": "You are asking.", "tools": [{"name": "look"}]}))
+        .await
+        .expect(StatusCode::CREATED);
+    let key = [("idempotency-key", "k")];
+    for polls in 0..60 {
+        // The request is dropped after so many looks at it.
+        let call = operator.send(Method::POST, "/v1/fascicles/f/execute", &key, Some(hello()));
+        let mut call = Box::pin(call);
+        for _ in 0..polls {
+            if futures::poll!(call.as_mut()).is_ready() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+    let accepted =
+        operator.send(Method::POST, "/v1/fascicles/f/execute", &key, Some(hello())).await.expect(StatusCode::ACCEPTED);
+    assert_eq!(ended(operator, accepted["job_id"].as_str().unwrap()).await["status"], "completed");
+
+    let paused = operator.post("/v1/neurons/n/invoke", json!({"input": "x"})).await.expect(StatusCode::ACCEPTED);
+    let results =
+        json!({"context_token": paused["context_token"], "tool_results": [{"id": "call_1", "result": "sea"}]});
+    for polls in 0..60 {
+        let mut call = Box::pin(operator.post("/v1/neurons/n/continue", results.clone()));
+        for _ in 0..polls {
+            if futures::poll!(call.as_mut()).is_ready() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+    for _ in 0..20_000 {
+        let answer = operator.post("/v1/neurons/n/continue", results.clone()).await;
+        if answer.status == StatusCode::OK {
+            assert_eq!(answer.body["output"], "SEA");
+            return;
+        }
+        answer.refused(409, "in_flight");
+    }
+    panic!("it is in flight for ever");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_only_waits_for_the_provider_owes_nothing_when_the_daemon_dies() {
+    let daemon = TestDaemon::start(|_, _| Reply::Held(String::new(), Arc::default(), String::new())).await;
+    define(&daemon.operator, json!({"id": "f", "output": "a", "nodes": [neuron("a", json!([]))]})).await;
+    // The scripted provider takes 64 calls at once.
+    for _ in 0..80 {
+        execute(&daemon.operator, "f", hello()).await;
+    }
+    while daemon.model.asked().len() < 64 {
+        tokio::task::yield_now().await;
+    }
+    let sent = |calls: Value| calls["calls"].as_array().unwrap().iter().filter(|call| call["kind"] == "sent").count();
+    let calls = daemon.operator.get("/v1/house/calls?limit=200").await.expect(StatusCode::OK);
+    assert_eq!(sent(calls), 64, "a call is only called sent when it is");
+}

@@ -379,7 +379,7 @@ async fn the_daemon_searches_by_meaning_and_the_house_pays() {
     let config = runtime::Config::load(None, &flags).unwrap();
     let model = Scripted::new(honest).taking_as_alike(&[("yacht", "boat")]);
     let provider = model.provider("scripted").unwrap();
-    let price = Price { input: 1_000_000, output: 0 };
+    let price = Price { input: 1_000_000, output: 0, cached: None };
     let embedder =
         Model { provider: provider.clone(), name: "embedder".into(), price, context_tokens: 512, small: false };
     let parts = runtime::Parts {

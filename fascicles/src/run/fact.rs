@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-/// Names a step: a node, `each[3]` of a map or a repeat, `plan/draft` within a fascicle.
+/// Names a step: a node, `each[3]` of a map or a repeat, `plan/draft` within a fascicle, `plan!/draft` within the one that is
+/// run instead when that failed.
 pub type Step = Arc<str>;
 
 /// See the module.
@@ -75,6 +76,11 @@ pub enum Fact {
         error: String,
         /// Whether another try may help.
         retry: bool,
+    },
+    /// A node failed, and with it the fascicle.
+    Broken {
+        /// Which step.
+        step: Step,
     },
     /// A node failed, and what needs it is not run.
     GivenUp {

@@ -10,6 +10,8 @@ use crate::graph::{Body, Graph, Node, Work};
 use crate::part::{event, taken};
 use crate::spec::{Join, NodeId, Taken};
 
+/// Events that one node reads.
+const EVENTS_MAX: usize = 4_096;
 /// The role of a list's item.
 const ITEM: &str = "item";
 
@@ -32,8 +34,8 @@ pub(super) enum State {
     Open(Vec<Slot>),
     /// It has ended.
     Done(Value),
-    /// It failed, and its edges never fire.
-    Failed,
+    /// It failed. Given up, its edges never fire; otherwise its fascicle failed with it.
+    Failed { slots: Vec<Slot>, given_up: bool },
 }
 
 /// One thing a node does.
@@ -46,6 +48,8 @@ pub(super) struct Slot {
     pub(super) doing: Doing,
     /// Why it failed, while nothing followed from that yet.
     pub(super) broken: Option<String>,
+    /// Bytes of its output.
+    pub(super) bytes: usize,
 }
 
 /// How a slot stands.
@@ -88,9 +92,9 @@ impl Frame {
         let mut fired = 0;
         for edge in &node.edges {
             match self.nodes.get(&edge.from)? {
-                State::Waiting | State::Open(_) => return None,
+                State::Waiting | State::Open(_) | State::Failed { given_up: false, .. } => return None,
                 State::Done(output) => fired += usize::from(edge.fires(output)),
-                State::Skipped | State::Failed => {}
+                State::Skipped | State::Failed { .. } => {}
             }
         }
         Some(node.runs_when(fired))
@@ -107,6 +111,9 @@ impl Frame {
                 && edge.fires(output)
             {
                 events.extend(edge.brings(output)?);
+                if events.len() > EVENTS_MAX {
+                    return Err(format!("it would read more than {EVENTS_MAX} events"));
+                }
             }
         }
         Ok(events)
@@ -155,13 +162,14 @@ impl Frame {
 
     /// What it has come to, once nothing in it is waiting or under way.
     pub(super) fn came_to(&self) -> Option<Result<Value, String>> {
-        let settled = |state: &State| !matches!(state, State::Waiting | State::Open(_));
+        let settled =
+            |state: &State| matches!(state, State::Skipped | State::Done(_) | State::Failed { given_up: true, .. });
         if !self.nodes.values().all(settled) {
             return None;
         }
         Some(match self.nodes.get(&self.graph.output) {
             Some(State::Done(output)) => Ok(output.clone()),
-            Some(State::Failed) => Err(format!("its output node {} failed", self.graph.output)),
+            Some(State::Failed { .. }) => Err(format!("its output node {} failed", self.graph.output)),
             _ => Err(format!("no way led to its output node {}", self.graph.output)),
         })
     }

@@ -31,6 +31,10 @@ use crate::spec::{Exhausted, OnFailure};
 const RESTARTS_MAX: u32 = 10;
 /// Bytes of an output.
 pub const OUTPUT_BYTES_MAX: usize = 256 << 10;
+/// Bytes of what several outputs are brought together to.
+pub const JOINED_BYTES_MAX: usize = 1 << 20;
+/// Marks the steps within a fall-back: they are others than those within what it replaces.
+const FALL_BACK: char = '!';
 /// The longest wait before a try, in milliseconds.
 const BACKOFF_MS_MAX: u64 = 60_000;
 
@@ -88,6 +92,8 @@ pub enum News {
     Tick,
     /// Somebody stops it.
     Cancelled,
+    /// It cannot go on.
+    GivenUp(String),
     /// Somebody takes it up again.
     Retried,
 }
@@ -191,7 +197,8 @@ pub struct Run {
 /// What follows from a state.
 enum Move {
     Note(Fact),
-    Fail { step: Step, error: String },
+    FailSlot { step: Step, error: String },
+    FailNode { step: Step, error: String },
 }
 
 impl Run {
@@ -207,6 +214,11 @@ impl Run {
             deadline_at: None,
             failures: 0,
         }
+    }
+
+    /// The graph it runs.
+    pub(crate) fn graph(&self) -> &Arc<Graph> {
+        &self.root.graph
     }
 
     /// How it stands.
@@ -310,7 +322,8 @@ impl Run {
             Fact::Done { step, output } => self.root.end(step, State::Done(output.clone())),
             Fact::Passed { step } => self.root.end(step, State::Done(Value::Null)),
             Fact::Skipped { step } => self.root.end(step, State::Skipped),
-            Fact::GivenUp { step } => self.root.end(step, State::Failed),
+            Fact::GivenUp { step } => self.root.fail(step, true),
+            Fact::Broken { step } => self.root.fail(step, false),
             Fact::Failed { step, error, .. } => self.root.change(step, |slot| {
                 slot.broken = Some(error.clone());
                 if !matches!(slot.doing, Doing::Inside(_)) {
@@ -355,7 +368,7 @@ impl Run {
         match news {
             News::Accepted { events, deadline_at } => self.note(Fact::Accepted { events, deadline_at }, &mut out),
             News::Done { step, output, .. } => self.done(step, output, &mut out),
-            News::Failed { step, error, retry, .. } => self.fail(&step, error, retry, &mut out),
+            News::Failed { step, error, retry, .. } => self.slot_failed(&step, error, retry, &mut out),
             News::Paused { step, calls, .. } => {
                 let wait = Wait { n: self.next_wait(), pause: Pause::Tools { tool_calls: calls }, expires_at: None };
                 self.note(Fact::Paused { step, wait }, &mut out);
@@ -363,8 +376,9 @@ impl Run {
             News::Answered { wait, body, answer } => self.answered(wait, body, answer, &mut out),
             News::Restarted => self.restarted(&mut out),
             News::Tick => self.tick(now, &mut out),
-            News::Cancelled => {
-                self.note(Fact::Ended { status: Status::Cancelled, error: None }, &mut out);
+            News::Cancelled => self.note(Fact::Ended { status: Status::Cancelled, error: None }, &mut out),
+            News::GivenUp(error) => {
+                self.note(Fact::Ended { status: Status::Failed, error: Some(error) }, &mut out);
             }
             News::Retried => self.note(Fact::Retried, &mut out),
         }
@@ -388,13 +402,24 @@ impl Run {
         }
     }
 
+    /// A step has brought an output, unless that is too large to be kept.
     fn done(&mut self, step: Step, output: Value, out: &mut Outcome) {
-        let bytes = serde_json::to_vec(&output).map_or(0, |text| text.len());
-        if bytes > OUTPUT_BYTES_MAX {
-            let error = format!("its output has {bytes} bytes, the bound is {OUTPUT_BYTES_MAX}");
-            return self.fail(&step, error, false, out);
+        let leaf = self.slot(&step).is_some_and(|(node, slot, _)| {
+            let inside = matches!(slot.doing, Doing::Inside(_));
+            !inside && !(is_node(&step) && node.has_several_slots())
+        });
+        let max = if leaf { OUTPUT_BYTES_MAX } else { JOINED_BYTES_MAX };
+        let bytes = bytes_of(&output);
+        if bytes <= max {
+            return self.note(Fact::Done { step, output }, out);
         }
-        self.note(Fact::Done { step, output }, out);
+        let error = format!("its output has {bytes} bytes, the bound is {max}");
+        match self.slot(&step) {
+            Some((node, ..)) if !(is_node(&step) && node.has_several_slots()) => {
+                self.slot_failed(&step, error, false, out);
+            }
+            _ => self.node_failed(&step, error, out),
+        }
     }
 
     fn answered(&mut self, wait: u32, body: String, answer: Answer, out: &mut Outcome) {
@@ -407,7 +432,7 @@ impl Run {
             }
             Answer::Approval { approved: false, comment, by } => {
                 let why = comment.map(|comment| format!(": {comment}")).unwrap_or_default();
-                self.fail(&step, format!("{by} did not approve{why}"), false, out);
+                self.slot_failed(&step, format!("{by} did not approve{why}"), false, out);
             }
             Answer::Event(content) => self.done(step, content, out),
             Answer::Results(results) => {
@@ -422,7 +447,7 @@ impl Run {
                         let output = serde_json::from_str(&text).unwrap_or(Value::String(text));
                         self.done(step, output, out);
                     }
-                    Some(ToolResult { error, .. }) => self.fail(&step, error.unwrap_or_default(), false, out),
+                    Some(ToolResult { error, .. }) => self.slot_failed(&step, error.unwrap_or_default(), false, out),
                 }
             }
         }
@@ -430,11 +455,14 @@ impl Run {
 
     fn restarted(&mut self, out: &mut Outcome) {
         for step in self.under_way() {
+            if self.status.is_final() {
+                return;
+            }
             self.note(Fact::Interrupted { step: step.clone() }, out);
             let Some((_, slot, _)) = self.slot(&step) else { continue };
             let (attempt, restarts) = (slot.attempt, slot.restarts);
             if restarts > RESTARTS_MAX {
-                self.fail(&step, "the daemon stopped each time this was tried".into(), false, out);
+                self.slot_failed(&step, "the daemon stopped each time this was tried".into(), false, out);
             } else {
                 self.start(&step, attempt, true, 0, out);
             }
@@ -449,7 +477,10 @@ impl Run {
         let late = |wait: &Wait| wait.expires_at.is_some_and(|at| at <= now);
         let late: Vec<Step> = self.waits().filter(|(_, wait)| late(wait)).map(|(step, _)| step.clone()).collect();
         for step in late {
-            self.fail(&step, "nobody answered in time".into(), false, out);
+            // What failed before it may have taken it along.
+            if self.slot(&step).is_some_and(|(_, slot, _)| matches!(slot.doing, Doing::Paused(_))) {
+                self.slot_failed(&step, "nobody answered in time".into(), false, out);
+            }
         }
     }
 
@@ -460,49 +491,62 @@ impl Run {
         steps
     }
 
-    /// A try of a step has failed: another try, the fall-back, or what its node says must follow.
-    fn fail(&mut self, step: &Step, error: String, retry: bool, out: &mut Outcome) {
+    /// A try of a step has failed: another try, the fall-back, or its node has failed.
+    fn slot_failed(&mut self, step: &Step, error: String, retry: bool, out: &mut Outcome) {
+        if self.status.is_final() {
+            return;
+        }
         self.failures += 1;
         self.note(Fact::Failed { step: step.clone(), error: error.clone(), retry }, out);
-        let Some((node, slot, _)) = self.slot(step) else { return };
+        let Some((node, slot, _)) = self.slot(step) else { return self.node_failed(&node_of(step), error, out) };
         let (attempt, fall_back, tries) = (slot.attempt, slot.fall_back, node.spec.retry);
-        let (policy, has_fall_back) = (node.spec.on_failure.clone(), node.fall_back.is_some());
+        let of_map = matches!(node.work, Work::Map { .. });
+        let goes_on = of_map && node.spec.on_failure == OnFailure::Continue;
         if retry && attempt < tries.times {
-            let delay = tries.backoff_ms.saturating_mul(1 << (attempt - 1).min(20)).min(BACKOFF_MS_MAX);
+            let delay = tries.backoff_ms.saturating_mul(1 << attempt.saturating_sub(1).min(20)).min(BACKOFF_MS_MAX);
             self.note(Fact::Started { step: step.clone(), attempt: attempt + 1, fall_back }, out);
             return self.start(step, attempt + 1, false, delay, out);
         }
-        if has_fall_back && !fall_back {
+        if node.fall_back.is_some() && !fall_back {
             out.effects.push(Effect::Stop(step.clone()));
             self.note(Fact::Started { step: step.clone(), attempt: attempt + 1, fall_back: true }, out);
             return self.start(step, attempt + 1, false, 0, out);
         }
-        let node_step = node_of(step);
+        if goes_on {
+            // One item of a map goes on as null.
+            out.effects.push(Effect::Stop(step.clone()));
+            self.observe_failure(&node_of(step), &error, out);
+            return self.note(Fact::Passed { step: step.clone() }, out);
+        }
+        let error = if of_map { format!("{}: {error}", name_of(step)) } else { error };
+        self.node_failed(&node_of(step), error, out);
+    }
+
+    /// A node has failed for good: what it says of that follows.
+    fn node_failed(&mut self, step: &Step, error: String, out: &mut Outcome) {
+        if self.status.is_final() {
+            return;
+        }
+        self.failures += 1;
+        let Some((frame, node, _)) = self.root.find(step) else { return };
+        let policy = frame.graph.node(node).map(|node| node.spec.on_failure.clone()).unwrap_or_default();
+        out.effects.push(Effect::Stop(step.clone()));
+        self.observe_failure(step, &error, out);
         match policy {
-            OnFailure::Continue => {
-                out.effects.push(Effect::Stop(step.clone()));
-                // One item of a map goes on as null; a repeat that breaks off has no output.
-                let of_map = matches!(self.slot(step), Some((node, ..)) if matches!(node.work, Work::Map { .. }));
-                let step = if of_map { step.clone() } else { node_step.clone() };
-                self.observe_failure(&node_step, &error, out);
-                self.note(Fact::Passed { step }, out);
-            }
-            OnFailure::FailBranch => {
-                out.effects.push(Effect::Stop(node_step.clone()));
-                self.observe_failure(&node_step, &error, out);
-                self.note(Fact::GivenUp { step: node_step }, out);
-            }
+            OnFailure::Continue => self.note(Fact::Passed { step: step.clone() }, out),
+            OnFailure::FailBranch => self.note(Fact::GivenUp { step: step.clone() }, out),
             OnFailure::FailJob | OnFailure::FallBack(_) => {
-                self.observe_failure(&node_step, &error, out);
+                self.note(Fact::Broken { step: step.clone() }, out);
+                let error = match error.split_once(": ") {
+                    Some((slot, _)) if slot.starts_with(&format!("{}[", name_of(step))) => error,
+                    _ => format!("{}: {error}", name_of(step)),
+                };
                 match parent_of(step) {
                     Some(parent) => {
                         out.effects.push(Effect::Stop(parent.clone()));
-                        self.fail(&parent, format!("{}: {error}", name_of(step)), false, out);
+                        self.slot_failed(&parent, error, false, out);
                     }
-                    None => {
-                        let error = Some(format!("{}: {error}", name_of(step)));
-                        self.note(Fact::Ended { status: Status::Failed, error }, out);
-                    }
+                    None => self.note(Fact::Ended { status: Status::Failed, error: Some(error) }, out),
                 }
             }
         }
@@ -577,7 +621,7 @@ impl Run {
                 delay_ms,
                 timeout_s: node.spec.timeout_s,
             })),
-            Err(error) => self.fail(step, error, false, out),
+            Err(error) => self.node_failed(&node_of(step), error, out),
         }
     }
 
@@ -600,7 +644,8 @@ impl Run {
                     break;
                 }
                 match next {
-                    Move::Fail { step, error } => self.fail(&step, error, false, out),
+                    Move::FailSlot { step, error } => self.slot_failed(&step, error, false, out),
+                    Move::FailNode { step, error } => self.node_failed(&step, error, out),
                     Move::Note(Fact::Done { step, output }) => self.done(step, output, out),
                     Move::Note(fact) => {
                         let started = match &fact {
@@ -624,15 +669,13 @@ impl Frame {
         let mut frame = self;
         let mut segments = step.split('/').peekable();
         loop {
-            let (node, index) = segment(segments.next()?);
+            let (node, index, fall_back) = segment(segments.next()?);
             if segments.peek().is_none() {
                 return Some((frame, node, index));
             }
-            match frame.nodes.get(node)? {
-                State::Open(slots) => match &slots.get(index)?.doing {
-                    Doing::Inside(inner) => frame = inner,
-                    _ => return None,
-                },
+            let State::Open(slots) = frame.nodes.get(node)? else { return None };
+            match slots.get(index).filter(|slot| slot.fall_back == fall_back).map(|slot| &slot.doing) {
+                Some(Doing::Inside(inner)) => frame = inner,
                 _ => return None,
             }
         }
@@ -642,15 +685,13 @@ impl Frame {
         let mut frame = self;
         let mut segments = step.split('/').peekable();
         loop {
-            let (node, index) = segment(segments.next()?);
+            let (node, index, fall_back) = segment(segments.next()?);
             if segments.peek().is_none() {
                 return Some((frame, node, index));
             }
-            match frame.nodes.get_mut(node)? {
-                State::Open(slots) => match &mut slots.get_mut(index)?.doing {
-                    Doing::Inside(inner) => frame = inner,
-                    _ => return None,
-                },
+            let State::Open(slots) = frame.nodes.get_mut(node)? else { return None };
+            match slots.get_mut(index).filter(|slot| slot.fall_back == fall_back).map(|slot| &mut slot.doing) {
+                Some(Doing::Inside(inner)) => frame = inner,
                 _ => return None,
             }
         }
@@ -673,12 +714,24 @@ impl Frame {
         match (known, state) {
             (State::Open(slots), State::Done(output)) if of_slot => {
                 if let Some(slot) = slots.get_mut(index) {
+                    slot.bytes = bytes_of(&output);
                     (slot.doing, slot.broken) = (Doing::Done(output), None);
                 }
             }
             (known, state) if !of_slot => *known = state,
             _ => {}
         }
+    }
+
+    /// A node has failed; what is done of it is kept, should it be taken up again.
+    fn fail(&mut self, step: &str, given_up: bool) {
+        let Some((frame, node, _)) = self.find_mut(step) else { return };
+        let Some(known) = frame.nodes.get_mut(node) else { return };
+        let slots = match known {
+            State::Open(slots) => std::mem::take(slots),
+            _ => Vec::new(),
+        };
+        *known = State::Failed { slots, given_up };
     }
 
     fn start(&mut self, step: &str, attempt: u32, fall_back: bool) {
@@ -688,8 +741,7 @@ impl Frame {
         let Some(node) = graph.node(id) else { return };
         let opened = matches!(frame.nodes.get(id), Some(State::Open(_)));
         if of_node && !opened {
-            // What cannot be gone through fails in its first slot.
-            let slots = frame.slots(node).unwrap_or(1);
+            let slots = frame.slots(node).unwrap_or(0);
             let slots = std::iter::repeat_with(Slot::default).take(slots).collect();
             frame.nodes.insert(node.spec.id.clone(), State::Open(slots));
             // What has several slots starts them one by one, and a wait begins by being asked.
@@ -712,13 +764,24 @@ impl Frame {
 
     /// What broke may be tried again.
     fn mend(&mut self) {
-        for state in self.nodes.values_mut() {
+        let graph = self.graph.clone();
+        for (id, state) in &mut self.nodes {
+            match state {
+                // Whether enough edges fire is seen again.
+                State::Skipped => *state = State::Waiting,
+                State::Failed { slots, .. } if slots.is_empty() => *state = State::Waiting,
+                State::Failed { slots, .. } => *state = State::Open(std::mem::take(slots)),
+                _ => {}
+            }
             let State::Open(slots) = state else { continue };
+            let asks = graph.node(id).is_some_and(|node| matches!(node.work, Work::Wait(..) | Work::Approve(_)));
             for slot in slots {
                 slot.broken = None;
                 match &mut slot.doing {
                     Doing::Inside(inner) => inner.mend(),
                     doing @ Doing::Working => *doing = Doing::Idle,
+                    // It may have been given up meanwhile, and is asked anew.
+                    doing @ Doing::Paused(_) if asks => *doing = Doing::Idle,
                     _ => {}
                 }
             }
@@ -733,7 +796,7 @@ impl Frame {
                 let step = if several { format!("{prefix}{id}[{index}]") } else { format!("{prefix}{id}") };
                 match &slot.doing {
                     Doing::Working => steps.push(step.into()),
-                    Doing::Inside(inner) if slot.broken.is_none() => inner.under_way(&format!("{step}/"), steps),
+                    Doing::Inside(inner) if slot.broken.is_none() => inner.under_way(&slot.within(&step), steps),
                     _ => {}
                 }
             }
@@ -752,7 +815,7 @@ impl Frame {
                     Some(true) => self.opening(node, step, moves),
                 },
                 State::Open(slots) => self.going_on(node, &step, slots, wait, now, moves),
-                State::Skipped | State::Done(_) | State::Failed => {}
+                State::Skipped | State::Done(_) | State::Failed { .. } => {}
             }
         }
     }
@@ -766,10 +829,7 @@ impl Frame {
         };
         let events = match self.reads(node).and_then(checked) {
             Ok(events) => events,
-            Err(error) => {
-                moves.push(Move::Note(started));
-                return moves.push(Move::Fail { step, error });
-            }
+            Err(error) => return moves.push(Move::FailNode { step, error }),
         };
         moves.push(Move::Note(match &node.work {
             _ if nothing(&events) => Fact::Passed { step },
@@ -798,7 +858,14 @@ impl Frame {
             match &slot.doing {
                 Doing::Idle if under_way < room => {
                     under_way += 1;
-                    moves.push(match asked(node, self, wait, now).filter(|_| !slot.fall_back) {
+                    let ask = match asked(node, self, wait, now).filter(|_| !slot.fall_back) {
+                        Some(Err(error)) => {
+                            moves.push(Move::FailSlot { step: named(index), error });
+                            continue;
+                        }
+                        ask => ask.and_then(Result::ok),
+                    };
+                    moves.push(match ask {
                         // The number is only free for the first of several; the next look brings the others.
                         Some(_) if moves.iter().any(|next| matches!(next, Move::Note(Fact::Paused { .. }))) => continue,
                         Some(wait) => Move::Note(Fact::Paused { step: named(index), wait }),
@@ -810,11 +877,11 @@ impl Frame {
                 }
                 Doing::Inside(inner) => {
                     let before = moves.len();
-                    inner.moves(&format!("{}/", named(index)), wait, now, moves);
+                    inner.moves(&slot.within(&named(index)), wait, now, moves);
                     match inner.came_to().filter(|_| moves.len() == before) {
                         None => {}
                         Some(Ok(output)) => moves.push(Move::Note(Fact::Done { step: named(index), output })),
-                        Some(Err(error)) => moves.push(Move::Fail { step: named(index), error }),
+                        Some(Err(error)) => moves.push(Move::FailSlot { step: named(index), error }),
                     }
                 }
                 _ => {}
@@ -822,12 +889,17 @@ impl Frame {
         }
         match &node.work {
             Work::Map { .. } => {
-                let outputs = slots.iter().map(|slot| match &slot.doing {
-                    Doing::Done(output) => Some(output.clone()),
+                let bytes: usize = slots.iter().map(|slot| slot.bytes).sum();
+                let outputs = slots.iter().filter_map(|slot| match &slot.doing {
+                    Doing::Done(output) => Some(output),
                     _ => None,
                 });
-                if let Some(outputs) = outputs.collect::<Option<Vec<Value>>>() {
-                    moves.push(Move::Note(Fact::Done { step: step.clone(), output: outputs.into() }));
+                if bytes > JOINED_BYTES_MAX {
+                    let error = format!("its outputs have {bytes} bytes, the bound is {JOINED_BYTES_MAX}");
+                    moves.push(Move::FailNode { step: step.clone(), error });
+                } else if outputs.clone().count() == slots.len() {
+                    let output = outputs.cloned().collect();
+                    moves.push(Move::Note(Fact::Done { step: step.clone(), output }));
                 }
             }
             Work::Repeat { times, until, exhausted, .. } => {
@@ -840,7 +912,7 @@ impl Frame {
                     Move::Note(Fact::Started { step: named(slots.len()), attempt: 1, fall_back: true })
                 } else if last {
                     let error = format!("no round of {times} was good");
-                    Move::Fail { step: named(slots.len() - 1), error }
+                    Move::FailNode { step: step.clone(), error }
                 } else {
                     Move::Note(Fact::Started { step: named(slots.len()), attempt: 1, fall_back: false })
                 });
@@ -850,18 +922,34 @@ impl Frame {
     }
 }
 
-/// What a waiting node asks for.
-fn asked(node: &Node, frame: &Frame, n: u32, now: Timestamp) -> Option<Wait> {
+/// What a waiting node asks for; `Err` when it is too much to be looked at.
+fn asked(node: &Node, frame: &Frame, n: u32, now: Timestamp) -> Option<Result<Wait, String>> {
     let (pause, timeout_s) = match &node.work {
         Work::Wait(wait, _) => (Pause::Event { event: wait.event.clone() }, wait.timeout_s),
         Work::Approve(approve) => {
             let events = frame.reads(node).unwrap_or_default();
+            let bytes = serde_json::to_vec(&events).map_or(0, |text| text.len());
+            if bytes > OUTPUT_BYTES_MAX {
+                return Some(Err(format!("what is to be approved has {bytes} bytes, the bound is {OUTPUT_BYTES_MAX}")));
+            }
             (Pause::Approval { message: approve.message.clone(), events }, approve.timeout_s)
         }
         _ => return None,
     };
     let expires_at = timeout_s.map(|seconds| now + jiff::SignedDuration::from_secs(seconds as i64));
-    Some(Wait { n, pause, expires_at })
+    Some(Ok(Wait { n, pause, expires_at }))
+}
+
+/// Bytes of a value as it is kept.
+pub(crate) fn bytes_of(output: &Value) -> usize {
+    serde_json::to_vec(output).map_or(0, |text| text.len())
+}
+
+impl Slot {
+    /// How the steps within it begin.
+    fn within(&self, step: &str) -> String {
+        if self.fall_back { format!("{step}{FALL_BACK}/") } else { format!("{step}/") }
+    }
 }
 
 impl Node {
@@ -871,12 +959,14 @@ impl Node {
     }
 }
 
-/// A step's last segment: the node, and which of its slots.
-fn segment(text: &str) -> (&str, usize) {
-    match text.strip_suffix(']').and_then(|text| text.split_once('[')) {
+/// A step's segment: the node, which of its slots, and whether it is within its fall-back.
+fn segment(text: &str) -> (&str, usize, bool) {
+    let (text, fall_back) = text.strip_suffix(FALL_BACK).map_or((text, false), |text| (text, true));
+    let (node, index) = match text.strip_suffix(']').and_then(|text| text.split_once('[')) {
         Some((node, index)) => (node, index.parse().unwrap_or(usize::MAX)),
         None => (text, 0),
-    }
+    };
+    (node, index, fall_back)
 }
 
 /// Whether a step is a whole node.
@@ -894,7 +984,7 @@ fn node_of(step: &Step) -> Step {
 
 /// The step within whose graph a step stands.
 fn parent_of(step: &str) -> Option<Step> {
-    step.rsplit_once('/').map(|(parent, _)| parent.into())
+    step.rsplit_once('/').map(|(parent, _)| parent.strip_suffix(FALL_BACK).unwrap_or(parent).into())
 }
 
 /// The last segment.

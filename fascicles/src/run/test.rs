@@ -123,6 +123,74 @@ fn a_map_works_on_so_many_items_at_once_and_keeps_their_order() {
 }
 
 #[test]
+fn what_is_too_large_to_be_kept_fails_its_node_and_nothing_hangs() {
+    let large = "x".repeat(super::OUTPUT_BYTES_MAX * 3);
+    let events = || (0..2).map(|_| Event::json("user", json!(large), nexus::Cause::default())).collect();
+    for (run_of, says) in [
+        (json!({"join": "list"}), "its output has"),
+        (json!({"branch": {"cases": [{"route": "a", "is": {"type": "string"}}]}}), "its output has"),
+        (json!({"approve": {"message": "?"}}), "what is to be approved has"),
+        (json!({"map": {"run": {"tool": {"name": "t"}}}}), "is no list"),
+    ] {
+        for policy in ["fail_job", "fail_branch", "continue"] {
+            let nodes = json!([{"id": "n", "run": run_of, "on_failure": policy}, {"id": "o", "after": [{"node": "n", "take": "nothing"}], "run": {"join": "list"}}]);
+            let mut run = run(nodes, "o");
+            let out = run.on(News::Accepted { events: events(), deadline_at: None }, now());
+            assert!(out.facts.len() < 10, "{policy}: {:?}", out.facts.len());
+            match policy {
+                "fail_job" => assert!(run.error().unwrap().contains(says), "{:?}", run.error()),
+                "fail_branch" => assert_eq!(run.status(), Status::Failed),
+                _ => assert_eq!(run.output(), json!([])),
+            }
+            if run.status() == Status::Failed {
+                run.on(News::Retried, now());
+                assert_eq!(run.status(), Status::Failed, "it fails again, and ends");
+            }
+        }
+    }
+    // Sixty-four nodes, each of which reads all before it.
+    let nodes: Vec<Value> = (0..64)
+        .map(|n| json!({"id": format!("n{n}"), "run": {"join": "events"}, "after": (0..n).map(|m| format!("n{m}")).collect::<Vec<_>>()}))
+        .collect();
+    let mut run = run(json!(nodes), "n63");
+    run.on(accepted(), now());
+    assert!(run.error().unwrap().contains("it would read more than"), "{:?}", run.error());
+}
+
+#[test]
+fn two_waits_that_expire_together_fail_a_job_once_and_for_all() {
+    let wait = |id: &str, policy: Value| json!({"id": id, "run": {"wait": {"event": "e", "timeout_s": 2}}, "on_failure": policy});
+    let instead = json!({"fall_back": {"tool": {"name": "t"}}});
+    let mut run = run(
+        json!([wait("a", json!("fail_job")), wait("b", instead), {"id": "z", "after": ["a", "b"], "run": {"join": "list"}}]),
+        "z",
+    );
+    run.on(accepted(), now());
+    let later = now() + jiff::SignedDuration::from_secs(2);
+    let out = run.on(News::Tick, later);
+    assert_eq!(run.status(), Status::Failed);
+    assert!(started(&out).is_empty(), "nothing begins after the end");
+    assert_eq!(out.facts.iter().filter(|fact| matches!(fact, Fact::Ended { .. })).count(), 1);
+    // Taken up again, both are asked anew.
+    run.on(News::Retried, later);
+    assert_eq!(run.waits().count(), 2);
+    assert_eq!(run.due(), Some(later + jiff::SignedDuration::from_secs(2)));
+}
+
+#[test]
+fn a_branch_that_was_given_up_is_tried_again_with_its_job() {
+    let tool = |id: &str, after: &[&str]| json!({"id": id, "after": after, "run": {"tool": {"name": "t"}}, "on_failure": "fail_branch"});
+    let mut run = run(json!([tool("a", &[]), tool("b", &["a"])]), "b");
+    run.on(accepted(), now());
+    run.on(News::Failed { step: "a".into(), attempt: 1, error: "no".into(), retry: false }, now());
+    assert_eq!(run.status(), Status::Failed);
+    assert_eq!(started(&run.on(News::Retried, now())), ["a"]);
+    run.on(News::Done { step: "a".into(), attempt: 2, output: json!(1) }, now());
+    run.on(done("b"), now());
+    assert_eq!(run.output(), json!("b"));
+}
+
+#[test]
 fn a_daemon_that_dies_of_a_step_does_not_die_of_it_for_ever() {
     let mut run = diamond();
     run.on(accepted(), now());

@@ -14,14 +14,20 @@ use axum::body::Body;
 use rand::RngExt;
 use reqwest::Response;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 use tower::{Service, ServiceExt};
 
 use super::LlmError;
+use super::limits::{Limits, retry_after};
 
 /// Tries of one call in all.
 const TRIES_MAX: u32 = 3;
 /// The longest `Retry-After` that is waited for; a longer one is handed to the caller.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(20);
+/// The longest that a call waits for its turn with the provider.
+const ADMIT_MAX: Duration = Duration::from_secs(30);
+/// Bytes of a request that are taken for a token when tokens a minute are counted.
+const BYTES_A_TOKEN: usize = 4;
 /// How much of an error body is read.
 const ERROR_BYTES_MAX: usize = 4096;
 
@@ -40,6 +46,7 @@ pub struct Endpoint {
     provider: Arc<str>,
     transport: Transport,
     permits: Arc<Semaphore>,
+    limits: Limits,
     /// From the request to the answer's headers.
     deadline: Duration,
 }
@@ -47,11 +54,40 @@ pub struct Endpoint {
 impl Endpoint {
     /// An endpoint that runs at most `concurrency_max` calls at once.
     pub fn new(provider: &str, transport: Transport, concurrency_max: usize, deadline: Duration) -> Self {
-        Self { provider: provider.into(), transport, permits: Arc::new(Semaphore::new(concurrency_max)), deadline }
+        let permits = Arc::new(Semaphore::new(concurrency_max));
+        Self { provider: provider.into(), transport, permits, limits: Limits::default(), deadline }
     }
 
-    async fn send(&self, factory: &HttpRequestFactory) -> Result<Response, LlmError> {
-        let request = factory.build().await.map_err(|error| self.unreachable(error))?;
+    /// The same, asked only so often and so much.
+    #[must_use]
+    pub fn with_limits(self, limits: Limits) -> Self {
+        Self { limits, ..self }
+    }
+
+    /// Waits for a place among the calls at once, and until a request of so many bytes may be sent.
+    ///
+    /// # Errors
+    /// [`LlmError::Busy`] when that would take too long.
+    pub async fn turn(&self, bytes: usize) -> Result<OwnedSemaphorePermit, LlmError> {
+        let permit = self.permits.clone().acquire_owned().await.map_err(|error| self.unreachable(error))?;
+        self.admitted(u32::try_from(bytes / BYTES_A_TOKEN).unwrap_or(u32::MAX)).await?;
+        Ok(permit)
+    }
+
+    /// Waits until the provider may be asked; whoever would wait too long is told how long.
+    async fn admitted(&self, tokens: u32) -> Result<(), LlmError> {
+        let give_up = Instant::now() + ADMIT_MAX;
+        while let Some(wait) = self.limits.wait(tokens) {
+            if Instant::now() + wait > give_up {
+                let (provider, message) = (self.provider.to_string(), "it may not be asked so often".to_owned());
+                return Err(LlmError::Busy { provider, message, retry_after: Some(wait) });
+            }
+            tokio::time::sleep(wait).await;
+        }
+        Ok(())
+    }
+
+    async fn send(&self, request: reqwest::Request) -> Result<Response, LlmError> {
         let sent = async {
             match &self.transport {
                 Transport::Http(client) => client.execute(request).await.map_err(|error| self.unsent_or_broken(&error)),
@@ -94,17 +130,32 @@ impl Endpoint {
     }
 
     async fn call_with_retries(&self, factory: HttpRequestFactory) -> Result<Response, LlmError> {
+        let build = || async { factory.build().await.map_err(|error| self.unreachable(error)) };
+        let mut request = build().await?;
+        let bytes = request.body().and_then(reqwest::Body::as_bytes).map_or(0, <[u8]>::len);
+        let tokens = u32::try_from(bytes / BYTES_A_TOKEN).unwrap_or(u32::MAX);
         let mut tried = 0;
         loop {
             tried += 1;
-            let failure = match self.send(&factory).await {
-                Ok(response) if response.status().is_success() => return Ok(response),
+            // The first try was admitted with its turn.
+            if tried > 1 {
+                self.admitted(tokens).await?;
+            }
+            let failure = match self.send(request).await {
+                Ok(response) if response.status().is_success() => {
+                    self.limits.heed(response.headers());
+                    return Ok(response);
+                }
                 Ok(response) => self.judge(response).await,
                 Err(failure) => failure,
             };
+            // What one call was asked to wait, all calls wait.
+            if let LlmError::Busy { retry_after: Some(asked), .. } = &failure {
+                self.limits.close_for(*asked);
+            }
             let wait = match &failure {
                 LlmError::Busy { retry_after: Some(asked), .. } if *asked > RETRY_AFTER_MAX => return Err(failure),
-                LlmError::Busy { retry_after: Some(asked), .. } => *asked,
+                LlmError::Busy { retry_after: Some(_), .. } => Duration::ZERO,
                 LlmError::Busy { .. } | LlmError::Unreachable { .. } => backoff(tried),
                 _ => return Err(failure),
             };
@@ -113,23 +164,29 @@ impl Endpoint {
             }
             tracing::debug!(provider = %self.provider, tried, %failure, "call failed, trying again");
             tokio::time::sleep(wait).await;
+            request = build().await?;
         }
     }
 
     /// Turns an answer that is no success into an error that keeps its status.
     async fn judge(&self, response: Response) -> LlmError {
         let status = response.status().as_u16();
-        let retry_after =
-            response.headers().get("retry-after").and_then(|value| value.to_str().ok()).and_then(retry_after);
+        let retry_after = retry_after(response.headers(), jiff::Timestamp::now().into());
         let text = response.text().await.unwrap_or_default();
         let parsed: Option<serde_json::Value> = serde_json::from_str(&text).ok();
-        let said = parsed.as_ref().and_then(|body| body["error"]["message"].as_str().or(body["message"].as_str()));
+        let parsed = parsed.map(|body| if body.is_array() { body[0].clone() } else { body });
+        let said = parsed.as_ref().and_then(|body| {
+            let of = [&body["error"]["message"], &body["message"], &body["error"], &body["detail"]];
+            of.into_iter().find_map(|said| said.as_str())
+        });
         let cut = |text: &str| text.chars().take(ERROR_BYTES_MAX).collect::<String>();
         let message = said.map_or_else(|| cut(&text), cut);
         let provider = self.provider.to_string();
-        let quota = text.contains("insufficient_quota");
+        let quota =
+            status == 402 || ["insufficient_quota", "billing_hard_limit_reached"].iter().any(|it| text.contains(it));
         match status {
-            429 | 503 | 529 if !quota => LlmError::Busy { provider, message, retry_after },
+            _ if quota => LlmError::Exhausted { provider, message },
+            429 | 503 | 529 => LlmError::Busy { provider, message, retry_after },
             500..=599 => LlmError::Broken { provider, message: format!("status {status}: {message}") },
             _ => LlmError::Refused { provider, status, message },
         }
@@ -140,15 +197,6 @@ impl Endpoint {
 fn backoff(tried: u32) -> Duration {
     let step = 200_u64 << tried.min(6);
     Duration::from_millis(step / 2 + rand::rng().random_range(0..=step / 2))
-}
-
-/// Seconds, or an HTTP date in the future.
-fn retry_after(value: &str) -> Option<Duration> {
-    if let Ok(seconds) = value.trim().parse::<f64>() {
-        return Duration::try_from_secs_f64(seconds.max(0.0)).ok();
-    }
-    let at = jiff::fmt::rfc2822::parse(value.trim()).ok()?.timestamp();
-    Duration::try_from(at - jiff::Timestamp::now()).ok()
 }
 
 impl Service<HttpRequestFactory> for Endpoint {
@@ -162,27 +210,8 @@ impl Service<HttpRequestFactory> for Endpoint {
 
     fn call(&mut self, factory: HttpRequestFactory) -> Self::Future {
         let endpoint = self.clone();
-        Box::pin(async move {
-            let permit =
-                endpoint.permits.clone().acquire_owned().await.map_err(|error| OpenAIError::Boxed(error.into()))?;
-            let response =
-                endpoint.call_with_retries(factory).await.map_err(|error| OpenAIError::Boxed(error.into()))?;
-            Ok(hold_until_read(response, permit))
-        })
+        Box::pin(
+            async move { endpoint.call_with_retries(factory).await.map_err(|error| OpenAIError::Boxed(error.into())) },
+        )
     }
-}
-
-/// Ties the permit to the body: a stream counts until its last byte.
-fn hold_until_read(response: Response, permit: OwnedSemaphorePermit) -> Response {
-    use futures::StreamExt;
-    let status = response.status();
-    let headers = response.headers().clone();
-    let held = response.bytes_stream().map(move |chunk| {
-        let _ = &permit;
-        chunk
-    });
-    let mut copy = http::Response::new(reqwest::Body::wrap_stream(held));
-    *copy.status_mut() = status;
-    *copy.headers_mut() = headers;
-    copy.into()
 }

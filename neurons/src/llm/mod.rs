@@ -2,9 +2,11 @@
 //! are all reached through async-openai over one tower service; nothing else knows a vendor.
 
 mod abilities;
+mod breaker;
 #[cfg(feature = "embedded")]
 pub mod embedded;
 mod endpoint;
+mod limits;
 mod meaning;
 mod openai;
 pub mod paid;
@@ -16,10 +18,11 @@ pub mod wire;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 pub use abilities::{Abilities, CompletionMode, JsonMode};
 pub use endpoint::{Endpoint, Transport};
+pub use limits::Limits;
 pub use meaning::Meaning;
 pub use openai::OpenAi;
 pub use tiers::{Model, Models, Price, Tier};
@@ -65,6 +68,14 @@ pub enum LlmError {
         /// How long it asked to be left alone.
         retry_after: Option<Duration>,
     },
+    /// The provider's quota is used up: it is left alone for a while.
+    #[error("{provider} has no quota left: {message}")]
+    Exhausted {
+        /// Which one.
+        provider: String,
+        /// What it said.
+        message: String,
+    },
     /// The provider refused the request: repeating it would not help.
     #[error("{provider} refused ({status}): {message}")]
     Refused {
@@ -98,6 +109,15 @@ impl LlmError {
     pub fn outcome_unknown(&self) -> bool {
         matches!(self, Self::Broken { .. })
     }
+
+    /// Whether another model may answer what this one did not: anything but the request itself was at fault.
+    pub fn another_may_answer(&self) -> bool {
+        match self {
+            Self::Busy { .. } | Self::Unreachable { .. } | Self::Broken { .. } | Self::Exhausted { .. } => true,
+            Self::Refused { status, .. } => matches!(status, 401 | 403 | 404),
+            Self::Unavailable(_) => false,
+        }
+    }
 }
 
 /// A provider of models.
@@ -105,6 +125,13 @@ impl LlmError {
 pub trait LlmProvider: Send + Sync + 'static {
     /// Its name in the configuration.
     fn name(&self) -> &str;
+
+    /// Waits until it may be asked by a request of so many bytes; what is answered is held until the answer is there. Who
+    /// only waits has not been sent yet.
+    async fn turn(&self, bytes: usize) -> Result<Option<OwnedSemaphorePermit>, LlmError> {
+        let _ = bytes;
+        Ok(None)
+    }
 
     /// Asks for an answer. With `deltas` the answer is streamed and each piece is sent there as
     /// it comes; a receiver that went away stops the stream.

@@ -1,6 +1,7 @@
 //! `LlmProvider` over async-openai with types of our own (`byot`).
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_openai::Client;
@@ -9,22 +10,32 @@ use async_openai::error::OpenAIError;
 use async_trait::async_trait;
 use futures::StreamExt;
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::SendTimeoutError;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::time::Instant;
 
 use super::abilities::{Abilities, CompletionMode, as_completion, prefix_of};
+use super::breaker::Breaker;
 use super::wire::types::{ChatMessage, ChatResponse, EmbeddingRequest, EmbeddingResponse, Texts, WireToolCall};
 use super::{ChatReply, ChatRequest, Delta, Endpoint, LlmError, LlmProvider, Usage};
 
 /// A continuation that begins with so much of its own prefix is taken for saying it again.
 const ECHO_BYTES_MIN: usize = 16;
 /// A stream that says nothing for so long is given up.
-const IDLE_MAX: Duration = Duration::from_secs(60);
+const IDLE: Duration = Duration::from_secs(60);
+/// A listener that takes nothing for so long is given up.
+const LISTENER_MAX: Duration = Duration::from_secs(30);
 
 /// A provider that speaks the OpenAI protocol, wherever it runs.
 pub struct OpenAi {
     name: Arc<str>,
     client: Client<OpenAIConfig>,
+    endpoint: Endpoint,
     abilities: Abilities,
+    /// How long a stream may say nothing.
+    idle: Duration,
+    /// By model.
+    breakers: Mutex<HashMap<String, Breaker>>,
 }
 
 impl OpenAi {
@@ -39,14 +50,47 @@ impl OpenAi {
             return Err(LlmError::Unavailable(format!("the key of {name} holds characters no header may have")));
         }
         let config = OpenAIConfig::new().with_api_base(base_url.trim_end_matches('/')).with_api_key(key);
-        let client = Client::with_config(config).with_http_service(endpoint);
-        Ok(Self { name: name.into(), client, abilities: Abilities::default() })
+        let client = Client::with_config(config).with_http_service(endpoint.clone());
+        Ok(Self {
+            name: name.into(),
+            client,
+            endpoint,
+            abilities: Abilities::default(),
+            idle: IDLE,
+            breakers: Mutex::default(),
+        })
     }
 
     /// The same, for a provider that can do more or less than the usual.
     #[must_use]
     pub fn with_abilities(self, abilities: Abilities) -> Self {
         Self { abilities, ..self }
+    }
+
+    /// The same, whose streams are given up when they say nothing for so long.
+    #[must_use]
+    pub fn with_idle(self, idle: Duration) -> Self {
+        Self { idle, ..self }
+    }
+
+    fn breakers(&self) -> MutexGuard<'_, HashMap<String, Breaker>> {
+        self.breakers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a call of `model`, unless it is left alone, and takes note of what it came to.
+    async fn guarded<T>(&self, model: &str, call: impl Future<Output = Result<T, LlmError>>) -> Result<T, LlmError> {
+        let admitted = self.breakers().entry(model.to_owned()).or_default().admit(Instant::now());
+        if let Err((left, why)) = admitted {
+            let (provider, message) =
+                (self.name.to_string(), format!("it is left alone after failures; the last: {why}"));
+            return Err(LlmError::Busy { provider, message, retry_after: Some(left) });
+        }
+        let trial = Trial { breakers: &self.breakers, model };
+        let came = call.await;
+        std::mem::forget(trial);
+        let mut breakers = self.breakers();
+        breakers.entry(model.to_owned()).or_default().note(came.as_ref().map(|_| ()), Instant::now());
+        came
     }
 
     fn error(&self, error: OpenAIError) -> LlmError {
@@ -67,6 +111,9 @@ impl OpenAi {
         let response: ChatResponse =
             self.client.chat().create_byot(request).await.map_err(|error| self.error(error))?;
         let broken = |message: &str| LlmError::Broken { provider: self.name.to_string(), message: message.into() };
+        if let Some(error) = response.error.filter(|error| !error.is_null()) {
+            return Err(broken(error["message"].as_str().unwrap_or("its answer is an error")));
+        }
         let choice = response.choices.into_iter().next().ok_or_else(|| broken("its answer has no choices"))?;
         let message = choice.message.ok_or_else(|| broken("its answer has no message"))?;
         Ok(ChatReply {
@@ -107,9 +154,9 @@ impl OpenAi {
             .map_err(|error| self.error(error))?;
         let mut reply = ChatReply::default();
         loop {
-            let next = tokio::time::timeout(IDLE_MAX, stream.next())
+            let next = tokio::time::timeout(self.idle, stream.next())
                 .await
-                .map_err(|_| broken(format!("the stream said nothing for {} s", IDLE_MAX.as_secs())))?;
+                .map_err(|_| broken(format!("the stream said nothing for {} s", self.idle.as_secs_f32())))?;
             let Some(chunk) = next else { break };
             let chunk = chunk.map_err(|error| self.error(error))?;
             if let Some(error) = chunk.error {
@@ -129,24 +176,43 @@ impl OpenAi {
     }
 }
 
+/// A call whose caller may go away: then nothing is known of the provider.
+struct Trial<'b> {
+    breakers: &'b Mutex<HashMap<String, Breaker>>,
+    model: &'b str,
+}
+
+impl Drop for Trial<'_> {
+    fn drop(&mut self) {
+        let mut breakers = self.breakers.lock().unwrap_or_else(PoisonError::into_inner);
+        breakers.entry(self.model.to_owned()).or_default().forget();
+    }
+}
+
 async fn add(
     reply: &mut ChatReply,
     delta: ChatMessage,
     deltas: &mpsc::Sender<Delta>,
     broken: &impl Fn(String) -> LlmError,
 ) -> Result<(), LlmError> {
-    let gone = |_| broken("whoever was listening went away".into());
+    let gone = |error: SendTimeoutError<Delta>| match error {
+        SendTimeoutError::Timeout(_) => broken("whoever was listening took nothing for too long".into()),
+        SendTimeoutError::Closed(_) => broken("whoever was listening went away".into()),
+    };
     if let Some(text) = delta.content.filter(|text| !text.is_empty()) {
         reply.text.push_str(&text);
-        deltas.send(Delta::Text(text)).await.map_err(gone)?;
+        deltas.send_timeout(Delta::Text(text), LISTENER_MAX).await.map_err(gone)?;
     }
     for part in delta.tool_calls.into_iter().flatten() {
         let place = part.index.unwrap_or(reply.tool_calls.len());
         let shown = WireToolCall { index: Some(place.min(reply.tool_calls.len())), ..part.clone() };
-        deltas.send(Delta::ToolCall(shown)).await.map_err(gone)?;
+        deltas.send_timeout(Delta::ToolCall(shown), LISTENER_MAX).await.map_err(gone)?;
         match reply.tool_calls.get_mut(place) {
             Some(call) => {
-                call.function.name.push_str(&part.function.name);
+                // Some say the name again with every piece.
+                if call.function.name != part.function.name {
+                    call.function.name.push_str(&part.function.name);
+                }
                 call.function.arguments.push_str(&part.function.arguments);
             }
             None => reply.tool_calls.push(WireToolCall { index: None, ..part }),
@@ -161,20 +227,28 @@ impl LlmProvider for OpenAi {
         &self.name
     }
 
+    async fn turn(&self, bytes: usize) -> Result<Option<OwnedSemaphorePermit>, LlmError> {
+        self.endpoint.turn(bytes).await.map(Some)
+    }
+
     async fn chat(&self, request: ChatRequest, deltas: Option<mpsc::Sender<Delta>>) -> Result<ChatReply, LlmError> {
         let prefix = prefix_of(&request);
         let request = self.abilities.fit(request);
-        let mut reply = match (&prefix, self.abilities.completion, deltas) {
-            (Some(_), CompletionMode::Completions, deltas) => {
-                let reply = self.continued(request).await?;
-                if let Some(deltas) = deltas {
-                    let _ = deltas.send(Delta::Text(reply.text.clone())).await;
+        let model = request.model.clone();
+        let call = async {
+            match (&prefix, self.abilities.completion, deltas) {
+                (Some(_), CompletionMode::Completions, deltas) => {
+                    let reply = self.continued(request).await?;
+                    if let Some(deltas) = deltas {
+                        let _ = deltas.send(Delta::Text(reply.text.clone())).await;
+                    }
+                    Ok(reply)
                 }
-                reply
+                (_, _, Some(deltas)) => self.streamed(request, deltas).await,
+                (_, _, None) => self.whole(request).await,
             }
-            (_, _, Some(deltas)) => self.streamed(request, deltas).await?,
-            (_, _, None) => self.whole(request).await?,
         };
+        let mut reply = self.guarded(&model, call).await?;
         // Some that are asked in words say again what they were to continue.
         let echo = prefix
             .filter(|prefix| prefix.len() >= ECHO_BYTES_MIN && self.abilities.completion == CompletionMode::Instruct);
@@ -191,8 +265,8 @@ impl LlmProvider for OpenAi {
             input: Texts::Many(texts),
             encoding_format: Some("float".into()),
         };
-        let response: EmbeddingResponse =
-            self.client.embeddings().create_byot(request).await.map_err(|error| self.error(error))?;
+        let call = async { self.client.embeddings().create_byot(request).await.map_err(|error| self.error(error)) };
+        let response: EmbeddingResponse = self.guarded(model, call).await?;
         let broken = |message: String| LlmError::Broken { provider: self.name.to_string(), message };
         let mut vectors: Vec<Vec<f32>> = vec![Vec::new(); wanted];
         for embedding in response.data {

@@ -81,7 +81,7 @@ pub(crate) async fn call(
     let prompt = prompt_tokens_bound(&request).min(u64::from(model.context_tokens));
     let output = request.max_tokens.unwrap_or(OUTPUT_TOKENS_DEFAULT).min(model.context_tokens);
     request.max_tokens = Some(output);
-    let bound = Usage { prompt_tokens: prompt, completion_tokens: u64::from(output), total_tokens: 0 };
+    let bound = Usage { prompt_tokens: prompt, completion_tokens: u64::from(output), ..Usage::default() };
     let place = json!({"conversation": talk.stream(), "messages": talk.messages.len()});
     let asked = json!({"tools": request.tools.len(), "response_format": request.response_format, "max_tokens": output});
     let answered_at = place.clone();
@@ -128,7 +128,7 @@ pub(crate) async fn embed_to_decide(
     deciding: Option<(Stream, Decision)>,
 ) -> Result<PaidVectors, NeuronError> {
     let prompt = texts.iter().map(|text| text.len() as u64 + 8).sum();
-    let bound = Usage { prompt_tokens: prompt, completion_tokens: 0, total_tokens: 0 };
+    let bound = Usage { prompt_tokens: prompt, ..Usage::default() };
     let asked = json!({"texts": texts.len()});
     let (provider, name) = (model.provider.clone(), model.name.clone());
     let work = async move { provider.embed(&name, texts).await };
@@ -174,6 +174,8 @@ impl Purchase<'_> {
         told: impl Fn(&T) -> Told + Send + 'static,
     ) -> Result<(T, Amount, Arc<str>), NeuronError> {
         let Self { store, origin, account, model, bound, journal } = self;
+        // Who still waits for its turn has not been sent, and owes nothing should the daemon die.
+        let turn = model.provider.turn(bound.prompt_tokens as usize).await?;
         let bound = model.price.of(bound);
         let id: Arc<str> = format!("call_{}", uuid::Uuid::now_v7().simple()).into();
         let stream = calls_stream(account);
@@ -198,6 +200,7 @@ impl Purchase<'_> {
                 answered = work => answered,
                 _ = gone => Err(went_away()),
             };
+            drop(turn);
             let (kind, used, entry, noted) = match &answered {
                 Ok(answer) => {
                     let Told { usage, answer, entry } = told(answer);

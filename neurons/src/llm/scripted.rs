@@ -83,7 +83,7 @@ fn usage(request: &ChatRequest, said: &str) -> Usage {
     let words = |text: &str| text.split_whitespace().count() as u64;
     let prompt_tokens = request.messages.iter().filter_map(|message| message.content.as_deref()).map(words).sum();
     let completion_tokens = words(said).max(1);
-    Usage { prompt_tokens, completion_tokens, total_tokens: prompt_tokens + completion_tokens }
+    Usage { prompt_tokens, completion_tokens, ..Usage::default() }.plus(Usage::default())
 }
 
 #[async_trait]
@@ -108,7 +108,7 @@ impl Engine for Scripted {
         let tokens = texts.iter().map(|text| words(text).len() as u64).sum();
         let vectors = texts.iter().map(|text| vector(text)).collect();
         embedded.extend(texts);
-        Ok((vectors, Usage { prompt_tokens: tokens, completion_tokens: 0, total_tokens: tokens }))
+        Ok((vectors, Usage { prompt_tokens: tokens, total_tokens: tokens, ..Usage::default() }))
     }
 
     async fn chat(&self, request: ChatRequest) -> Result<mpsc::Receiver<Part>, Refusal> {

@@ -32,6 +32,9 @@ pub struct Price {
     /// For tokens written.
     #[serde(default)]
     pub output: u64,
+    /// For tokens read that the provider had read before; as much as for others when absent.
+    #[serde(default)]
+    pub cached: Option<u64>,
 }
 
 impl Price {
@@ -40,12 +43,15 @@ impl Price {
         // A provider that reports nonsense must not be able to turn a charge into a credit.
         const TOKENS_MAX: u64 = 1 << 40;
         let (input, output) = (usage.prompt_tokens.min(TOKENS_MAX), usage.completion_tokens.min(TOKENS_MAX));
+        let cached = usage.cached_tokens.min(input);
         let cost = |tokens: u64, price: u64| {
             i64::try_from((u128::from(tokens) * u128::from(price)).div_ceil(1_000_000)).unwrap_or(i64::MAX)
         };
         Amount {
             tokens: (input + output) as i64,
-            micro_usd: cost(input, self.input).saturating_add(cost(output, self.output)),
+            micro_usd: cost(input - cached, self.input)
+                .saturating_add(cost(cached, self.cached.unwrap_or(self.input)))
+                .saturating_add(cost(output, self.output)),
         }
     }
 }
@@ -68,7 +74,8 @@ pub struct Model {
 /// The models of a daemon.
 #[derive(Clone, Default)]
 pub struct Models {
-    tiers: BTreeMap<Tier, Model>,
+    /// The model of each tier, and those that answer when it does not.
+    tiers: BTreeMap<Tier, Vec<Model>>,
     embedder: Option<Model>,
     /// Why there is none, when there is none.
     missing: Option<Arc<str>>,
@@ -77,7 +84,14 @@ pub struct Models {
 impl Models {
     /// The same model for every tier that `tiers` leaves out, the nearest cheaper one first.
     pub fn new(tiers: BTreeMap<Tier, Model>) -> Self {
-        Self { tiers, ..Self::default() }
+        Self { tiers: tiers.into_iter().map(|(tier, model)| (tier, vec![model])).collect(), ..Self::default() }
+    }
+
+    /// With a model that answers for `tier` when those before it do not.
+    #[must_use]
+    pub fn with_fall_back(mut self, tier: Tier, model: Model) -> Self {
+        self.tiers.entry(tier).or_default().push(model);
+        self
     }
 
     /// No model at all, and why; every call answers that.
@@ -105,15 +119,24 @@ impl Models {
     /// # Errors
     /// [`LlmError::Unavailable`] when there is no model at all.
     pub fn pick(&self, tier: Tier) -> Result<&Model, LlmError> {
-        let cheaper = self.tiers.range(..=tier).next_back();
-        let found = cheaper.or_else(|| self.tiers.range(tier..).next()).map(|(_, model)| model);
-        found.ok_or_else(|| {
+        self.chain(tier).first().ok_or_else(|| {
             LlmError::Unavailable(self.missing.as_deref().unwrap_or("no model is configured").to_owned())
         })
     }
 
-    /// Every tier with its model's provider and name.
+    /// The model for `tier` and then, in order, those that answer when it does not; none when there is no model at all.
+    pub fn chain(&self, tier: Tier) -> &[Model] {
+        let cheaper = self.tiers.range(..=tier).next_back();
+        let found = cheaper.or_else(|| self.tiers.range(tier..).next());
+        found.map_or(&[], |(_, models)| models)
+    }
+
+    /// Every tier with its models' providers and names.
     pub fn describe(&self) -> BTreeMap<Tier, String> {
-        self.tiers.iter().map(|(tier, model)| (*tier, format!("{}/{}", model.provider.name(), model.name))).collect()
+        let named = |models: &Vec<Model>| {
+            let names = models.iter().map(|model| format!("{}/{}", model.provider.name(), model.name));
+            names.collect::<Vec<_>>().join(", then ")
+        };
+        self.tiers.iter().map(|(tier, models)| (*tier, named(models))).collect()
     }
 }

@@ -142,6 +142,24 @@ impl Store {
         self.submit(batch).await.await
     }
 
+    /// Writes `batch`, and keeps at it while the disk fails: for what was done and must not be done again.
+    ///
+    /// # Errors
+    /// As [`Self::commit`], but for [`StoreError::Io`].
+    pub async fn commit_at_last(&self, batch: Batch) -> Result<Receipt, StoreError> {
+        let mut wait = Duration::from_millis(50);
+        loop {
+            match self.commit(batch.clone()).await {
+                Err(StoreError::Io(reason)) => {
+                    tracing::warn!(%reason, "what was done cannot be written, trying again");
+                    tokio::time::sleep(wait).await;
+                    wait = (wait * 2).min(Duration::from_secs(5));
+                }
+                other => return other,
+            }
+        }
+    }
+
     /// Hands `batch` over and answers the wait for it. Batches are taken in the order they are handed
     /// over, so one owner may have several under way.
     pub async fn submit(&self, batch: Batch) -> impl Future<Output = Result<Receipt, StoreError>> + Send + 'static {

@@ -182,6 +182,8 @@ impl From<NeuronError> for ApiError {
                     .hint("set models.embedded and run `lifeformd models pull`, or configure [providers] and [tiers]"),
                 LlmError::Busy { retry_after, .. } => Self::new(StatusCode::TOO_MANY_REQUESTS, "model_busy", detail)
                     .retry_after(retry_after.map_or(1, |wait| wait.as_secs().max(1))),
+                LlmError::Exhausted { .. } => Self::new(StatusCode::SERVICE_UNAVAILABLE, "model_quota", detail)
+                    .hint("raise the provider's quota, or give the tier a fall_back"),
                 // The model's own word that the request cannot be answered, its length above all.
                 LlmError::Refused { status: 400 | 413 | 422, .. } => {
                     Self::new(StatusCode::UNPROCESSABLE_ENTITY, "model_refused", detail)

@@ -232,6 +232,16 @@ pub(super) async fn execute(
             format!("job_{}", &name[..32]).into()
         }
     };
+    let reused = || {
+        ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "key_reused", "this Idempotency-Key was used for another job")
+            .hint("use a fresh Idempotency-Key for another job")
+    };
+    // Whoever asks again is answered as before, whatever became of the fascicle.
+    if key.is_some()
+        && let Ok(known) = app.fascicles.job(&job).await
+    {
+        return if known.ordered == ordered { Ok(accepted(job)) } else { Err(reused()) };
+    }
     let order = JobOrder {
         id: job.clone(),
         fascicle: id,
@@ -245,16 +255,15 @@ pub(super) async fn execute(
     };
     app.fascicles.start(&origin, order, app.house.clone(), |batch| batch).await?;
     if key.is_some() && app.fascicles.job(&job).await?.ordered != ordered {
-        return Err(ApiError::new(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            "key_reused",
-            "this Idempotency-Key was used for another job",
-        )
-        .hint("use a fresh Idempotency-Key for another job"));
+        return Err(reused());
     }
+    Ok(accepted(job))
+}
+
+fn accepted(job: JobId) -> Response {
     let at = HeaderValue::from_str(&format!("/v1/jobs/{job}")).unwrap_or(HeaderValue::from_static("/v1/jobs"));
     let accepted = Accepted { links: links(&job), job_id: job, status: Status::Pending };
-    Ok((StatusCode::ACCEPTED, [(header::LOCATION, at)], Json(accepted)).into_response())
+    (StatusCode::ACCEPTED, [(header::LOCATION, at)], Json(accepted)).into_response()
 }
 
 /// What a trial takes.

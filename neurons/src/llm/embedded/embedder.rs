@@ -118,7 +118,7 @@ impl Loaded {
                 vectors[*place] = vector;
             }
         }
-        Ok((vectors, Usage { prompt_tokens: read, completion_tokens: 0, total_tokens: read }))
+        Ok((vectors, Usage { prompt_tokens: read, total_tokens: read, ..Usage::default() }))
     }
 
     fn embed_some(&self, texts: Vec<&str>) -> Result<(Vec<Vec<f32>>, u64), EmbeddedError> {

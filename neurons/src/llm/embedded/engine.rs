@@ -105,6 +105,7 @@ impl Loaded {
             prompt_tokens: prompt.len() as u64,
             completion_tokens: written as u64,
             total_tokens: (prompt.len() + written) as u64,
+            ..Usage::default()
         };
         if !is_tool {
             return Ok(Part::Done { finish, usage });

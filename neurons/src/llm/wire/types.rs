@@ -97,16 +97,53 @@ pub struct WireFunction {
 
 /// Tokens used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "WrittenUsage")]
 pub struct Usage {
     /// Tokens read.
-    #[serde(default)]
     pub prompt_tokens: u64,
     /// Tokens written.
-    #[serde(default)]
     pub completion_tokens: u64,
     /// Both.
-    #[serde(default)]
     pub total_tokens: u64,
+    /// Of the tokens read, those that the provider had read before.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub cached_tokens: u64,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+/// [`Usage`] as peers write it.
+#[derive(Deserialize)]
+struct WrittenUsage {
+    #[serde(default)]
+    prompt_tokens: Option<u64>,
+    #[serde(default)]
+    completion_tokens: Option<u64>,
+    #[serde(default)]
+    total_tokens: Option<u64>,
+    #[serde(default)]
+    cached_tokens: Option<u64>,
+    #[serde(default)]
+    prompt_tokens_details: Option<Value>,
+    #[serde(default)]
+    prompt_cache_hit_tokens: Option<u64>,
+}
+
+impl From<WrittenUsage> for Usage {
+    fn from(written: WrittenUsage) -> Self {
+        let details = written.prompt_tokens_details.as_ref().and_then(|details| details["cached_tokens"].as_u64());
+        let prompt_tokens = written.prompt_tokens.unwrap_or_default();
+        let completion_tokens = written.completion_tokens.unwrap_or_default();
+        let cached = written.cached_tokens.or(details).or(written.prompt_cache_hit_tokens);
+        Self {
+            prompt_tokens,
+            completion_tokens,
+            total_tokens: written.total_tokens.unwrap_or(prompt_tokens.saturating_add(completion_tokens)),
+            cached_tokens: cached.unwrap_or_default().min(prompt_tokens),
+        }
+    }
 }
 
 impl Usage {
@@ -115,7 +152,12 @@ impl Usage {
     pub fn plus(self, other: Self) -> Self {
         let prompt_tokens = self.prompt_tokens.saturating_add(other.prompt_tokens);
         let completion_tokens = self.completion_tokens.saturating_add(other.completion_tokens);
-        Self { prompt_tokens, completion_tokens, total_tokens: prompt_tokens.saturating_add(completion_tokens) }
+        Self {
+            prompt_tokens,
+            completion_tokens,
+            total_tokens: prompt_tokens.saturating_add(completion_tokens),
+            cached_tokens: self.cached_tokens.saturating_add(other.cached_tokens),
+        }
     }
 }
 

@@ -1,0 +1,163 @@
+//! How often and how much a provider may be asked: what the configuration says, corrected by what the provider's own
+//! headers say.
+
+use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use governor::clock::{Clock, MonotonicClock};
+use governor::middleware::NoOpMiddleware;
+use governor::state::{InMemoryState, NotKeyed};
+use governor::{Quota, RateLimiter};
+use http::HeaderMap;
+use tokio::time::Instant;
+
+type Limiter = RateLimiter<NotKeyed, InMemoryState, MonotonicClock, NoOpMiddleware<<MonotonicClock as Clock>::Instant>>;
+
+/// See the module. Clones share one account of what was asked.
+#[derive(Clone, Default)]
+pub struct Limits(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    requests: Option<Limiter>,
+    tokens: Option<(Limiter, NonZeroU32)>,
+    /// The provider itself wants nothing before.
+    closed_until: Mutex<Option<Instant>>,
+}
+
+impl Limits {
+    /// At most so many requests and so many tokens a minute; `None` is no bound of ours.
+    pub fn per_minute(requests: Option<NonZeroU32>, tokens: Option<NonZeroU32>) -> Self {
+        let limiter = |count| RateLimiter::direct_with_clock(Quota::per_minute(count), MonotonicClock);
+        let tokens = tokens.map(|count| (limiter(count), count));
+        Self(Arc::new(Inner { requests: requests.map(limiter), tokens, closed_until: Mutex::default() }))
+    }
+
+    /// How long a request of about so many tokens must wait still; nothing when it may be sent, and is counted then.
+    pub(super) fn wait(&self, tokens: u32) -> Option<Duration> {
+        let now = Instant::now();
+        let closed = *self.0.closed_until.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(closed) = closed.filter(|until| *until > now) {
+            return Some(closed - now);
+        }
+        if let Some((limiter, most)) = &self.0.tokens {
+            let tokens = NonZeroU32::new(tokens.clamp(1, most.get())).unwrap_or(NonZeroU32::MIN);
+            if let Ok(Err(not_until)) = limiter.check_n(tokens) {
+                return Some(not_until.wait_time_from(MonotonicClock.now()));
+            }
+        }
+        let not_until = self.0.requests.as_ref().and_then(|limiter| limiter.check().err());
+        not_until.map(|not_until| not_until.wait_time_from(MonotonicClock.now()))
+    }
+
+    /// Lets nothing pass for so long.
+    pub(super) fn close_for(&self, wait: Duration) {
+        let until = Instant::now() + wait;
+        let mut closed = self.0.closed_until.lock().unwrap_or_else(PoisonError::into_inner);
+        *closed = Some(closed.map_or(until, |before| before.max(until)));
+    }
+
+    /// Takes note of what an answer says is left (`x-ratelimit-remaining-*`, `x-ratelimit-reset-*`).
+    pub(super) fn heed(&self, headers: &HeaderMap) {
+        for what in ["requests", "tokens"] {
+            let text =
+                |name: &str| headers.get(format!("x-ratelimit-{name}-{what}")).and_then(|value| value.to_str().ok());
+            let left = text("remaining").and_then(|left| left.trim().parse::<f64>().ok());
+            let reset = text("reset").and_then(span);
+            if let (Some(left), Some(reset)) = (left, reset)
+                && left < 1.0
+            {
+                self.close_for(reset.min(RESET_MAX));
+            }
+        }
+    }
+}
+
+/// The longest that a provider's headers may close it for.
+const RESET_MAX: Duration = Duration::from_secs(60);
+
+/// How long a provider asks to be left alone: `retry-after-ms`, `Retry-After` as seconds or any HTTP date, or the reset
+/// of what is used up.
+pub(super) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+    if let Some(ms) = text("retry-after-ms").and_then(|ms| ms.parse::<f64>().ok()) {
+        return Duration::try_from_secs_f64(ms.max(0.0) / 1000.0).ok();
+    }
+    if let Some(value) = text("retry-after") {
+        if let Some(wait) = span(value) {
+            return Some(wait);
+        }
+        if let Ok(at) = httpdate::parse_http_date(value) {
+            return Some(at.duration_since(now).unwrap_or_default());
+        }
+    }
+    text("x-ratelimit-reset-requests").or(text("x-ratelimit-reset-tokens")).and_then(span)
+}
+
+/// `12`, `0.5`, `120ms`, `6m0s`, `1.5s`.
+fn span(text: &str) -> Option<Duration> {
+    if let Ok(seconds) = text.parse::<f64>() {
+        return Duration::try_from_secs_f64(seconds.max(0.0)).ok();
+    }
+    Duration::try_from(text.parse::<jiff::SignedDuration>().ok()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        pairs.iter().map(|(name, value)| (http::HeaderName::from_static(name), value.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn every_form_of_retry_after_is_read() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777 - 7);
+        for (name, value, ms) in [
+            ("retry-after", "3", 3_000),
+            ("retry-after", "0.25", 250),
+            ("retry-after", " 2 ", 2_000),
+            ("retry-after", "-1", 0),
+            ("retry-after", "1.5s", 1_500),
+            ("retry-after", "Sun, 06 Nov 1994 08:49:37 GMT", 7_000),
+            ("retry-after", "Sunday, 06-Nov-94 08:49:37 GMT", 7_000),
+            ("retry-after", "Sun Nov  6 08:49:37 1994", 7_000),
+            ("retry-after", "Sun, 06 Nov 1994 08:00:00 GMT", 0),
+            ("retry-after-ms", "120", 120),
+            ("x-ratelimit-reset-requests", "6m0s", 360_000),
+            ("x-ratelimit-reset-tokens", "20ms", 20),
+        ] {
+            let read = retry_after(&headers(&[(name, value)]), now);
+            assert_eq!(read, Some(Duration::from_millis(ms)), "{name}: {value}");
+        }
+        for value in ["soon", "", "NaN", "1e400"] {
+            assert_eq!(retry_after(&headers(&[("retry-after", value)]), now), None, "{value}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_provider_that_says_nothing_is_left_is_left_alone_until_it_says() {
+        let limits = Limits::default();
+        assert_eq!(limits.wait(1), None);
+        limits.heed(&headers(&[("x-ratelimit-remaining-requests", "4"), ("x-ratelimit-reset-requests", "9s")]));
+        assert_eq!(limits.wait(1), None);
+        limits.heed(&headers(&[("x-ratelimit-remaining-tokens", "0"), ("x-ratelimit-reset-tokens", "9s")]));
+        assert_eq!(limits.wait(1), Some(Duration::from_secs(9)));
+        tokio::time::advance(Duration::from_secs(9)).await;
+        assert_eq!(limits.wait(1), None);
+    }
+
+    #[test]
+    fn requests_and_tokens_a_minute_are_bounded() {
+        let three = Limits::per_minute(NonZeroU32::new(3), None);
+        assert!((0..3).all(|_| three.wait(1).is_none()));
+        assert!(three.wait(1).unwrap() <= Duration::from_secs(20));
+        let tokens = Limits::per_minute(None, NonZeroU32::new(1_000));
+        assert_eq!(tokens.wait(900), None);
+        assert!(tokens.wait(900).unwrap() > Duration::from_secs(40));
+        assert_eq!(tokens.wait(50), None, "what fits may pass");
+        let small = Limits::per_minute(None, NonZeroU32::new(10));
+        assert_eq!(small.wait(1_000), None, "what is larger than a minute takes the minute");
+    }
+}

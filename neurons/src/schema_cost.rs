@@ -1,0 +1,122 @@
+//! How much a JSON Schema may ask of one value. References that double at each step are a few lines to write and years to
+//! evaluate, so what is applied to one and the same value is counted before a schema is taken.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+/// Schemas that may apply to one value.
+const APPLIED_MAX: u64 = 10_000;
+/// Schemas within schemas, references counted.
+const DEPTH_MAX: usize = 128;
+
+/// Members whose schemas apply to the very value that theirs applies to.
+const IN_PLACE: [&str; 8] = ["allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"];
+
+/// # Errors
+/// What is too much, or cannot be counted.
+pub(crate) fn check(schema: &Value) -> Result<(), String> {
+    let mut counted = Counted { root: schema, known: HashMap::new() };
+    counted.everywhere(schema, 0)
+}
+
+struct Counted<'s> {
+    root: &'s Value,
+    /// By reference; `None` while it is being counted.
+    known: HashMap<&'s str, Option<u64>>,
+}
+
+impl<'s> Counted<'s> {
+    /// Counts every schema, wherever it stands.
+    fn everywhere(&mut self, schema: &'s Value, depth: usize) -> Result<(), String> {
+        if depth > DEPTH_MAX {
+            return Err(format!("schemas stand {DEPTH_MAX} deep at most"));
+        }
+        match schema {
+            Value::Object(members) => {
+                self.applied(schema, 0)?;
+                // What stands in const, enum, default and examples is no schema.
+                let data = ["const", "enum", "default", "examples"];
+                members
+                    .iter()
+                    .filter(|(name, _)| !data.contains(&name.as_str()))
+                    .try_for_each(|(_, inner)| self.everywhere(inner, depth + 1))
+            }
+            Value::Array(items) => items.iter().try_for_each(|inner| self.everywhere(inner, depth + 1)),
+            _ => Ok(()),
+        }
+    }
+
+    /// How many schemas apply to a value that this one applies to.
+    fn applied(&mut self, schema: &'s Value, depth: usize) -> Result<u64, String> {
+        if depth > DEPTH_MAX {
+            return Err(format!("references stand {DEPTH_MAX} deep at most"));
+        }
+        let Value::Object(members) = schema else { return Ok(1) };
+        let mut count: u64 = 1;
+        if members.contains_key("$dynamicRef") || members.contains_key("$recursiveRef") {
+            return Err("$dynamicRef is not taken; refer by \"#/$defs/…\"".into());
+        }
+        if let Some(Value::String(to)) = members.get("$ref") {
+            count += self.referred(to, depth)?;
+        }
+        for inner in IN_PLACE.iter().filter_map(|name| members.get(*name)) {
+            match inner {
+                Value::Array(several) => {
+                    for one in several {
+                        count += self.applied(one, depth + 1)?;
+                    }
+                }
+                Value::Object(named) if members.get("dependentSchemas").is_some_and(|it| std::ptr::eq(it, inner)) => {
+                    for one in named.values() {
+                        count += self.applied(one, depth + 1)?;
+                    }
+                }
+                one => count += self.applied(one, depth + 1)?,
+            }
+        }
+        if count > APPLIED_MAX {
+            return Err(format!("more than {APPLIED_MAX} schemas would apply to one value"));
+        }
+        Ok(count)
+    }
+
+    fn referred(&mut self, to: &'s str, depth: usize) -> Result<u64, String> {
+        match self.known.get(to) {
+            Some(Some(count)) => return Ok(*count),
+            Some(None) => return Err(format!("$ref \"{to}\" leads back to itself without an end")),
+            None => {}
+        }
+        let pointer = to.strip_prefix('#').filter(|pointer| pointer.is_empty() || pointer.starts_with('/'));
+        let pointer = pointer.ok_or_else(|| format!("$ref \"{to}\" leads outside; refer by \"#/$defs/…\""))?;
+        let target = self.root.pointer(pointer).ok_or_else(|| format!("$ref \"{to}\" leads nowhere"))?;
+        self.known.insert(to, None);
+        let count = self.applied(target, depth + 1)?;
+        self.known.insert(to, Some(count));
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::check;
+
+    #[test]
+    fn what_doubles_is_refused_and_what_recurs_by_its_parts_is_not() {
+        let tree = json!({"$ref": "#/$defs/t", "$defs": {"t": {"type": "object", "properties": {"left": {"$ref": "#/$defs/t"}, "right": {"$ref": "#/$defs/t"}}}}});
+        assert_eq!(check(&tree), Ok(()));
+        assert_eq!(check(&json!({"properties": {"next": {"$ref": "#"}}})), Ok(()));
+        let mut doubling = json!({"$ref": "#/$defs/d0", "$defs": {"d40": {"type": "string"}}});
+        for at in 0..40 {
+            let next = json!({"$ref": format!("#/$defs/d{}", at + 1)});
+            doubling["$defs"][format!("d{at}")] = json!({"allOf": [next, next]});
+        }
+        assert!(check(&doubling).unwrap_err().contains("schemas would apply"));
+        assert!(check(&json!({"$ref": "#"})).unwrap_err().contains("leads back"));
+        assert!(check(&json!({"$ref": "http://x/y"})).unwrap_err().contains("outside"));
+        assert!(check(&json!({"$ref": "#/$defs/none"})).unwrap_err().contains("nowhere"));
+        assert!(check(&json!({"enum": [{"$ref": "http://x"}]})).is_ok());
+    }
+}
