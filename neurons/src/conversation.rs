@@ -59,12 +59,19 @@ pub(crate) struct Conversation {
     pub(crate) lost: u32,
     /// What the next commit is to write.
     fresh: Vec<Op>,
+    /// Whether its caller will say all of it again with the next answer.
+    repeated: bool,
 }
 
 impl Conversation {
     /// One that begins.
     pub(crate) fn new(invocation: &str) -> Self {
         Self { stream: stream(invocation), ..Self::default() }
+    }
+
+    /// One that its caller keeps, and gives again with what comes next: what is said in it is kept once for all of them.
+    pub(crate) fn repeated(invocation: &str) -> Self {
+        Self { repeated: true, ..Self::new(invocation) }
     }
 
     /// One as its journal has it.
@@ -144,7 +151,8 @@ impl Conversation {
     }
 
     fn note(&mut self, kind: &str, message: ChatMessage) {
-        let shared = message.role == "system" && message.content.as_ref().is_some_and(|it| it.len() > SHARED_BYTES_MIN);
+        let shares = self.repeated || message.role == "system";
+        let shared = shares && message.content.as_ref().is_some_and(|it| it.len() > SHARED_BYTES_MIN);
         let mut kept = Kept { message: message.clone(), content_hash: None };
         if let (true, Some(content)) = (shared, kept.message.content.take_if(|_| shared)) {
             let hash = Hash::of(content.as_bytes());

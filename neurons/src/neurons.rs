@@ -16,9 +16,9 @@ use crate::conversation::Conversation;
 use crate::history::noted;
 use crate::invocation::{Run, Stop, tool_message};
 use crate::invocations::UnderWay;
-use crate::llm::{Delta, Models, Tier, Usage, paid};
-use crate::neuron::{self, ToolResult};
-use crate::spec::{NeuronId, NeuronSpec};
+use crate::llm::{ChatMessage, ChatReply, ChatRequest, Delta, Model, Models, Tier, Usage, paid};
+use crate::neuron::{self, Begun, ToolResult};
+use crate::spec::{Kind, NeuronId, NeuronSpec, ToolSpec};
 
 /// Invocations that may run at once.
 const RUNNING_MAX: usize = 512;
@@ -64,6 +64,11 @@ pub struct Thought {
     pub usage: Usage,
     /// The paid calls behind it, as they stand in `calls:{account}`.
     pub calls: Vec<Arc<str>>,
+}
+
+/// Names an invocation that nobody asks for again.
+fn fresh_id() -> String {
+    format!("inv_{}", uuid::Uuid::now_v7().simple())
 }
 
 impl Neurons {
@@ -241,6 +246,88 @@ impl Neurons {
         let mut talk = Conversation::new(invocation);
         results.iter().for_each(|result| talk.say(tool_message(result)));
         talk.write(batch)
+    }
+
+    /// One answer of a model to a conversation that its caller keeps, paid like any other.
+    ///
+    /// # Errors
+    /// Any [`NeuronError`].
+    pub async fn chat(
+        &self,
+        origin: &Origin,
+        account: &Arc<str>,
+        model: &Model,
+        mut request: ChatRequest,
+        deltas: Option<mpsc::Sender<Delta>>,
+    ) -> Result<ChatReply, NeuronError> {
+        let _permit = self.permits.try_acquire().map_err(|_| NeuronError::Overloaded)?;
+        let mut talk = Conversation::repeated(&fresh_id());
+        request.messages.drain(..).for_each(|message| talk.say(message));
+        request.messages.clone_from(&talk.messages);
+        (request.stream, request.stream_options) = (false, None);
+        let paid = paid::call(&self.store, origin, account, model, request, deltas, &mut talk).await?;
+        Ok(paid.reply)
+    }
+
+    /// One answer of a neuron to a conversation that its caller keeps. The caller's `tools` stand beside the neuron's own; one
+    /// that is to be called by the caller ends the thought.
+    ///
+    /// # Errors
+    /// Any [`NeuronError`].
+    pub async fn converse(
+        &self,
+        origin: &Origin,
+        id: &NeuronId,
+        messages: Vec<ChatMessage>,
+        tools: Vec<ToolSpec>,
+        deltas: Option<mpsc::Sender<Delta>>,
+    ) -> Result<Thought, NeuronError> {
+        let _permit = self.permits.try_acquire().map_err(|_| NeuronError::Overloaded)?;
+        let mut spec = self.get(id).await?.value;
+        let begun = if spec.kind.calls_tools() {
+            spec.tools.extend(tools);
+            spec.check().map_err(NeuronError::Input)?;
+            let memory = (!spec.memory.is_empty()).then(|| ChatMessage::text("system", spec.memory.clone()));
+            Begun::Conversation(memory.into_iter().chain(messages).collect())
+        } else {
+            let events: Vec<Value> = messages
+                .iter()
+                .map(|message| serde_json::json!({"role": message.role, "content": message.content.clone().unwrap_or_default()}))
+                .collect();
+            let input = match spec.kind {
+                Kind::Completion => messages.last().and_then(|last| last.content.clone()).unwrap_or_default().into(),
+                _ => serde_json::json!({"events": events}),
+            };
+            neuron::begin(&mut spec, &input)?
+        };
+        self.describe(&mut spec).await?;
+        let run = self.run(origin.clone(), HOUSE.into(), spec, CallOptions { deltas, ..CallOptions::default() });
+        let mut outcome = self.tree.run(run.clone(), begun, Conversation::repeated(&fresh_id())).await?;
+        let stop = outcome.stop?;
+        if outcome.talk.is_fresh() {
+            self.store.commit(outcome.talk.write(Batch::new(&run.origin))).await?;
+        }
+        Ok(Thought { stop, usage: outcome.spent.usage, calls: outcome.spent.calls })
+    }
+
+    /// The embeddings of texts by the embedder, under its name or `embedder`.
+    ///
+    /// # Errors
+    /// [`NeuronError::Input`] when it goes by another name, or any other [`NeuronError`].
+    pub async fn embed(
+        &self,
+        origin: &Origin,
+        account: &Arc<str>,
+        name: &str,
+        texts: Vec<String>,
+    ) -> Result<(Vec<Vec<f32>>, Usage), NeuronError> {
+        let embedder = self.models.embedder()?;
+        let whole = format!("{}/{}", embedder.provider.name(), embedder.name);
+        if ![embedder.name.as_str(), whole.as_str(), "embedder"].contains(&name) {
+            return Err(NeuronError::Input(format!("the embedder here is \"{}\", not \"{name}\"", embedder.name)));
+        }
+        let paid = paid::embed(&self.store, origin, account, embedder, texts).await?;
+        Ok((paid.vectors, paid.usage.unwrap_or_default()))
     }
 
     pub(crate) fn run(&self, origin: Origin, account: Arc<str>, spec: NeuronSpec, options: CallOptions) -> Run {

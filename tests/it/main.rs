@@ -17,6 +17,7 @@ mod lifeforms;
 mod meaning;
 mod minds;
 mod neurons;
+mod openai;
 mod providers;
 mod shelves;
 mod store;

@@ -405,8 +405,8 @@ impl Run {
     /// A step has brought an output, unless that is too large to be kept.
     fn done(&mut self, step: Step, output: Value, out: &mut Outcome) {
         let leaf = self.slot(&step).is_some_and(|(node, slot, _)| {
-            let inside = matches!(slot.doing, Doing::Inside(_));
-            !inside && !(is_node(&step) && node.has_several_slots())
+            let several = is_node(&step) && node.has_several_slots();
+            !(several || matches!(slot.doing, Doing::Inside(_)))
         });
         let max = if leaf { OUTPUT_BYTES_MAX } else { JOINED_BYTES_MAX };
         let bytes = bytes_of(&output);

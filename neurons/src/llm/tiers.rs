@@ -131,6 +131,29 @@ impl Models {
         found.map_or(&[], |(_, models)| models)
     }
 
+    /// A model by its tier, by its name, or as `provider/name`.
+    pub fn named(&self, name: &str) -> Option<&Model> {
+        let tier: Option<Tier> = serde_json::from_value(name.into()).ok();
+        if let Some(tier) = tier {
+            return self.chain(tier).first();
+        }
+        let is = |model: &&Model| {
+            model.name == name || name.strip_prefix(model.provider.name()).is_some_and(|rest| rest.strip_prefix('/') == Some(&model.name))
+        };
+        self.tiers.values().flatten().find(is)
+    }
+
+    /// The names that [`Self::named`] knows, and the embedder's.
+    pub fn names(&self) -> Vec<String> {
+        let tiers = self.tiers.keys().filter_map(|tier| serde_json::to_value(tier).ok()?.as_str().map(str::to_owned));
+        let models = self.tiers.values().flatten().chain(&self.embedder);
+        let models = models.map(|model| format!("{}/{}", model.provider.name(), model.name));
+        let mut names: Vec<String> = tiers.chain(models).collect();
+        let mut seen = std::collections::BTreeSet::new();
+        names.retain(|name| seen.insert(name.clone()));
+        names
+    }
+
     /// Every tier with its models' providers and names.
     pub fn describe(&self) -> BTreeMap<Tier, String> {
         let named = |models: &Vec<Model>| {

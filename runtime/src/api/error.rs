@@ -4,7 +4,8 @@ use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use fascicles::{FascicleError, Fault, Faults};
-use lifeform::{LifeformError, Refusal};
+use lifeform::{LifeformError, Refusal as CanvasRefusal};
+use neurons::llm::wire::Refusal;
 use neurons::{LlmError, NeuronError};
 use nexus::ledger::LedgerError;
 use nexus::{NexusError, StoreError};
@@ -55,6 +56,17 @@ impl ApiError {
     pub(crate) fn hint(mut self, hint: &'static str) -> Self {
         self.hint = hint;
         self
+    }
+
+    /// The same for the OpenAI-compatible door.
+    pub(crate) fn refusal(self) -> Refusal {
+        let retry_after_s = self.retry_after_s.map(|seconds| u32::try_from(seconds).unwrap_or(u32::MAX));
+        Refusal { status: self.status.as_u16(), message: self.detail, retry_after_s }
+    }
+
+    /// A job that was waited for did not bring anything.
+    pub(crate) fn failed_job(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_GATEWAY, "job_failed", detail)
     }
 
     /// The problem as a document.
@@ -255,12 +267,12 @@ impl From<LifeformError> for ApiError {
                 Self::new(StatusCode::CONFLICT, "not_alive", detail).hint("POST /v1/lifeforms/{id}/start")
             }
             LifeformError::Refused(refusal) => match refusal {
-                Refusal::Missing(_) => Self::new(StatusCode::NOT_FOUND, "not_found", detail),
-                Refusal::Exists(_) => Self::new(StatusCode::CONFLICT, "exists", detail),
-                Refusal::Schema { .. } => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "schema", detail),
-                Refusal::Forbidden(_) => Self::forbidden(detail),
-                Refusal::State(_) => Self::new(StatusCode::CONFLICT, "state", detail),
-                Refusal::Stale { .. } => Self::new(StatusCode::PRECONDITION_FAILED, "stale", detail)
+                CanvasRefusal::Missing(_) => Self::new(StatusCode::NOT_FOUND, "not_found", detail),
+                CanvasRefusal::Exists(_) => Self::new(StatusCode::CONFLICT, "exists", detail),
+                CanvasRefusal::Schema { .. } => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "schema", detail),
+                CanvasRefusal::Forbidden(_) => Self::forbidden(detail),
+                CanvasRefusal::State(_) => Self::new(StatusCode::CONFLICT, "state", detail),
+                CanvasRefusal::Stale { .. } => Self::new(StatusCode::PRECONDITION_FAILED, "stale", detail)
                     .hint("read the message again and amend what you find"),
             },
             LifeformError::Fascicle(error) => error.into(),

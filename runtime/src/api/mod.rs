@@ -10,6 +10,7 @@ mod jobs;
 mod lifeforms;
 mod neurons;
 mod nexus;
+mod openai;
 mod tokens;
 mod ws;
 
@@ -119,6 +120,9 @@ pub fn router(app: App) -> Router {
         .routes(routes!(invocations::list))
         .routes(routes!(invocations::read))
         .routes(routes!(invocations::cancel))
+        .routes(routes!(openai::chat))
+        .routes(routes!(openai::embeddings))
+        .routes(routes!(openai::models))
         .routes(routes!(fascicles::create, fascicles::list))
         .routes(routes!(fascicles::schema))
         .routes(routes!(fascicles::read, fascicles::update, fascicles::delete))

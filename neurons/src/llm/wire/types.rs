@@ -46,8 +46,8 @@ pub struct ChatMessage {
     /// `system`, `user`, `assistant` or `tool`.
     #[serde(default)]
     pub role: String,
-    /// What it says; null beside tool calls.
-    #[serde(default)]
+    /// What it says; null beside tool calls. Parts of text are one text here.
+    #[serde(default, deserialize_with = "content")]
     pub content: Option<String>,
     /// What the assistant wants called.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -58,6 +58,16 @@ pub struct ChatMessage {
     /// The answer goes on where this last message of the assistant ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefix: Option<bool>,
+}
+
+/// A text, or a list of its parts.
+fn content<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    Ok(match Value::deserialize(deserializer)? {
+        Value::Null => None,
+        Value::String(text) => Some(text),
+        Value::Array(parts) => Some(parts.iter().filter_map(|part| part["text"].as_str()).collect()),
+        _ => return Err(serde::de::Error::custom("content is a text or a list of parts")),
+    })
 }
 
 impl ChatMessage {

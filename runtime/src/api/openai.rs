@@ -1,0 +1,299 @@
+//! The OpenAI-compatible door (issue 4, N5): `/v1/chat/completions`, `/v1/embeddings`, `/v1/models`.
+//!
+//! `model` is a tier (`economy`, `standard`, `high`), a provider's model by its name or as `provider/model`, one of our neurons
+//! (`neuron:ID`) or fascicles (`fascicle:ID`). Whatever is asked is paid by the house, like any call that people make. The
+//! wire is that of the models in this process; each request brings its own engine, which knows who asks.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use fascicles::run::{Fact, Status};
+use fascicles::{JobId, JobOrder};
+use neurons::llm::wire::{Engine, Part, Refusal, router};
+use neurons::llm::{ChatMessage, ChatReply, ChatRequest, Delta, Model, Usage, WireFunction, WireToolCall};
+use neurons::neuron::Completed;
+use neurons::spec::ToolSpec;
+use neurons::{HOUSE, NeuronId, Stop};
+use nexus::{Cause, Event, Origin};
+use tokio::sync::mpsc;
+use tower::ServiceExt;
+
+use super::App;
+use super::error::ApiError;
+use super::extract::{Caller, Participant};
+
+/// Names in one listing of models, of neurons and of fascicles each.
+const LISTED_MAX: usize = 1_000;
+/// Pieces that may wait for a slow reader.
+const PIECES: usize = 64;
+
+/// A request's engine.
+struct Door {
+    app: App,
+    origin: Origin,
+    models: Vec<String>,
+}
+
+/// What a name stands for.
+enum Named {
+    Model(Box<Model>),
+    Neuron(NeuronId),
+    Fascicle(Arc<str>),
+}
+
+type Answering = std::pin::Pin<Box<dyn Future<Output = Result<ChatReply, ApiError>> + Send>>;
+
+impl Door {
+    fn named(&self, name: &str) -> Result<Named, Refusal> {
+        if let Some(id) = name.strip_prefix("neuron:") {
+            return Ok(Named::Neuron(id.into()));
+        }
+        if let Some(id) = name.strip_prefix("fascicle:") {
+            return Ok(Named::Fascicle(id.into()));
+        }
+        let missing = || {
+            let message = format!("the model \"{name}\" is not known here; GET /v1/models lists them");
+            Refusal { status: 404, message, retry_after_s: None }
+        };
+        self.app.neurons.models().named(name).cloned().map(|model| Named::Model(Box::new(model))).ok_or_else(missing)
+    }
+
+    fn answer(&self, named: Named, request: ChatRequest, deltas: Option<mpsc::Sender<Delta>>) -> Answering {
+        let (app, origin) = (self.app.clone(), self.origin.clone());
+        Box::pin(async move {
+            match named {
+                Named::Model(model) => Ok(app.neurons.chat(&origin, &HOUSE.into(), &model, request, deltas).await?),
+                Named::Neuron(id) => {
+                    let tools = request.tools.iter().map(tool).collect::<Result<_, _>>()?;
+                    let thought = app.neurons.converse(&origin, &id, request.messages, tools, deltas).await?;
+                    Ok(replied(thought.stop, thought.usage))
+                }
+                Named::Fascicle(id) => job(app, origin, id, request.messages).await,
+            }
+        })
+    }
+}
+
+/// A tool of the caller as a neuron knows it.
+fn tool(given: &serde_json::Value) -> Result<ToolSpec, ApiError> {
+    let function = &given["function"];
+    let wrong = |error| ApiError::invalid(format!("tools: {error}"));
+    let mut written = serde_json::json!({"name": function["name"], "description": function["description"].as_str().unwrap_or_default()});
+    if function["parameters"].is_object() {
+        written["parameters"] = function["parameters"].clone();
+    }
+    serde_json::from_value(written).map_err(wrong)
+}
+
+fn replied(stop: Stop, usage: Usage) -> ChatReply {
+    match stop {
+        Stop::Completed(completed) => ChatReply {
+            text: Completed::as_text(&completed),
+            finish: "stop".into(),
+            usage: Some(usage),
+            ..ChatReply::default()
+        },
+        Stop::Paused(calls) => {
+            let call = |(index, call): (usize, neurons::neuron::ToolCall)| WireToolCall {
+                index: Some(index),
+                id: call.id,
+                kind: "function".into(),
+                function: WireFunction { name: call.name, arguments: call.params },
+            };
+            let tool_calls = calls.into_iter().enumerate().map(call).collect();
+            ChatReply { tool_calls, finish: "tool_calls".into(), usage: Some(usage), ..ChatReply::default() }
+        }
+    }
+}
+
+/// A fascicle's answer is what its job brings. Whoever goes away cancels the job.
+async fn job(app: App, origin: Origin, id: Arc<str>, messages: Vec<ChatMessage>) -> Result<ChatReply, ApiError> {
+    let said = messages.into_iter().filter(|message| message.role != "tool");
+    let events = said.map(|it| Event::text(&it.role, it.content.unwrap_or_default(), Cause::default())).collect();
+    let job: JobId = format!("job_{}", uuid::Uuid::now_v7().simple()).into();
+    let order = JobOrder {
+        id: job.clone(),
+        fascicle: id,
+        owner: HOUSE.into(),
+        account: HOUSE.into(),
+        events,
+        ..JobOrder::default()
+    };
+    app.fascicles.start(&origin, order, app.house.clone(), |batch| batch).await?;
+    let cancels = Cancels { app: app.clone(), origin: origin.clone(), job: Some(job.clone()) };
+    let mut follow = app.fascicles.follow(&job);
+    loop {
+        let head = app.fascicles.job(&job).await?;
+        match head.status {
+            Status::Completed => {
+                cancels.keep();
+                let text = match head.output {
+                    serde_json::Value::String(text) => text,
+                    other => other.to_string(),
+                };
+                return Ok(ChatReply { text, finish: "stop".into(), ..ChatReply::default() });
+            }
+            Status::Failed | Status::Cancelled => {
+                cancels.keep();
+                return Err(ApiError::failed_job(head.error.unwrap_or_else(|| "the job was cancelled".into())));
+            }
+            Status::WaitingForTools | Status::WaitingForApproval => {
+                let what = "this fascicle waits for its caller; start it by POST /v1/fascicles/{id}/execute";
+                return Err(ApiError::invalid(what));
+            }
+            Status::Pending | Status::Running => {}
+        }
+        // The head is looked at again with each fact that changes it.
+        loop {
+            let entry = follow.next().await?;
+            if !matches!(entry.decode::<Fact>(), Ok(Fact::Observed(_) | Fact::Started { .. })) {
+                break;
+            }
+        }
+    }
+}
+
+/// Cancels a job that nobody waits for any more.
+struct Cancels {
+    app: App,
+    origin: Origin,
+    job: Option<JobId>,
+}
+
+impl Cancels {
+    fn keep(mut self) {
+        self.job = None;
+    }
+}
+
+impl Drop for Cancels {
+    fn drop(&mut self) {
+        if let Some(job) = self.job.take() {
+            let (app, origin) = (self.app.clone(), self.origin.clone());
+            tokio::spawn(async move { app.fascicles.cancel(&origin.principal, &job).await });
+        }
+    }
+}
+
+#[async_trait]
+impl Engine for Door {
+    fn models(&self) -> Vec<String> {
+        self.models.clone()
+    }
+
+    async fn chat(&self, request: ChatRequest) -> Result<mpsc::Receiver<Part>, Refusal> {
+        let named = self.named(&request.model)?;
+        let (parts, receiver) = mpsc::channel(PIECES);
+        let (deltas, mut pieces) = mpsc::channel(PIECES);
+        let streaming = request.stream;
+        let mut answer = self.answer(named, request, streaming.then_some(deltas));
+        // Until something was said a failure can still have its status.
+        let first = tokio::select! {
+            biased;
+            Some(delta) = pieces.recv() => Ok(delta),
+            answered = &mut answer => Err(answered.map_err(ApiError::refusal)?),
+        };
+        tokio::spawn(async move {
+            let said = match first {
+                Err(reply) => {
+                    let _ = parts.send(Part::Text(reply.text.clone())).await;
+                    Ok(reply)
+                }
+                Ok(first) => stream(first, &mut pieces, &mut answer, &parts).await,
+            };
+            let last = match said {
+                Ok(reply) => {
+                    for (index, call) in reply.tool_calls.into_iter().enumerate() {
+                        let _ = parts.send(Part::Tool(WireToolCall { index: Some(index), ..call })).await;
+                    }
+                    let finish = match &*reply.finish {
+                        "length" => "length",
+                        "tool_calls" => "tool_calls",
+                        _ => "stop",
+                    };
+                    Part::Done { finish, usage: reply.usage.unwrap_or_default() }
+                }
+                Err(error) => Part::Failed(error),
+            };
+            let _ = parts.send(last).await;
+        });
+        Ok(receiver)
+    }
+
+    async fn embed(&self, model: &str, texts: Vec<String>) -> Result<(Vec<Vec<f32>>, Usage), Refusal> {
+        let embedded = self.app.neurons.embed(&self.origin, &HOUSE.into(), model, texts).await;
+        embedded.map_err(|error| ApiError::refusal(error.into()))
+    }
+}
+
+/// Hands the pieces on until the answer is whole. A reader that went away takes the call with it.
+async fn stream(
+    first: Delta,
+    pieces: &mut mpsc::Receiver<Delta>,
+    answer: &mut Answering,
+    parts: &mpsc::Sender<Part>,
+) -> Result<ChatReply, String> {
+    let gone = "whoever was listening went away".to_owned();
+    let mut next = Some(first);
+    loop {
+        // A call of a tool is handed on when it is whole; what was taken back cannot be taken back here.
+        if let Some(Delta::Text(text)) = next.take() {
+            parts.send(Part::Text(text)).await.map_err(|_| gone.clone())?;
+        }
+        tokio::select! {
+            biased;
+            Some(delta) = pieces.recv() => next = Some(delta),
+            () = parts.closed() => return Err(gone),
+            answered = &mut *answer => {
+                while let Ok(delta) = pieces.try_recv() {
+                    if let Delta::Text(text) = delta {
+                        parts.send(Part::Text(text)).await.map_err(|_| gone.clone())?;
+                    }
+                }
+                return answered.map_err(|error| error.refusal().message);
+            }
+        }
+    }
+}
+
+async fn through(app: App, origin: Origin, models: Vec<String>, request: Request) -> Response {
+    let Ok(response) = router(Arc::new(Door { app, origin, models })).oneshot(request).await;
+    response
+}
+
+/// An answer of a model, a neuron or a fascicle, in the shape of OpenAI; whole, or with `stream` as chunks.
+#[utoipa::path(post, path = "/v1/chat/completions", request_body(content = Object, description = "as OpenAI has it: model, messages, tools, response_format, stream, …"),
+    responses((status = 200, description = "a chat.completion, or chat.completion.chunk events"), (status = 400, description = "{error}: not a request"), (status = 402, description = "{error}: the house cannot pay"), (status = 404, description = "{error}: no such model"), (status = 429, description = "{error}: too much at once")))]
+pub(super) async fn chat(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    request: Request,
+) -> Result<Response, ApiError> {
+    Ok(through(app, origin, Vec::new(), request).await)
+}
+
+/// Embeddings of texts, in the shape of OpenAI.
+#[utoipa::path(post, path = "/v1/embeddings", request_body(content = Object, description = "as OpenAI has it: model, input, encoding_format"),
+    responses((status = 200, description = "a list of embeddings"), (status = 400, description = "{error}: not a request"), (status = 404, description = "{error}: no such model")))]
+pub(super) async fn embeddings(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    request: Request,
+) -> Result<Response, ApiError> {
+    Ok(through(app, origin, Vec::new(), request).await)
+}
+
+/// The models that this door knows: tiers, providers' models, neurons and fascicles.
+#[utoipa::path(get, path = "/v1/models", responses((status = 200, description = "{object: \"list\", data: [{id, object, owned_by}]}")))]
+pub(super) async fn models(
+    State(app): State<App>,
+    Caller(origin): Caller,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let mut models = app.neurons.models().names();
+    models.extend(app.neurons.list("", LISTED_MAX).await?.into_iter().map(|(id, _)| format!("neuron:{id}")));
+    models.extend(app.fascicles.list("", LISTED_MAX).await?.into_iter().map(|(id, _)| format!("fascicle:{id}")));
+    Ok(through(app, origin, models, request).await.into_response())
+}

@@ -1,0 +1,75 @@
+//! The OpenAI-compatible door with a scripted model; the official clients are run by `tests/clients/run`.
+
+use neurons::llm::ChatRequest;
+use neurons::llm::scripted::Reply;
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+use tests::TestDaemon;
+
+fn model(request: &ChatRequest, _: usize) -> Reply {
+    let last = request.messages.last().unwrap();
+    match (&*last.role, request.tools.is_empty(), last.content.as_deref()) {
+        ("user", false, _) => Reply::Tools(vec![("c1".into(), "look".into(), "{}".into())]),
+        (_, _, Some("fail")) => Reply::Status(429, "later".into()),
+        (_, _, content) => Reply::Text(format!("{}: {}", request.messages[0].role, content.unwrap_or_default())),
+    }
+}
+
+fn ask(model: &str, content: &str) -> Value {
+    json!({"model": model, "messages": [{"role": "user", "content": content}]})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_a_neuron_and_a_fascicle_answer_as_openai_would_and_the_house_pays() {
+    let daemon = TestDaemon::start(model).await;
+    let op = &daemon.operator;
+    op.post("/v1/neurons", json!({"id": "n", "memory": "You are n."})).await.expect(StatusCode::CREATED);
+    let node = json!({"id": "a", "run": {"neuron": {"id": "n"}}});
+    op.post("/v1/fascicles", json!({"id": "f", "output": "a", "nodes": [node]})).await.expect(StatusCode::CREATED);
+    let listed = op.get("/v1/models").await.expect(StatusCode::OK);
+    let names: Vec<&str> = listed["data"].as_array().unwrap().iter().map(|it| it["id"].as_str().unwrap()).collect();
+    for name in ["standard", "scripted/standard", "neuron:n", "fascicle:f", "fascicle:intent_analysis"] {
+        assert!(names.contains(&name), "{name} is not among {names:?}");
+    }
+    for (model, says) in [("high", "user: hi"), ("scripted/standard", "user: hi"), ("neuron:n", "system: hi"), ("fascicle:f", "system: hi")] {
+        let answer = op.post("/v1/chat/completions", ask(model, "hi")).await.expect(StatusCode::OK);
+        assert_eq!((&answer["choices"][0]["message"]["content"], &answer["choices"][0]["finish_reason"]), (&json!(says), &json!("stop")), "{model}");
+    }
+    let house = op.get("/v1/house/resources").await.expect(StatusCode::OK);
+    assert!(house["spent"]["tokens"].as_i64().unwrap() > 0 && house["held"]["tokens"] == 0);
+    // A conversation with the caller's tools, which the caller keeps.
+    let tools = json!([{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]);
+    let mut body = ask("neuron:n", "hi");
+    body["tools"] = tools;
+    let called = op.post("/v1/chat/completions", body.clone()).await.expect(StatusCode::OK);
+    let message = &called["choices"][0]["message"];
+    assert_eq!((&called["choices"][0]["finish_reason"], &message["tool_calls"][0]["function"]["name"]), (&json!("tool_calls"), &json!("look")));
+    let said = body["messages"].as_array_mut().unwrap();
+    said.extend([message.clone(), json!({"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "sea"}]})]);
+    let told = op.post("/v1/chat/completions", body).await.expect(StatusCode::OK);
+    assert_eq!(told["choices"][0]["message"]["content"], "system: sea");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refusals_have_their_status_and_openais_form() {
+    let daemon = TestDaemon::start(model).await;
+    let op = &daemon.operator;
+    for (body, status) in [
+        (ask("nobody", "x"), 404),
+        (ask("neuron:nobody", "x"), 404),
+        (ask("fascicle:nobody", "x"), 404),
+        (ask("high", "fail"), 429),
+        (ask("fascicle:research", "x"), 502),
+    ] {
+        for stream in [false, true] {
+            let mut body = body.clone();
+            body["stream"] = json!(stream);
+            let refused = op.post("/v1/chat/completions", body.clone()).await;
+            assert_eq!(refused.status.as_u16(), status, "{body}: {}", refused.body);
+            assert!(refused.body["error"]["message"].as_str().is_some_and(|message| !message.is_empty()), "{body}");
+        }
+    }
+    let observer = daemon.person("user:eve", "observer").await;
+    assert_eq!(observer.post("/v1/chat/completions", ask("high", "x")).await.status, StatusCode::FORBIDDEN);
+    assert_eq!(op.post("/v1/embeddings", json!({"model": "x", "input": "y"})).await.status, StatusCode::SERVICE_UNAVAILABLE);
+}
