@@ -530,5 +530,6 @@ fn part_of<'s>(schema: &'s Value, pointer: &str) -> Result<Option<&'s Value>, St
 }
 
 fn listed(names: &[&Arc<str>]) -> String {
+    let names: BTreeSet<&Arc<str>> = names.iter().copied().collect();
     names.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ")
 }

@@ -326,6 +326,16 @@ impl Fascicles {
         Ok(built)
     }
 
+    /// The tools of its owner that a fascicle calls, those of the fascicles within it included.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub async fn tools_of(&self, id: &FascicleId) -> Result<BTreeSet<Arc<str>>, FascicleError> {
+        let mut tools = BTreeSet::new();
+        self.built(id).await?.graph.tools(&mut tools);
+        Ok(tools)
+    }
+
     /// The graph of a plan that a job began with.
     ///
     /// # Errors

@@ -210,7 +210,7 @@ impl Fascicles {
         let begun = tokio::spawn(async move {
             match this.inner.store.commit(batch).await {
                 Ok(_) if head.status.is_final() => Ok(()),
-                Ok(_) => this.spawn(head, run, toolbox, out.effects, Vec::new()).await,
+                Ok(_) => this.spawn(head, run, toolbox, out.effects, None).await,
                 Err(nexus::StoreError::Conflict { what, .. })
                     if what.starts_with("job:") || what.starts_with("running:") =>
                 {
@@ -228,7 +228,7 @@ impl Fascicles {
         run: Run,
         toolbox: Arc<dyn Toolbox>,
         effects: Vec<Effect>,
-        first: Vec<News>,
+        first: Option<News>,
     ) -> Result<(), FascicleError> {
         let id = head.id.clone();
         let serial = self.inner.serial.fetch_add(1, Ordering::SeqCst);
@@ -261,9 +261,7 @@ impl Fascicles {
             // One that cannot be read keeps no other from going on.
             match self.run_of(&head.value).await {
                 Ok(run) => {
-                    // What is overdue is not begun again.
-                    let first = vec![News::Tick, News::Restarted];
-                    self.spawn(head.value, run, toolbox.clone(), Vec::new(), first).await?;
+                    self.spawn(head.value, run, toolbox.clone(), Vec::new(), Some(News::Restarted)).await?;
                     count += 1;
                 }
                 Err(error) => tracing::error!(job = %job.value, %error, "a job cannot be taken up again"),
@@ -368,7 +366,7 @@ impl Fascicles {
         let begun = tokio::spawn(async move {
             match this.inner.store.commit(batch).await {
                 Ok(_) if head.status.is_final() => {}
-                Ok(_) => this.spawn(head.clone(), run, toolbox, out.effects, Vec::new()).await?,
+                Ok(_) => this.spawn(head.clone(), run, toolbox, out.effects, None).await?,
                 Err(nexus::StoreError::Conflict { what, .. }) if what.starts_with("running:") => {
                     return Err(FascicleError::NotFailed(job));
                 }

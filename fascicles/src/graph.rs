@@ -1,7 +1,7 @@
 //! A graph that can only be built valid: acyclic, its edges and routes lead somewhere, its mappings fit, its schemas and
 //! templates compile. `build.rs` builds it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use neurons::{NeuronId, NeuronSpec};
@@ -127,6 +127,26 @@ impl Graph {
     /// The fascicle's name.
     pub fn id(&self) -> &FascicleId {
         &self.id
+    }
+
+    /// Adds the names of the tools of its owner that it calls.
+    pub(crate) fn tools(&self, tools: &mut BTreeSet<Arc<str>>) {
+        for node in self.nodes.values() {
+            let body = match &node.work {
+                Work::One(body) | Work::Map { body, .. } | Work::Repeat { body, .. } => Some(body),
+                _ => None,
+            };
+            for body in body.into_iter().chain(&node.fall_back) {
+                match body {
+                    Body::Fascicle(graph) => graph.tools(tools),
+                    Body::Leaf(leaf) => {
+                        if let Leaf::Tool { name, by: CalledBy::Owner, .. } = &**leaf {
+                            tools.insert(name.clone());
+                        }
+                    }
+                }
+            }
+        }
     }
 
     pub(crate) fn node(&self, id: &str) -> Option<&Node> {

@@ -101,7 +101,7 @@ pub(crate) struct JobArgs {
     /// What a new job begins with.
     pub(crate) effects: Vec<Effect>,
     /// What one is told that is taken up again.
-    pub(crate) first: Vec<News>,
+    pub(crate) first: Option<News>,
     /// Tells this actor from an earlier one of the same job.
     pub(crate) serial: u64,
 }
@@ -141,7 +141,7 @@ impl Actor for JobActor {
             JobMsg::Resume => {
                 let effects = std::mem::take(&mut job.args.effects);
                 job.perform(&me, effects);
-                for news in std::mem::take(&mut job.args.first) {
+                if let Some(news) = job.args.first.take() {
                     job.take(&me, news).await?;
                 }
                 job.set_alarm(&me);
@@ -337,7 +337,9 @@ impl Job {
             let news = work(inner, Arc::new(head), toolbox, start).await;
             let _ = me.cast(JobMsg::News(news));
         });
-        self.under_way.insert(step, handle);
+        if let Some(before) = self.under_way.insert(step, handle) {
+            before.abort();
+        }
     }
 
     /// Lets the job be told when the next wait or its deadline is over.

@@ -5,7 +5,7 @@
 
 use std::sync::LazyLock;
 
-use minijinja::{Environment, Value as Shown, filters};
+use minijinja::{Environment, ErrorKind, Value as Shown, filters};
 use serde_json::{Map, Value, json};
 
 use crate::part;
@@ -44,8 +44,7 @@ pub(crate) fn fault(template: &str) -> Option<String> {
     while let Some(start) = rest.find("{{").into_iter().chain(rest.find("{%")).min() {
         let is_tag = rest[start..].starts_with("{%");
         let inner = &rest[start + 2..];
-        let end = inner.find(if is_tag { "%}" } else { "}}" }).unwrap_or(inner.len());
-        let (inside, after) = inner.split_at(end);
+        let (inside, after) = inner.split_at(end_of(inner, if is_tag { "%}" } else { "}}" }));
         let word = inside.trim_start_matches(['-', '+']).split_whitespace().next().unwrap_or_default();
         if is_tag && !matches!(word, "if" | "elif" | "else" | "endif") {
             return Some(format!("{{% {word} %}} is not known here; only if, elif, else and endif are"));
@@ -58,6 +57,39 @@ pub(crate) fn fault(template: &str) -> Option<String> {
     TEMPLATES.template_from_str(template).err().map(|error| error.to_string())
 }
 
+/// Where an expression ends; what stands in quotes ends none.
+fn end_of(inner: &str, closing: &str) -> usize {
+    let (mut quote, mut escaped) = (None, false);
+    for (at, letter) in inner.char_indices() {
+        match quote {
+            _ if escaped => escaped = false,
+            Some(_) if letter == '\\' => escaped = true,
+            Some(open) if letter == open => quote = None,
+            Some(_) => {}
+            None if letter == '"' || letter == '\'' => quote = Some(letter),
+            None if inner[at..].starts_with(closing) => return at,
+            None => {}
+        }
+    }
+    inner.len()
+}
+
+/// A message as it is written, up to its bound.
+#[derive(Default)]
+struct Bounded(Vec<u8>);
+
+impl std::io::Write for Bounded {
+    fn write(&mut self, piece: &[u8]) -> std::io::Result<usize> {
+        let room = (MESSAGE_CHARS_MAX * 4).saturating_sub(self.0.len());
+        self.0.extend_from_slice(&piece[..piece.len().min(room)]);
+        if piece.len() > room { Err(std::io::ErrorKind::StorageFull.into()) } else { Ok(piece.len()) }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 /// What is wrong with the parts that are told, if anything is.
 pub(crate) fn too_many(observe: &Observe) -> Option<String> {
     (observe.metadata.len() > PARTS_MAX).then(|| format!("it names more than {PARTS_MAX} parts"))
@@ -65,9 +97,16 @@ pub(crate) fn too_many(observe: &Observe) -> Option<String> {
 
 /// The message; a template that fails says so instead of failing the job.
 pub(crate) fn message(template: &str, output: &Value) -> String {
-    let rendered = TEMPLATES.render_str(template, json!({"output": output}));
-    let rendered = rendered.unwrap_or_else(|error| format!("(this message could not be written: {error})"));
-    rendered.chars().take(MESSAGE_CHARS_MAX).collect()
+    let mut text = Bounded::default();
+    let template = TEMPLATES.template_from_str(template);
+    let rendered =
+        template.and_then(|template| template.render_captured_to(json!({"output": output}), &mut text).map(drop));
+    match rendered {
+        Err(error) if error.kind() != ErrorKind::WriteFailure => {
+            format!("(this message could not be written: {error})")
+        }
+        _ => String::from_utf8_lossy(&text.0).chars().take(MESSAGE_CHARS_MAX).collect(),
+    }
 }
 
 /// The parts of the output that are told; one that is too large is left out.
@@ -99,6 +138,7 @@ mod tests {
             "{% set a = 'x' %}",
             "{%- set a = 'x' %}",
             "{{ 'x' * 1000000 }}",
+            "{{ ('}}' * 500000000) | length }}",
             "{{ output ~ output }}",
             "{{ output.name + output.name }}",
             "{{ range(10) }}",

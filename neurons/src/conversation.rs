@@ -189,6 +189,17 @@ impl Conversation {
         batch
     }
 
+    /// `batch` with whatever is not written yet, which stays so until [`Self::is_written`] is called.
+    pub(crate) fn written_into(&self, mut batch: Batch) -> Batch {
+        batch.ops.extend(self.fresh.iter().cloned());
+        batch
+    }
+
+    /// What was handed out last is durable.
+    pub(crate) fn is_written(&mut self) {
+        self.fresh.clear();
+    }
+
     /// Whether nothing was said yet.
     pub(crate) fn is_new(&self) -> bool {
         self.messages.is_empty()

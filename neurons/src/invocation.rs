@@ -12,6 +12,7 @@ use crate::NeuronError;
 use crate::conversation::Conversation;
 use crate::kinds::tool_augmented::FINALIZE;
 use crate::kinds::{Event, router, transformer};
+use crate::llm::LISTENER_MAX;
 use crate::llm::paid::Decision;
 use crate::llm::wire::TEXTS_MAX;
 use crate::llm::{ChatMessage, ChatReply, ChatRequest, Delta, Model, Models, Tier, Usage, paid};
@@ -128,9 +129,7 @@ impl Run {
             match neuron::step(&self.spec, &given, &reply, talk.misfits + 1)? {
                 Step::Completed(completed) => return Ok(Stop::Completed(completed)),
                 Step::Again(objections) => {
-                    if let Some(deltas) = &self.deltas {
-                        let _ = deltas.send(Delta::Again).await;
-                    }
+                    self.take_back().await;
                     talk.object(objections);
                 }
                 Step::ToolCallRequired(required) => {
@@ -176,6 +175,7 @@ impl Run {
         self.model()?;
         let models = self.models.chain(self.tier.unwrap_or(self.spec.tier));
         let mut left = models.iter();
+        let mut first = None;
         while let Some(model) = left.next() {
             let mut request = request.clone();
             if !request.tools.is_empty()
@@ -196,14 +196,22 @@ impl Run {
                 }
                 Err(NeuronError::Llm(error)) if error.another_may_answer() && left.len() > 0 => {
                     tracing::warn!(model = %model.name, %error, "another model is asked instead");
-                    if let Some(deltas) = &self.deltas {
-                        let _ = deltas.send(Delta::Again).await;
-                    }
+                    self.take_back().await;
+                    // The first says best what is the matter: those after it may only be worse.
+                    first.get_or_insert(error);
                 }
+                Err(NeuronError::Llm(error)) => return Err(first.unwrap_or(error).into()),
                 Err(error) => return Err(error),
             }
         }
         Err(NeuronError::Lost)
+    }
+
+    /// Says that what came so far is taken back; a listener that takes nothing for too long is not waited for.
+    async fn take_back(&self) {
+        if let Some(deltas) = &self.deltas {
+            let _ = deltas.send_timeout(Delta::Again, LISTENER_MAX).await;
+        }
     }
 
     async fn route_by_likeness(

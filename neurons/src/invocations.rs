@@ -240,6 +240,10 @@ impl Neurons {
         let recorded = record.as_ref().map_or(0, |found| found.version);
         let mut record = record.map_or_else(|| Invocation::of(&paused, now), |found| found.value);
         let body = body_hash(&results);
+        // A pause that another one took the place of is over.
+        if paused.step < record.pauses && matches!(paused.stage, Stage::Pending | Stage::Consumed { .. }) {
+            return Err(NeuronError::Expired);
+        }
         let again = match &paused.stage {
             Stage::Done { body: given, answer } if *given == body => {
                 return Ok(Invoked { id: invocation, answer: (**answer).clone(), usage: record.usage });
@@ -484,16 +488,24 @@ impl Neurons {
             // The task that carries it writes what became of it.
             while ended.changed().await.is_ok() {}
         }
-        let mut found = self.invocation(origin, id).await?;
-        if matches!(found.status, InvocationStatus::ToolCallRequired | InvocationStatus::Failed) {
-            let version =
-                self.store.document::<Invocation>(&Invocation::key(id)).await?.map_or(0, |found| found.version);
+        loop {
+            let known: Option<Versioned<Invocation>> = self.store.document(&Invocation::key(id)).await?;
+            let version = known.as_ref().map_or(0, |known| known.version);
+            let found = known.and_then(|known| self.shown(origin, known.value));
+            let mut found = found.ok_or_else(|| NeuronError::NoInvocation(id.clone()))?;
+            if !matches!(found.status, InvocationStatus::ToolCallRequired | InvocationStatus::Failed) {
+                return Ok(found);
+            }
             found.status = InvocationStatus::Cancelled;
             found.updated_at = self.store.clock().now();
             let batch = Batch::new(origin).put_expecting(Invocation::key(id), Expect::Version(version), &found);
-            self.store.commit(batch).await?;
+            match self.store.commit(batch).await {
+                Ok(_) => return Ok(found),
+                // It was continued meanwhile, and is looked at again.
+                Err(StoreError::Conflict { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
-        Ok(found)
     }
 }
 

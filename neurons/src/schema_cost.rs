@@ -1,7 +1,7 @@
 //! How much a JSON Schema may ask of one value. References that double at each step are a few lines to write and years to
 //! evaluate, so what is applied to one and the same value is counted before a schema is taken.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
@@ -10,14 +10,114 @@ const APPLIED_MAX: u64 = 10_000;
 /// Schemas within schemas, references counted.
 const DEPTH_MAX: usize = 128;
 
+/// Members that hold schemas by name.
+const NAMED: [&str; 5] = ["properties", "patternProperties", "dependentSchemas", "$defs", "definitions"];
+/// Members that hold no schemas.
+const DATA: [&str; 4] = ["const", "enum", "default", "examples"];
 /// Members whose schemas apply to the very value that theirs applies to.
 const IN_PLACE: [&str; 8] = ["allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"];
 
 /// # Errors
 /// What is too much, or cannot be counted.
 pub(crate) fn check(schema: &Value) -> Result<(), String> {
+    let recurring = recurring(schema);
+    if !recurring.is_empty() {
+        recurs_by_parts(schema, &recurring)?;
+    }
     let mut counted = Counted { root: schema, known: HashMap::new() };
     counted.everywhere(schema, 0)
+}
+
+/// The references that lead, in however many steps, to where they stand.
+fn recurring(root: &Value) -> HashSet<&str> {
+    let mut all = HashSet::new();
+    references(root, &mut all);
+    let within = |to: &str| -> HashSet<&str> {
+        let mut found = HashSet::new();
+        let target = to.strip_prefix('#').and_then(|pointer| root.pointer(pointer));
+        target.into_iter().for_each(|target| references(target, &mut found));
+        found
+    };
+    let leads: HashMap<&str, HashSet<&str>> = all.iter().map(|to| (*to, within(to))).collect();
+    let comes_back = |from: &&&str| {
+        let (mut seen, mut todo) = (HashSet::new(), vec![**from]);
+        while let Some(at) = todo.pop() {
+            for next in leads.get(at).into_iter().flatten() {
+                if next == *from {
+                    return true;
+                }
+                if seen.insert(*next) {
+                    todo.push(next);
+                }
+            }
+        }
+        false
+    };
+    all.iter().filter(comes_back).copied().collect()
+}
+
+fn references<'s>(schema: &'s Value, found: &mut HashSet<&'s str>) {
+    match schema {
+        Value::Object(members) => {
+            if let Some(Value::String(to)) = members.get("$ref") {
+                found.insert(to);
+            }
+            members
+                .iter()
+                .filter(|(name, _)| !DATA.contains(&name.as_str()))
+                .for_each(|(_, inner)| references(inner, found));
+        }
+        Value::Array(items) => items.iter().for_each(|inner| references(inner, found)),
+        _ => {}
+    }
+}
+
+/// A schema that recurs does so once for each part of a value: by one reference, one branch, or its parts. Twice for the
+/// same part would double with each level that a value is deep.
+fn recurs_by_parts(schema: &Value, recurring: &HashSet<&str>) -> Result<(), String> {
+    let recurs = |inner: &Value| {
+        let mut found = HashSet::new();
+        references(inner, &mut found);
+        found.iter().any(|to| recurring.contains(to))
+    };
+    match schema {
+        Value::Object(members) => {
+            let mut ways =
+                usize::from(members.get("$ref").and_then(Value::as_str).is_some_and(|to| recurring.contains(to)));
+            let mut by_parts = false;
+            for (name, inner) in members {
+                match name.as_str() {
+                    "$ref" | "$defs" | "definitions" => {}
+                    name if DATA.contains(&name) => {}
+                    "properties" | "additionalProperties" | "items" | "prefixItems" => by_parts |= recurs(inner),
+                    "allOf" | "anyOf" | "oneOf" => {
+                        ways += inner.as_array().into_iter().flatten().filter(|branch| recurs(branch)).count();
+                    }
+                    "dependentSchemas" | "patternProperties" => {
+                        ways += inner.as_object().into_iter().flatten().filter(|(_, branch)| recurs(branch)).count();
+                    }
+                    _ => ways += usize::from(recurs(inner)),
+                }
+            }
+            if ways + usize::from(by_parts) > 1 {
+                return Err(
+                    "a schema that recurs may do so once for each part of a value, not in several branches".into()
+                );
+            }
+            for (name, inner) in members.iter().filter(|(name, _)| !DATA.contains(&name.as_str())) {
+                match inner {
+                    // Schemas by name are not one themselves.
+                    Value::Object(named) if NAMED.contains(&name.as_str()) => {
+                        named.values().try_for_each(|inner| recurs_by_parts(inner, recurring))?;
+                    }
+                    inner => recurs_by_parts(inner, recurring)?,
+                }
+            }
+            Ok(())
+        }
+        Value::Array(items) => items.iter().try_for_each(|inner| recurs_by_parts(inner, recurring)),
+        _ => Ok(()),
+    }
 }
 
 struct Counted<'s> {
@@ -35,11 +135,9 @@ impl<'s> Counted<'s> {
         match schema {
             Value::Object(members) => {
                 self.applied(schema, 0)?;
-                // What stands in const, enum, default and examples is no schema.
-                let data = ["const", "enum", "default", "examples"];
                 members
                     .iter()
-                    .filter(|(name, _)| !data.contains(&name.as_str()))
+                    .filter(|(name, _)| !DATA.contains(&name.as_str()))
                     .try_for_each(|(_, inner)| self.everywhere(inner, depth + 1))
             }
             Value::Array(items) => items.iter().try_for_each(|inner| self.everywhere(inner, depth + 1)),
@@ -108,6 +206,16 @@ mod tests {
         let tree = json!({"$ref": "#/$defs/t", "$defs": {"t": {"type": "object", "properties": {"left": {"$ref": "#/$defs/t"}, "right": {"$ref": "#/$defs/t"}}}}});
         assert_eq!(check(&tree), Ok(()));
         assert_eq!(check(&json!({"properties": {"next": {"$ref": "#"}}})), Ok(()));
+        let list = json!({"oneOf": [{"type": "null"}, {"type": "object", "properties": {"next": {"$ref": "#"}, "value": {"type": "string"}}}]});
+        assert_eq!(check(&list), Ok(()));
+        for deep in [
+            json!({"properties": {"a": {"allOf": [{"$ref": "#"}, {"$ref": "#"}]}}}),
+            json!({"allOf": [{"properties": {"a": {"$ref": "#"}}}, {"properties": {"a": {"$ref": "#"}}}]}),
+            json!({"properties": {"a": {"$ref": "#"}}, "patternProperties": {"a": {"$ref": "#"}}}),
+            json!({"$ref": "#/$defs/x", "$defs": {"x": {"items": {"anyOf": [{"$ref": "#/$defs/y"}, {"$ref": "#/$defs/x"}]}}, "y": {"items": {"$ref": "#/$defs/x"}}}}),
+        ] {
+            assert!(check(&deep).unwrap_err().contains("once for each part"), "{deep}");
+        }
         let mut doubling = json!({"$ref": "#/$defs/d0", "$defs": {"d40": {"type": "string"}}});
         for at in 0..40 {
             let next = json!({"$ref": format!("#/$defs/d{}", at + 1)});

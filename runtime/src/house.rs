@@ -13,6 +13,9 @@ use tokio::sync::mpsc;
 /// Runs KIP on a nexus, as whoever started the job: `{nexus, command | commands, parameters, …}`.
 const EXECUTE_KIP: &str = "execute_kip";
 
+/// What the house has.
+pub(crate) const HAS: [&str; 1] = [EXECUTE_KIP];
+
 /// The hands of the house.
 pub(crate) struct House {
     pub(crate) nexus: Nexus,
@@ -20,14 +23,14 @@ pub(crate) struct House {
 
 /// Every name that a tool node may call: the house's own and a lifeform's.
 pub(crate) fn tools() -> BTreeSet<Arc<str>> {
-    lifeform::TOOLS.iter().chain(&[EXECUTE_KIP]).map(|name| Arc::from(*name)).collect()
+    lifeform::TOOLS.iter().chain(&HAS).map(|name| Arc::from(*name)).collect()
 }
 
 #[async_trait]
 impl Toolbox for House {
     async fn call(&self, name: &Arc<str>, arguments: &Value, context: &ToolContext) -> Result<Value, ToolFailure> {
         if &**name != EXECUTE_KIP {
-            return Err(ToolFailure::fatal(format!("the house has no tool {name}; a lifeform may")));
+            return Err(ToolFailure::fatal(format!("the house has no tool {name}, only a lifeform has")));
         }
         let mut arguments = arguments.clone();
         let nexus = arguments.as_object_mut().and_then(|members| members.remove("nexus"));

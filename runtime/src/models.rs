@@ -70,7 +70,7 @@ pub fn models(config: &Config, local: Local) -> anyhow::Result<Models> {
 fn remote(name: &str, provider: &Provider) -> anyhow::Result<Arc<dyn LlmProvider>> {
     let client = reqwest::Client::builder()
         .connect_timeout(Duration::from_secs(10))
-        .read_timeout(Duration::from_secs(120))
+        .read_timeout(Duration::from_secs(provider.timeout_s.max(provider.idle_s)))
         .tcp_nodelay(true)
         .pool_max_idle_per_host(256)
         .build()?;

@@ -31,9 +31,18 @@ async fn a_model_a_neuron_and_a_fascicle_answer_as_openai_would_and_the_house_pa
     for name in ["standard", "scripted/standard", "neuron:n", "fascicle:f", "fascicle:intent_analysis"] {
         assert!(names.contains(&name), "{name} is not among {names:?}");
     }
-    for (model, says) in [("high", "user: hi"), ("scripted/standard", "user: hi"), ("neuron:n", "system: hi"), ("fascicle:f", "system: hi")] {
+    for (model, says) in [
+        ("high", "user: hi"),
+        ("scripted/standard", "user: hi"),
+        ("neuron:n", "system: hi"),
+        ("fascicle:f", "system: hi"),
+    ] {
         let answer = op.post("/v1/chat/completions", ask(model, "hi")).await.expect(StatusCode::OK);
-        assert_eq!((&answer["choices"][0]["message"]["content"], &answer["choices"][0]["finish_reason"]), (&json!(says), &json!("stop")), "{model}");
+        assert_eq!(
+            (&answer["choices"][0]["message"]["content"], &answer["choices"][0]["finish_reason"]),
+            (&json!(says), &json!("stop")),
+            "{model}"
+        );
     }
     let house = op.get("/v1/house/resources").await.expect(StatusCode::OK);
     assert!(house["spent"]["tokens"].as_i64().unwrap() > 0 && house["held"]["tokens"] == 0);
@@ -43,9 +52,15 @@ async fn a_model_a_neuron_and_a_fascicle_answer_as_openai_would_and_the_house_pa
     body["tools"] = tools;
     let called = op.post("/v1/chat/completions", body.clone()).await.expect(StatusCode::OK);
     let message = &called["choices"][0]["message"];
-    assert_eq!((&called["choices"][0]["finish_reason"], &message["tool_calls"][0]["function"]["name"]), (&json!("tool_calls"), &json!("look")));
+    assert_eq!(
+        (&called["choices"][0]["finish_reason"], &message["tool_calls"][0]["function"]["name"]),
+        (&json!("tool_calls"), &json!("look"))
+    );
     let said = body["messages"].as_array_mut().unwrap();
-    said.extend([message.clone(), json!({"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "sea"}]})]);
+    said.extend([
+        message.clone(),
+        json!({"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "sea"}]}),
+    ]);
     let told = op.post("/v1/chat/completions", body).await.expect(StatusCode::OK);
     assert_eq!(told["choices"][0]["message"]["content"], "system: sea");
 }
@@ -71,5 +86,8 @@ async fn refusals_have_their_status_and_openais_form() {
     }
     let observer = daemon.person("user:eve", "observer").await;
     assert_eq!(observer.post("/v1/chat/completions", ask("high", "x")).await.status, StatusCode::FORBIDDEN);
-    assert_eq!(op.post("/v1/embeddings", json!({"model": "x", "input": "y"})).await.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(
+        op.post("/v1/embeddings", json!({"model": "x", "input": "y"})).await.status,
+        StatusCode::SERVICE_UNAVAILABLE
+    );
 }

@@ -128,6 +128,7 @@ fn class(came: &Result<String, LlmError>) -> &str {
         Err(LlmError::Refused { .. }) => "refused",
         Err(LlmError::Broken { .. }) => "broken",
         Err(LlmError::Unreachable { .. }) => "unreachable",
+        Err(LlmError::Unheard { .. }) => "unheard",
         Err(LlmError::Unavailable(_)) => "unavailable",
     }
 }
@@ -414,6 +415,25 @@ async fn another_model_answers_when_one_does_not_and_each_is_paid_at_its_price()
     let kinds: Vec<&str> = calls.iter().map(|entry| &*entry.kind).collect();
     assert_eq!(kinds, ["sent", "failed", "sent", "failed", "sent", "answered"]);
     assert_eq!(asked.lock().unwrap().len(), 1);
+
+    // One that may not be asked now is not asked; what was said is kept all the same.
+    let limits = Limits::per_minute(std::num::NonZeroU32::new(1), None);
+    let (quick, _) = server([said("quick")]).await;
+    let endpoint =
+        Endpoint::new("p", Transport::Http(reqwest::Client::new()), 8, Duration::from_secs(5)).with_limits(limits);
+    let bounded = Model { provider: Arc::new(OpenAi::new("p", &quick, "key", endpoint).unwrap()), ..model(&quick, 0) };
+    let (second, _) = server([said("second")]).await;
+    let models = Models::new([(Tier::Standard, bounded)].into()).with_fall_back(Tier::Standard, model(&second, 0));
+    let (store, neurons) = thinking(models).await;
+    for (name, says) in [("inv_1", "quick"), ("inv_2", "second")] {
+        let (account, name, hello) = (HOUSE.into(), name.into(), json!("hello"));
+        let thought = neurons.think(&origin, &account, &name, &spec, &hello, CallOptions::default()).await;
+        let Stop::Completed(completed) = thought.unwrap().stop else { panic!() };
+        assert_eq!(completed.output, says);
+        let kept = neurons::conversation::messages(&store, &name).await.unwrap();
+        let kept: Vec<&str> = kept.iter().map(|message| message["content"].as_str().unwrap()).collect();
+        assert_eq!(kept, ["hello", says], "{name}");
+    }
 
     // A request that is itself at fault is not taken elsewhere.
     let (refusing, _) = server([json_answer("400 Bad Request", &json!({"error": {"message": "too long"}}))]).await;

@@ -374,7 +374,7 @@ impl Run {
                 self.note(Fact::Paused { step, wait }, &mut out);
             }
             News::Answered { wait, body, answer } => self.answered(wait, body, answer, &mut out),
-            News::Restarted => self.restarted(&mut out),
+            News::Restarted => self.restarted(now, &mut out),
             News::Tick => self.tick(now, &mut out),
             News::Cancelled => self.note(Fact::Ended { status: Status::Cancelled, error: None }, &mut out),
             News::GivenUp(error) => {
@@ -453,10 +453,18 @@ impl Run {
         }
     }
 
-    fn restarted(&mut self, out: &mut Outcome) {
-        for step in self.under_way() {
+    fn restarted(&mut self, now: Timestamp, out: &mut Outcome) {
+        let attempt_of = |run: &Self, step: &Step| run.slot(step).map(|(_, slot, _)| slot.attempt);
+        let interrupted: Vec<_> = self.under_way().into_iter().map(|step| (attempt_of(self, &step), step)).collect();
+        // What is overdue is not begun again, and what follows from that has begun already.
+        self.tick(now, out);
+        for (before, step) in interrupted {
             if self.status.is_final() {
                 return;
+            }
+            let attempt = attempt_of(self, &step);
+            if attempt != before || !attempt.is_some_and(|attempt| self.is_working(&step, attempt)) {
+                continue;
             }
             self.note(Fact::Interrupted { step: step.clone() }, out);
             let Some((_, slot, _)) = self.slot(&step) else { continue };
@@ -781,7 +789,7 @@ impl Frame {
                     Doing::Inside(inner) => inner.mend(),
                     doing @ Doing::Working => *doing = Doing::Idle,
                     // It may have been given up meanwhile, and is asked anew.
-                    doing @ Doing::Paused(_) if asks => *doing = Doing::Idle,
+                    doing @ Doing::Paused(_) if asks && !slot.fall_back => *doing = Doing::Idle,
                     _ => {}
                 }
             }

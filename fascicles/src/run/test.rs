@@ -178,6 +178,25 @@ fn two_waits_that_expire_together_fail_a_job_once_and_for_all() {
 }
 
 #[test]
+fn what_follows_from_a_wait_that_expired_while_the_daemon_was_down_begins_once() {
+    let nodes = json!([
+        {"id": "w", "run": {"wait": {"event": "e", "timeout_s": 60}}, "on_failure": "continue"},
+        {"id": "busy", "run": {"tool": {"name": "t"}}},
+        {"id": "n", "after": ["w"], "run": {"tool": {"name": "t"}}},
+        {"id": "z", "after": ["n", "busy"], "requires": "all", "run": {"join": "list"}},
+    ]);
+    let mut before = run(nodes.clone(), "z");
+    let journal = before.on(accepted(), now()).facts;
+    let mut after = run(nodes, "z");
+    journal.iter().for_each(|fact| after.apply(fact));
+    let out = after.on(News::Restarted, now() + jiff::SignedDuration::from_secs(61));
+    let mut begun = started(&out);
+    begun.sort_unstable();
+    assert_eq!(begun, ["busy", "n"]);
+    assert!(starts(&out).iter().all(|start| start.again == (&*start.step == "busy")));
+}
+
+#[test]
 fn a_branch_that_was_given_up_is_tried_again_with_its_job() {
     let tool = |id: &str, after: &[&str]| json!({"id": id, "after": after, "run": {"tool": {"name": "t"}}, "on_failure": "fail_branch"});
     let mut run = run(json!([tool("a", &[]), tool("b", &["a"])]), "b");

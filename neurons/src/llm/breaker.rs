@@ -26,23 +26,32 @@ pub(super) struct Breaker {
 }
 
 impl Breaker {
-    /// Whether a call may be made now.
+    /// Admits a call; answers whether it is the trial after a rest.
     ///
     /// # Errors
     /// How long it is still left alone, and why.
-    pub(super) fn admit(&mut self, now: Instant) -> Result<(), (Duration, String)> {
-        let Some(until) = self.until else { return Ok(()) };
+    pub(super) fn admit(&mut self, now: Instant) -> Result<bool, (Duration, String)> {
+        let Some(until) = self.until else { return Ok(false) };
         let busy = self.trying.is_some_and(|since| now.saturating_duration_since(since) < REST_MAX);
         if now < until || busy {
             return Err((until.saturating_duration_since(now).max(Duration::from_secs(1)), self.why.clone()));
         }
         self.trying = Some(now);
-        Ok(())
+        Ok(true)
     }
 
-    /// Takes note of what a call came to.
-    pub(super) fn note(&mut self, came: Result<(), &LlmError>, now: Instant) {
-        self.trying = None;
+    /// Takes note of what a call came to, a trial or not. What began before a rest says nothing about its end, unless it
+    /// is good.
+    pub(super) fn note(&mut self, came: Result<(), &LlmError>, is_trial: bool, now: Instant) {
+        if is_trial {
+            self.trying = None;
+        }
+        if matches!(came, Err(LlmError::Unheard { .. })) {
+            return;
+        }
+        if came.is_err() && self.until.is_some() && !is_trial && !matches!(came, Err(LlmError::Exhausted { .. })) {
+            return;
+        }
         let rest = match came {
             Err(LlmError::Exhausted { .. }) => PARKED,
             Err(LlmError::Unreachable { .. } | LlmError::Broken { .. } | LlmError::Busy { .. }) => {
@@ -55,7 +64,8 @@ impl Breaker {
             // It answers, be it a refusal.
             _ => return *self = Self::default(),
         };
-        self.until = Some(now + rest);
+        let until = now + rest;
+        self.until = Some(self.until.map_or(until, |before| before.max(until)));
         self.why = came.err().map(ToString::to_string).unwrap_or_default();
     }
 
@@ -74,24 +84,29 @@ mod tests {
         let (mut breaker, start) = (Breaker::default(), Instant::now());
         let broken = LlmError::Broken { provider: "p".into(), message: "m".into() };
         for _ in 0..FAILURES_MAX - 1 {
-            breaker.note(Err(&broken), start);
-            assert!(breaker.admit(start).is_ok());
+            breaker.note(Err(&broken), false, start);
+            assert_eq!(breaker.admit(start), Ok(false));
         }
-        breaker.note(Ok(()), start);
+        breaker.note(Ok(()), false, start);
         for _ in 0..FAILURES_MAX {
-            assert!(breaker.admit(start).is_ok());
-            breaker.note(Err(&broken), start);
+            assert_eq!(breaker.admit(start), Ok(false));
+        }
+        for _ in 0..FAILURES_MAX * 3 {
+            breaker.note(Err(&broken), false, start);
         }
         assert_eq!(breaker.admit(start).unwrap_err().0, REST);
         let later = start + REST;
-        assert!(breaker.admit(later).is_ok(), "one trial");
+        assert_eq!(breaker.admit(later), Ok(true), "one trial");
         assert!(breaker.admit(later).is_err(), "and one only");
-        breaker.note(Err(&broken), later);
+        breaker.note(Err(&broken), true, later);
         assert_eq!(breaker.admit(later).unwrap_err().0, REST * 2);
-        assert!(breaker.admit(later + REST * 2).is_ok());
-        breaker.note(Ok(()), later);
-        assert!(breaker.admit(later).is_ok());
-        breaker.note(Err(&LlmError::Exhausted { provider: "p".into(), message: "m".into() }), later);
-        assert_eq!(breaker.admit(later).unwrap_err().0, PARKED);
+        assert_eq!(breaker.admit(later + REST * 2), Ok(true));
+        breaker.note(Err(&LlmError::Unheard { provider: "p".into(), message: "m".into() }), true, later);
+        assert_eq!(breaker.admit(later + REST * 2), Ok(true), "a trial that nobody heard is made again");
+        breaker.note(Ok(()), true, later);
+        assert_eq!(breaker.admit(later), Ok(false));
+        breaker.note(Err(&LlmError::Exhausted { provider: "p".into(), message: "m".into() }), false, later);
+        breaker.note(Err(&broken), false, later);
+        assert_eq!(breaker.admit(later).unwrap_err().0, PARKED, "an older failure does not end that");
     }
 }

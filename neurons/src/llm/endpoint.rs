@@ -13,7 +13,7 @@ use axum::Router;
 use axum::body::Body;
 use rand::RngExt;
 use reqwest::Response;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tower::{Service, ServiceExt};
 
@@ -47,6 +47,8 @@ pub struct Endpoint {
     transport: Transport,
     permits: Arc<Semaphore>,
     limits: Limits,
+    /// Those that wait to be admitted, in order.
+    queue: Arc<Mutex<()>>,
     /// From the request to the answer's headers.
     deadline: Duration,
 }
@@ -55,7 +57,14 @@ impl Endpoint {
     /// An endpoint that runs at most `concurrency_max` calls at once.
     pub fn new(provider: &str, transport: Transport, concurrency_max: usize, deadline: Duration) -> Self {
         let permits = Arc::new(Semaphore::new(concurrency_max));
-        Self { provider: provider.into(), transport, permits, limits: Limits::default(), deadline }
+        Self {
+            provider: provider.into(),
+            transport,
+            permits,
+            limits: Limits::default(),
+            queue: Arc::default(),
+            deadline,
+        }
     }
 
     /// The same, asked only so often and so much.
@@ -70,14 +79,26 @@ impl Endpoint {
     /// [`LlmError::Busy`] when that would take too long.
     pub async fn turn(&self, bytes: usize) -> Result<OwnedSemaphorePermit, LlmError> {
         let permit = self.permits.clone().acquire_owned().await.map_err(|error| self.unreachable(error))?;
-        self.admitted(u32::try_from(bytes / BYTES_A_TOKEN).unwrap_or(u32::MAX)).await?;
+        let tokens = u32::try_from(bytes / BYTES_A_TOKEN).unwrap_or(u32::MAX);
+        // One after the other: who came first is admitted first.
+        let admitted = async {
+            let _next = self.queue.lock().await;
+            self.admitted(tokens).await
+        };
+        let late = || LlmError::Busy {
+            provider: self.provider.to_string(),
+            message: "too many wait to ask it".into(),
+            retry_after: Some(ADMIT_MAX),
+        };
+        tokio::time::timeout(ADMIT_MAX, admitted).await.map_err(|_| late())??;
         Ok(permit)
     }
 
     /// Waits until the provider may be asked; whoever would wait too long is told how long.
     async fn admitted(&self, tokens: u32) -> Result<(), LlmError> {
         let give_up = Instant::now() + ADMIT_MAX;
-        while let Some(wait) = self.limits.wait(tokens) {
+        let mut counted = false;
+        while let Some(wait) = self.limits.wait(tokens, &mut counted) {
             if Instant::now() + wait > give_up {
                 let (provider, message) = (self.provider.to_string(), "it may not be asked so often".to_owned());
                 return Err(LlmError::Busy { provider, message, retry_after: Some(wait) });

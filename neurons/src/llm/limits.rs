@@ -34,18 +34,20 @@ impl Limits {
         Self(Arc::new(Inner { requests: requests.map(limiter), tokens, closed_until: Mutex::default() }))
     }
 
-    /// How long a request of about so many tokens must wait still; nothing when it may be sent, and is counted then.
-    pub(super) fn wait(&self, tokens: u32) -> Option<Duration> {
+    /// How long a request of about so many tokens must wait still; nothing when it may be sent, and is counted then. What was
+    /// counted already is not counted again: `counted` is the caller's note of that.
+    pub(super) fn wait(&self, tokens: u32, counted: &mut bool) -> Option<Duration> {
         let now = Instant::now();
         let closed = *self.0.closed_until.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(closed) = closed.filter(|until| *until > now) {
             return Some(closed - now);
         }
-        if let Some((limiter, most)) = &self.0.tokens {
+        if let Some((limiter, most)) = self.0.tokens.as_ref().filter(|_| !*counted) {
             let tokens = NonZeroU32::new(tokens.clamp(1, most.get())).unwrap_or(NonZeroU32::MIN);
             if let Ok(Err(not_until)) = limiter.check_n(tokens) {
                 return Some(not_until.wait_time_from(MonotonicClock.now()));
             }
+            *counted = true;
         }
         let not_until = self.0.requests.as_ref().and_then(|limiter| limiter.check().err());
         not_until.map(|not_until| not_until.wait_time_from(MonotonicClock.now()))
@@ -53,7 +55,7 @@ impl Limits {
 
     /// Lets nothing pass for so long.
     pub(super) fn close_for(&self, wait: Duration) {
-        let until = Instant::now() + wait;
+        let until = Instant::now() + wait.min(CLOSED_MAX);
         let mut closed = self.0.closed_until.lock().unwrap_or_else(PoisonError::into_inner);
         *closed = Some(closed.map_or(until, |before| before.max(until)));
     }
@@ -68,14 +70,14 @@ impl Limits {
             if let (Some(left), Some(reset)) = (left, reset)
                 && left < 1.0
             {
-                self.close_for(reset.min(RESET_MAX));
+                self.close_for(reset);
             }
         }
     }
 }
 
-/// The longest that a provider's headers may close it for.
-const RESET_MAX: Duration = Duration::from_secs(60);
+/// The longest that a provider is closed for at a time, whatever it says.
+const CLOSED_MAX: Duration = Duration::from_secs(300);
 
 /// How long a provider asks to be left alone: `retry-after-ms`, `Retry-After` as seconds or any HTTP date, or the reset
 /// of what is used up.
@@ -92,12 +94,17 @@ pub(super) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Durati
             return Some(at.duration_since(now).unwrap_or_default());
         }
     }
-    text("x-ratelimit-reset-requests").or(text("x-ratelimit-reset-tokens")).and_then(span)
+    // The reset of what is used up, or of either when the answer does not say.
+    let of = |what: &str| {
+        let left = text(&format!("x-ratelimit-remaining-{what}")).and_then(|left| left.parse::<f64>().ok());
+        text(&format!("x-ratelimit-reset-{what}")).filter(|_| left.is_none_or(|left| left < 1.0)).and_then(span)
+    };
+    of("requests").into_iter().chain(of("tokens")).max()
 }
 
 /// `12`, `0.5`, `120ms`, `6m0s`, `1.5s`.
 fn span(text: &str) -> Option<Duration> {
-    if let Ok(seconds) = text.parse::<f64>() {
+    if let Some(seconds) = text.parse::<f64>().ok().filter(|seconds| !seconds.is_nan()) {
         return Duration::try_from_secs_f64(seconds.max(0.0)).ok();
     }
     Duration::try_from(text.parse::<jiff::SignedDuration>().ok()?).ok()
@@ -127,6 +134,7 @@ mod tests {
             ("retry-after-ms", "120", 120),
             ("x-ratelimit-reset-requests", "6m0s", 360_000),
             ("x-ratelimit-reset-tokens", "20ms", 20),
+            ("retry-after-ms", "0", 0),
         ] {
             let read = retry_after(&headers(&[(name, value)]), now);
             assert_eq!(read, Some(Duration::from_millis(ms)), "{name}: {value}");
@@ -139,25 +147,25 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_provider_that_says_nothing_is_left_is_left_alone_until_it_says() {
         let limits = Limits::default();
-        assert_eq!(limits.wait(1), None);
+        assert_eq!(limits.wait(1, &mut false), None);
         limits.heed(&headers(&[("x-ratelimit-remaining-requests", "4"), ("x-ratelimit-reset-requests", "9s")]));
-        assert_eq!(limits.wait(1), None);
+        assert_eq!(limits.wait(1, &mut false), None);
         limits.heed(&headers(&[("x-ratelimit-remaining-tokens", "0"), ("x-ratelimit-reset-tokens", "9s")]));
-        assert_eq!(limits.wait(1), Some(Duration::from_secs(9)));
+        assert_eq!(limits.wait(1, &mut false), Some(Duration::from_secs(9)));
         tokio::time::advance(Duration::from_secs(9)).await;
-        assert_eq!(limits.wait(1), None);
+        assert_eq!(limits.wait(1, &mut false), None);
     }
 
     #[test]
     fn requests_and_tokens_a_minute_are_bounded() {
         let three = Limits::per_minute(NonZeroU32::new(3), None);
-        assert!((0..3).all(|_| three.wait(1).is_none()));
-        assert!(three.wait(1).unwrap() <= Duration::from_secs(20));
+        assert!((0..3).all(|_| three.wait(1, &mut false).is_none()));
+        assert!(three.wait(1, &mut false).unwrap() <= Duration::from_secs(20));
         let tokens = Limits::per_minute(None, NonZeroU32::new(1_000));
-        assert_eq!(tokens.wait(900), None);
-        assert!(tokens.wait(900).unwrap() > Duration::from_secs(40));
-        assert_eq!(tokens.wait(50), None, "what fits may pass");
+        assert_eq!(tokens.wait(900, &mut false), None);
+        assert!(tokens.wait(900, &mut false).unwrap() > Duration::from_secs(40));
+        assert_eq!(tokens.wait(50, &mut false), None, "what fits may pass");
         let small = Limits::per_minute(None, NonZeroU32::new(10));
-        assert_eq!(small.wait(1_000), None, "what is larger than a minute takes the minute");
+        assert_eq!(small.wait(1_000, &mut false), None, "what is larger than a minute takes the minute");
     }
 }

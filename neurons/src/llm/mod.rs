@@ -24,6 +24,7 @@ pub use abilities::{Abilities, CompletionMode, JsonMode};
 pub use endpoint::{Endpoint, Transport};
 pub use limits::Limits;
 pub use meaning::Meaning;
+pub(crate) use openai::LISTENER_MAX;
 pub use openai::OpenAi;
 pub use tiers::{Model, Models, Price, Tier};
 pub use wire::types::{ChatMessage, ChatRequest, Usage, WireFunction, WireToolCall};
@@ -94,6 +95,14 @@ pub enum LlmError {
         /// What happened.
         message: String,
     },
+    /// Nobody listened any more; what the call used is unknown, and nothing is the provider's fault.
+    #[error("the answer of {provider} was not heard: {message}")]
+    Unheard {
+        /// Which one.
+        provider: String,
+        /// What happened.
+        message: String,
+    },
     /// The call was sent and what became of it is unknown: it may have been paid for.
     #[error("{provider} did not finish: {message}")]
     Broken {
@@ -107,7 +116,7 @@ pub enum LlmError {
 impl LlmError {
     /// Whether the provider may have done the work although no answer came.
     pub fn outcome_unknown(&self) -> bool {
-        matches!(self, Self::Broken { .. })
+        matches!(self, Self::Broken { .. } | Self::Unheard { .. })
     }
 
     /// Whether another model may answer what this one did not: anything but the request itself was at fault.
@@ -115,7 +124,7 @@ impl LlmError {
         match self {
             Self::Busy { .. } | Self::Unreachable { .. } | Self::Broken { .. } | Self::Exhausted { .. } => true,
             Self::Refused { status, .. } => matches!(status, 401 | 403 | 404),
-            Self::Unavailable(_) => false,
+            Self::Unavailable(_) | Self::Unheard { .. } => false,
         }
     }
 }

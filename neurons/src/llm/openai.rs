@@ -24,7 +24,7 @@ const ECHO_BYTES_MIN: usize = 16;
 /// A stream that says nothing for so long is given up.
 const IDLE: Duration = Duration::from_secs(60);
 /// A listener that takes nothing for so long is given up.
-const LISTENER_MAX: Duration = Duration::from_secs(30);
+pub(crate) const LISTENER_MAX: Duration = Duration::from_secs(30);
 
 /// A provider that speaks the OpenAI protocol, wherever it runs.
 pub struct OpenAi {
@@ -80,16 +80,17 @@ impl OpenAi {
     /// Makes a call of `model`, unless it is left alone, and takes note of what it came to.
     async fn guarded<T>(&self, model: &str, call: impl Future<Output = Result<T, LlmError>>) -> Result<T, LlmError> {
         let admitted = self.breakers().entry(model.to_owned()).or_default().admit(Instant::now());
+        let is_trial = *admitted.as_ref().unwrap_or(&false);
         if let Err((left, why)) = admitted {
             let (provider, message) =
                 (self.name.to_string(), format!("it is left alone after failures; the last: {why}"));
             return Err(LlmError::Busy { provider, message, retry_after: Some(left) });
         }
-        let trial = Trial { breakers: &self.breakers, model };
+        let trial = is_trial.then(|| Trial { breakers: &self.breakers, model });
         let came = call.await;
         std::mem::forget(trial);
         let mut breakers = self.breakers();
-        breakers.entry(model.to_owned()).or_default().note(came.as_ref().map(|_| ()), Instant::now());
+        breakers.entry(model.to_owned()).or_default().note(came.as_ref().map(|_| ()), is_trial, Instant::now());
         came
     }
 
@@ -168,7 +169,7 @@ impl OpenAi {
                 reply.finish = finish;
             }
             if let Some(delta) = choice.delta {
-                add(&mut reply, delta, &deltas, &broken).await?;
+                add(&mut reply, delta, &deltas, &self.name).await?;
             }
         }
         // A stream that just ends looks like success to the client library; only a finish reason is one.
@@ -176,7 +177,7 @@ impl OpenAi {
     }
 }
 
-/// A call whose caller may go away: then nothing is known of the provider.
+/// A trial whose caller may go away: then nothing is known of the provider.
 struct Trial<'b> {
     breakers: &'b Mutex<HashMap<String, Breaker>>,
     model: &'b str,
@@ -189,15 +190,19 @@ impl Drop for Trial<'_> {
     }
 }
 
+fn unheard(provider: &str, message: &str) -> LlmError {
+    LlmError::Unheard { provider: provider.into(), message: message.into() }
+}
+
 async fn add(
     reply: &mut ChatReply,
     delta: ChatMessage,
     deltas: &mpsc::Sender<Delta>,
-    broken: &impl Fn(String) -> LlmError,
+    provider: &str,
 ) -> Result<(), LlmError> {
     let gone = |error: SendTimeoutError<Delta>| match error {
-        SendTimeoutError::Timeout(_) => broken("whoever was listening took nothing for too long".into()),
-        SendTimeoutError::Closed(_) => broken("whoever was listening went away".into()),
+        SendTimeoutError::Timeout(_) => unheard(provider, "whoever was listening took nothing for too long"),
+        SendTimeoutError::Closed(_) => unheard(provider, "whoever was listening went away"),
     };
     if let Some(text) = delta.content.filter(|text| !text.is_empty()) {
         reply.text.push_str(&text);
@@ -240,7 +245,7 @@ impl LlmProvider for OpenAi {
                 (Some(_), CompletionMode::Completions, deltas) => {
                     let reply = self.continued(request).await?;
                     if let Some(deltas) = deltas {
-                        let _ = deltas.send(Delta::Text(reply.text.clone())).await;
+                        let _ = deltas.send_timeout(Delta::Text(reply.text.clone()), LISTENER_MAX).await;
                     }
                     Ok(reply)
                 }

@@ -9,7 +9,7 @@ use nexus::ledger::{AccountOp, Amount};
 use nexus::store::Stream;
 use nexus::{Batch, Origin, Store};
 use serde_json::{Value, json};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use super::{ChatReply, ChatRequest, Delta, LlmError, Model, Usage};
 use crate::NeuronError;
@@ -93,8 +93,11 @@ pub(crate) async fn call(
     let provider = model.provider.clone();
     let work = async move { provider.chat(request, deltas).await };
     let purchase = Purchase { store, origin, account, model, bound, journal: Some(talk.stream().clone()) };
-    let announce = talk.write(Batch::new(origin));
-    let (reply, charged, call) = purchase.make(announce, joined(place, asked), work, told).await?;
+    // Who still waits for its turn has not been sent, and owes nothing should the daemon die.
+    let turn = model.provider.turn(bound.prompt_tokens as usize).await?;
+    let reserved = purchase.reserve(turn, talk.written_into(Batch::new(origin)), joined(place, asked)).await?;
+    talk.is_written();
+    let (reply, charged, call) = reserved.make(work, told).await?;
     talk.answered(reply.clone());
     Ok(Paid { reply, charged, call })
 }
@@ -139,7 +142,9 @@ pub(crate) async fn embed_to_decide(
         entry: decide.as_ref().map(|decide| decide(vectors)),
     };
     let purchase = Purchase { store, origin, account, model, bound, journal };
-    let ((vectors, usage), _, call) = purchase.make(Batch::new(origin), asked, work, told).await?;
+    let turn = model.provider.turn(bound.prompt_tokens as usize).await?;
+    let reserved = purchase.reserve(turn, Batch::new(origin), asked).await?;
+    let ((vectors, usage), _, call) = reserved.make(work, told).await?;
     Ok(PaidVectors { vectors, usage, call })
 }
 
@@ -164,35 +169,50 @@ struct Told {
     entry: Option<(&'static str, Value)>,
 }
 
-impl Purchase<'_> {
-    /// Sets the cost aside with what is `asked`, does the `work`, and settles with what it `told`.
-    async fn make<T: Send + 'static>(
-        self,
-        announce: Batch,
-        asked: Value,
-        work: impl Future<Output = Result<T, LlmError>> + Send + 'static,
-        told: impl Fn(&T) -> Told + Send + 'static,
-    ) -> Result<(T, Amount, Arc<str>), NeuronError> {
-        let Self { store, origin, account, model, bound, journal } = self;
-        // Who still waits for its turn has not been sent, and owes nothing should the daemon die.
-        let turn = model.provider.turn(bound.prompt_tokens as usize).await?;
-        let bound = model.price.of(bound);
+impl<'p> Purchase<'p> {
+    /// Sets the cost aside, with what is `asked`, when its `turn` with the provider has come.
+    async fn reserve(self, turn: Turn, announce: Batch, asked: Value) -> Result<Reserved<'p>, NeuronError> {
+        let Self { store, origin, account, model, bound, journal } = &self;
+        let bound = model.price.of(*bound);
         let id: Arc<str> = format!("call_{}", uuid::Uuid::now_v7().simple()).into();
         let stream = calls_stream(account);
         let hold = AccountOp::Hold { id: id.clone(), parent: None, amount: bound };
         let sent = json!({"call": id, "provider": model.provider.name(), "model": model.name, "reserved": bound});
-        let mut announce =
-            announce.account(account, hold, "reserve").append(stream.clone(), "sent", &joined(sent, asked));
-        if let Some(journal) = &journal {
+        let mut announce = announce.account(*account, hold, "reserve").append(stream, "sent", &joined(sent, asked));
+        if let Some(journal) = journal {
             announce = announce.append(journal.clone(), "sent", &json!({"call": id}));
         }
+        debug_assert_eq!(announce.origin.principal, origin.principal, "the origin is the purchase's");
         store.commit(announce).await?;
+        Ok(Reserved { purchase: self, turn, id, bound })
+    }
+}
 
+/// A place among the calls of a provider.
+type Turn = Option<OwnedSemaphorePermit>;
+
+/// A call whose cost is set aside.
+struct Reserved<'p> {
+    purchase: Purchase<'p>,
+    turn: Turn,
+    id: Arc<str>,
+    bound: Amount,
+}
+
+impl Reserved<'_> {
+    /// Does the `work`, and settles with what it `told`.
+    async fn make<T: Send + 'static>(
+        self,
+        work: impl Future<Output = Result<T, LlmError>> + Send + 'static,
+        told: impl Fn(&T) -> Told + Send + 'static,
+    ) -> Result<(T, Amount, Arc<str>), NeuronError> {
+        let Self { purchase: Purchase { store, origin, account, model, journal, .. }, turn, id, bound } = self;
+        let stream = calls_stream(account);
         // From here on the call is the daemon's: whoever asked may go away, and it is settled all the same.
         let (asker, gone) = oneshot::channel::<()>();
         let (store, origin, account, model) = (store.clone(), origin.clone(), account.to_owned(), model.clone());
         let sent = tokio::spawn(async move {
-            let went_away = || LlmError::Broken {
+            let went_away = || LlmError::Unheard {
                 provider: model.provider.name().into(),
                 message: "whoever asked went away".into(),
             };
@@ -201,32 +221,40 @@ impl Purchase<'_> {
                 _ = gone => Err(went_away()),
             };
             drop(turn);
-            let (kind, used, entry, noted) = match &answered {
+            let settle = |used: Option<Amount>, kind: &str, entry: Value, noted: (&str, Value)| {
+                let entry = joined(json!({"call": id}), joined(entry, json!({"charged": used.unwrap_or(bound)})));
+                let settle = AccountOp::Settle { id: id.clone(), used };
+                let batch = Batch::new(&origin).account(account.clone(), settle, "settle");
+                let batch = batch.append(stream.clone(), kind, &entry);
+                match &journal {
+                    Some(journal) => batch.append(journal.clone(), noted.0, &noted.1),
+                    None => batch,
+                }
+            };
+            let (used, batch) = match &answered {
                 Ok(answer) => {
                     let Told { usage, answer, entry } = told(answer);
+                    let used = usage.map(|usage| model.price.of(usage));
                     let noted = entry.unwrap_or_else(|| ("answered", json!({"call": id})));
-                    (
-                        "answered",
-                        usage.map(|usage| model.price.of(usage)),
-                        joined(answer, json!({"usage": usage})),
-                        noted,
-                    )
+                    (used, settle(used, "answered", joined(answer, json!({"usage": usage})), noted))
                 }
                 Err(error) => {
                     let used = (!error.outcome_unknown()).then(Amount::default);
                     let error = json!({"error": error.to_string()});
-                    ("failed", used, error.clone(), ("failed", error))
+                    (used, settle(used, "failed", error.clone(), ("failed", error)))
                 }
             };
-            let charged = used.unwrap_or(bound);
-            let entry = joined(json!({"call": id}), joined(entry, json!({"charged": charged})));
-            let settle = AccountOp::Settle { id: id.clone(), used };
-            let mut batch = Batch::new(&origin).account(account, settle, "settle").append(stream, kind, &entry);
-            if let Some(journal) = journal {
-                batch = batch.append(journal, noted.0, &noted.1);
+            // What was paid must be written, however long the disk fails.
+            match store.commit_at_last(batch).await {
+                Ok(_) => {}
+                Err(error @ nexus::StoreError::TooLarge { .. }) => {
+                    let told = json!({"error": error.to_string()});
+                    store.commit_at_last(settle(used, "failed", told.clone(), ("failed", told))).await?;
+                    return Err(error.into());
+                }
+                Err(error) => return Err(error.into()),
             }
-            store.commit(batch).await?;
-            Ok((answered?, charged, id))
+            Ok((answered?, used.unwrap_or(bound), id))
         });
         let paid = sent.await.map_err(|panic| NeuronError::Died(panic.to_string()))?;
         drop(asker);

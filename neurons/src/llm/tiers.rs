@@ -138,7 +138,10 @@ impl Models {
             return self.chain(tier).first();
         }
         let is = |model: &&Model| {
-            model.name == name || name.strip_prefix(model.provider.name()).is_some_and(|rest| rest.strip_prefix('/') == Some(&model.name))
+            model.name == name
+                || name
+                    .strip_prefix(model.provider.name())
+                    .is_some_and(|rest| rest.strip_prefix('/') == Some(&model.name))
         };
         self.tiers.values().flatten().find(is)
     }

@@ -335,6 +335,7 @@ pub(super) async fn amend(
 
 /// Why something is done.
 #[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 pub(super) struct Why {
     /// In words.
     #[serde(default)]

@@ -201,7 +201,7 @@ impl From<NeuronError> for ApiError {
                     Self::new(StatusCode::UNPROCESSABLE_ENTITY, "model_refused", detail)
                 }
                 LlmError::Refused { .. } => Self::new(StatusCode::BAD_GATEWAY, "model_refused", detail),
-                LlmError::Unreachable { .. } | LlmError::Broken { .. } => {
+                LlmError::Unreachable { .. } | LlmError::Broken { .. } | LlmError::Unheard { .. } => {
                     Self::new(StatusCode::BAD_GATEWAY, "model_failed", detail)
                 }
             },

@@ -17,6 +17,7 @@ use super::App;
 use super::error::ApiError;
 use super::extract::{ApiJson, ApiQuery, Caller, IdempotencyKey, Participant, if_match};
 use super::neurons::{Page, Versions};
+use crate::house;
 
 /// The longest deadline of a job, in seconds: thirty days.
 const DEADLINE_S_MAX: u64 = 30 * 24 * 3600;
@@ -103,6 +104,7 @@ pub(super) async fn update(
 
 /// Whether what is used goes nevertheless.
 #[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 pub(super) struct Forced {
     /// Removes it although something is made of it.
     #[serde(default)]
@@ -148,7 +150,7 @@ pub(super) async fn versions(
 
 /// The input of a job: text of the user, or events.
 #[derive(Deserialize, ToSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "input is a text, or {\"events\": [{\"role\": …, \"content\": …}]}")]
 pub(super) enum JobInput {
     /// One event of the user.
     Text(String),
@@ -242,6 +244,13 @@ pub(super) async fn execute(
     {
         return if known.ordered == ordered { Ok(accepted(job)) } else { Err(reused()) };
     }
+    let missing: Vec<_> =
+        app.fascicles.tools_of(&id).await?.into_iter().filter(|name| !house::HAS.contains(&&**name)).collect();
+    if !missing.is_empty() {
+        let detail =
+            format!("fascicle {id} calls {missing:?}, which only a lifeform has; it is run by lifeforms alone");
+        return Err(ApiError::invalid(detail));
+    }
     let order = JobOrder {
         id: job.clone(),
         fascicle: id,
@@ -292,6 +301,7 @@ pub(super) async fn dry_run(
 
 /// How a drawing is wanted.
 #[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 pub(super) struct Drawing {
     /// `mermaid` (the default) or `dot`.
     #[serde(default)]

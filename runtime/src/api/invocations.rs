@@ -283,6 +283,7 @@ fn known(invocation: neurons::Invocation) -> Json<InvocationBody> {
 
 /// Which invocations.
 #[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 pub(super) struct Invocations {
     /// Start after this id.
     #[serde(default)]

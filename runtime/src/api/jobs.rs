@@ -100,6 +100,7 @@ fn shown(fascicles: &Fascicles, head: JobHead, events: Vec<Observed>) -> JobBody
 
 /// From where on.
 #[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 pub(super) struct After {
     /// Events after this one, by id (`evt_003`) or ordinal.
     #[serde(default)]
@@ -133,6 +134,7 @@ pub(super) async fn read(
 
 /// Which jobs.
 #[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 pub(super) struct Jobs {
     /// Start after this id.
     #[serde(default)]
@@ -328,8 +330,11 @@ pub(super) async fn subscribe(
     app.fascicles.job_of(&principal, &id).await?;
     let too_many = || ApiError::new(StatusCode::TOO_MANY_REQUESTS, "overloaded", "too many sockets are open");
     let permit = app.sockets.clone().try_acquire_owned().map_err(|_| too_many())?;
-    let upgrade =
-        upgrade.protocols([SUBPROTOCOL]).max_message_size(4096).read_buffer_size(4096).write_buffer_size(4096);
+    let upgrade = upgrade
+        .protocols(ws::offered(&headers, SUBPROTOCOL))
+        .max_message_size(4096)
+        .read_buffer_size(4096)
+        .write_buffer_size(4096);
     Ok(upgrade.on_upgrade(move |socket| async move {
         let _permit = permit;
         serve(app, id, after, principal, socket).await;

@@ -16,6 +16,7 @@ use super::fascicles::Forced;
 
 /// Which page of a list.
 #[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 pub(super) struct Page {
     /// Start after this id or number.
     #[serde(default)]
@@ -102,6 +103,7 @@ pub(super) async fn update(
 
 /// Which versions.
 #[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 pub(super) struct Versions {
     /// Start after this journal entry.
     #[serde(default)]
@@ -178,6 +180,7 @@ pub(super) async fn remember(
 
 /// Which two versions.
 #[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 pub(super) struct Between {
     /// The older version.
     from: u64,

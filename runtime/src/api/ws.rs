@@ -101,6 +101,18 @@ pub(super) fn principal(app: &App, headers: &HeaderMap) -> Option<Principal> {
     by_header.or(by_protocol).and_then(|token| app.tokens.principal(&token))
 }
 
+/// The subprotocols that are agreed to: ours, or else the one that carries the token, since a browser refuses an answer that
+/// agrees to none of those it offered.
+pub(super) fn offered(headers: &HeaderMap, ours: &'static str) -> Vec<String> {
+    let protocols =
+        headers.get(header::SEC_WEBSOCKET_PROTOCOL).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let offered: Vec<&str> = protocols.split(',').map(str::trim).collect();
+    match offered.contains(&ours) {
+        true => vec![ours.to_owned()],
+        false => offered.into_iter().filter(|offered| offered.starts_with("bearer.")).map(str::to_owned).collect(),
+    }
+}
+
 /// Opens the socket.
 pub(super) async fn subscribe(
     State(app): State<App>,
@@ -110,7 +122,7 @@ pub(super) async fn subscribe(
 ) -> Result<Response, ApiError> {
     let principal = principal(&app, &headers);
     let upgrade = upgrade
-        .protocols([SUBPROTOCOL])
+        .protocols(offered(&headers, SUBPROTOCOL))
         .max_message_size(FRAME_BYTES_MAX)
         .max_frame_size(FRAME_BYTES_MAX)
         .read_buffer_size(4096)
