@@ -64,8 +64,9 @@ pub struct Invocation {
     pub error: Option<String>,
     /// What it used so far.
     pub usage: Usage,
-    /// Its paid calls, as they stand in `calls:{account}`.
-    pub calls: Vec<Arc<str>>,
+    /// How many paid calls it made; `calls:{account}` has each of them.
+    #[serde(default)]
+    pub paid_calls: usize,
     /// When it began.
     pub created_at: Timestamp,
     /// When it changed last.
@@ -175,7 +176,7 @@ impl Neurons {
             answer: None,
             error: None,
             usage: Usage::default(),
-            calls: Vec::new(),
+            paid_calls: 0,
             pauses: 0,
             created_at: now,
             updated_at: now,
@@ -186,7 +187,7 @@ impl Neurons {
             Some(Versioned { value: known, .. }) => Invocation {
                 created_at: known.created_at,
                 usage: known.usage,
-                calls: known.calls,
+                paid_calls: known.paid_calls,
                 pauses: known.pauses,
                 ..fresh
             },
@@ -355,9 +356,9 @@ impl Neurons {
         let ended = match outcome {
             Ok(Outcome { stop, mut talk, spent }) => {
                 record.usage = record.usage.plus(spent.usage);
-                record.calls.extend(spent.calls);
+                record.paid_calls += spent.calls.len();
                 // A record that no paid call has made yet is made now.
-                if stop.is_ok() || record.calls.is_empty() {
+                if stop.is_ok() || record.paid_calls == 0 {
                     batch = talk.write(batch);
                 }
                 stop
@@ -537,7 +538,7 @@ impl Invocation {
             answer: None,
             error: None,
             usage: Usage::default(),
-            calls: Vec::new(),
+            paid_calls: 0,
             pauses: paused.step,
             created_at: now,
             updated_at: now,

@@ -275,7 +275,7 @@ fn known(invocation: neurons::Invocation) -> Json<InvocationBody> {
         answer: invocation.answer.map(body_of),
         error: invocation.error,
         usage: json!(invocation.usage),
-        calls: invocation.calls.len(),
+        calls: invocation.paid_calls,
         created_at: invocation.created_at,
         updated_at: invocation.updated_at,
     })

@@ -1,0 +1,68 @@
+//! Supervision (MISSION F5): a storm of panics fails its own steps and nothing else, and what is bounded says so.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use fascicles::run::{Fact, Status};
+use fascicles::{Fascicles, JobOrder, ToolContext, ToolFailure, Toolbox};
+use neurons::llm::Delta;
+use neurons::{HOUSE, Models, Neurons};
+use nexus::{ManualClock, Nexus, Origin, Store};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+/// One of its tools panics.
+struct Hands;
+
+#[async_trait]
+impl Toolbox for Hands {
+    async fn call(&self, name: &Arc<str>, _: &Value, _: &ToolContext) -> Result<Value, ToolFailure> {
+        if &**name == "boom" {
+            // Without the hook, which would print a thousand times.
+            std::panic::resume_unwind(Box::new("boom"));
+        }
+        Ok(json!("fine"))
+    }
+
+    async fn listen(&self, _: &ToolContext) -> Result<Option<mpsc::Sender<Delta>>, ToolFailure> {
+        Ok(None)
+    }
+}
+
+async fn ended(fascicles: &Fascicles, id: &Arc<str>) -> Status {
+    let mut follow = fascicles.follow(id);
+    while !matches!(follow.next().await.unwrap().decode().unwrap(), Fact::Ended { .. }) {}
+    fascicles.job(id).await.unwrap().status
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_storm_of_panics_leaves_everything_else_alive() {
+    let store = Store::in_memory(Arc::new(ManualClock::default())).await;
+    let neurons = Neurons::open(store.clone(), Nexus::new(store.clone()), Models::none("none")).await.unwrap();
+    let tool = |id: &str| json!({"id": id, "output": "a", "nodes": [{"id": "a", "run": {"tool": {"name": id}}, "retry": {"times": 2, "backoff_ms": 0}}]});
+    let shipped = ["boom", "fine"].map(|id| serde_json::from_value(tool(id)).unwrap()).to_vec();
+    let tools = ["boom", "fine"].map(Arc::from).into();
+    let fascicles = Fascicles::open(store, neurons, shipped, tools).await.unwrap();
+    let (mut booms, mut fines): (Vec<Arc<str>>, Vec<Arc<str>>) = (Vec::new(), Vec::new());
+    for n in 0..1_000 {
+        let fascicle = if n % 10 == 9 { "fine" } else { "boom" };
+        let id: Arc<str> = format!("job_{n}").into();
+        let order = JobOrder {
+            id: id.clone(),
+            fascicle: fascicle.into(),
+            owner: HOUSE.into(),
+            account: HOUSE.into(),
+            ..JobOrder::default()
+        };
+        fascicles.start(&Origin::system("test"), order, Arc::new(Hands), |batch| batch).await.unwrap();
+        if fascicle == "fine" { fines.push(id) } else { booms.push(id) }
+    }
+    for id in &fines {
+        assert_eq!(ended(&fascicles, id).await, Status::Completed);
+    }
+    for id in &booms {
+        assert_eq!(ended(&fascicles, id).await, Status::Failed);
+        assert_eq!(fascicles.job(id).await.unwrap().error.as_deref(), Some("a: it panicked"));
+    }
+    assert_eq!(fascicles.busy(), 0);
+}
