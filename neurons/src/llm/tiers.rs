@@ -75,8 +75,8 @@ pub struct Model {
 #[derive(Clone, Default)]
 pub struct Models {
     /// The model of each tier, and those that answer when it does not.
-    tiers: BTreeMap<Tier, Vec<Model>>,
-    embedder: Option<Model>,
+    tiers: Arc<BTreeMap<Tier, Vec<Model>>>,
+    embedder: Option<Arc<Model>>,
     /// Why there is none, when there is none.
     missing: Option<Arc<str>>,
 }
@@ -84,13 +84,14 @@ pub struct Models {
 impl Models {
     /// The same model for every tier that `tiers` leaves out, the nearest cheaper one first.
     pub fn new(tiers: BTreeMap<Tier, Model>) -> Self {
-        Self { tiers: tiers.into_iter().map(|(tier, model)| (tier, vec![model])).collect(), ..Self::default() }
+        let tiers = tiers.into_iter().map(|(tier, model)| (tier, vec![model])).collect();
+        Self { tiers: Arc::new(tiers), ..Self::default() }
     }
 
     /// With a model that answers for `tier` when those before it do not.
     #[must_use]
     pub fn with_fall_back(mut self, tier: Tier, model: Model) -> Self {
-        self.tiers.entry(tier).or_default().push(model);
+        Arc::make_mut(&mut self.tiers).entry(tier).or_default().push(model);
         self
     }
 
@@ -102,7 +103,7 @@ impl Models {
     /// With a model that makes embeddings.
     #[must_use]
     pub fn with_embedder(self, embedder: Model) -> Self {
-        Self { embedder: Some(embedder), ..self }
+        Self { embedder: Some(Arc::new(embedder)), ..self }
     }
 
     /// The model that makes embeddings.
@@ -111,7 +112,7 @@ impl Models {
     /// [`LlmError::Unavailable`] when there is none.
     pub fn embedder(&self) -> Result<&Model, LlmError> {
         let none = || LlmError::Unavailable("no embedder is configured".into());
-        self.embedder.as_ref().ok_or_else(none)
+        self.embedder.as_deref().ok_or_else(none)
     }
 
     /// The model for `tier`: its own, else the nearest cheaper, else the nearest dearer.
@@ -149,7 +150,7 @@ impl Models {
     /// The names that [`Self::named`] knows, and the embedder's.
     pub fn names(&self) -> Vec<String> {
         let tiers = self.tiers.keys().filter_map(|tier| serde_json::to_value(tier).ok()?.as_str().map(str::to_owned));
-        let models = self.tiers.values().flatten().chain(&self.embedder);
+        let models = self.tiers.values().flatten().chain(self.embedder.as_deref());
         let models = models.map(|model| format!("{}/{}", model.provider.name(), model.name));
         let mut names: Vec<String> = tiers.chain(models).collect();
         let mut seen = std::collections::BTreeSet::new();

@@ -15,6 +15,7 @@ mod tokens;
 mod ws;
 
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,9 +42,20 @@ use error::ApiError;
 /// The largest request body.
 const BODY_BYTES_MAX: usize = 1 << 20;
 
-/// What handlers share.
+/// What handlers share. A clone is a pointer: each request makes some.
 #[derive(Clone)]
-pub struct App {
+pub struct App(Arc<Shared>);
+
+impl Deref for App {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
+}
+
+/// See [`App`].
+pub struct Shared {
     pub(crate) store: Store,
     pub(crate) nexus: Nexus,
     pub(crate) neurons: Neurons,
@@ -73,7 +85,7 @@ impl App {
         address: SocketAddr,
         stopping: watch::Receiver<bool>,
     ) -> Self {
-        Self {
+        Self(Arc::new(Shared {
             store,
             nexus,
             neurons,
@@ -84,7 +96,7 @@ impl App {
             address,
             stopping,
             sockets: Arc::new(tokio::sync::Semaphore::new(SOCKETS_MAX)),
-        }
+        }))
     }
 
     /// The handle on the lifeforms.
