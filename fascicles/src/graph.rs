@@ -155,6 +155,11 @@ impl Graph {
 }
 
 impl Node {
+    /// Whether its slots are named one by one.
+    pub(crate) fn has_several_slots(&self) -> bool {
+        matches!(self.work, Work::Map { .. } | Work::Repeat { .. })
+    }
+
     /// Whether enough edges fire.
     pub(crate) fn runs_when(&self, fired: usize) -> bool {
         match self.spec.requires {

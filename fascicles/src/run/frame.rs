@@ -6,6 +6,7 @@ use std::sync::Arc;
 use nexus::Event;
 use serde_json::{Map, Value, json};
 
+use super::step::FALL_BACK;
 use crate::graph::{Body, Graph, Node, Work};
 use crate::part::{event, taken};
 use crate::spec::{Join, NodeId, Taken};
@@ -65,6 +66,11 @@ pub(super) enum Doing {
 }
 
 impl Slot {
+    /// How the steps within it begin.
+    pub(super) fn within(&self, step: &str) -> String {
+        if self.fall_back { format!("{step}{FALL_BACK}/") } else { format!("{step}/") }
+    }
+
     pub(super) fn is_under_way(&self) -> bool {
         matches!(self.doing, Doing::Working | Doing::Paused(_) | Doing::Inside(_))
     }

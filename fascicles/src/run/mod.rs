@@ -9,22 +9,28 @@ mod fact;
 mod frame;
 #[cfg(test)]
 mod model;
+mod moves;
+mod news;
+mod step;
 #[cfg(test)]
 mod test;
+mod tree;
 
 use std::sync::Arc;
 
-use neurons::neuron::{ToolCall, ToolResult};
-use nexus::{Event, Timestamp};
+use neurons::neuron::ToolResult;
+use nexus::Timestamp;
 use serde_json::{Value, json};
 
 pub use fact::{Fact, Observed, Pause, Status, Step, Wait, ordinal};
-use frame::{Doing, Frame, Slot, State, joined};
+use frame::{Doing, Frame, Slot, State};
+use moves::Move;
+pub use news::{Answer, Effect, News, Outcome, Standing, Start};
+use step::{is_node, name_of, node_of, parent_of};
 
 use crate::graph::{Body, Graph, Leaf, Node, Work};
 use crate::observe;
-use crate::part::taken;
-use crate::spec::{Exhausted, OnFailure};
+use crate::spec::OnFailure;
 
 /// Times one try of a step may be taken up again after the daemon stopped: a step that stops it every time must not be
 /// paid for at every start.
@@ -33,127 +39,8 @@ const RESTARTS_MAX: u32 = 10;
 pub const OUTPUT_BYTES_MAX: usize = 256 << 10;
 /// Bytes of what several outputs are brought together to.
 pub const JOINED_BYTES_MAX: usize = 1 << 20;
-/// Marks the steps within a fall-back: they are others than those within what it replaces.
-const FALL_BACK: char = '!';
 /// The longest wait before a try, in milliseconds.
 const BACKOFF_MS_MAX: u64 = 60_000;
-
-/// What a job is told.
-#[derive(Clone, Debug, PartialEq)]
-pub enum News {
-    /// It was accepted.
-    Accepted {
-        /// What it works on.
-        events: Vec<Event>,
-        /// When it is given up.
-        deadline_at: Option<Timestamp>,
-    },
-    /// A try of a step has ended.
-    Done {
-        /// Which step.
-        step: Step,
-        /// Which try.
-        attempt: u32,
-        /// Its output.
-        output: Value,
-    },
-    /// A try of a step has failed.
-    Failed {
-        /// Which step.
-        step: Step,
-        /// Which try.
-        attempt: u32,
-        /// Why.
-        error: String,
-        /// Whether another try may help.
-        retry: bool,
-    },
-    /// A step needs its client's tools.
-    Paused {
-        /// Which step.
-        step: Step,
-        /// Which try.
-        attempt: u32,
-        /// What is to be called.
-        calls: Vec<ToolCall>,
-    },
-    /// A wait was answered.
-    Answered {
-        /// Which wait.
-        wait: u32,
-        /// Names the answer.
-        body: String,
-        /// With what.
-        answer: Answer,
-    },
-    /// The daemon stopped while whatever is under way was under way.
-    Restarted,
-    /// Time has passed.
-    Tick,
-    /// Somebody stops it.
-    Cancelled,
-    /// It cannot go on.
-    GivenUp(String),
-    /// Somebody takes it up again.
-    Retried,
-}
-
-/// An answer to a wait.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Answer {
-    /// What the tools brought.
-    Results(Vec<ToolResult>),
-    /// Whether it is approved.
-    Approval {
-        /// Yes or no.
-        approved: bool,
-        /// Why.
-        comment: Option<String>,
-        /// By whom.
-        by: String,
-    },
-    /// An event's content.
-    Event(Value),
-}
-
-/// What must be done once the facts are committed.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Effect {
-    /// Work begins, or goes on.
-    Start(Start),
-    /// Whatever is under way at or below this step is no longer wanted.
-    Stop(Step),
-}
-
-/// Work that begins.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Start {
-    /// Which step.
-    pub step: Step,
-    /// 1 for the first try.
-    pub attempt: u32,
-    /// Whether this try was under way before, so that some of it may be done.
-    pub again: bool,
-    /// What is done.
-    pub(crate) leaf: Arc<Leaf>,
-    /// What the job works on.
-    pub input: Vec<Event>,
-    /// What it reads.
-    pub events: Vec<Event>,
-    /// Milliseconds to wait before.
-    pub delay_ms: u64,
-    /// Seconds it may take.
-    pub timeout_s: Option<u64>,
-}
-
-/// What follows from news.
-#[derive(Debug, Default)]
-pub struct Outcome {
-    /// To be committed, all together.
-    pub facts: Vec<Fact>,
-    /// To be done afterwards.
-    pub effects: Vec<Effect>,
-}
 
 /// A wait that somebody may answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -162,21 +49,6 @@ struct Asked {
     wait: Wait,
     /// The answer it was given.
     body: Option<String>,
-}
-
-/// What became of an answer to a wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// It is waited for.
-    Open,
-    /// This very answer was given before.
-    Given,
-    /// Another answer was given before.
-    GivenOther,
-    /// It was given up.
-    Over,
-    /// There never was such a wait.
-    Unknown,
 }
 
 /// See the module.
@@ -192,13 +64,6 @@ pub struct Run {
     deadline_at: Option<Timestamp>,
     /// Counts failures: what was to follow before one may follow no more.
     failures: u64,
-}
-
-/// What follows from a state.
-enum Move {
-    Note(Fact),
-    FailSlot { step: Step, error: String },
-    FailNode { step: Step, error: String },
 }
 
 impl Run {
@@ -671,331 +536,7 @@ impl Run {
     }
 }
 
-impl Frame {
-    /// The frame, node and slot that a step names.
-    fn find<'s>(&self, step: &'s str) -> Option<(&Frame, &'s str, usize)> {
-        let mut frame = self;
-        let mut segments = step.split('/').peekable();
-        loop {
-            let (node, index, fall_back) = segment(segments.next()?);
-            if segments.peek().is_none() {
-                return Some((frame, node, index));
-            }
-            let State::Open(slots) = frame.nodes.get(node)? else { return None };
-            match slots.get(index).filter(|slot| slot.fall_back == fall_back).map(|slot| &slot.doing) {
-                Some(Doing::Inside(inner)) => frame = inner,
-                _ => return None,
-            }
-        }
-    }
-
-    fn find_mut<'s>(&mut self, step: &'s str) -> Option<(&mut Frame, &'s str, usize)> {
-        let mut frame = self;
-        let mut segments = step.split('/').peekable();
-        loop {
-            let (node, index, fall_back) = segment(segments.next()?);
-            if segments.peek().is_none() {
-                return Some((frame, node, index));
-            }
-            let State::Open(slots) = frame.nodes.get_mut(node)? else { return None };
-            match slots.get_mut(index).filter(|slot| slot.fall_back == fall_back).map(|slot| &mut slot.doing) {
-                Some(Doing::Inside(inner)) => frame = inner,
-                _ => return None,
-            }
-        }
-    }
-
-    fn change(&mut self, step: &str, change: impl FnOnce(&mut Slot)) {
-        if let Some((frame, node, index)) = self.find_mut(step)
-            && let Some(State::Open(slots)) = frame.nodes.get_mut(node)
-            && let Some(slot) = slots.get_mut(index)
-        {
-            change(slot);
-        }
-    }
-
-    /// A node or a slot has ended.
-    fn end(&mut self, step: &str, state: State) {
-        let of_slot = !is_node(step);
-        let Some((frame, node, index)) = self.find_mut(step) else { return };
-        let Some(known) = frame.nodes.get_mut(node) else { return };
-        match (known, state) {
-            (State::Open(slots), State::Done(output)) if of_slot => {
-                if let Some(slot) = slots.get_mut(index) {
-                    slot.bytes = bytes_of(&output);
-                    (slot.doing, slot.broken) = (Doing::Done(output), None);
-                }
-            }
-            (known, state) if !of_slot => *known = state,
-            _ => {}
-        }
-    }
-
-    /// A node has failed; what is done of it is kept, should it be taken up again.
-    fn fail(&mut self, step: &str, given_up: bool) {
-        let Some((frame, node, _)) = self.find_mut(step) else { return };
-        let Some(known) = frame.nodes.get_mut(node) else { return };
-        let slots = match known {
-            State::Open(slots) => std::mem::take(slots),
-            _ => Vec::new(),
-        };
-        *known = State::Failed { slots, given_up };
-    }
-
-    fn start(&mut self, step: &str, attempt: u32, fall_back: bool) {
-        let of_node = is_node(step);
-        let Some((frame, id, index)) = self.find_mut(step) else { return };
-        let graph = frame.graph.clone();
-        let Some(node) = graph.node(id) else { return };
-        let opened = matches!(frame.nodes.get(id), Some(State::Open(_)));
-        if of_node && !opened {
-            let slots = frame.slots(node).unwrap_or(0);
-            let slots = std::iter::repeat_with(Slot::default).take(slots).collect();
-            frame.nodes.insert(node.spec.id.clone(), State::Open(slots));
-            // What has several slots starts them one by one, and a wait begins by being asked.
-            if !matches!(node.work, Work::One(_)) {
-                return;
-            }
-        }
-        let events = frame.reads_at(node, index).unwrap_or_default();
-        let Some(State::Open(slots)) = frame.nodes.get_mut(id) else { return };
-        if index >= slots.len() {
-            slots.resize_with(index + 1, Slot::default);
-        }
-        let slot = &mut slots[index];
-        (slot.attempt, slot.fall_back, slot.restarts, slot.broken) = (attempt, fall_back, 0, None);
-        slot.doing = match slot.body(node) {
-            Some(Body::Fascicle(inner)) => Doing::Inside(Box::new(Frame::new(inner.clone(), events))),
-            _ => Doing::Working,
-        };
-    }
-
-    /// What broke may be tried again.
-    fn mend(&mut self) {
-        let graph = self.graph.clone();
-        for (id, state) in &mut self.nodes {
-            match state {
-                // Whether enough edges fire is seen again.
-                State::Skipped => *state = State::Waiting,
-                State::Failed { slots, .. } if slots.is_empty() => *state = State::Waiting,
-                State::Failed { slots, .. } => *state = State::Open(std::mem::take(slots)),
-                _ => {}
-            }
-            let State::Open(slots) = state else { continue };
-            let asks = graph.node(id).is_some_and(|node| matches!(node.work, Work::Wait(..) | Work::Approve(_)));
-            for slot in slots {
-                slot.broken = None;
-                match &mut slot.doing {
-                    Doing::Inside(inner) => inner.mend(),
-                    doing @ Doing::Working => *doing = Doing::Idle,
-                    // It may have been given up meanwhile, and is asked anew.
-                    doing @ Doing::Paused(_) if asks && !slot.fall_back => *doing = Doing::Idle,
-                    _ => {}
-                }
-            }
-        }
-    }
-
-    fn under_way(&self, prefix: &str, steps: &mut Vec<Step>) {
-        for (id, state) in &self.nodes {
-            let State::Open(slots) = state else { continue };
-            let several = self.graph.node(id).is_some_and(Node::has_several_slots);
-            for (index, slot) in slots.iter().enumerate() {
-                let step = if several { format!("{prefix}{id}[{index}]") } else { format!("{prefix}{id}") };
-                match &slot.doing {
-                    Doing::Working => steps.push(step.into()),
-                    Doing::Inside(inner) if slot.broken.is_none() => inner.under_way(&slot.within(&step), steps),
-                    _ => {}
-                }
-            }
-        }
-    }
-
-    /// What follows from the state as it is.
-    fn moves(&self, prefix: &str, wait: u32, now: Timestamp, moves: &mut Vec<Move>) {
-        for (id, state) in &self.nodes {
-            let Some(node) = self.graph.node(id) else { continue };
-            let step: Step = format!("{prefix}{id}").into();
-            match state {
-                State::Waiting => match self.runs(node) {
-                    None => {}
-                    Some(false) => moves.push(Move::Note(Fact::Skipped { step })),
-                    Some(true) => self.opening(node, step, moves),
-                },
-                State::Open(slots) => self.going_on(node, &step, slots, wait, now, moves),
-                State::Skipped | State::Done(_) | State::Failed { .. } => {}
-            }
-        }
-    }
-
-    fn opening(&self, node: &Node, step: Step, moves: &mut Vec<Move>) {
-        let started = Fact::Started { step: step.clone(), attempt: 1, fall_back: false };
-        let nothing = |events: &[Event]| node.spec.needs_events && events.is_empty();
-        let checked = |events: Vec<Event>| match nothing(&events) {
-            true => Ok(events),
-            false => self.slots(node).map(|_| events),
-        };
-        let events = match self.reads(node).and_then(checked) {
-            Ok(events) => events,
-            Err(error) => return moves.push(Move::FailNode { step, error }),
-        };
-        moves.push(Move::Note(match &node.work {
-            _ if nothing(&events) => Fact::Passed { step },
-            Work::Join(into) => Fact::Done { step, output: joined(*into, &events) },
-            Work::Branch { cases, otherwise } => {
-                let fits = |(_, which, is): &&(_, _, crate::part::Test)| {
-                    taken(&events, which).is_some_and(|part| is.holds(part))
-                };
-                let route = cases.iter().find(fits).map(|(route, ..)| route).or(otherwise.as_ref());
-                let sent = route.map(|route| json!({"neuron": route, "events": events}));
-                Fact::Done { step, output: sent.into_iter().collect() }
-            }
-            _ => started,
-        }));
-    }
-
-    fn going_on(&self, node: &Node, step: &Step, slots: &[Slot], wait: u32, now: Timestamp, moves: &mut Vec<Move>) {
-        let several = node.has_several_slots();
-        let named = |index: usize| -> Step { if several { format!("{step}[{index}]").into() } else { step.clone() } };
-        let room = match &node.work {
-            Work::Map { parallel, .. } => *parallel,
-            _ => 1,
-        };
-        let mut under_way = slots.iter().filter(|slot| slot.is_under_way()).count();
-        for (index, slot) in slots.iter().enumerate().filter(|(_, slot)| slot.broken.is_none()) {
-            match &slot.doing {
-                Doing::Idle if under_way < room => {
-                    under_way += 1;
-                    let ask = match asked(node, self, wait, now).filter(|_| !slot.fall_back) {
-                        Some(Err(error)) => {
-                            moves.push(Move::FailSlot { step: named(index), error });
-                            continue;
-                        }
-                        ask => ask.and_then(Result::ok),
-                    };
-                    moves.push(match ask {
-                        // The number is only free for the first of several; the next look brings the others.
-                        Some(_) if moves.iter().any(|next| matches!(next, Move::Note(Fact::Paused { .. }))) => continue,
-                        Some(wait) => Move::Note(Fact::Paused { step: named(index), wait }),
-                        None => {
-                            let (attempt, fall_back) = (slot.attempt + 1, slot.fall_back);
-                            Move::Note(Fact::Started { step: named(index), attempt, fall_back })
-                        }
-                    });
-                }
-                Doing::Inside(inner) => {
-                    let before = moves.len();
-                    inner.moves(&slot.within(&named(index)), wait, now, moves);
-                    match inner.came_to().filter(|_| moves.len() == before) {
-                        None => {}
-                        Some(Ok(output)) => moves.push(Move::Note(Fact::Done { step: named(index), output })),
-                        Some(Err(error)) => moves.push(Move::FailSlot { step: named(index), error }),
-                    }
-                }
-                _ => {}
-            }
-        }
-        match &node.work {
-            Work::Map { .. } => {
-                let bytes: usize = slots.iter().map(|slot| slot.bytes).sum();
-                let outputs = slots.iter().filter_map(|slot| match &slot.doing {
-                    Doing::Done(output) => Some(output),
-                    _ => None,
-                });
-                if bytes > JOINED_BYTES_MAX {
-                    let error = format!("its outputs have {bytes} bytes, the bound is {JOINED_BYTES_MAX}");
-                    moves.push(Move::FailNode { step: step.clone(), error });
-                } else if outputs.clone().count() == slots.len() {
-                    let output = outputs.cloned().collect();
-                    moves.push(Move::Note(Fact::Done { step: step.clone(), output }));
-                }
-            }
-            Work::Repeat { times, until, exhausted, .. } => {
-                let Some(Slot { doing: Doing::Done(output), fall_back, .. }) = slots.last() else { return };
-                // A fall-back stands for the whole node.
-                let (good, last) = (*fall_back || until.holds(output), slots.len() >= *times as usize);
-                moves.push(if good || (last && *exhausted == Exhausted::Accept) {
-                    Move::Note(Fact::Done { step: step.clone(), output: output.clone() })
-                } else if last && node.fall_back.is_some() {
-                    Move::Note(Fact::Started { step: named(slots.len()), attempt: 1, fall_back: true })
-                } else if last {
-                    let error = format!("no round of {times} was good");
-                    Move::FailNode { step: step.clone(), error }
-                } else {
-                    Move::Note(Fact::Started { step: named(slots.len()), attempt: 1, fall_back: false })
-                });
-            }
-            _ => {}
-        }
-    }
-}
-
-/// What a waiting node asks for; `Err` when it is too much to be looked at.
-fn asked(node: &Node, frame: &Frame, n: u32, now: Timestamp) -> Option<Result<Wait, String>> {
-    let (pause, timeout_s) = match &node.work {
-        Work::Wait(wait, _) => (Pause::Event { event: wait.event.clone() }, wait.timeout_s),
-        Work::Approve(approve) => {
-            let events = frame.reads(node).unwrap_or_default();
-            let bytes = serde_json::to_vec(&events).map_or(0, |text| text.len());
-            if bytes > OUTPUT_BYTES_MAX {
-                return Some(Err(format!("what is to be approved has {bytes} bytes, the bound is {OUTPUT_BYTES_MAX}")));
-            }
-            (Pause::Approval { message: approve.message.clone(), events }, approve.timeout_s)
-        }
-        _ => return None,
-    };
-    let expires_at = timeout_s.map(|seconds| now + jiff::SignedDuration::from_secs(seconds as i64));
-    Some(Ok(Wait { n, pause, expires_at }))
-}
-
 /// Bytes of a value as it is kept.
 pub(crate) fn bytes_of(output: &Value) -> usize {
     serde_json::to_vec(output).map_or(0, |text| text.len())
-}
-
-impl Slot {
-    /// How the steps within it begin.
-    fn within(&self, step: &str) -> String {
-        if self.fall_back { format!("{step}{FALL_BACK}/") } else { format!("{step}/") }
-    }
-}
-
-impl Node {
-    /// Whether its slots are named one by one.
-    fn has_several_slots(&self) -> bool {
-        matches!(self.work, Work::Map { .. } | Work::Repeat { .. })
-    }
-}
-
-/// A step's segment: the node, which of its slots, and whether it is within its fall-back.
-fn segment(text: &str) -> (&str, usize, bool) {
-    let (text, fall_back) = text.strip_suffix(FALL_BACK).map_or((text, false), |text| (text, true));
-    let (node, index) = match text.strip_suffix(']').and_then(|text| text.split_once('[')) {
-        Some((node, index)) => (node, index.parse().unwrap_or(usize::MAX)),
-        None => (text, 0),
-    };
-    (node, index, fall_back)
-}
-
-/// Whether a step is a whole node.
-fn is_node(step: &str) -> bool {
-    !step.ends_with(']')
-}
-
-/// The step of the node that a slot belongs to.
-fn node_of(step: &Step) -> Step {
-    match step.strip_suffix(']').and_then(|slot| slot.rsplit_once('[')) {
-        Some((node, _)) => node.into(),
-        None => step.clone(),
-    }
-}
-
-/// The step within whose graph a step stands.
-fn parent_of(step: &str) -> Option<Step> {
-    step.rsplit_once('/').map(|(parent, _)| parent.strip_suffix(FALL_BACK).unwrap_or(parent).into())
-}
-
-/// The last segment.
-fn name_of(step: &str) -> &str {
-    step.rsplit_once('/').map_or(step, |(_, name)| name)
 }

@@ -1,0 +1,142 @@
+//! What a job is told, and what follows from it for whoever runs it.
+
+use std::sync::Arc;
+
+use neurons::neuron::{ToolCall, ToolResult};
+use nexus::{Event, Timestamp};
+use serde_json::Value;
+
+use super::{Fact, Step};
+use crate::graph::Leaf;
+
+/// What a job is told.
+#[derive(Clone, Debug, PartialEq)]
+pub enum News {
+    /// It was accepted.
+    Accepted {
+        /// What it works on.
+        events: Vec<Event>,
+        /// When it is given up.
+        deadline_at: Option<Timestamp>,
+    },
+    /// A try of a step has ended.
+    Done {
+        /// Which step.
+        step: Step,
+        /// Which try.
+        attempt: u32,
+        /// Its output.
+        output: Value,
+    },
+    /// A try of a step has failed.
+    Failed {
+        /// Which step.
+        step: Step,
+        /// Which try.
+        attempt: u32,
+        /// Why.
+        error: String,
+        /// Whether another try may help.
+        retry: bool,
+    },
+    /// A step needs its client's tools.
+    Paused {
+        /// Which step.
+        step: Step,
+        /// Which try.
+        attempt: u32,
+        /// What is to be called.
+        calls: Vec<ToolCall>,
+    },
+    /// A wait was answered.
+    Answered {
+        /// Which wait.
+        wait: u32,
+        /// Names the answer.
+        body: String,
+        /// With what.
+        answer: Answer,
+    },
+    /// The daemon stopped while whatever is under way was under way.
+    Restarted,
+    /// Time has passed.
+    Tick,
+    /// Somebody stops it.
+    Cancelled,
+    /// It cannot go on.
+    GivenUp(String),
+    /// Somebody takes it up again.
+    Retried,
+}
+
+/// An answer to a wait.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// What the tools brought.
+    Results(Vec<ToolResult>),
+    /// Whether it is approved.
+    Approval {
+        /// Yes or no.
+        approved: bool,
+        /// Why.
+        comment: Option<String>,
+        /// By whom.
+        by: String,
+    },
+    /// An event's content.
+    Event(Value),
+}
+
+/// What must be done once the facts are committed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// Work begins, or goes on.
+    Start(Start),
+    /// Whatever is under way at or below this step is no longer wanted.
+    Stop(Step),
+}
+
+/// Work that begins.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Start {
+    /// Which step.
+    pub step: Step,
+    /// 1 for the first try.
+    pub attempt: u32,
+    /// Whether this try was under way before, so that some of it may be done.
+    pub again: bool,
+    /// What is done.
+    pub(crate) leaf: Arc<Leaf>,
+    /// What the job works on.
+    pub input: Vec<Event>,
+    /// What it reads.
+    pub events: Vec<Event>,
+    /// Milliseconds to wait before.
+    pub delay_ms: u64,
+    /// Seconds it may take.
+    pub timeout_s: Option<u64>,
+}
+
+/// What follows from news.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// To be committed, all together.
+    pub facts: Vec<Fact>,
+    /// To be done afterwards.
+    pub effects: Vec<Effect>,
+}
+
+/// What became of an answer to a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It is waited for.
+    Open,
+    /// This very answer was given before.
+    Given,
+    /// Another answer was given before.
+    GivenOther,
+    /// It was given up.
+    Over,
+    /// There never was such a wait.
+    Unknown,
+}
