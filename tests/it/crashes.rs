@@ -11,10 +11,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use neurons::llm::ChatRequest;
 use neurons::llm::scripted::{Reply, Scripted};
-use nexus::Timestamp;
-use nexus::store::{Backend, Entry, Hash, Key, Kind, Opened, Page, Projection, StoreError, Stream, Versioned};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
+use tests::disk::Watch;
 
 use super::killed::Victim;
 
@@ -23,18 +22,17 @@ pub(crate) const KILL: &str = "KILLED_DAEMON_AT";
 /// Stands in the first thing that is written of the work under test.
 const MARK: &str = "the-marked-work";
 
-/// A disk whose process kills itself at a certain row.
-pub(crate) struct Deadly<B> {
-    inner: Arc<B>,
+/// Kills its process at a certain row.
+pub(crate) struct Deadly {
     before: bool,
     at: usize,
     marked: AtomicUsize,
 }
 
-impl<B: Backend> Deadly<B> {
-    pub(crate) fn new(inner: Arc<B>, when: &str) -> Self {
+impl Deadly {
+    pub(crate) fn new(when: &str) -> Self {
         let (side, at) = when.split_once(' ').unwrap();
-        Self { inner, before: side == "before", at: at.parse().unwrap(), marked: AtomicUsize::new(0) }
+        Self { before: side == "before", at: at.parse().unwrap(), marked: AtomicUsize::new(0) }
     }
 
     async fn die(&self) {
@@ -44,60 +42,21 @@ impl<B: Backend> Deadly<B> {
 }
 
 #[async_trait]
-impl<B: Backend> Backend for Deadly<B> {
-    async fn open(&self, now: Timestamp) -> Result<Opened, StoreError> {
-        self.inner.open(now).await
-    }
-
-    async fn append(&self, n: u64, row: Bytes) -> Result<(), StoreError> {
+impl Watch for Deadly {
+    async fn before(&self, row: &Bytes) {
         let begun =
             self.marked.load(Ordering::SeqCst) > 0 || row.windows(MARK.len()).any(|window| window == MARK.as_bytes());
-        let place = if begun { self.marked.fetch_add(1, Ordering::SeqCst) } else { usize::MAX };
-        if place == self.at && self.before {
+        // Rows are written one after the other, so the count is that of the row until it is durable.
+        let count = if begun { self.marked.fetch_add(1, Ordering::SeqCst) + 1 } else { 0 };
+        if self.before && count == self.at + 1 {
             self.die().await;
         }
-        self.inner.append(n, row).await?;
-        if place == self.at {
+    }
+
+    async fn after(&self, _: &Bytes) {
+        if !self.before && self.marked.load(Ordering::SeqCst) == self.at + 1 {
             self.die().await;
         }
-        Ok(())
-    }
-
-    async fn project(&self, projection: Projection) -> Result<(), StoreError> {
-        self.inner.project(projection).await
-    }
-
-    async fn document(&self, key: &Key) -> Result<Option<Versioned<Bytes>>, StoreError> {
-        self.inner.document(key).await
-    }
-
-    async fn documents(
-        &self,
-        kind: Kind,
-        after: &str,
-        limit: usize,
-    ) -> Result<Vec<(Arc<str>, Versioned<Bytes>)>, StoreError> {
-        self.inner.documents(kind, after, limit).await
-    }
-
-    async fn entries(&self, stream: &Stream, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
-        self.inner.entries(stream, after, limit).await
-    }
-
-    async fn head(&self, stream: &Stream) -> Result<u64, StoreError> {
-        self.inner.head(stream).await
-    }
-
-    async fn payload(&self, hash: &Hash) -> Result<Option<Bytes>, StoreError> {
-        self.inner.payload(hash).await
-    }
-
-    async fn pages(&self, nexus: &str, from: u64, max: usize) -> Result<Vec<Page>, StoreError> {
-        self.inner.pages(nexus, from, max).await
-    }
-
-    async fn close(&self) -> Result<(), StoreError> {
-        self.inner.close().await
     }
 }
 

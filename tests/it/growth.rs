@@ -12,70 +12,30 @@ use neurons::llm::scripted::{Reply, Scripted};
 use neurons::neuron::ToolResult;
 use neurons::{Answer, HOUSE, InvokeOptions, Neurons};
 use nexus::ledger::{AccountOp, Amount};
-use nexus::store::{Backend, Entry, Hash, Key, Kind, Memory, Opened, Page, Projection, StoreError, Stream, Versioned};
-use nexus::{Batch, Event, ManualClock, Nexus, Origin, Store, Timestamp};
+use nexus::store::Memory;
+use nexus::{Batch, Event, ManualClock, Nexus, Origin, Store};
 use serde_json::{Value, json};
+use tests::disk::{Watch, Watched};
 use tests::models_of;
 use tokio::sync::mpsc;
 
-/// A disk that counts what is written to its log and its payloads.
+/// Counts what is written to a disk's log.
 #[derive(Default)]
-struct Counting {
-    inner: Memory,
-    bytes: AtomicUsize,
-}
+struct Counting(AtomicUsize);
 
 #[async_trait]
-impl Backend for Counting {
-    async fn open(&self, now: Timestamp) -> Result<Opened, StoreError> {
-        self.inner.open(now).await
+impl Watch for Counting {
+    async fn before(&self, row: &Bytes) {
+        self.0.fetch_add(row.len(), Ordering::SeqCst);
     }
 
-    async fn append(&self, n: u64, row: Bytes) -> Result<(), StoreError> {
-        self.bytes.fetch_add(row.len(), Ordering::SeqCst);
-        self.inner.append(n, row).await
-    }
-
-    async fn project(&self, projection: Projection) -> Result<(), StoreError> {
-        self.inner.project(projection).await
-    }
-
-    async fn document(&self, key: &Key) -> Result<Option<Versioned<Bytes>>, StoreError> {
-        self.inner.document(key).await
-    }
-
-    async fn documents(
-        &self,
-        kind: Kind,
-        after: &str,
-        limit: usize,
-    ) -> Result<Vec<(Arc<str>, Versioned<Bytes>)>, StoreError> {
-        self.inner.documents(kind, after, limit).await
-    }
-
-    async fn entries(&self, stream: &Stream, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
-        self.inner.entries(stream, after, limit).await
-    }
-
-    async fn head(&self, stream: &Stream) -> Result<u64, StoreError> {
-        self.inner.head(stream).await
-    }
-
-    async fn payload(&self, hash: &Hash) -> Result<Option<Bytes>, StoreError> {
-        self.inner.payload(hash).await
-    }
-
-    async fn pages(&self, nexus: &str, from: u64, max: usize) -> Result<Vec<Page>, StoreError> {
-        self.inner.pages(nexus, from, max).await
-    }
-
-    async fn close(&self) -> Result<(), StoreError> {
-        self.inner.close().await
-    }
+    async fn after(&self, _: &Bytes) {}
 }
 
-async fn opened(model: &Scripted) -> (Arc<Counting>, Store, Neurons) {
-    let disk = Arc::new(Counting::default());
+type Disk = Arc<Watched<Memory, Counting>>;
+
+async fn opened(model: &Scripted) -> (Disk, Store, Neurons) {
+    let disk = Arc::new(Watched::new(Arc::new(Memory::default()), Counting::default()));
     let store = Store::open(disk.clone(), Arc::new(ManualClock::default())).await.unwrap();
     let open = AccountOp::Open(Amount::tokens(i64::MAX / 2));
     store.commit(Batch::new(&Origin::system("test")).account(HOUSE, open, "house")).await.unwrap();
@@ -94,13 +54,13 @@ async fn two_hundred_turns_with_large_results_grow_the_store_in_a_line() {
     neurons.create(&origin, spec).await.unwrap();
     let id = "n".into();
     let mut answer = neurons.invoke(&origin, &id, &json!("hello"), InvokeOptions::default()).await.unwrap().answer;
-    let mut written = vec![disk.bytes.load(Ordering::SeqCst)];
+    let mut written = vec![disk.watch.0.load(Ordering::SeqCst)];
     for turn in 0..200 {
         let Answer::Paused { token, calls } = answer else { panic!("{answer:?}") };
         let result =
             ToolResult { id: calls[0].id.clone(), result: Some(format!("{turn} {}", "r".repeat(5_000))), error: None };
         answer = neurons.resume(&origin, &id, &token, vec![result], InvokeOptions::default()).await.unwrap().answer;
-        written.push(disk.bytes.load(Ordering::SeqCst));
+        written.push(disk.watch.0.load(Ordering::SeqCst));
     }
     let (first, second) = (written[100] - written[0], written[200] - written[100]);
     println!("200 turns with 5 KB results: {} and {} bytes a turn in the two halves", first / 100, second / 100);
@@ -141,7 +101,7 @@ async fn a_job_costs_as_much_as_the_one_before() {
         let mut follow = fascicles.follow(&order.id);
         fascicles.start(&Origin::system("test"), order, Arc::new(NoTools), |batch| batch).await.unwrap();
         while !matches!(follow.next().await.unwrap().decode().unwrap(), fascicles::run::Fact::Ended { .. }) {}
-        written.push(disk.bytes.load(Ordering::SeqCst));
+        written.push(disk.watch.0.load(Ordering::SeqCst));
     }
     let (first, second) = (written[99] - written[9], written[199] - written[109]);
     println!("200 jobs of five neurons: {} and {} bytes a job in the two halves", first / 90, second / 90);

@@ -14,6 +14,7 @@ use rand::RngExt;
 use reqwest::StatusCode;
 use runtime::{Config, Daemon, Parts};
 use serde_json::json;
+use tests::disk::Watched;
 use tests::{Client, honest, models_of};
 
 use super::crashes::{Deadly, KILL};
@@ -45,7 +46,7 @@ fn the_daemon_that_is_killed() {
         let mut parts = Parts::real(&config, models).unwrap();
         if let Ok(when) = std::env::var(KILL) {
             let inner = Arc::new(nexus::store::surreal::Surreal::embedded(config.store()).unwrap());
-            parts.backend = Arc::new(Deadly::new(inner, &when));
+            parts.backend = Arc::new(Watched::new(inner, Deadly::new(&when)));
         }
         let daemon = Daemon::start(&config, parts).await.unwrap();
         println!("\nserving {}", daemon.address);

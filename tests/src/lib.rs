@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test that cannot go on fails there and says so")]
 
 pub mod conformance;
+pub mod disk;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
