@@ -4,15 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use neurons::NeuronSpec;
-use neurons::spec::{Kind, check_id, compile};
+use neurons::spec::{Kind, Runner, ToolSpec, check_id, compile};
 use serde_json::{Value, json};
 
 use crate::fault::{Fault, Faults};
 use crate::graph::{Body, DEPTH_MAX, Graph, Leaf, NODES_MAX, Node, Plan, Shape, Way, Work};
 use crate::observe;
 use crate::part::{Mapping, Test, is_pointer};
-use crate::spec::{
-    BranchNode, Condition, Edge, FascicleId, FascicleSpec, Join, MapNode, NeuronNode, NodeId, NodeRun, NodeSpec,
+use crate::spec::{CalledBy, ToolNode,     BranchNode, Condition, Edge, FascicleId, FascicleSpec, Join, MapNode, NeuronNode, NodeId, NodeRun, NodeSpec,
     OnFailure, Part, RepeatNode, Retry, Take, Taken,
 };
 
@@ -255,12 +254,35 @@ impl Build<'_> {
         Work::Branch { cases, otherwise: branch.otherwise.clone() }
     }
 
+    /// A tool of the server that is defined in its node.
+    fn server_tool(&mut self, spec: &ToolSpec, name: &str, by: CalledBy, path: &str) {
+        if let Err(reason) = spec.check() {
+            self.fault(&format!("{path}.spec"), reason, "mend the tool");
+        }
+        if spec.run == Runner::Client {
+            self.fault(&format!("{path}.spec.run"), "a tool of the client needs no spec", "name it, and say by = \"client\"");
+        }
+        if spec.is_many() {
+            self.fault(&format!("{path}.spec.run"), "it stands for many tools, and a node calls one", "name one of them");
+        }
+        if !name.is_empty() && name != spec.name {
+            self.fault(&format!("{path}.name"), format!("it is \"{name}\" here and \"{}\" in the spec", spec.name), "leave it out");
+        }
+        if by != CalledBy::Owner {
+            self.fault(&format!("{path}.by"), "a tool with a spec is called by the server", "leave it out");
+        }
+    }
+
     /// What a node, a map, a repeat or a fall-back runs.
     fn body(&mut self, run: &NodeRun, path: &str) -> Option<Body> {
         match run {
             NodeRun::Neuron(node) => self.neuron(node, &format!("{path}.neuron")),
+            NodeRun::Tool(ToolNode { spec: Some(spec), name, arguments, by }) => {
+                self.server_tool(spec, name, *by, &format!("{path}.tool"));
+                Some(Body::Leaf(Arc::new(Leaf::Call { tool: spec.clone(), arguments: arguments.clone() })))
+            }
             NodeRun::Tool(tool) => {
-                let unknown = tool.by == crate::spec::CalledBy::Owner
+                let unknown = tool.by == CalledBy::Owner
                     && self.tools.is_some_and(|tools| !tools.contains(&tool.name));
                 if unknown {
                     let known: Vec<&Arc<str>> = self.tools.into_iter().flatten().collect();

@@ -64,7 +64,7 @@ fn what(node: &NodeSpec) -> String {
                 (None, id) => format!("neuron {}", id.as_deref().unwrap_or_default()),
             },
             NodeRun::Fascicle(inner) => format!("fascicle {}", inner.id),
-            NodeRun::Tool(tool) => format!("tool {}", tool.name),
+            NodeRun::Tool(tool) => format!("tool {}", tool.spec.as_ref().map_or(&*tool.name, |spec| &spec.name)),
             NodeRun::Map(map) => format!("each: {}", of(&map.run)),
             NodeRun::Join(_) => "join".into(),
             NodeRun::Branch(_) => "branch".into(),

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use neurons::llm::Usage;
+use neurons::tools::DEPTH_MAX;
 use neurons::{Neurons, Tier};
 use nexus::ledger::Amount;
 use nexus::store::{Expect, Follow, Key, Kind, Op, Stream};
@@ -12,6 +13,7 @@ use nexus::{Batch, Event, Origin, Principal, PrincipalId, Role, Store, Timestamp
 use ractor::ActorCell;
 use serde_json::Value;
 
+use crate::as_tool::Runner;
 use crate::catalogue::Catalogue;
 use crate::graph::Graph;
 use crate::job::{Handle, Head, JobArgs, commit_of, plant, refusal};
@@ -34,16 +36,16 @@ const LOOKED_AT_MAX: usize = 2_000;
 #[derive(Clone)]
 pub struct Fascicles {
     pub(crate) inner: Arc<Inner>,
-    supervisor: ActorCell,
+    pub(crate) supervisor: ActorCell,
 }
 
 pub(crate) struct Inner {
     pub(crate) store: Store,
     pub(crate) neurons: Neurons,
     pub(crate) catalogue: Catalogue,
-    pub(crate) turns: Turns,
-    /// The actor of each job, and which it is.
-    running: Mutex<HashMap<JobId, (u64, Handle)>>,
+    /// Turns by how many fascicles that are tools a job is within: who waits for another does so for one further in.
+    turns: [Turns; DEPTH_MAX + 1],
+    running: Mutex<HashMap<JobId, Running>>,
     serial: AtomicU64,
     /// Jobs with a step under way.
     busy: AtomicUsize,
@@ -51,11 +53,42 @@ pub(crate) struct Inner {
     toolboxes: Mutex<HashMap<Arc<str>, Arc<dyn Toolbox>>>,
 }
 
+/// A job that has an actor.
+struct Running {
+    handle: Handle,
+    /// Which of the actors that the job had.
+    serial: u64,
+    /// The invocation that called it as a tool.
+    parent: Option<Arc<str>>,
+}
+
 impl Inner {
+    /// The turns that jobs of that depth wait for.
+    pub(crate) fn turns(&self, depth: usize) -> &Turns {
+        &self.turns[depth.min(DEPTH_MAX)]
+    }
+
+    /// Cancels the jobs that were called as tools by `parent`, or by what is within it.
+    pub(crate) async fn cancel_within(&self, parent: &str) {
+        let within = |of: &Arc<str>| {
+            of.strip_prefix(parent).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '[', '!', '.']))
+        };
+        let called: Vec<(JobId, Handle)> = self
+            .running()
+            .iter()
+            .filter(|(_, running)| running.parent.as_ref().is_some_and(within))
+            .map(|(job, running)| (job.clone(), running.handle.clone()))
+            .collect();
+        for (job, handle) in called {
+            handle.cancel().await;
+            Box::pin(self.cancel_within(&job)).await;
+        }
+    }
+
     /// The actor of that number is no more.
     pub(crate) fn forget(&self, job: &JobId, serial: u64) {
         let mut running = self.running();
-        if running.get(job).is_some_and(|(known, _)| *known == serial) {
+        if running.get(job).is_some_and(|known| known.serial == serial) {
             running.remove(job);
         }
     }
@@ -70,10 +103,10 @@ impl Inner {
     }
 
     fn handle(&self, job: &JobId) -> Option<Handle> {
-        self.running().get(job).map(|(_, handle)| handle.clone())
+        self.running().get(job).map(|running| running.handle.clone())
     }
 
-    fn running(&self) -> MutexGuard<'_, HashMap<JobId, (u64, Handle)>> {
+    fn running(&self) -> MutexGuard<'_, HashMap<JobId, Running>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -85,8 +118,8 @@ impl Inner {
 /// How a job is started.
 #[derive(Clone, Default)]
 pub struct JobOrder {
-    /// The job's name; the same order twice is one job.
-    pub id: JobId,
+    /// The job's name; the same order twice is one job. Made when absent.
+    pub id: Option<JobId>,
     /// What it runs.
     pub fascicle: FascicleId,
     /// Whose tools it uses.
@@ -105,6 +138,10 @@ pub struct JobOrder {
     pub deadline_s: Option<u64>,
     /// The hash of what was ordered.
     pub ordered: String,
+    /// How many fascicles that are tools it is within.
+    pub depth: usize,
+    /// The invocation that calls it as a tool.
+    pub parent: Option<Arc<str>>,
 }
 
 /// Which jobs are listed.
@@ -140,13 +177,15 @@ impl Fascicles {
             store,
             neurons,
             catalogue: Catalogue::new(shipped, tools),
-            turns: Turns::new(STEPS_MAX),
+            turns: std::array::from_fn(|_| Turns::new(STEPS_MAX)),
             running: Mutex::default(),
             serial: AtomicU64::new(0),
             busy: AtomicUsize::new(0),
             toolboxes: Mutex::default(),
         };
         let this = Self { inner: Arc::new(inner), supervisor: plant().await? };
+        let runner = Runner { inner: Arc::downgrade(&this.inner), supervisor: this.supervisor.clone() };
+        this.inner.neurons.with_fascicles(Arc::new(runner));
         for id in this.inner.catalogue.shipped.keys() {
             this.built(id).await?;
         }
@@ -154,7 +193,7 @@ impl Fascicles {
     }
 
     /// Starts a job. Its acceptance and its first steps are durable when this returns; `with` is
-    /// committed together with them, or not at all. The same order again changes nothing.
+    /// committed together with them, or not at all. The same order again changes nothing. Answers the job's name.
     ///
     /// # Errors
     /// [`FascicleError::NotFound`], [`FascicleError::Invalid`], [`FascicleError::TooLarge`],
@@ -165,7 +204,7 @@ impl Fascicles {
         order: JobOrder,
         toolbox: Arc<dyn Toolbox>,
         with: impl FnOnce(Batch) -> Batch,
-    ) -> Result<(), FascicleError> {
+    ) -> Result<JobId, FascicleError> {
         if self.inner.running().len() >= JOBS_MAX {
             return Err(FascicleError::Overloaded);
         }
@@ -177,8 +216,10 @@ impl Fascicles {
         let now = self.inner.store.clock().now();
         let seconds = order.deadline_s.or(built.graph.deadline_s);
         let deadline_at = seconds.map(|seconds| now + jiff::SignedDuration::from_secs(seconds as i64));
+        let made = order.id.is_none();
+        let id: JobId = order.id.unwrap_or_else(|| format!("job_{}", uuid::Uuid::now_v7().simple()).into());
         let mut head = Head {
-            id: order.id,
+            id: id.clone(),
             fascicle: order.fascicle,
             plan: Some(built.hash.hex()),
             owner: order.owner,
@@ -193,13 +234,15 @@ impl Fascicles {
             output_tokens_max: order.output_tokens_max,
             priority: order.priority,
             ordered: order.ordered,
+            depth: order.depth,
+            parent: order.parent,
             created_at: now,
             updated_at: now,
         };
         let mut run = Run::new(built.graph);
         let out = run.on(News::Accepted { events: order.events, deadline_at }, now);
         // The head must not exist yet: the commit refuses a job that was started before.
-        let mut batch = Batch::new(origin);
+        let mut batch = if made { Batch::new(origin).made(&id) } else { Batch::new(origin) };
         batch.push(Op::Payload { hash: built.hash, body: built.plan });
         batch = batch.create(Key::new(Kind::Running, format!("{}/{}", head.owner, head.id)), &head.id);
         batch = batch.put_expecting(Key::new(Kind::Job, head.id.clone()), Expect::Version(0), &head);
@@ -219,7 +262,8 @@ impl Fascicles {
                 Err(error) => Err(error.into()),
             }
         });
-        begun.await.map_err(|panic| FascicleError::Died(panic.to_string()))?
+        begun.await.map_err(|panic| FascicleError::Died(panic.to_string()))??;
+        Ok(id)
     }
 
     async fn spawn(
@@ -230,14 +274,14 @@ impl Fascicles {
         effects: Vec<Effect>,
         first: Option<News>,
     ) -> Result<(), FascicleError> {
-        let id = head.id.clone();
+        let (id, parent) = (head.id.clone(), head.parent.clone());
         let serial = self.inner.serial.fetch_add(1, Ordering::SeqCst);
         let args = JobArgs { inner: self.inner.clone(), head, run, toolbox, effects, first, serial };
         let handle = Handle::spawn(args, self.supervisor.clone()).await?;
         // A quick job may be over by now; what has ended is not put down as running.
         let mut running = self.inner.running();
         if !handle.has_ended() {
-            running.insert(id, (serial, handle));
+            running.insert(id, Running { handle, serial, parent });
         }
         Ok(())
     }
@@ -268,6 +312,11 @@ impl Fascicles {
             }
         }
         Ok(count)
+    }
+
+    /// The tools of an owner that is alive.
+    pub(crate) fn toolbox(&self, owner: &Arc<str>) -> Result<Arc<dyn Toolbox>, FascicleError> {
+        self.inner.toolboxes().get(owner).cloned().ok_or_else(|| FascicleError::NoOwner(owner.clone()))
     }
 
     /// Forgets the tools of an owner that is no longer alive.
@@ -329,6 +378,7 @@ impl Fascicles {
             None if !head.status.is_final() => self.change(head, News::Cancelled).await.map(drop)?,
             None => {}
         }
+        self.inner.cancel_within(job).await;
         self.job(job).await
     }
 
@@ -354,8 +404,7 @@ impl Fascicles {
         if self.inner.running().len() >= JOBS_MAX {
             return Err(FascicleError::Overloaded);
         }
-        let toolbox = self.inner.toolboxes().get(&head.owner).cloned();
-        let toolbox = toolbox.ok_or_else(|| FascicleError::NoOwner(head.owner.clone()))?;
+        let toolbox = self.toolbox(&head.owner)?;
         let mut run = self.run_of(&head).await?;
         let now = self.inner.store.clock().now();
         let out = run.on(News::Retried, now);

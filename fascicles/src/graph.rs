@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use neurons::spec::ToolSpec;
 use neurons::{NeuronId, NeuronSpec};
 use nexus::Event;
 use serde::{Deserialize, Serialize};
@@ -106,7 +107,10 @@ pub(crate) enum Body {
 #[derive(Debug, PartialEq)]
 pub(crate) enum Leaf {
     Neuron { spec: Box<NeuronSpec>, stream: bool },
+    /// A tool of the job's owner, or of the client.
     Tool { name: Arc<str>, arguments: Value, by: CalledBy },
+    /// A tool of the server.
+    Call { tool: Box<ToolSpec>, arguments: Value },
 }
 
 /// What is known beforehand of an output.

@@ -62,12 +62,22 @@ pub struct Head {
     /// The hash of what was ordered.
     #[serde(default)]
     pub ordered: String,
+    /// How many fascicles that are tools it is within.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub depth: usize,
+    /// The invocation that called it as a tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<Arc<str>>,
     /// When it was accepted.
     #[serde(default)]
     pub created_at: Timestamp,
     /// When it changed last.
     #[serde(default)]
     pub updated_at: Timestamp,
+}
+
+fn is_zero(depth: &usize) -> bool {
+    *depth == 0
 }
 
 /// A wait as a job's head shows it.
@@ -261,7 +271,9 @@ impl Job {
         match (&asked.pause, answer) {
             (Pause::Tools { tool_calls }, Answer::Results(results)) => {
                 let expected: Vec<String> = tool_calls.iter().map(|call| call.id.clone()).collect();
-                neurons::continuation::check_results(&expected, results).map_err(FascicleError::Answer)?;
+                let approvals = tool_calls.iter().filter(|call| call.needs_approval);
+                let approvals: Vec<String> = approvals.map(|call| call.id.clone()).collect();
+                neurons::continuation::check_results(&expected, &approvals, results).map_err(FascicleError::Answer)?;
                 self.with_results(batch, step, attempt, results)
             }
             (Pause::Approval { .. }, Answer::Approval { .. }) => Ok(batch),
@@ -290,7 +302,7 @@ impl Job {
         }
     }
 
-    /// A neuron's results stand in its conversation.
+    /// What neurons and the server's tools are told stands in their conversations.
     fn with_results(
         &self,
         batch: Batch,
@@ -299,7 +311,7 @@ impl Job {
         results: &[ToolResult],
     ) -> Result<Batch, FascicleError> {
         match self.args.run.body(step) {
-            Some(Body::Leaf(leaf)) if matches!(*leaf, Leaf::Neuron { .. }) => {
+            Some(Body::Leaf(leaf)) if !matches!(*leaf, Leaf::Tool { .. }) => {
                 Ok(Neurons::answer(batch, &invocation(&self.args.head.id, step, attempt), results))
             }
             _ => Ok(batch),
@@ -323,6 +335,8 @@ impl Job {
                         }
                         !stopped
                     });
+                    let (inner, called_by) = (self.args.inner.clone(), format!("{}/{step}", self.args.head.id));
+                    tokio::spawn(async move { inner.cancel_within(&called_by).await });
                 }
             }
         }

@@ -3,6 +3,7 @@
 //! `FascicleSpec` (data) → `Graph` (can only be built valid) → `Run` (pure) → a job actor that commits
 //! before it acts. A finished step is never run again.
 
+mod as_tool;
 mod build;
 mod catalogue;
 mod draw;

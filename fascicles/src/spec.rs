@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use neurons::spec::ToolSpec;
 use neurons::{NeuronId, NeuronSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -260,9 +261,14 @@ pub struct FascicleNode {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ToolNode {
-    /// Which tool.
+    /// Which tool of the job's owner, or of the client.
+    #[serde(default, skip_serializing_if = "is_empty")]
     #[schema(value_type = String)]
     pub name: Arc<str>,
+    /// Instead of a name, a tool of the server that is defined here. It is called again after a crash only when that is
+    /// harmless; one that must be approved makes the job wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spec: Option<Box<ToolSpec>>,
     /// Its arguments. A member `{"$take": {"role", "at"}}` stands for that part of the node's events.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     #[schema(value_type = Object)]
@@ -270,6 +276,10 @@ pub struct ToolNode {
     /// Who calls it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub by: CalledBy,
+}
+
+fn is_empty(name: &Arc<str>) -> bool {
+    name.is_empty()
 }
 
 /// Who calls a tool.

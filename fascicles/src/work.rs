@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use neurons::neuron::ToolCall;
+use neurons::tools::Caller;
 use neurons::{CallOptions, LlmError, NeuronError, NeuronSpec, Stop};
 use nexus::Event;
 use serde_json::{Value, json};
@@ -33,13 +34,16 @@ enum Came {
 pub(crate) async fn work(inner: Arc<Inner>, head: Arc<Head>, toolbox: Arc<dyn Toolbox>, start: Start) -> News {
     let (step, attempt) = (start.step.clone(), start.attempt);
     tokio::time::sleep(Duration::from_millis(start.delay_ms)).await;
-    let _turn = inner.turns.take(head.priority).await;
+    let _turn = inner.turns(head.depth).take(head.priority).await;
     let limit = start.timeout_s.map(Duration::from_secs);
     let done = AssertUnwindSafe(perform(&inner, &head, toolbox, start)).catch_unwind();
     let came = match limit {
         None => Ok(done.await),
         Some(limit) => tokio::time::timeout(limit, done).await,
     };
+    if came.is_err() {
+        inner.cancel_within(&invocation(&head.id, &step, attempt)).await;
+    }
     let failed = |step: Step, failure: ToolFailure| {
         let ToolFailure { message: error, retry } = failure;
         News::Failed { step, attempt, error, retry }
@@ -58,6 +62,7 @@ async fn perform(inner: &Inner, head: &Head, toolbox: Arc<dyn Toolbox>, start: S
     let origin = head.origin.because(format!("job:{}/{step}", head.id));
     let node = step.rsplit('/').next().and_then(|name| name.split('[').next()).unwrap_or(&step).into();
     let context = ToolContext { job: head.id.clone(), step, node, attempt, origin, input, events };
+    let caller = Caller { owner: head.owner.clone(), depth: head.depth };
     match &*leaf {
         Leaf::Tool { name, arguments, by } => {
             let arguments = filled(arguments, &context.events).map_err(ToolFailure::fatal)?;
@@ -71,22 +76,40 @@ async fn perform(inner: &Inner, head: &Head, toolbox: Arc<dyn Toolbox>, start: S
                             format!("its parameters have {} bytes, the bound is {OUTPUT_BYTES_MAX}", params.len());
                         return Err(ToolFailure::fatal(error));
                     }
-                    Ok(Came::Paused(vec![ToolCall { id, name: name.to_string(), params }]))
+                    Ok(Came::Paused(vec![ToolCall { id, name: name.to_string(), params, ..ToolCall::default() }]))
                 }
             }
         }
+        Leaf::Call { tool, arguments } => {
+            let arguments = filled(arguments, &context.events).map_err(ToolFailure::fatal)?;
+            let arguments = if arguments.is_null() { json!({}) } else { arguments };
+            let options = CallOptions { first: !again, caller: Some(caller), ..CallOptions::default() };
+            let invocation = invocation(&head.id, &context.step, attempt);
+            let called = inner.neurons.use_tool(&context.origin, &head.account, &invocation, tool, &arguments, options);
+            Ok(came(called.await.map_err(failure)?))
+        }
         Leaf::Neuron { spec, stream } => {
             let deltas = if *stream { toolbox.listen(&context).await? } else { None };
-            let options =
-                CallOptions { tier: head.tier, output_tokens_max: head.output_tokens_max, deltas, first: !again };
+            let options = CallOptions {
+                tier: head.tier,
+                output_tokens_max: head.output_tokens_max,
+                deltas,
+                first: !again,
+                caller: Some(caller),
+                ..CallOptions::default()
+            };
             let invocation = invocation(&head.id, &context.step, attempt);
             let input = input_of(spec, &context.events);
             let thought = inner.neurons.think(&context.origin, &head.account, &invocation, spec, &input, options).await;
-            match thought.map_err(failure)?.stop {
-                Stop::Completed(completed) => Ok(Came::Done(completed.output)),
-                Stop::Paused(calls) => Ok(Came::Paused(calls)),
-            }
+            Ok(came(thought.map_err(failure)?.stop))
         }
+    }
+}
+
+fn came(stop: Stop) -> Came {
+    match stop {
+        Stop::Completed(completed) => Came::Done(completed.output),
+        Stop::Paused(calls) => Came::Paused(calls),
     }
 }
 
@@ -107,7 +130,8 @@ fn failure(error: NeuronError) -> ToolFailure {
         NeuronError::Llm(error) => {
             !matches!(error, LlmError::Refused { .. } | LlmError::Unavailable(_) | LlmError::Exhausted { .. })
         }
-        NeuronError::Overloaded | NeuronError::Died(_) => true,
+        NeuronError::ToolFailed { repeatable, .. } => *repeatable,
+        NeuronError::Overloaded | NeuronError::Died(_) | NeuronError::Tools(_) => true,
         NeuronError::Store(error) => !error.is_ledger_refusal(),
         _ => false,
     };

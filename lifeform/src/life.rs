@@ -402,7 +402,7 @@ impl Alive {
         let event =
             Event::json(PERCEPTION, serde_json::to_value(&perception).unwrap_or_default(), origin.cause.clone());
         let order = JobOrder {
-            id: job.clone(),
+            id: Some(job.clone()),
             fascicle: self.body.head.definition.reply.clone(),
             owner: self.owner().into(),
             account: self.body.head.id.clone(),

@@ -62,6 +62,9 @@ pub struct Continuation {
     pub account: Arc<str>,
     /// The calls that must be answered, exactly these.
     pub expected: Vec<String>,
+    /// Those of them that are to be approved.
+    #[serde(default)]
+    pub approvals: Vec<String>,
     /// When it is given up.
     pub expires_at: Timestamp,
     /// Where it stands.
@@ -147,11 +150,12 @@ pub fn body_hash(results: &[ToolResult]) -> String {
     Sha256::digest(&text).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Checks that `results` answer exactly the expected calls, in any order.
+/// Checks that `results` answer exactly the expected calls, in any order, and those among the `approvals` with a word on
+/// whether they may be made.
 ///
 /// # Errors
 /// A sentence naming what is missing, unknown or there twice.
-pub fn check_results(expected: &[String], results: &[ToolResult]) -> Result<(), String> {
+pub fn check_results(expected: &[String], approvals: &[String], results: &[ToolResult]) -> Result<(), String> {
     for (place, result) in results.iter().enumerate() {
         if !expected.contains(&result.id) {
             return Err(format!(
@@ -162,8 +166,20 @@ pub fn check_results(expected: &[String], results: &[ToolResult]) -> Result<(), 
         if results[..place].iter().any(|other| other.id == result.id) {
             return Err(format!("tool_results[{place}].id \"{}\" stands twice", result.id));
         }
-        if result.result.is_some() == result.error.is_some() {
-            return Err(format!("tool_results[{place}] needs either a result or an error"));
+        let ToolResult { result, error, approved, .. } = result;
+        let one = match approvals.contains(&results[place].id) {
+            true if result.is_some() => {
+                return Err(format!("tool_results[{place}] is a call that the server makes: it needs approved, or an error that says why not"));
+            }
+            true => approved.is_some() != error.is_some(),
+            false if approved.is_some() => {
+                return Err(format!("tool_results[{place}] is a call that nobody need approve: it needs a result or an error"));
+            }
+            false => result.is_some() != error.is_some(),
+        };
+        if !one {
+            let wanted = if approvals.contains(&results[place].id) { "approved" } else { "a result" };
+            return Err(format!("tool_results[{place}] needs either {wanted} or an error"));
         }
     }
     let missing: Vec<&String> = expected.iter().filter(|id| results.iter().all(|result| result.id != **id)).collect();

@@ -8,16 +8,19 @@ use nexus::{Batch, Store, StoreError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json as value};
 
-use crate::llm::{ChatMessage, ChatReply, Usage};
-use crate::neuron::Completed;
+use crate::invocation::tool_message;
+use crate::llm::{ChatMessage, ChatReply, Usage, WireToolCall};
+use crate::neuron::{Completed, ToolResult};
 
 /// A system message over this many bytes is kept once for all conversations that begin with it.
 const SHARED_BYTES_MIN: usize = 256;
 
 /// The journal of an invocation.
 pub fn stream(invocation: &str) -> Stream {
-    format!("invocation:{invocation}").into()
+    format!("{PREFIX}{invocation}").into()
 }
+
+const PREFIX: &str = "invocation:";
 
 /// A message as it is kept.
 #[derive(Serialize, Deserialize)]
@@ -47,6 +50,10 @@ pub(crate) struct Conversation {
     pub(crate) reply: Option<ChatReply>,
     /// The calls of it whose tools have answered.
     results: Vec<String>,
+    /// Those of it that were approved.
+    approved: Vec<String>,
+    /// Those of it that were about to be made, and can not be made twice.
+    announced: Vec<String>,
     /// Answers that did not fit.
     pub(crate) misfits: u32,
     /// Answers in all.
@@ -61,17 +68,24 @@ pub(crate) struct Conversation {
     fresh: Vec<Op>,
     /// Whether its caller will say all of it again with the next answer.
     repeated: bool,
+    /// Its name, while nothing was ever written under it.
+    made: Option<Arc<str>>,
 }
 
 impl Conversation {
-    /// One that begins.
+    /// One that begins, unless somebody else has begun it.
     pub(crate) fn new(invocation: &str) -> Self {
         Self { stream: stream(invocation), ..Self::default() }
     }
 
+    /// One that begins under a name that nobody else can have.
+    pub(crate) fn first(invocation: &Arc<str>) -> Self {
+        Self { made: Some(invocation.clone()), ..Self::new(invocation) }
+    }
+
     /// One that its caller keeps, and gives again with what comes next: what is said in it is kept once for all of them.
-    pub(crate) fn repeated(invocation: &str) -> Self {
-        Self { repeated: true, ..Self::new(invocation) }
+    pub(crate) fn repeated(invocation: &Arc<str>) -> Self {
+        Self { repeated: true, ..Self::first(invocation) }
     }
 
     /// One as its journal has it.
@@ -112,6 +126,8 @@ impl Conversation {
                         this.chosen = Some(entry.decode()?);
                         this.lost = 0;
                     }
+                    "approved" => this.approved.extend(entry.decode::<Vec<String>>()?),
+                    "calling" => this.announced.extend(entry.decode::<Vec<String>>()?),
                     "completed" => this.completed = Some(entry.decode()?),
                     _ => {}
                 }
@@ -129,7 +145,48 @@ impl Conversation {
             }
         }
         self.reply = None;
+        self.forget_calls();
+    }
+
+    fn forget_calls(&mut self) {
         self.results.clear();
+        self.approved.clear();
+        self.announced.clear();
+    }
+
+    /// Notes that a call may be made.
+    pub(crate) fn approve(&mut self, call: &str) {
+        self.fresh.push(self.entry("approved", json(&[call])));
+        self.approved.push(call.to_owned());
+    }
+
+    /// Whether a call may be made.
+    pub(crate) fn is_approved(&self, call: &str) -> bool {
+        self.approved.iter().any(|known| known == call)
+    }
+
+    /// Notes that calls are about to be made that can not be made twice.
+    pub(crate) fn announce(&mut self, calls: &[String]) {
+        self.fresh.push(self.entry("calling", json(calls)));
+    }
+
+    /// Whether a call was about to be made when the daemon stopped.
+    pub(crate) fn is_announced(&self, call: &str) -> bool {
+        self.announced.iter().any(|known| known == call)
+    }
+
+    /// Takes the results of calls, and the word for those that must be approved.
+    pub(crate) fn hear(&mut self, results: &[ToolResult]) {
+        for result in results {
+            match result.approved {
+                Some(true) => self.approve(&result.id),
+                Some(false) => {
+                    let refused = ToolResult { error: Some("it was not approved".into()), ..result.clone() };
+                    self.say(tool_message(&refused));
+                }
+                None => self.say(tool_message(result)),
+            }
+        }
     }
 
     /// Whether the tool of that call has answered, although others of the same answer have not.
@@ -160,8 +217,8 @@ impl Conversation {
             self.fresh.push(Op::Payload { hash, body: content.into() });
         }
         self.fresh.push(self.entry(kind, json(&kept)));
+        self.take_up(&message);
         self.messages.push(message);
-        self.reply = None;
     }
 
     fn entry(&self, kind: &str, data: bytes::Bytes) -> Op {
@@ -171,7 +228,7 @@ impl Conversation {
     /// Takes note of an answer that the journal has already.
     pub(crate) fn answered(&mut self, reply: ChatReply) {
         self.messages.push(message_of(&reply));
-        self.results.clear();
+        self.forget_calls();
         self.reply = Some(reply);
         self.rounds += 1;
         self.chosen = None;
@@ -184,20 +241,25 @@ impl Conversation {
     }
 
     /// `batch` with whatever is not written yet.
-    pub(crate) fn write(&mut self, mut batch: Batch) -> Batch {
-        batch.ops.append(&mut self.fresh);
+    pub(crate) fn write(&mut self, batch: Batch) -> Batch {
+        let batch = self.written_into(batch);
+        self.is_written();
         batch
     }
 
     /// `batch` with whatever is not written yet, which stays so until [`Self::is_written`] is called.
     pub(crate) fn written_into(&self, mut batch: Batch) -> Batch {
         batch.ops.extend(self.fresh.iter().cloned());
-        batch
+        match &self.made {
+            Some(name) => batch.made(name),
+            None => batch,
+        }
     }
 
     /// What was handed out last is durable.
     pub(crate) fn is_written(&mut self) {
         self.fresh.clear();
+        self.made = None;
     }
 
     /// Whether nothing was said yet.
@@ -208,6 +270,18 @@ impl Conversation {
     /// Whether something waits to be written.
     pub(crate) fn is_fresh(&self) -> bool {
         !self.fresh.is_empty()
+    }
+
+    /// The invocation's name.
+    pub(crate) fn name(&self) -> Arc<str> {
+        self.stream.trim_start_matches(PREFIX).into()
+    }
+
+    /// Adds an answer that no model gave: calls that a fascicle makes.
+    pub(crate) fn ask(&mut self, calls: Vec<WireToolCall>) {
+        let reply = ChatReply { tool_calls: calls, finish: "tool_calls".into(), ..ChatReply::default() };
+        self.fresh.push(self.entry(replied(&reply).0, json(&replied(&reply).1)));
+        self.answered(reply);
     }
 
     /// The journal.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use nexus::{Batch, Nexus, Origin, Store};
+use nexus::{Batch, Origin, Store};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -17,8 +17,8 @@ use crate::llm::paid::Decision;
 use crate::llm::wire::TEXTS_MAX;
 use crate::llm::{ChatMessage, ChatReply, ChatRequest, Delta, Model, Models, Tier, Usage, paid};
 use crate::neuron::{self, Begun, Completed, Step, ToolCall, ToolResult};
-use crate::spec::{NeuronSpec, Runner};
-use crate::tools;
+use crate::spec::NeuronSpec;
+use crate::tools::{Caller, Tools};
 
 /// Times a neuron may think in one invocation, pauses included.
 const ROUNDS_MAX: u32 = 1024;
@@ -58,8 +58,12 @@ pub enum Stop {
 pub(crate) struct Run {
     /// Where it is recorded and paid.
     pub(crate) store: Store,
-    /// What its server tools reach.
-    pub(crate) nexus: Nexus,
+    /// The tools of the server.
+    pub(crate) tools: Tools,
+    /// From where they are called.
+    pub(crate) caller: Caller,
+    /// Whether somebody can be asked to approve a call.
+    pub(crate) may_wait: bool,
     /// What it thinks with.
     pub(crate) models: Models,
     /// For whom.
@@ -122,8 +126,8 @@ impl Run {
             if talk.rounds >= ROUNDS_MAX {
                 break;
             }
-            let reply = match talk.reply.take() {
-                Some(reply) => reply,
+            let reply = match &talk.reply {
+                Some(reply) => reply.clone(),
                 None => self.think(&given, talk, spent).await?,
             };
             match neuron::step(&self.spec, &given, &reply, talk.misfits + 1)? {
@@ -133,27 +137,10 @@ impl Run {
                     talk.object(objections);
                 }
                 Step::ToolCallRequired(required) => {
-                    let (ours, clients): (Vec<_>, Vec<_>) = required
-                        .calls
-                        .into_iter()
-                        .partition(|call| tools::runner(&self.spec, call) != Some(&Runner::Client));
-                    let todo: Vec<ToolCall> = ours.into_iter().filter(|call| !talk.has_result(&call.id)).collect();
-                    for call in &todo {
-                        let result = match tools::runner(&self.spec, call) {
-                            Some(runner) => tools::run(&self.nexus, runner, call, &self.origin).await,
-                            None => ToolResult {
-                                id: call.id.clone(),
-                                result: None,
-                                error: Some(format!("there is no tool {}", call.name)),
-                            },
-                        };
-                        talk.say(tool_message(&result));
+                    let waiting = self.serve(required.calls, talk).await?;
+                    if !waiting.is_empty() {
+                        return Ok(Stop::Paused(waiting));
                     }
-                    if !clients.is_empty() {
-                        return Ok(Stop::Paused(clients));
-                    }
-                    // What the tools did is not done again.
-                    self.store.commit(talk.write(Batch::new(&self.origin))).await?;
                 }
             }
         }
@@ -190,7 +177,6 @@ impl Run {
             let paid = paid::call(&self.store, &self.origin, &self.account, model, request, deltas, talk).await;
             match paid {
                 Ok(paid) => {
-                    talk.reply = None;
                     spent.take(paid.reply.usage, paid.call);
                     return Ok(paid.reply);
                 }

@@ -19,10 +19,10 @@ use crate::NeuronError;
 use crate::actor::Outcome;
 use crate::continuation::{Continuation, EXPIRY_S, Stage, body_hash, check_results};
 use crate::conversation::Conversation;
-use crate::invocation::{Answer, Run, Stop, tool_message};
+use crate::invocation::{Answer, Run, Stop};
 use crate::llm::{Delta, Usage};
 use crate::neuron::{self, Begun, ToolCall, ToolResult};
-use crate::neurons::{CallOptions, HOUSE, Neurons};
+use crate::neurons::{CallOptions, HOUSE, Neurons, fresh_id};
 use crate::spec::NeuronId;
 
 /// Records that one listing looks at.
@@ -161,10 +161,11 @@ impl Neurons {
         }
         let mut spec = self.get(id).await?.value;
         let begun = neuron::begin(&mut spec, input)?;
-        self.describe(&mut spec).await?;
-        let permit = self.permits.clone().try_acquire_owned().map_err(|_| NeuronError::Overloaded)?;
+        self.complete(&mut spec).await?;
+        let permit = self.permits[0].clone().try_acquire_owned().map_err(|_| NeuronError::Overloaded)?;
         let (version, mut talk) = match &known {
             Some(known) => (known.version, Conversation::read(&self.store, &invocation).await?),
+            None if options.key.is_none() => (0, Conversation::first(&invocation)),
             None => (0, Conversation::new(&invocation)),
         };
         let now = self.store.clock().now();
@@ -209,7 +210,7 @@ impl Neurons {
         key: Option<&Arc<str>>,
     ) -> Result<(Arc<str>, Option<Versioned<Invocation>>), NeuronError> {
         let Some(key) = key else {
-            return Ok((format!("inv_{}", uuid::Uuid::now_v7().simple()).into(), None));
+            return Ok((fresh_id(), None));
         };
         let name = Hash::of(&json(&(&origin.principal.id, neuron, key))).hex();
         let id: Arc<str> = format!("inv_{}", &name[..32]).into();
@@ -264,8 +265,8 @@ impl Neurons {
         if paused.expires_at < now {
             return Err(NeuronError::Expired);
         }
-        check_results(&paused.expected, &results).map_err(NeuronError::Results)?;
-        let permit = self.permits.clone().try_acquire_owned().map_err(|_| NeuronError::Overloaded)?;
+        check_results(&paused.expected, &paused.approvals, &results).map_err(NeuronError::Results)?;
+        let permit = self.permits[0].clone().try_acquire_owned().map_err(|_| NeuronError::Overloaded)?;
 
         paused.stage = Stage::Consumed { body: body.clone(), life: self.life.clone() };
         record.status = InvocationStatus::Running;
@@ -273,7 +274,7 @@ impl Neurons {
         let origin = origin.because(format!("invocation:{invocation}"));
         let mut talk = Conversation::read(&self.store, &invocation).await?;
         if !again {
-            results.iter().for_each(|result| talk.say(tool_message(result)));
+            talk.hear(&results);
         }
         let take = Batch::new(&origin).put_expecting(key.clone(), Expect::Version(version), &paused);
         let take = take.put_expecting(Invocation::key(&invocation), Expect::Version(recorded), &record);
@@ -329,6 +330,10 @@ impl Neurons {
                 () = went_away => Err(NeuronError::Cancelled),
                 () = late => Err(NeuronError::Deadline),
             };
+            // Whatever it called ends with it.
+            if matches!(outcome, Err(NeuronError::Cancelled | NeuronError::Deadline)) {
+                this.tools.cancel(&id).await;
+            }
             let finished = match outcome {
                 // Another call under the same key was quicker; the record is that one's.
                 Ok(Outcome { stop: Err(NeuronError::Store(StoreError::Conflict { .. })), .. }) => {
@@ -412,12 +417,15 @@ impl Neurons {
             principal: run.origin.principal.id.clone(),
             account: run.account.clone(),
             expected: calls.iter().map(|call| call.id.clone()).collect(),
+            approvals: calls.iter().filter(|call| call.needs_approval).map(|call| call.id.clone()).collect(),
             expires_at,
             stage: Stage::Pending,
         };
         let name: Arc<str> = format!("{}.{}", record.id, record.pauses).into();
         let token = self.key.seal(&name, &paused);
-        (batch.create(Key::new(Document::Continuation, name), &paused), Answer::Paused { token, calls })
+        // Only the stretch under way writes the next pause.
+        let batch = batch.made(&name).create(Key::new(Document::Continuation, name), &paused);
+        (batch, Answer::Paused { token, calls })
     }
 
     /// What is known of an invocation; operators see everybody's.

@@ -4,6 +4,7 @@
 //! remote, embedded or scripted, and [`llm::paid`] the one way to pay for it.
 
 mod actor;
+mod calls;
 pub mod continuation;
 pub mod conversation;
 mod history;
@@ -15,7 +16,7 @@ pub mod neuron;
 mod neurons;
 mod schema_cost;
 pub mod spec;
-mod tools;
+pub mod tools;
 
 use std::sync::Arc;
 
@@ -76,6 +77,17 @@ pub enum NeuronError {
         "the daemon stopped twice while this call was under way, and nobody knows what became of it; it is not made a third time"
     )]
     Lost,
+    /// A server of tools cannot be reached.
+    #[error("{0}")]
+    Tools(String),
+    /// A tool that a fascicle called brought nothing.
+    #[error("{why}")]
+    ToolFailed {
+        /// What went wrong.
+        why: String,
+        /// Whether it may be called again.
+        repeatable: bool,
+    },
     /// Too much is running.
     #[error("too many neurons are running")]
     Overloaded,

@@ -25,7 +25,7 @@ pub struct ToolCallRequired {
 }
 
 /// One call a neuron asks for. On the wire `params` is JSON text (seed 003 §6.1.1).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ToolCall {
     /// Its id; the result names it.
     pub id: String,
@@ -33,10 +33,13 @@ pub struct ToolCall {
     pub name: String,
     /// Its parameters as JSON text.
     pub params: String,
+    /// Whether the server makes it, with exactly these parameters, once `{id, approved: true}` says that it may.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub needs_approval: bool,
 }
 
-/// What a call brought.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+/// What a call brought, or whether it may be made.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ToolResult {
     /// The call it answers.
@@ -44,9 +47,12 @@ pub struct ToolResult {
     /// The result; JSON text or any other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
-    /// What went wrong instead; the model is told.
+    /// What went wrong instead; the model is told. Of a call that needs an approval, why it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// Of a call that needs an approval, whether it has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approved: Option<bool>,
 }
 
 /// What a model's reply means for a neuron.

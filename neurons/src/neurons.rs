@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nexus::store::{Expect, Key, Kind as Document, Versioned};
-use nexus::{Batch, Nexus, Origin, Store, StoreError};
+use nexus::{Batch, Origin, Store, StoreError};
 use serde_json::Value;
 use tokio::sync::{Semaphore, mpsc};
 
@@ -14,11 +14,15 @@ use crate::actor::Tree;
 use crate::continuation::SealingKey;
 use crate::conversation::Conversation;
 use crate::history::noted;
-use crate::invocation::{Run, Stop, tool_message};
+use crate::invocation::{Run, Stop};
 use crate::invocations::UnderWay;
-use crate::llm::{ChatMessage, ChatReply, ChatRequest, Delta, Model, Models, Tier, Usage, paid};
-use crate::neuron::{self, Begun, ToolResult};
+use crate::kinds::base::calls_of;
+use crate::llm::{
+    ChatMessage, ChatReply, ChatRequest, Delta, Model, Models, Tier, Usage, WireFunction, WireToolCall, paid,
+};
+use crate::neuron::{self, Begun, Completed, ToolResult};
 use crate::spec::{Kind, NeuronId, NeuronSpec, ToolSpec};
+use crate::tools::{Caller, DEPTH_MAX, FascicleRunner, Tools};
 
 /// Invocations that may run at once.
 const RUNNING_MAX: usize = 512;
@@ -31,10 +35,11 @@ pub const HOUSE: &str = "house";
 #[derive(Clone)]
 pub struct Neurons {
     pub(crate) store: Store,
-    nexus: Nexus,
+    pub(crate) tools: Tools,
     models: Models,
     pub(crate) tree: Tree,
-    pub(crate) permits: Arc<Semaphore>,
+    /// Those of the invocations within so many fascicles that are tools: who waits for another does so for one further in.
+    pub(crate) permits: Arc<[Arc<Semaphore>]>,
     pub(crate) key: SealingKey,
     /// Names this life of the daemon: what an earlier life had begun may be begun again.
     pub(crate) life: Arc<str>,
@@ -51,8 +56,12 @@ pub struct CallOptions {
     pub output_tokens_max: Option<u32>,
     /// Where what it says goes as it comes.
     pub deltas: Option<mpsc::Sender<Delta>>,
-    /// Nothing was ever tried under that name, so that its journal need not be looked at.
+    /// Nothing was ever tried under that name, so that no journal of it is looked for.
     pub first: bool,
+    /// From where it is made; the house when absent.
+    pub caller: Option<Caller>,
+    /// Nobody can be asked to approve a call of a tool.
+    pub cannot_wait: bool,
 }
 
 /// What a call from inside the daemon brought.
@@ -67,8 +76,8 @@ pub struct Thought {
 }
 
 /// Names an invocation that nobody asks for again.
-fn fresh_id() -> String {
-    format!("inv_{}", uuid::Uuid::now_v7().simple())
+pub(crate) fn fresh_id() -> Arc<str> {
+    format!("inv_{}", uuid::Uuid::now_v7().simple()).into()
 }
 
 impl Neurons {
@@ -76,7 +85,7 @@ impl Neurons {
     ///
     /// # Errors
     /// The store's own.
-    pub async fn open(store: Store, nexus: Nexus, models: Models) -> Result<Self, NeuronError> {
+    pub async fn open(store: Store, tools: Tools, models: Models) -> Result<Self, NeuronError> {
         let key = Key::new(Document::Meta, "sealing-key");
         let sealing = match store.document::<SealingKey>(&key).await? {
             Some(found) => found.value,
@@ -90,10 +99,10 @@ impl Neurons {
         let life = uuid::Uuid::now_v7().simple().to_string().into();
         Ok(Self {
             store,
-            nexus,
+            tools,
             models,
             tree: Tree::plant().await?,
-            permits: Arc::new(Semaphore::new(RUNNING_MAX)),
+            permits: (0..=DEPTH_MAX).map(|_| Arc::new(Semaphore::new(RUNNING_MAX))).collect(),
             key: sealing,
             life,
             under_way: Arc::default(),
@@ -196,8 +205,10 @@ impl Neurons {
         Ok(())
     }
 
-    /// Tells a router what those neurons are for that it only knows by name.
-    pub(crate) async fn describe(&self, spec: &mut NeuronSpec) -> Result<(), NeuronError> {
+    /// Adds what stands elsewhere: what the neurons are for that a router only knows by name, and what tools say of
+    /// themselves.
+    pub(crate) async fn complete(&self, spec: &mut NeuronSpec) -> Result<(), NeuronError> {
+        self.tools.expand(spec).await?;
         for to in spec.neurons.iter_mut().filter(|to| to.description.is_empty()) {
             let key = Key::new(Document::Neuron, to.neuron.clone());
             if let Some(known) = self.store.document::<NeuronSpec>(&key).await? {
@@ -223,12 +234,13 @@ impl Neurons {
         options: CallOptions,
     ) -> Result<Thought, NeuronError> {
         // Whoever thinks for a job waits for its turn.
-        let _permit = self.permits.acquire().await.map_err(|_| NeuronError::Overloaded)?;
+        let depth = options.caller.as_ref().map_or(0, |caller| caller.depth.min(DEPTH_MAX));
+        let _permit = self.permits[depth].acquire().await.map_err(|_| NeuronError::Overloaded)?;
         let mut spec = spec.clone();
         let begun = neuron::begin(&mut spec, input)?;
-        self.describe(&mut spec).await?;
+        self.complete(&mut spec).await?;
         let talk = if options.first {
-            Conversation::new(invocation)
+            Conversation::first(invocation)
         } else {
             Conversation::read(&self.store, invocation).await?
         };
@@ -241,10 +253,69 @@ impl Neurons {
         Ok(Thought { stop, usage: outcome.spent.usage, calls: outcome.spent.calls })
     }
 
+    /// Calls one tool of the server, for a fascicle. It is recorded like a thought: an earlier try under that name is taken
+    /// up where it ended, and one that must be approved stops there. Its output is JSON where the tool brought JSON.
+    ///
+    /// # Errors
+    /// [`NeuronError::ToolFailed`] with what the tool says went wrong, or any other [`NeuronError`].
+    pub async fn use_tool(
+        &self,
+        origin: &Origin,
+        account: &Arc<str>,
+        invocation: &Arc<str>,
+        tool: &ToolSpec,
+        arguments: &Value,
+        options: CallOptions,
+    ) -> Result<Stop, NeuronError> {
+        let mut spec = NeuronSpec { tools: vec![tool.clone()], ..NeuronSpec::default() };
+        self.tools.expand(&mut spec).await?;
+        let [tool] = &spec.tools[..] else {
+            return Err(NeuronError::Spec(format!("{} stands for {} tools, and one is called", tool.name, spec.tools.len())));
+        };
+        let mut talk = if options.first {
+            Conversation::first(invocation)
+        } else {
+            Conversation::read(&self.store, invocation).await?
+        };
+        if talk.is_new() {
+            let function = WireFunction { name: tool.name.clone(), arguments: arguments.to_string() };
+            talk.ask(vec![WireToolCall { id: "call".into(), function, ..WireToolCall::default() }]);
+        }
+        let asked = talk.reply.as_ref().map(calls_of).unwrap_or_default();
+        let repeatable = asked.iter().all(|call| self.tools.is_repeatable(tool, call));
+        let run = self.run(origin.clone(), account.clone(), spec.clone(), options);
+        let waiting = run.serve(asked, &mut talk).await?;
+        if talk.is_fresh() {
+            self.store.commit(talk.write(Batch::new(origin))).await?;
+        }
+        if !waiting.is_empty() {
+            return Ok(Stop::Paused(waiting));
+        }
+        let text = talk.messages.last().and_then(|message| message.content.clone()).unwrap_or_default();
+        match serde_json::from_str::<Value>(&text) {
+            Ok(Value::Object(told)) if told.len() == 1 && told.contains_key("error") => {
+                let why = told["error"].as_str().map_or_else(|| told["error"].to_string(), str::to_owned);
+                Err(NeuronError::ToolFailed { why, repeatable })
+            }
+            Ok(output) => Ok(Stop::Completed(Completed { output })),
+            Err(_) => Ok(Stop::Completed(Completed { output: Value::String(text) })),
+        }
+    }
+
+    /// Says what runs the fascicles that neurons call as tools; once.
+    pub fn with_fascicles(&self, runner: Arc<dyn FascicleRunner>) {
+        self.tools.with_fascicles(runner);
+    }
+
+    /// The tools of the server.
+    pub fn tools(&self) -> &Tools {
+        &self.tools
+    }
+
     /// Adds the results that a thought waits for to `batch`; that they are the ones asked for is the caller's to check.
     pub fn answer(batch: Batch, invocation: &Arc<str>, results: &[ToolResult]) -> Batch {
         let mut talk = Conversation::new(invocation);
-        results.iter().for_each(|result| talk.say(tool_message(result)));
+        talk.hear(results);
         talk.write(batch)
     }
 
@@ -260,7 +331,7 @@ impl Neurons {
         mut request: ChatRequest,
         deltas: Option<mpsc::Sender<Delta>>,
     ) -> Result<ChatReply, NeuronError> {
-        let _permit = self.permits.try_acquire().map_err(|_| NeuronError::Overloaded)?;
+        let _permit = self.permits[0].try_acquire().map_err(|_| NeuronError::Overloaded)?;
         let mut talk = Conversation::repeated(&fresh_id());
         request.messages.drain(..).for_each(|message| talk.say(message));
         request.messages.clone_from(&talk.messages);
@@ -282,7 +353,7 @@ impl Neurons {
         tools: Vec<ToolSpec>,
         deltas: Option<mpsc::Sender<Delta>>,
     ) -> Result<Thought, NeuronError> {
-        let _permit = self.permits.try_acquire().map_err(|_| NeuronError::Overloaded)?;
+        let _permit = self.permits[0].try_acquire().map_err(|_| NeuronError::Overloaded)?;
         let mut spec = self.get(id).await?.value;
         let begun = if spec.kind.calls_tools() {
             spec.tools.extend(tools);
@@ -300,8 +371,9 @@ impl Neurons {
             };
             neuron::begin(&mut spec, &input)?
         };
-        self.describe(&mut spec).await?;
-        let run = self.run(origin.clone(), HOUSE.into(), spec, CallOptions { deltas, ..CallOptions::default() });
+        self.complete(&mut spec).await?;
+        let options = CallOptions { deltas, cannot_wait: true, ..CallOptions::default() };
+        let run = self.run(origin.clone(), HOUSE.into(), spec, options);
         let mut outcome = self.tree.run(run.clone(), begun, Conversation::repeated(&fresh_id())).await?;
         let stop = outcome.stop?;
         if outcome.talk.is_fresh() {
@@ -333,7 +405,9 @@ impl Neurons {
     pub(crate) fn run(&self, origin: Origin, account: Arc<str>, spec: NeuronSpec, options: CallOptions) -> Run {
         Run {
             store: self.store.clone(),
-            nexus: self.nexus.clone(),
+            tools: self.tools.clone(),
+            caller: options.caller.unwrap_or_else(|| Caller { owner: HOUSE.into(), depth: 0 }),
+            may_wait: !options.cannot_wait,
             models: self.models.clone(),
             origin,
             account,

@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use crate::kinds::tool_augmented::FINALIZE;
 pub use crate::kinds::transformer::{Inhibition, Throttle, Transform};
 use crate::llm::Tier;
 use crate::schema_cost;
+pub use crate::tools::spec::{Approval, Body, FascicleTool, HttpTool, McpTool, Method, OpenapiTool, Runner, ToolSpec};
 
 /// Names a neuron.
 pub type NeuronId = Arc<str>;
@@ -128,47 +128,8 @@ pub struct NeuronSpec {
     pub transform: Transform,
 }
 
-/// A tool as a neuron knows it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ToolSpec {
-    /// What the model calls it.
-    pub name: String,
-    /// What it is for, in words for the model. A KIP tool without a description gets the grammar card.
-    #[serde(default)]
-    pub description: String,
-    /// The JSON Schema of its parameters.
-    #[serde(default = "any_object")]
-    pub parameters: Value,
-    /// Who runs it: the client by `continue`, or the server.
-    #[serde(default)]
-    pub run: Runner,
-}
-
-/// Who runs a tool.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Runner {
-    /// The client: the call pauses with `202` until `continue` brings the result.
-    #[default]
-    Client,
-    /// The server runs KIP on the named nexus, as the caller.
-    Kip {
-        /// Which nexus.
-        #[schema(value_type = String)]
-        nexus: Arc<str>,
-        /// Whether whatever could write is refused.
-        #[serde(default)]
-        readonly: bool,
-    },
-}
-
-fn any_object() -> Value {
-    serde_json::json!({"type": "object"})
-}
-
 /// Tools one neuron may have.
-const TOOLS_MAX: usize = 64;
+pub(crate) const TOOLS_MAX: usize = 64;
 /// Stop texts one completion may have, as many providers bound them, and bytes of one.
 const STOPS_MAX: usize = 16;
 const STOP_BYTES_MAX: usize = 256;
@@ -199,22 +160,10 @@ impl NeuronSpec {
             return Err(format!("tools has {} entries, the bound is {TOOLS_MAX}", self.tools.len()));
         }
         for (place, tool) in self.tools.iter().enumerate() {
-            let legal = !tool.name.is_empty()
-                && tool.name.len() <= 64
-                && tool.name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
-            if !legal {
-                return Err(format!(
-                    "tools[{place}].name \"{}\" is not 1 to 64 letters, digits, '_' or '-'",
-                    tool.name
-                ));
-            }
-            if tool.name == FINALIZE {
-                return Err(format!("tools[{place}].name \"{FINALIZE}\" is the tool by which an output is registered"));
-            }
+            tool.check().map_err(|error| format!("tools[{place}].{error}"))?;
             if self.tools[..place].iter().any(|other| other.name == tool.name) {
                 return Err(format!("tools[{place}].name \"{}\" stands twice", tool.name));
             }
-            check_schema(&tool.parameters).map_err(|error| format!("tools[{place}].parameters: {error}"))?;
         }
         if let Some(schema) = &self.structured_output {
             check_schema(schema).map_err(|error| format!("structured_output: {error}"))?;

@@ -1,5 +1,7 @@
 //! Settings: defaults, then a file, then the environment, then flags. The only reader of the environment.
 
+mod tools;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -8,7 +10,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use neurons::Tier;
 use neurons::llm::{Abilities, Price};
+use neurons::tools::Reach;
 use serde::Deserialize;
+pub use tools::{Host, Server, Tools};
 
 /// The shipped defaults; the file is also the documentation of every key.
 pub const DEFAULTS: &str = include_str!("../../config/lifeformd.toml");
@@ -53,6 +57,8 @@ pub struct Config {
     pub models: Embedded,
     /// Remote providers by name.
     pub providers: BTreeMap<String, Provider>,
+    /// Where tools may reach to.
+    pub tools: Tools,
     /// Which model serves which tier.
     pub tiers: BTreeMap<Tier, TierModel>,
     /// The remote model that makes embeddings, instead of the embedded one.
@@ -213,6 +219,14 @@ impl Config {
         Ok(())
     }
 
+    /// Where tools may reach to.
+    ///
+    /// # Errors
+    /// When a secret is not where it is said to be, or a server is not well described.
+    pub fn reach(&self) -> anyhow::Result<Reach> {
+        self.tools.reach()
+    }
+
     /// Where the database lies.
     pub fn store(&self) -> PathBuf {
         self.data.join("store")
@@ -240,14 +254,19 @@ impl Provider {
     /// # Errors
     /// When the named place has none.
     pub fn key(&self) -> anyhow::Result<String> {
-        let key = match (&self.key_env, &self.key_file) {
-            (Some(name), _) => std::env::var(name).with_context(|| format!("the environment has no {name}"))?,
-            (None, Some(file)) => std::fs::read_to_string(file)
-                .with_context(|| format!("the key file {} cannot be read", file.display()))?,
-            (None, None) => String::new(),
-        };
-        Ok(key.trim().to_owned())
+        key(&self.key_env, &self.key_file)
     }
+}
+
+/// A secret from the environment or a file; empty when neither is named.
+fn key(env: &Option<String>, file: &Option<PathBuf>) -> anyhow::Result<String> {
+    let key = match (env, file) {
+        (Some(name), _) => std::env::var(name).with_context(|| format!("the environment has no {name}"))?,
+        (None, Some(file)) => std::fs::read_to_string(file)
+            .with_context(|| format!("the key file {} cannot be read", file.display()))?,
+        (None, None) => String::new(),
+    };
+    Ok(key.trim().to_owned())
 }
 
 #[cfg(test)]
@@ -272,6 +291,11 @@ mod tests {
         std::fs::write(&file, "[tiers.high]\nprovider = \"nobody\"\nmodel = \"m\"\n").unwrap();
         let error = format!("{:#}", Config::load(Some(&file), &[]).unwrap_err());
         assert!(error.contains("tiers.high") && error.contains("nobody"), "{error}");
+        std::fs::write(&file, "[tools.hosts.\"api.example.com\"]\nprivate = true\n[tools.servers.x]\nurl = \"http://a/\"\ncommand = [\"x\"]\n").unwrap();
+        let config = Config::load(Some(&file), &[]).unwrap();
+        assert!(config.tools.hosts["api.example.com"].private);
+        let error = format!("{:#}", config.reach().unwrap_err());
+        assert!(error.contains("tools.servers.x") && error.contains("either"), "{error}");
         std::fs::write(&file, "[embeddings]\nprovider = \"nobody\"\nmodel = \"m\"\n").unwrap();
         let error = format!("{:#}", Config::load(Some(&file), &[]).unwrap_err());
         assert!(error.contains("embeddings names") && error.contains("nobody"), "{error}");

@@ -8,6 +8,7 @@ use anyhow::{Context, anyhow};
 use fascicles::{FascicleSpec, Fascicles, Toolbox};
 use lifeform::{LifeformHead, LifeformSpec, Lifeforms, Status};
 use neurons::llm::Meaning;
+use neurons::tools::Tools;
 use neurons::{HOUSE, Models, Neurons};
 use nexus::ledger::{AccountOp, Amount};
 use nexus::store::Backend;
@@ -104,7 +105,8 @@ impl Daemon {
             let meaning = Arc::new(Meaning::new(store.clone(), model.clone()));
             nexus = nexus.with_embedder(meaning, Some(&config.vectors()));
         }
-        let neurons = Neurons::open(store.clone(), nexus.clone(), parts.models).await?;
+        let tools = Tools::new(nexus.clone(), &config.reach()?)?;
+        let neurons = Neurons::open(store.clone(), tools, parts.models).await?;
         let shipped = shipped_fascicles()?;
         let fascicles = Fascicles::open(store.clone(), neurons.clone(), shipped, house::tools()).await?;
         let lifeforms = Lifeforms::open(store.clone(), nexus.clone(), fascicles.clone()).await?;
@@ -144,6 +146,7 @@ impl Daemon {
         let _ = tokio::time::timeout(DRAIN, answered).await;
         self.app.lifeforms.halt().await;
         self.app.fascicles.halt_all().await;
+        self.app.neurons.tools().close().await;
         let mut server = self.server;
         if tokio::time::timeout(DRAIN, &mut server).await.is_err() {
             tracing::warn!("connections are still open, closing them");

@@ -340,7 +340,7 @@ async fn small_neurons() -> Neurons {
     };
     let models = Models::new([(Tier::Economy, of(model().await, SMOLLM2.name))].into());
     let models = models.with_embedder(of(embedder().await, MINILM.name));
-    Neurons::open(store.clone(), Nexus::new(store), models).await.unwrap()
+    Neurons::open(store.clone(), tests::tools_of(Nexus::new(store)), models).await.unwrap()
 }
 
 async fn think(neurons: &Neurons, spec: Value, input: Value) -> Result<Value, neurons::NeuronError> {

@@ -40,7 +40,7 @@ async fn opened(model: &Scripted) -> (Disk, Store, Neurons) {
     let open = AccountOp::Open(Amount::tokens(i64::MAX / 2));
     store.commit(Batch::new(&Origin::system("test")).account(HOUSE, open, "house")).await.unwrap();
     let models = models_of(&model.provider("scripted").unwrap());
-    let neurons = Neurons::open(store.clone(), Nexus::new(store.clone()), models).await.unwrap();
+    let neurons = Neurons::open(store.clone(), tests::tools_of(Nexus::new(store.clone())), models).await.unwrap();
     (disk, store, neurons)
 }
 
@@ -58,7 +58,7 @@ async fn two_hundred_turns_with_large_results_grow_the_store_in_a_line() {
     for turn in 0..200 {
         let Answer::Paused { token, calls } = answer else { panic!("{answer:?}") };
         let result =
-            ToolResult { id: calls[0].id.clone(), result: Some(format!("{turn} {}", "r".repeat(5_000))), error: None };
+            ToolResult { id: calls[0].id.clone(), result: Some(format!("{turn} {}", "r".repeat(5_000))), ..ToolResult::default() };
         answer = neurons.resume(&origin, &id, &token, vec![result], InvokeOptions::default()).await.unwrap().answer;
         written.push(disk.watch.0.load(Ordering::SeqCst));
     }
@@ -89,17 +89,16 @@ async fn a_job_costs_as_much_as_the_one_before() {
     let shipped = vec![serde_json::from_value(spec).unwrap()];
     let fascicles = Fascicles::open(store, neurons, shipped, Default::default()).await.unwrap();
     let mut written = Vec::new();
-    for n in 0..200 {
+    for _ in 0..200 {
         let order = JobOrder {
-            id: format!("job_{n:04}").into(),
             fascicle: "f".into(),
             owner: HOUSE.into(),
             account: HOUSE.into(),
             events: vec![Event::text("user", "hello", nexus::Cause::default())],
             ..JobOrder::default()
         };
-        let mut follow = fascicles.follow(&order.id);
-        fascicles.start(&Origin::system("test"), order, Arc::new(NoTools), |batch| batch).await.unwrap();
+        let job = fascicles.start(&Origin::system("test"), order, Arc::new(NoTools), |batch| batch).await.unwrap();
+        let mut follow = fascicles.follow(&job);
         while !matches!(follow.next().await.unwrap().decode().unwrap(), fascicles::run::Fact::Ended { .. }) {}
         written.push(disk.watch.0.load(Ordering::SeqCst));
     }

@@ -120,7 +120,7 @@ async fn neurons(model: &Scripted, abilities: Abilities, small: bool) -> Neurons
         small,
     };
     let models = Models::new([(Tier::Standard, of("model"))].into()).with_embedder(of("embedder"));
-    Neurons::open(store.clone(), Nexus::new(store), models).await.unwrap()
+    Neurons::open(store.clone(), tests::tools_of(Nexus::new(store)), models).await.unwrap()
 }
 
 async fn think(neurons: &Neurons, spec: Value, input: Value) -> Value {

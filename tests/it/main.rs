@@ -24,4 +24,5 @@ mod shelves;
 mod store;
 mod storms;
 mod tidy;
+mod tools;
 mod weights;

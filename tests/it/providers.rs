@@ -382,7 +382,7 @@ async fn thinking(models: Models) -> (Store, Neurons) {
     let store = Store::in_memory(Arc::new(ManualClock::default())).await;
     let open = AccountOp::Open(Amount { tokens: 1_000_000, micro_usd: 1_000_000 });
     store.commit(Batch::new(&Origin::system("test")).account(HOUSE, open, "house")).await.unwrap();
-    let neurons = Neurons::open(store.clone(), Nexus::new(store.clone()), models).await.unwrap();
+    let neurons = Neurons::open(store.clone(), tests::tools_of(Nexus::new(store.clone())), models).await.unwrap();
     (store, neurons)
 }
 

@@ -4,6 +4,7 @@
 
 pub mod conformance;
 pub mod disk;
+pub mod notes;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,6 +37,7 @@ pub struct TestDaemon {
     /// A client with the operator's token.
     pub operator: Client,
     disk: Arc<Memory>,
+    tools: runtime::config::Tools,
     _folder: tempfile::TempDir,
 }
 
@@ -46,6 +48,11 @@ pub fn models_of(provider: &Arc<dyn LlmProvider>) -> Models {
         (tier, Model { provider: provider.clone(), name, price: Price::default(), context_tokens: 8192, small: false })
     };
     Models::new(BTreeMap::from([model(Tier::Economy), model(Tier::Standard), model(Tier::High)]))
+}
+
+/// Tools that reach nowhere but to `nexus`.
+pub fn tools_of(nexus: nexus::Nexus) -> neurons::tools::Tools {
+    neurons::tools::Tools::new(nexus, &neurons::tools::Reach::default()).unwrap()
 }
 
 /// A model that learns and answers by rule: asked for JSON it reads the user's sentence as one fact; asked
@@ -66,14 +73,28 @@ pub fn honest(request: &ChatRequest, _: usize) -> Reply {
 impl TestDaemon {
     /// A daemon whose model answers by `script`.
     pub async fn start(script: impl Fn(&ChatRequest, usize) -> Reply + Send + Sync + 'static) -> Self {
-        Self::on(Arc::new(Memory::default()), Scripted::new(script), tempfile::tempdir().unwrap()).await
+        Self::reaching(runtime::config::Tools::default(), script).await
     }
 
-    async fn on(disk: Arc<Memory>, model: Scripted, folder: tempfile::TempDir) -> Self {
+    /// One whose tools reach so far.
+    pub async fn reaching(
+        tools: runtime::config::Tools,
+        script: impl Fn(&ChatRequest, usize) -> Reply + Send + Sync + 'static,
+    ) -> Self {
+        Self::on(Arc::new(Memory::default()), Scripted::new(script), tempfile::tempdir().unwrap(), tools).await
+    }
+
+    async fn on(
+        disk: Arc<Memory>,
+        model: Scripted,
+        folder: tempfile::TempDir,
+        tools: runtime::config::Tools,
+    ) -> Self {
         let clock = ManualClock::default();
         let models = models_of(&model.provider("scripted").unwrap());
         let flags = [("data", folder.path().display().to_string()), ("listen", "127.0.0.1:0".into())];
-        let config = Config::load(None, &flags).unwrap();
+        let mut config = Config::load(None, &flags).unwrap();
+        config.tools = tools.clone();
         let parts = Parts {
             backend: disk.clone() as Arc<dyn Backend>,
             clock: Arc::new(clock.clone()) as Arc<dyn Clock>,
@@ -82,16 +103,16 @@ impl TestDaemon {
         };
         let daemon = Daemon::start(&config, parts).await.unwrap();
         let operator = Client::new(format!("http://{}", daemon.address), daemon.token.clone());
-        Self { daemon, model, clock, operator, disk, _folder: folder }
+        Self { daemon, model, clock, operator, disk, tools, _folder: folder }
     }
 
     /// What a machine does when its process dies: nothing is closed, another daemon wakes on the same disk.
     pub async fn kill_and_restart(self) -> Self {
         self.daemon.app.lifeforms().halt().await;
         self.disk.kill();
-        let (disk, model, folder) = (self.disk, self.model, self._folder);
+        let (disk, model, folder, tools) = (self.disk, self.model, self._folder, self.tools);
         drop(self.daemon);
-        Self::on(disk, model, folder).await
+        Self::on(disk, model, folder, tools).await
     }
 
     /// A lifeform that lives, and the path of its chat canvas.

@@ -93,8 +93,11 @@ impl Run {
         }
         let mut status = Status::Running;
         for (_, wait) in self.waits() {
-            match wait.pause {
-                Pause::Tools { .. } => return Status::WaitingForTools,
+            match &wait.pause {
+                Pause::Tools { tool_calls } if tool_calls.iter().any(|call| !call.needs_approval) => {
+                    return Status::WaitingForTools;
+                }
+                Pause::Tools { .. } => status = Status::WaitingForApproval,
                 Pause::Approval { .. } => status = Status::WaitingForApproval,
                 Pause::Event { .. } => {}
             }

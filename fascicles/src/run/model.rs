@@ -305,7 +305,7 @@ impl Driven {
                 Pause::Tools { tool_calls } => Answer::Results(vec![neurons::neuron::ToolResult {
                     id: tool_calls[0].id.clone(),
                     result: Some(tool_calls[0].params.clone()),
-                    error: None,
+                    ..neurons::neuron::ToolResult::default()
                 }]),
             };
             News::Answered { wait, body: "answer".into(), answer }
@@ -324,7 +324,7 @@ fn came_of(world: &World, start: &Start) -> News {
     if is_clients(&start.leaf) {
         // The call says what its result will be.
         let params = world.output(&step, &start.events).to_string();
-        let calls = vec![neurons::neuron::ToolCall { id: "call".into(), name: "client".into(), params }];
+        let calls = vec![neurons::neuron::ToolCall { id: "call".into(), name: "client".into(), params, needs_approval: false }];
         return News::Paused { step, attempt, calls };
     }
     let (fails, retry) = world.fails(&step);

@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 
 use super::Event;
 use crate::NeuronError;
-use crate::llm::{ChatMessage, ChatReply, ChatRequest};
+use crate::llm::{ChatMessage, ChatReply, ChatRequest, WireToolCall};
 use crate::neuron::{Completed, Step, ToolCall, ToolCallRequired};
 use crate::spec::NeuronSpec;
 
@@ -39,10 +39,16 @@ pub(crate) fn step(reply: &ChatReply) -> Result<Step, NeuronError> {
     if reply.tool_calls.is_empty() {
         return Ok(Step::Completed(Completed { output: Value::String(reply.text.clone()) }));
     }
-    let calls = reply.tool_calls.iter().map(|call| ToolCall {
+    Ok(Step::ToolCallRequired(ToolCallRequired { calls: calls_of(reply) }))
+}
+
+/// The calls that an answer asks for.
+pub(crate) fn calls_of(reply: &ChatReply) -> Vec<ToolCall> {
+    let call = |call: &WireToolCall| ToolCall {
         id: call.id.clone(),
         name: call.function.name.clone(),
         params: call.function.arguments.clone(),
-    });
-    Ok(Step::ToolCallRequired(ToolCallRequired { calls: calls.collect() }))
+        needs_approval: false,
+    };
+    reply.tool_calls.iter().map(call).collect()
 }

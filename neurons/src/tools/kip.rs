@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
+use nexus::kip::One;
 use nexus::kip::lang::card;
+use nexus::kip::lang::parser::seems_to_write;
 use nexus::{Nexus, Origin, Request};
 use serde_json::{Value, json};
 
@@ -31,6 +33,15 @@ pub(crate) fn parameters() -> Value {
             "dry_run": {"type": "boolean", "description": "check it and write nothing"},
         },
     })
+}
+
+/// Whether a command in the parameters may change something.
+pub(super) fn writes(params: &str) -> bool {
+    let Ok(request) = serde_json::from_str::<Request>(params) else { return false };
+    let mut texts = request.command.iter().chain(request.commands.iter().flatten().map(|one| match one {
+        One::Text(text) | One::With { command: text, .. } => text,
+    }));
+    !request.readonly && texts.any(|text| seems_to_write(text))
 }
 
 /// Runs the request that the parameters hold and answers the envelope as text.

@@ -1,35 +1,321 @@
-//! Tools that run on the server.
+//! Tools that run on the server: KIP, HTTP requests, MCP servers, fascicles. Each call is bounded in time and number, its
+//! arguments fit its schema, and a failure of it is told to the model like any other result.
 
+mod fascicle;
+mod hosts;
+mod http;
 pub(crate) mod kip;
+mod mcp;
+mod openapi;
+pub(crate) mod spec;
 
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+pub use fascicle::{Caller, DEPTH_MAX, FascicleCall, FascicleRunner};
+pub use hosts::Host;
+pub use mcp::{At, McpServer};
+use nexus::store::{Hash, json as text};
 use nexus::{Nexus, Origin};
+use serde_json::{Map, Value, json};
+use tokio::sync::Semaphore;
 
+use crate::NeuronError;
 use crate::neuron::{ToolCall, ToolResult};
-use crate::spec::{NeuronSpec, Runner};
+use crate::spec::{NeuronSpec, TOOLS_MAX, compile};
+use hosts::Hosts;
+use mcp::Servers;
+use spec::{Approval, Runner, ToolSpec};
 
 /// How much of a tool's result a model is shown.
-const RESULT_BYTES_MAX: usize = 64 << 10;
+pub(crate) const RESULT_BYTES_MAX: usize = 64 << 10;
+/// How much of what a tool says of itself a model is shown.
+pub(crate) const DESCRIPTION_BYTES_MAX: usize = 4 << 10;
+/// Tools whose calls are counted before those that rest are forgotten.
+const COUNTED_MAX: usize = 1_024;
 
-/// Who runs `call`; `None` when the neuron has no such tool.
-pub(crate) fn runner<'a>(spec: &'a NeuronSpec, call: &ToolCall) -> Option<&'a Runner> {
-    spec.tools.iter().find(|tool| tool.name == call.name).map(|tool| &tool.run)
+/// Where tools may reach to, as the configuration has it. By default nowhere.
+#[derive(Clone, Debug, Default)]
+pub struct Reach {
+    /// Hosts of HTTP tools, as in `api.example.com` or `127.0.0.1:8080`.
+    pub hosts: BTreeMap<String, Host>,
+    /// MCP servers by name.
+    pub servers: BTreeMap<Arc<str>, McpServer>,
 }
 
-/// Runs `call` as `origin`. A failure is a result too: the model is told what went wrong.
-pub(crate) async fn run(nexus: &Nexus, runner: &Runner, call: &ToolCall, origin: &Origin) -> ToolResult {
-    let outcome = match runner {
-        Runner::Client => Err("this tool is the client's".to_owned()),
-        Runner::Kip { nexus: id, readonly } => kip::run(nexus, id, *readonly, &call.params, origin).await,
-    };
-    let cut = |mut text: String| {
-        if text.len() > RESULT_BYTES_MAX {
-            let end = (0..=RESULT_BYTES_MAX).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-            text.truncate(end);
-        }
-        text
-    };
-    match outcome {
-        Ok(result) => ToolResult { id: call.id.clone(), result: Some(cut(result)), error: None },
-        Err(error) => ToolResult { id: call.id.clone(), result: None, error: Some(cut(error)) },
+/// Why a tool brought nothing.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// It was not done.
+    Refused(String),
+    /// It may have been done.
+    Unknown(String),
+}
+
+/// A call of a tool that the server is to make.
+pub(crate) struct Calling<'c> {
+    pub(crate) call: &'c ToolCall,
+    pub(crate) tool: &'c ToolSpec,
+    /// Names the call: the same call again has the same.
+    pub(crate) key: String,
+    pub(crate) origin: &'c Origin,
+    pub(crate) account: &'c Arc<str>,
+    pub(crate) caller: &'c Caller,
+    /// The invocation it is made for.
+    pub(crate) parent: &'c Arc<str>,
+}
+
+/// The tools of this daemon; a cheap handle.
+#[derive(Clone)]
+pub struct Tools(Arc<Inner>);
+
+struct Inner {
+    nexus: Nexus,
+    hosts: Hosts,
+    servers: Servers,
+    fascicles: OnceLock<Arc<dyn FascicleRunner>>,
+    /// How many calls of each tool may be made at once, by the tool's hash.
+    permits: Mutex<HashMap<Hash, Weak<Semaphore>>>,
+}
+
+impl Tools {
+    /// Tools that reach as far as the configuration lets them.
+    ///
+    /// # Errors
+    /// When no HTTP client can be made.
+    pub fn new(nexus: Nexus, reach: &Reach) -> Result<Self, NeuronError> {
+        let hosts = Hosts::new(&reach.hosts).map_err(|error| NeuronError::Tools(error.to_string()))?;
+        let servers = Servers::new(&reach.servers);
+        Ok(Self(Arc::new(Inner { nexus, hosts, servers, fascicles: OnceLock::new(), permits: Mutex::default() })))
     }
+
+    /// Says what runs fascicles; once.
+    pub(crate) fn with_fascicles(&self, runner: Arc<dyn FascicleRunner>) {
+        let _ = self.0.fascicles.set(runner);
+    }
+
+    /// What tools may reach: `{hosts, servers: [{name, approval, error, tools: [{name, description, parameters, writes}]}]}`.
+    pub async fn shown(&self) -> Value {
+        json!({"hosts": self.0.hosts.names().collect::<Vec<_>>(), "servers": self.0.servers.shown().await})
+    }
+
+    /// Ends the MCP servers that were started.
+    pub async fn close(&self) {
+        self.0.servers.close().await;
+    }
+
+    /// Cancels the fascicles that an invocation called.
+    pub(crate) async fn cancel(&self, parent: &str) {
+        if let Some(fascicles) = self.0.fascicles.get() {
+            fascicles.cancel(parent).await;
+        }
+    }
+
+    /// Puts in the place of each tool that stands for many those that it stands for, and gives each what it says of itself.
+    ///
+    /// # Errors
+    /// [`NeuronError::Tools`] when a server was never reached, [`NeuronError::Input`] when there are too many.
+    pub(crate) async fn expand(&self, spec: &mut NeuronSpec) -> Result<(), NeuronError> {
+        if spec.tools.iter().all(|tool| matches!(tool.run, Runner::Client | Runner::Kip { .. } | Runner::Http(_))) {
+            return Ok(());
+        }
+        let mut tools: Vec<ToolSpec> = Vec::with_capacity(spec.tools.len());
+        for tool in std::mem::take(&mut spec.tools) {
+            let (many, own) = (tool.is_many(), self.one_or_many(tool).await?);
+            // A server's list is as long as the server likes; what a neuron's maker names is there.
+            let room = if many { TOOLS_MAX.saturating_sub(tools.len()) } else { own.len() };
+            if own.len() > room {
+                tracing::warn!(left_out = own.len() - room, "a neuron has too many tools");
+            }
+            let new = own.into_iter().take(room).filter(|tool| tools.iter().all(|known| known.name != tool.name));
+            let new: Vec<ToolSpec> = new.collect();
+            tools.extend(new);
+        }
+        spec.tools = tools;
+        Ok(())
+    }
+
+    async fn one_or_many(&self, tool: ToolSpec) -> Result<Vec<ToolSpec>, NeuronError> {
+        let own = match &tool.run {
+            Runner::Mcp(mcp) => self.0.servers.tools(&tool, mcp).await.map_err(NeuronError::Tools)?,
+            Runner::Openapi(document) => openapi::tools(&tool, document).map_err(NeuronError::Spec)?,
+            Runner::Fascicle(fascicle) => {
+                let description = match self.0.fascicles.get() {
+                    Some(fascicles) => fascicles.description(&fascicle.id).await,
+                    None => None,
+                };
+                let description = description.unwrap_or_default();
+                let parameters = json!({"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]});
+                vec![ToolSpec { description, parameters, ..tool.clone() }]
+            }
+            Runner::Client | Runner::Kip { .. } | Runner::Http(_) => vec![tool.clone()],
+        };
+        // What its maker said of it stands.
+        let given = (!tool.is_many() && tool.parameters != json!({"type": "object"})).then_some(&tool.parameters);
+        Ok(own
+            .into_iter()
+            .map(|mut own| {
+                if !tool.description.is_empty() {
+                    own.description.clone_from(&tool.description);
+                }
+                if let Some(parameters) = given {
+                    own.parameters.clone_from(parameters);
+                }
+                own
+            })
+            .collect())
+    }
+
+    /// Whether a call may change something.
+    pub(crate) fn writes(&self, tool: &ToolSpec, call: &ToolCall) -> bool {
+        match &tool.run {
+            Runner::Client => false,
+            Runner::Kip { readonly, .. } => !readonly && kip::writes(&call.params),
+            Runner::Http(request) => http::writes(request),
+            Runner::Mcp(mcp) => self.0.servers.rules(mcp).0,
+            Runner::Fascicle(fascicle) => fascicle.writes,
+            Runner::Openapi(_) => true,
+        }
+    }
+
+    /// Whether a call must be approved before it is made.
+    pub(crate) fn needs_approval(&self, tool: &ToolSpec, call: &ToolCall) -> bool {
+        let configured = match &tool.run {
+            Runner::Mcp(mcp) => self.0.servers.rules(mcp).1,
+            _ => Approval::Never,
+        };
+        match tool.approval.max(configured) {
+            Approval::Never => false,
+            Approval::OnWrite => self.writes(tool, call),
+            Approval::Always => true,
+        }
+    }
+
+    /// Whether a call that was cut short is simply made again.
+    pub(crate) fn is_repeatable(&self, tool: &ToolSpec, call: &ToolCall) -> bool {
+        tool.repeatable || matches!(tool.run, Runner::Kip { .. } | Runner::Fascicle(_)) || !self.writes(tool, call)
+    }
+
+    /// Makes a call. A failure is a result too: the model is told what went wrong.
+    pub(crate) async fn run(&self, calling: Calling<'_>) -> ToolResult {
+        let (id, limit) = (calling.call.id.clone(), Duration::from_secs(calling.tool.seconds()));
+        let made = async {
+            let permits = self.permits(calling.tool);
+            let _permit = permits.acquire().await;
+            self.make(&calling, limit).await
+        };
+        let late = || Failure::Unknown(format!("it took longer than {} s", limit.as_secs()));
+        let made = tokio::time::timeout(limit, made).await.unwrap_or_else(|_| Err(late()));
+        match made {
+            Ok(result) => {
+                let result = Some(cut_to(result, RESULT_BYTES_MAX));
+                ToolResult { id, result, ..ToolResult::default() }
+            }
+            Err(failure) => {
+                let error = match failure {
+                    Failure::Unknown(why) if self.writes(calling.tool, calling.call) => {
+                        format!("{why}; nobody knows whether it was done")
+                    }
+                    Failure::Unknown(why) | Failure::Refused(why) => why,
+                };
+                ToolResult { id, error: Some(cut_to(error, RESULT_BYTES_MAX)), ..ToolResult::default() }
+            }
+        }
+    }
+
+    async fn make(&self, calling: &Calling<'_>, limit: Duration) -> Result<String, Failure> {
+        let Calling { call, tool, key, origin, account, caller, parent } = calling;
+        match &tool.run {
+            Runner::Client => Err(Failure::Refused("this tool is the client's".into())),
+            Runner::Kip { nexus, readonly } => {
+                kip::run(&self.0.nexus, nexus, *readonly, &call.params, origin).await.map_err(Failure::Refused)
+            }
+            Runner::Http(request) => http::run(&self.0.hosts, request, &given(call).map_err(Failure::Refused)?, key).await,
+            Runner::Mcp(mcp) => self.0.servers.run(mcp, given(call).map_err(Failure::Refused)?, limit).await,
+            Runner::Openapi(_) => Err(Failure::Refused("this tool stands for many, and none of them".into())),
+            Runner::Fascicle(fascicle) => {
+                if caller.depth >= DEPTH_MAX {
+                    return Err(Failure::Refused(format!("fascicles that are tools are at most {DEPTH_MAX} within each other")));
+                }
+                let none = || Failure::Refused("nothing here runs fascicles".into());
+                let runner = self.0.fascicles.get().ok_or_else(none)?;
+                let input = match given(call).map_err(Failure::Refused)? {
+                    input if input.len() == 1 && input.contains_key("input") => input["input"].clone(),
+                    input => Value::Object(input),
+                };
+                let call = FascicleCall {
+                    fascicle: fascicle.id.clone(),
+                    key: key.clone(),
+                    input,
+                    origin: (*origin).clone(),
+                    account: (*account).clone(),
+                    caller: Caller { owner: caller.owner.clone(), depth: caller.depth + 1 },
+                    parent: (*parent).clone(),
+                    deadline_s: limit.as_secs(),
+                };
+                let output = runner.run(call).await.map_err(Failure::Refused)?;
+                Ok(output.as_str().map_or_else(|| output.to_string(), str::to_owned))
+            }
+        }
+    }
+
+    fn permits(&self, tool: &ToolSpec) -> Arc<Semaphore> {
+        let mut permits = self.0.permits.lock().unwrap_or_else(PoisonError::into_inner);
+        if permits.len() > COUNTED_MAX {
+            permits.retain(|_, known| known.strong_count() > 0);
+        }
+        let known = permits.entry(Hash::of(&text(tool))).or_default();
+        known.upgrade().unwrap_or_else(|| {
+            let fresh = Arc::new(Semaphore::new(tool.at_once()));
+            *known = Arc::downgrade(&fresh);
+            fresh
+        })
+    }
+}
+
+/// The arguments of a call.
+fn given(call: &ToolCall) -> Result<Map<String, Value>, String> {
+    if call.params.trim().is_empty() {
+        return Ok(Map::new());
+    }
+    match serde_json::from_str(&call.params) {
+        Ok(Value::Object(given)) => Ok(given),
+        Ok(Value::Null) => Ok(Map::new()),
+        Ok(_) => Err("the parameters must be a JSON object".into()),
+        Err(error) => Err(format!("the parameters are not JSON: {error}")),
+    }
+}
+
+/// Whether a call's arguments fit what its tool takes.
+///
+/// # Errors
+/// What is wrong with them, for the model.
+pub(crate) fn fits(tool: &ToolSpec, call: &ToolCall) -> Result<(), String> {
+    // KIP says better itself what is wrong with a command.
+    if matches!(tool.run, Runner::Client | Runner::Kip { .. }) {
+        return Ok(());
+    }
+    let given = Value::Object(given(call)?);
+    let validator = compile(&tool.parameters)?;
+    match validator.iter_errors(&given).next() {
+        None => Ok(()),
+        Some(fault) => Err(format!("the parameters do not fit: {fault} at \"{}\"", fault.instance_path())),
+    }
+}
+
+/// Cuts a text, and says so.
+fn cut(text: &mut String, bytes_max: usize) {
+    const TOLD: &str = "\n[… cut short]";
+    if text.len() > bytes_max {
+        let room = bytes_max - TOLD.len();
+        let end = (0..=room).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        text.truncate(end);
+        text.push_str(TOLD);
+    }
+}
+
+fn cut_to(mut text: String, bytes_max: usize) -> String {
+    cut(&mut text, bytes_max);
+    text
 }

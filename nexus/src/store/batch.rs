@@ -191,6 +191,8 @@ pub struct Batch {
     pub origin: Origin,
     /// The changes.
     pub ops: Vec<Op>,
+    /// Names that were made just now: see [`Batch::made`].
+    pub(super) made: Vec<Arc<str>>,
 }
 
 /// JSON text of `value`. Serializing plain data cannot fail; a map with non-string keys is a bug.
@@ -201,7 +203,21 @@ pub fn json<T: Serialize + ?Sized>(value: &T) -> Bytes {
 impl Batch {
     /// An empty batch on behalf of `origin`.
     pub fn new(origin: &Origin) -> Self {
-        Self { origin: origin.clone(), ops: Vec::new() }
+        Self { origin: origin.clone(), ops: Vec::new(), made: Vec::new() }
+    }
+
+    /// Says that `name` was made at random just now, or is written under for the first time: nothing is kept yet under an
+    /// id or in a stream that ends with it, so the database need not be asked. Saying so of a name in use damages it.
+    pub fn made(mut self, name: &Arc<str>) -> Self {
+        self.made.push(name.clone());
+        self
+    }
+
+    /// Whether what `id` names is known to be new.
+    pub(super) fn is_new(&self, id: &str) -> bool {
+        self.made.iter().any(|name| {
+            id.strip_suffix(&**name).is_some_and(|before| before.is_empty() || before.ends_with([':', '/']))
+        })
     }
 
     /// Writes a document whatever its version.

@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use tracing::{error, warn};
 
 use super::backend::Backend;
-use super::batch::{Batch, Receipt};
+use super::batch::{Batch, Key, Receipt, Stream};
 use super::frame::{self, Frame};
 use super::state::{Staged, State, ask, frame_of};
 use super::{COMMIT_BYTES_MAX, QUIET, StoreError};
@@ -162,9 +162,13 @@ impl Committer {
         staged: &mut Staged,
         row: &mut BytesMut,
     ) -> Result<(Frame, Receipt), StoreError> {
-        let (keys, streams) = self.read(|state| state.unknown(&batch.ops));
+        let (mut keys, mut streams) = self.read(|state| state.unknown(&batch.ops));
         if !keys.is_empty() || !streams.is_empty() {
-            let (documents, heads) = ask(&*self.backend, keys, streams).await?;
+            let new_keys: Vec<Key> = keys.extract_if(.., |key| batch.is_new(&key.1)).collect();
+            let new_streams: Vec<Stream> = streams.extract_if(.., |stream| batch.is_new(stream)).collect();
+            let (mut documents, mut heads) = ask(&*self.backend, keys, streams).await?;
+            documents.extend(new_keys.into_iter().map(|key| (key, None)));
+            heads.extend(new_streams.into_iter().map(|stream| (stream, 0)));
             self.change(|state| state.learn(documents, heads));
         }
         let at = self.clock.now();

@@ -186,6 +186,9 @@ impl From<NeuronError> for ApiError {
             NeuronError::Lost => Self::new(StatusCode::BAD_GATEWAY, "outcome_unknown", detail)
                 .hint("make the call again under a fresh Idempotency-Key if it must be made"),
             NeuronError::Results(_) => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "tool_results", detail),
+            NeuronError::Tools(_) => Self::new(StatusCode::BAD_GATEWAY, "tool_server", detail)
+                .hint("GET /v1/tools shows what tools may reach, and why they do not"),
+            NeuronError::ToolFailed { .. } => Self::new(StatusCode::BAD_GATEWAY, "tool_failed", detail),
             NeuronError::Overloaded => Self::new(StatusCode::TOO_MANY_REQUESTS, "overloaded", detail).retry_after(1),
             NeuronError::Died(_) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "neuron_died", detail),
             NeuronError::Store(error) => error.into(),

@@ -227,22 +227,19 @@ pub(super) async fn execute(
     if body.deadline_s.is_some_and(|seconds| seconds == 0 || seconds > DEADLINE_S_MAX) {
         return Err(ApiError::invalid(format!("deadline_s is 1 to {DEADLINE_S_MAX}")));
     }
-    let job: JobId = match &key {
-        None => format!("job_{}", uuid::Uuid::now_v7().simple()).into(),
-        Some(key) => {
-            let name = Hash::of(&json(&(&origin.principal.id, "execute", key))).hex();
-            format!("job_{}", &name[..32]).into()
-        }
-    };
+    let named: Option<JobId> = key.map(|key| {
+        let name = Hash::of(&json(&(&origin.principal.id, "execute", key))).hex();
+        format!("job_{}", &name[..32]).into()
+    });
     let reused = || {
         ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "key_reused", "this Idempotency-Key was used for another job")
             .hint("use a fresh Idempotency-Key for another job")
     };
     // Whoever asks again is answered as before, whatever became of the fascicle.
-    if key.is_some()
-        && let Ok(known) = app.fascicles.job(&job).await
+    if let Some(job) = &named
+        && let Ok(known) = app.fascicles.job(job).await
     {
-        return if known.ordered == ordered { Ok(accepted(job)) } else { Err(reused()) };
+        return if known.ordered == ordered { Ok(accepted(job.clone())) } else { Err(reused()) };
     }
     let missing: Vec<_> =
         app.fascicles.tools_of(&id).await?.into_iter().filter(|name| !house::HAS.contains(&&**name)).collect();
@@ -252,7 +249,7 @@ pub(super) async fn execute(
         return Err(ApiError::invalid(detail));
     }
     let order = JobOrder {
-        id: job.clone(),
+        id: named.clone(),
         fascicle: id,
         owner: HOUSE.into(),
         account: HOUSE.into(),
@@ -262,8 +259,8 @@ pub(super) async fn execute(
         ordered: ordered.clone(),
         ..JobOrder::default()
     };
-    app.fascicles.start(&origin, order, app.house.clone(), |batch| batch).await?;
-    if key.is_some() && app.fascicles.job(&job).await?.ordered != ordered {
+    let job = app.fascicles.start(&origin, order, app.house.clone(), |batch| batch).await?;
+    if named.is_some() && app.fascicles.job(&job).await?.ordered != ordered {
         return Err(reused());
     }
     Ok(accepted(job))

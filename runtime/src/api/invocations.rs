@@ -76,7 +76,8 @@ pub(super) enum InvokeOutput {
 pub(super) struct ContinueBody {
     /// The token that `202` brought.
     context_token: String,
-    /// A result for each call, in any order: `{id, result}` or `{id, error}`.
+    /// A result for each call, in any order: `{id, result}` or `{id, error}`; for one with `needs_approval`, `{id, approved}`,
+    /// or `{id, error}` with why not.
     tool_results: Vec<ToolResult>,
     /// Seconds after which it is cancelled, up to 600.
     #[serde(default)]
@@ -97,7 +98,7 @@ pub(super) enum InvokeAnswer {
     ToolCallRequired {
         /// Names the pause.
         context_token: String,
-        /// What to call.
+        /// What to call; those with `needs_approval` are not to be called but approved.
         tool_calls: Vec<ToolCall>,
     },
 }

@@ -202,7 +202,7 @@ pub(super) async fn retry(
 pub(super) struct ContinueJobBody {
     /// The token that stands beside the wait.
     context_token: String,
-    /// For a wait for tools: a result for each call, in any order.
+    /// For a wait for tools: a result for each call, in any order; for one with `needs_approval`, `{id, approved}`.
     #[serde(default)]
     tool_results: Option<Vec<ToolResult>>,
     /// For a wait for an approval: yes or no.

@@ -9,6 +9,7 @@ mod invocations;
 mod jobs;
 mod lifeforms;
 mod neurons;
+mod tools;
 mod nexus;
 mod openai;
 mod tokens;
@@ -121,6 +122,7 @@ struct Described;
 pub fn router(app: App) -> Router {
     let (routes, mut described) = OpenApiRouter::with_openapi(Described::openapi())
         .routes(routes!(health::health))
+        .routes(routes!(tools::list))
         .routes(routes!(neurons::create, neurons::list))
         .routes(routes!(neurons::read, neurons::update, neurons::delete))
         .routes(routes!(neurons::versions))

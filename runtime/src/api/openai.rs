@@ -112,16 +112,14 @@ fn replied(stop: Stop, usage: Usage) -> ChatReply {
 async fn job(app: App, origin: Origin, id: Arc<str>, messages: Vec<ChatMessage>) -> Result<ChatReply, ApiError> {
     let said = messages.into_iter().filter(|message| message.role != "tool");
     let events = said.map(|it| Event::text(&it.role, it.content.unwrap_or_default(), Cause::default())).collect();
-    let job: JobId = format!("job_{}", uuid::Uuid::now_v7().simple()).into();
     let order = JobOrder {
-        id: job.clone(),
         fascicle: id,
         owner: HOUSE.into(),
         account: HOUSE.into(),
         events,
         ..JobOrder::default()
     };
-    app.fascicles.start(&origin, order, app.house.clone(), |batch| batch).await?;
+    let job = app.fascicles.start(&origin, order, app.house.clone(), |batch| batch).await?;
     let cancels = Cancels { app: app.clone(), origin: origin.clone(), job: Some(job.clone()) };
     let mut follow = app.fascicles.follow(&job);
     loop {

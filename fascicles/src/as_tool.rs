@@ -1,0 +1,83 @@
+//! Fascicles that neurons call as tools: each call is a job of its own, named after the call, so that the same call after a
+//! crash is the same job. It belongs to whoever the neuron works for, is paid from the same account, and ends with what
+//! called it.
+
+use std::sync::Weak;
+
+use async_trait::async_trait;
+use neurons::tools::{FascicleCall, FascicleRunner};
+use nexus::store::{Hash, json};
+use nexus::{Cause, Event};
+use ractor::ActorCell;
+use serde_json::Value;
+
+use crate::fascicles::{Fascicles, Inner, JobOrder};
+use crate::run::{Fact, Status};
+use crate::{FascicleId, JobId};
+
+/// Where the fascicles are, while they are.
+pub(crate) struct Runner {
+    pub(crate) inner: Weak<Inner>,
+    pub(crate) supervisor: ActorCell,
+}
+
+impl Runner {
+    fn fascicles(&self) -> Option<Fascicles> {
+        Some(Fascicles { inner: self.inner.upgrade()?, supervisor: self.supervisor.clone() })
+    }
+}
+
+/// What a fascicle is given: `{events: [{role, content}]}` as it stands, anything else as one event of the user.
+fn events_of(input: Value, cause: &Cause) -> Vec<Event> {
+    let events = input.get("events").and_then(Value::as_array).map(|events| {
+        let event = |event: &Value| Some(Event::json(event["role"].as_str()?, event.get("content")?.clone(), cause.clone()));
+        events.iter().map(event).collect::<Option<Vec<Event>>>()
+    });
+    events.flatten().unwrap_or_else(|| vec![Event::json("user", input, cause.clone())])
+}
+
+#[async_trait]
+impl FascicleRunner for Runner {
+    async fn description(&self, fascicle: &FascicleId) -> Option<String> {
+        let found = self.fascicles()?.get(fascicle).await.ok()?;
+        Some(found.value.description)
+    }
+
+    async fn run(&self, call: FascicleCall) -> Result<Value, String> {
+        let fascicles = self.fascicles().ok_or("the daemon is stopping")?;
+        let toolbox = fascicles.toolbox(&call.caller.owner).map_err(|error| error.to_string())?;
+        let job: JobId = format!("job_{}", &Hash::of(&json(&call.key)).hex()[..32]).into();
+        let events = events_of(call.input, &call.origin.cause);
+        let order = JobOrder {
+            id: Some(job.clone()),
+            fascicle: call.fascicle,
+            owner: call.caller.owner,
+            account: call.account,
+            events,
+            deadline_s: Some(call.deadline_s),
+            depth: call.caller.depth,
+            parent: Some(call.parent),
+            ..JobOrder::default()
+        };
+        let told = |error: crate::FascicleError| error.to_string();
+        fascicles.start(&call.origin, order, toolbox, |batch| batch).await.map_err(told)?;
+        let mut follow = fascicles.follow(&job);
+        loop {
+            let entry = follow.next().await.map_err(|error| error.to_string())?;
+            if let Ok(Fact::Ended { .. }) = entry.decode::<Fact>() {
+                let head = fascicles.job(&job).await.map_err(told)?;
+                // One that was taken up again after it had failed goes on.
+                if head.status.is_final() {
+                    let why = || head.error.unwrap_or_else(|| "it was cancelled".into());
+                    return if head.status == Status::Completed { Ok(head.output) } else { Err(why()) };
+                }
+            }
+        }
+    }
+
+    async fn cancel(&self, parent: &str) {
+        if let Some(inner) = self.inner.upgrade() {
+            inner.cancel_within(parent).await;
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The calls of one answer: which the client makes, which must be approved, and which the server makes now. A call that
+//! changes something is announced before it is made, so that a crash in between is not mistaken for a call never made.
+
+use futures::{FutureExt, StreamExt, stream};
+use nexus::Batch;
+use nexus::store::{Hash, json};
+
+use crate::NeuronError;
+use crate::conversation::Conversation;
+use crate::invocation::{Run, tool_message};
+use crate::neuron::{ToolCall, ToolResult};
+use crate::spec::Runner;
+use crate::tools::{self, Calling};
+
+/// Calls of one answer that the server makes at once.
+const AT_ONCE: usize = 8;
+
+/// What becomes of a call.
+enum Due {
+    /// The client makes it, or approves it.
+    Waits(ToolCall),
+    /// It is answered without being made.
+    Told(ToolResult),
+    /// The server makes it.
+    Made(ToolCall),
+}
+
+fn told(call: &ToolCall, error: impl Into<String>) -> Due {
+    Due::Told(ToolResult { id: call.id.clone(), error: Some(error.into()), ..ToolResult::default() })
+}
+
+impl Run {
+    /// Makes what of `calls` the server makes, and answers what it waits for: the client's calls, and those to be approved.
+    pub(crate) async fn serve(
+        &self,
+        calls: Vec<ToolCall>,
+        talk: &mut Conversation,
+    ) -> Result<Vec<ToolCall>, NeuronError> {
+        let (mut waiting, mut due, mut announced) = (Vec::new(), Vec::new(), Vec::new());
+        let calls: Vec<ToolCall> = calls.into_iter().filter(|call| !talk.has_result(&call.id)).collect();
+        for call in calls {
+            match self.due(call, talk) {
+                Due::Waits(call) => waiting.push(call),
+                Due::Told(result) => talk.say(tool_message(&result)),
+                Due::Made(call) => {
+                    if !self.can_repeat(&call) {
+                        announced.push(call.id.clone());
+                    }
+                    due.push(call);
+                }
+            }
+        }
+        if !announced.is_empty() {
+            talk.announce(&announced);
+            self.store.commit(talk.write(Batch::new(&self.origin))).await?;
+        }
+        let said: &Conversation = talk;
+        let made: Vec<_> = due.iter().map(|call| self.make(call, said).boxed()).collect();
+        for result in stream::iter(made).buffered(AT_ONCE).collect::<Vec<_>>().await {
+            talk.say(tool_message(&result));
+        }
+        // What the tools did is not done again.
+        if !due.is_empty() || waiting.is_empty() {
+            self.store.commit(talk.write(Batch::new(&self.origin))).await?;
+        }
+        Ok(waiting)
+    }
+
+    fn due(&self, call: ToolCall, talk: &Conversation) -> Due {
+        let Some(tool) = self.tool(&call) else { return told(&call, format!("there is no tool {}", call.name)) };
+        if tool.run == Runner::Client {
+            return Due::Waits(call);
+        }
+        if talk.is_announced(&call.id) {
+            let why = "the daemon stopped while this call was under way; nobody knows whether it was done";
+            return told(&call, why);
+        }
+        if let Err(why) = tools::fits(tool, &call) {
+            return told(&call, why);
+        }
+        if self.tools.needs_approval(tool, &call) && !talk.is_approved(&call.id) {
+            if !self.may_wait {
+                return told(&call, "this call must be approved first, and nobody can be asked here");
+            }
+            return Due::Waits(ToolCall { needs_approval: true, ..call });
+        }
+        Due::Made(call)
+    }
+
+    fn tool(&self, call: &ToolCall) -> Option<&crate::spec::ToolSpec> {
+        self.spec.tools.iter().find(|tool| tool.name == call.name)
+    }
+
+    fn can_repeat(&self, call: &ToolCall) -> bool {
+        self.tool(call).is_none_or(|tool| self.tools.is_repeatable(tool, call))
+    }
+
+    async fn make(&self, call: &ToolCall, talk: &Conversation) -> ToolResult {
+        let Some(tool) = self.tool(call) else { return ToolResult { id: call.id.clone(), ..ToolResult::default() } };
+        let key = Hash::of(&json(&(talk.stream(), talk.rounds, &call.id))).hex();
+        let parent = talk.name();
+        let (origin, account, caller) = (&self.origin, &self.account, &self.caller);
+        self.tools.run(Calling { call, tool, key, origin, account, caller, parent: &parent }).await
+    }
+}

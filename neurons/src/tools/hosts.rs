@@ -1,0 +1,188 @@
+//! Where tools may go: the hosts that the configuration allows, and none of them at a private address unless it says so.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderName, HeaderValue};
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::{Client, Url};
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+/// How long a connection may take to stand.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// A host that tools may reach.
+#[derive(Clone, Debug, Default)]
+pub struct Host {
+    /// A header that is sent there and that no tool sees: its name and its value.
+    pub secret: Option<(HeaderName, HeaderValue)>,
+    /// Whether it may be reached without TLS.
+    pub plain: bool,
+    /// Whether it may lie at a private address.
+    pub private: bool,
+    /// Requests at once.
+    pub concurrency: usize,
+}
+
+/// See the module.
+pub(crate) struct Hosts {
+    allowed: BTreeMap<String, Allowed>,
+}
+
+/// A host that may be reached, and how.
+pub(crate) struct Allowed {
+    host: Host,
+    client: Client,
+    permits: Semaphore,
+}
+
+impl Hosts {
+    /// The hosts by name, as in `api.example.com` or `127.0.0.1:8080`; without a port the scheme's own is meant.
+    ///
+    /// # Errors
+    /// When no client can be made.
+    pub(crate) fn new(hosts: &BTreeMap<String, Host>) -> Result<Self, reqwest::Error> {
+        let builder = || Client::builder().redirect(reqwest::redirect::Policy::none()).connect_timeout(CONNECT).no_proxy();
+        let public = builder().dns_resolver(Arc::new(PublicOnly)).build()?;
+        let any = builder().build()?;
+        let allowed = hosts.iter().map(|(name, host)| {
+            let client = if host.private { any.clone() } else { public.clone() };
+            let permits = Semaphore::new(host.concurrency);
+            (name.to_ascii_lowercase(), Allowed { host: host.clone(), client, permits })
+        });
+        Ok(Self { allowed: allowed.collect() })
+    }
+
+    /// Their names.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &String> {
+        self.allowed.keys()
+    }
+
+    /// The host of `url`, if tools may go there.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(crate) fn allowed(&self, url: &Url) -> Result<&Allowed, String> {
+        let host = url.host_str().unwrap_or_default();
+        let name = url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
+        let Some(allowed) = self.allowed.get(&name) else {
+            return Err(format!("the host {name} is not among those that [tools.hosts] allows"));
+        };
+        if url.scheme() != "https" && !allowed.host.plain {
+            return Err(format!("the host {name} is reached by https alone"));
+        }
+        // A resolver is not asked about what is an address already.
+        let literal = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+        if literal.is_ok_and(|address| !allowed.host.private && !is_public(address)) {
+            return Err(format!("the host {name} has a private address"));
+        }
+        Ok(allowed)
+    }
+}
+
+impl Allowed {
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub(crate) fn secret(&self) -> Option<&(HeaderName, HeaderValue)> {
+        self.host.secret.as_ref()
+    }
+
+    /// A place among the requests at once; `None` never comes, since nobody closes the door.
+    pub(crate) async fn permit(&self) -> Option<SemaphorePermit<'_>> {
+        self.permits.acquire().await.ok()
+    }
+}
+
+/// Answers public addresses alone, at the very moment they are connected to: a name that pointed elsewhere before does
+/// not help.
+struct PublicOnly;
+
+impl Resolve for PublicOnly {
+    fn resolve(&self, name: Name) -> Resolving {
+        Box::pin(async move {
+            let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
+            let public: Vec<SocketAddr> = found.into_iter().filter(|found| is_public(found.ip())).collect();
+            if public.is_empty() {
+                return Err(format!("{} has no public address", name.as_str()).into());
+            }
+            let addresses: Addrs = Box::new(public.into_iter());
+            Ok(addresses)
+        })
+    }
+}
+
+/// Whether an address is of the open network (IANA special-purpose registries, RFC 6890). The standard library's
+/// `is_global` is not stable.
+pub(crate) fn is_public(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => is_public_v4(address),
+        IpAddr::V6(address) => is_public_v6(address),
+    }
+}
+
+fn is_public_v4(address: Ipv4Addr) -> bool {
+    let [a, b, c, _] = address.octets();
+    let special = address.is_private()
+        || address.is_loopback()
+        || address.is_link_local()
+        || address.is_multicast()
+        || address.is_documentation()
+        || matches!((a, b, c), (0, ..) | (240.., ..) | (100, 64..=127, _) | (198, 18..=19, _) | (192, 0, 0) | (192, 88, 99));
+    !special
+}
+
+/// Of `2000::/3` what is neither for documentation nor a way to another address.
+fn is_public_v6(address: Ipv6Addr) -> bool {
+    let [a, b, ..] = address.segments();
+    if let Some(mapped) = address.to_ipv4_mapped() {
+        return is_public_v4(mapped);
+    }
+    let tunnels = matches!((a, b), (0x2001, 0..=0x01ff) | (0x2002, _));
+    let documentation = matches!((a, b), (0x2001, 0x0db8) | (0x3fff, 0..=0x0fff));
+    (0x2000..=0x3fff).contains(&a) && !tunnels && !documentation
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_open_network_is_public() {
+        for address in ["1.1.1.1", "8.8.8.8", "172.32.0.1", "100.128.0.1", "2606:4700::1111", "::ffff:1.1.1.1"] {
+            assert!(is_public(address.parse().unwrap()), "{address}");
+        }
+        for address in [
+            "0.0.0.0", "10.1.2.3", "127.0.0.1", "127.9.9.9", "169.254.169.254", "172.16.0.1", "192.168.1.1", "100.64.0.1",
+            "192.0.0.8", "192.0.2.1", "198.18.0.1", "224.0.0.1", "255.255.255.255", "::", "::1", "::ffff:127.0.0.1",
+            "::127.0.0.1", "fc00::1", "fd00:ec2::254", "fe80::1", "ff02::1", "64:ff9b::7f00:1", "2002:7f00:1::",
+            "2001::1", "2001:db8::1", "3fff::1", "100::1",
+        ] {
+            assert!(!is_public(address.parse().unwrap()), "{address}");
+        }
+    }
+
+    #[test]
+    fn a_host_is_reached_as_the_configuration_says() {
+        let host = Host { concurrency: 1, ..Host::default() };
+        let hosts = BTreeMap::from([
+            ("api.example.com".to_owned(), host.clone()),
+            ("127.0.0.1:80".to_owned(), Host { plain: true, ..host.clone() }),
+            ("127.0.0.1:81".to_owned(), Host { plain: true, private: true, ..host.clone() }),
+            ("[::1]:82".to_owned(), Host { plain: true, ..host }),
+        ]);
+        let hosts = Hosts::new(&hosts).unwrap();
+        let why = |url: &str| hosts.allowed(&Url::parse(url).unwrap()).err().unwrap_or_default();
+        assert_eq!(why("https://API.example.com/x"), "");
+        assert_eq!(why("https://api.example.com:443/x"), "");
+        assert!(why("http://api.example.com/x").contains("https alone"));
+        assert!(why("https://api.example.com:8443/x").contains("not among"));
+        assert!(why("https://example.com/").contains("not among"));
+        assert_eq!(why("http://127.0.0.1:81/"), "");
+        assert_eq!(why("http://127.1:81/"), "");
+        assert!(why("http://[::1]:82/").contains("private address"));
+    }
+}

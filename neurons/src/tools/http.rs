@@ -1,0 +1,313 @@
+//! HTTP requests as tools: a template, filled with a call's parameters, to a host that the configuration allows.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use futures::StreamExt;
+use http::{HeaderName, HeaderValue, header};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use reqwest::Url;
+use serde_json::{Map, Value};
+
+use super::hosts::Hosts;
+use super::spec::{Body, HttpTool, Method};
+use super::{Failure, RESULT_BYTES_MAX};
+
+/// What stays as it is in a URL (RFC 3986 §2.3).
+const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+/// Headers that are not a tool's to set.
+const NOT_ITS: [HeaderName; 9] = [
+    header::HOST,
+    header::CONTENT_LENGTH,
+    header::TRANSFER_ENCODING,
+    header::CONNECTION,
+    header::UPGRADE,
+    header::AUTHORIZATION,
+    header::PROXY_AUTHORIZATION,
+    header::COOKIE,
+    header::TE,
+];
+/// Headers one tool may set.
+const HEADERS_MAX: usize = 32;
+/// Bytes of a URL's template.
+const URL_BYTES_MAX: usize = 2_048;
+/// How much of an answer that is an error the model is told.
+const ERROR_BYTES_MAX: usize = 2_048;
+/// By this a server knows that a request is one it had before (draft-ietf-httpapi-idempotency-key-header).
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// A piece of a template.
+#[derive(Debug, PartialEq)]
+enum Piece<'t> {
+    Text(&'t str),
+    Place(&'t str),
+}
+
+fn pieces(template: &str) -> Result<Vec<Piece<'_>>, String> {
+    let (mut pieces, mut rest) = (Vec::new(), template);
+    while let Some(open) = rest.find('{') {
+        let close = rest[open..].find('}').ok_or_else(|| format!("\"{template}\" has a brace that is not closed"))?;
+        let name = &rest[open + 1..open + close];
+        if name.is_empty() || name.contains('{') {
+            return Err(format!("\"{template}\" has braces without a parameter's name"));
+        }
+        pieces.extend([Piece::Text(&rest[..open]), Piece::Place(name)]);
+        rest = &rest[open + close + 1..];
+    }
+    if rest.contains('}') {
+        return Err(format!("\"{template}\" has a brace that was not opened"));
+    }
+    pieces.push(Piece::Text(rest));
+    Ok(pieces)
+}
+
+fn places(template: &str) -> BTreeSet<&str> {
+    let named = |piece| if let Piece::Place(name) = piece { Some(name) } else { None };
+    pieces(template).unwrap_or_default().into_iter().filter_map(named).collect()
+}
+
+/// Whether a call may change something.
+pub(crate) fn writes(tool: &HttpTool) -> bool {
+    tool.writes.unwrap_or(!matches!(tool.method, Method::Get | Method::Head))
+}
+
+/// Checks what serde cannot.
+///
+/// # Errors
+/// A sentence naming the member and what is wrong with it.
+pub(crate) fn check(tool: &HttpTool) -> Result<(), String> {
+    if tool.url.len() > URL_BYTES_MAX {
+        return Err(format!("url has {} bytes, the bound is {URL_BYTES_MAX}", tool.url.len()));
+    }
+    let filled: String = pieces(&tool.url)
+        .map_err(|error| format!("url: {error}"))?
+        .into_iter()
+        .map(|piece| match piece {
+            Piece::Text(text) => text,
+            Piece::Place(_) => "x",
+        })
+        .collect();
+    let url = Url::parse(&filled).map_err(|error| format!("url \"{}\": {error}", tool.url))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(format!("url \"{}\" is neither http nor https", tool.url));
+    }
+    let authority = tool.url.split_once("://").map_or("", |(_, rest)| rest);
+    let authority = authority.split(['/', '?', '#']).next().unwrap_or_default();
+    if authority.contains('{') {
+        return Err(format!("url \"{}\" lets a parameter choose the host", tool.url));
+    }
+    if !url.username().is_empty() || url.password().is_some() || url.fragment().is_some() {
+        return Err(format!("url \"{}\" has a user, a password or a fragment", tool.url));
+    }
+    if tool.headers.len() > HEADERS_MAX {
+        return Err(format!("headers has {} entries, the bound is {HEADERS_MAX}", tool.headers.len()));
+    }
+    for (name, value) in &tool.headers {
+        let known = HeaderName::try_from(name).map_err(|error| format!("headers: \"{name}\": {error}"))?;
+        if NOT_ITS.contains(&known) {
+            return Err(format!("headers: {known} is not a tool's to set; a secret stands in the configuration of its host"));
+        }
+        pieces(value).map_err(|error| format!("headers.{name}: {error}"))?;
+        HeaderValue::try_from(value).map_err(|error| format!("headers.{name}: {error}"))?;
+    }
+    Ok(())
+}
+
+/// A value as it stands in a URL or a header.
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+fn filled(template: &str, given: &Map<String, Value>, as_text: impl Fn(&str) -> String) -> Result<String, String> {
+    pieces(template)?.into_iter().try_fold(String::new(), |mut text, piece| {
+        match piece {
+            Piece::Text(piece) => text.push_str(piece),
+            Piece::Place(name) => {
+                let value = given.get(name).filter(|value| !value.is_null());
+                text.push_str(&as_text(&plain(value.ok_or_else(|| format!("the parameter {name} is missing"))?)));
+            }
+        }
+        Ok(text)
+    })
+}
+
+/// Where a request with those parameters goes.
+fn url(tool: &HttpTool, given: &Map<String, Value>) -> Result<Url, String> {
+    // A segment that is a dot or two would lead elsewhere, encoded or not (WHATWG URL §4.3).
+    for name in places(&tool.url) {
+        if given.get(name).is_some_and(|value| matches!(plain(value).as_str(), "" | "." | "..")) {
+            return Err(format!("the parameter {name} must not be empty, \".\" or \"..\""));
+        }
+    }
+    let filled = filled(&tool.url, given, |text| utf8_percent_encode(text, KEPT).to_string())?;
+    let mut url = Url::parse(&filled).map_err(|error| error.to_string())?;
+    let asked = tool.query.iter().filter_map(|name| Some((name, given.get(name).filter(|value| !value.is_null())?)));
+    let asked: Vec<(&String, String)> = asked
+        .flat_map(|(name, value)| match value {
+            Value::Array(items) => items.iter().map(|item| (name, plain(item))).collect(),
+            one => vec![(name, plain(one))],
+        })
+        .collect();
+    if !asked.is_empty() {
+        url.query_pairs_mut().extend_pairs(asked);
+    }
+    Ok(url)
+}
+
+/// What a request with those parameters carries.
+fn body(tool: &HttpTool, given: &Map<String, Value>) -> Option<Value> {
+    let bare = matches!(tool.method, Method::Get | Method::Head | Method::Delete);
+    match tool.body.as_ref().unwrap_or(if bare { &Body::None } else { &Body::Json }) {
+        Body::None => None,
+        Body::Parameter(name) => given.get(name).cloned(),
+        Body::Json => {
+            let mut elsewhere = places(&tool.url);
+            elsewhere.extend(tool.query.iter().map(String::as_str));
+            elsewhere.extend(tool.headers.values().flat_map(|value| places(value)));
+            let rest = given.iter().filter(|(name, _)| !elsewhere.contains(name.as_str()));
+            Some(Value::Object(rest.map(|(name, value)| (name.clone(), value.clone())).collect()))
+        }
+    }
+}
+
+/// Makes the request. `key` names the call: the same call again has the same.
+pub(crate) async fn run(
+    hosts: &Hosts,
+    tool: &HttpTool,
+    given: &Map<String, Value>,
+    key: &str,
+) -> Result<String, Failure> {
+    let url = url(tool, given).map_err(Failure::Refused)?;
+    let host = hosts.allowed(&url).map_err(Failure::Refused)?;
+    let _permit = host.permit().await;
+    let method = match tool.method {
+        Method::Get => http::Method::GET,
+        Method::Head => http::Method::HEAD,
+        Method::Post => http::Method::POST,
+        Method::Put => http::Method::PUT,
+        Method::Patch => http::Method::PATCH,
+        Method::Delete => http::Method::DELETE,
+    };
+    let mut request = host.client().request(method, url).header(header::ACCEPT, "application/json, text/*;q=0.9, */*;q=0.1");
+    for (name, template) in &tool.headers {
+        let value = filled(template, given, str::to_owned).map_err(Failure::Refused)?;
+        let value = HeaderValue::try_from(&value).map_err(|_| Failure::Refused(format!("the header {name} would not be one")))?;
+        request = request.header(name, value);
+    }
+    if writes(tool) {
+        request = request.header(IDEMPOTENCY_KEY, key);
+    }
+    if let Some(body) = body(tool, given) {
+        request = request.json(&body);
+    }
+    if let Some((name, value)) = host.secret() {
+        request = request.header(name.clone(), value.clone());
+    }
+    // What was not sent was not done; of all else nobody knows.
+    let failed = |error: reqwest::Error| {
+        let unsent = error.is_connect() || error.is_builder();
+        let why = because(&error);
+        if unsent { Failure::Refused(why) } else { Failure::Unknown(why) }
+    };
+    let response = request.send().await.map_err(failed)?;
+    let (status, kind) = (response.status(), response.headers().get(header::CONTENT_TYPE).cloned());
+    let to = response.headers().get(header::LOCATION).and_then(|to| to.to_str().ok()).map(str::to_owned);
+    let (mut bytes, mut whole) = (Vec::new(), true);
+    let mut stream = response.bytes_stream();
+    while let Some(piece) = stream.next().await {
+        bytes.extend_from_slice(&piece.map_err(failed)?);
+        if bytes.len() > RESULT_BYTES_MAX {
+            whole = false;
+            break;
+        }
+    }
+    if bytes.contains(&0) {
+        let kind = kind.as_ref().and_then(|kind| kind.to_str().ok()).unwrap_or("unknown content");
+        return Err(Failure::Refused(format!("it answered {status} with {kind}, which is no text")));
+    }
+    let mut text = String::from_utf8_lossy(&bytes).into_owned();
+    if status.is_success() {
+        if !whole {
+            super::cut(&mut text, RESULT_BYTES_MAX);
+        }
+        return Ok(text);
+    }
+    super::cut(&mut text, ERROR_BYTES_MAX);
+    let mut told = format!("it answered {status}");
+    if let Some(to) = to {
+        let _ = write!(told, ", leading to {to}, where this tool does not go");
+    }
+    if !text.is_empty() {
+        let _ = write!(told, ": {text}");
+    }
+    Err(Failure::Refused(told))
+}
+
+/// An error with what led to it, and without the address, in which a secret may stand.
+fn because(error: &reqwest::Error) -> String {
+    let mut told = String::from("the request failed");
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        let _ = write!(told, ": {error}");
+        cause = error.source();
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn tool(value: Value) -> HttpTool {
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn given(value: Value) -> Map<String, Value> {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn parameters_stand_where_the_template_says_and_nowhere_else() {
+        let tool = tool(json!({"method": "POST", "url": "https://a.example/v1/{city}/x-{n}?v=1", "query": ["tag", "none"]}));
+        check(&tool).unwrap();
+        let given = given(json!({"city": "a/b?c#d é", "n": 3, "tag": ["x", "y&z"], "none": null, "more": {"k": true}}));
+        assert_eq!(
+            url(&tool, &given).unwrap().as_str(),
+            "https://a.example/v1/a%2Fb%3Fc%23d%20%C3%A9/x-3?v=1&tag=x&tag=y%26z"
+        );
+        assert_eq!(body(&tool, &given).unwrap(), json!({"more": {"k": true}}));
+    }
+
+    #[test]
+    fn no_parameter_leads_elsewhere() {
+        let tool = tool(json!({"url": "https://a.example/v1/{id}/x"}));
+        for id in ["", ".", ".."] {
+            assert!(url(&tool, &given(json!({"id": id}))).is_err(), "{id}");
+        }
+        assert_eq!(url(&tool, &given(json!({"id": "%2e%2e"}))).unwrap().path(), "/v1/%252e%252e/x");
+        assert_eq!(url(&tool, &given(json!({}))).unwrap_err(), "the parameter id is missing");
+    }
+
+    #[test]
+    fn what_cannot_be_a_request_is_refused_by_name() {
+        for (value, part) in [
+            (json!({"url": "ftp://a.example/"}), "neither http"),
+            (json!({"url": "https://{host}/x"}), "choose the host"),
+            (json!({"url": "https://a.{tld}/x"}), "choose the host"),
+            (json!({"url": "https://u:p@a.example/x"}), "a user"),
+            (json!({"url": "https://a.example/{x"}), "not closed"),
+            (json!({"url": "https://a.example/{}"}), "without a parameter"),
+            (json!({"url": "/v1/x"}), "url"),
+            (json!({"url": "https://a.example/", "headers": {"Authorization": "x"}}), "configuration"),
+            (json!({"url": "https://a.example/", "headers": {"x-a": "a\nb"}}), "headers.x-a"),
+        ] {
+            let error = check(&tool(value.clone())).unwrap_err();
+            assert!(error.contains(part), "{value}: {error}");
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! MCP servers as tools: a child process or a URL, reached when it is first needed and again when it went away. Their lists
+//! of tools are kept, and asked for anew when they say that they changed. What they say is untrusted like any input: lines,
+//! lists and answers are bounded, and their hints count only where the configuration trusts them.
+
+mod child;
+mod guard;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use http::{HeaderName, HeaderValue};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, ContentBlock, Implementation,
+    PaginatedRequestParams,
+};
+use rmcp::service::{NotificationContext, RunningService};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::async_rw::AsyncRwTransport;
+use rmcp::transport::common::client_side_sse::ExponentialBackoff;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::{ClientCacheConfig, ClientHandler, RoleClient, ServiceError, ServiceExt};
+use serde_json::{Map, Value, json};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
+
+use self::child::Process;
+use self::guard::Guarded;
+use super::spec::{Approval, McpTool, Runner, ToolSpec, name_within};
+use super::{DESCRIPTION_BYTES_MAX, Failure, cut_to};
+use crate::spec::{TOOLS_MAX, check_schema};
+
+/// How long a server may take until it can be spoken to.
+const START: Duration = Duration::from_secs(20);
+/// How long one page of its tools may take.
+const LIST: Duration = Duration::from_secs(10);
+/// How long it may take to end.
+const STOP: Duration = Duration::from_secs(5);
+/// A list is read again after so long even when nobody said that it changed: the word of it may be lost.
+const LISTED: Duration = Duration::from_secs(300);
+/// How often a stream of a server that went away is asked for again.
+const RETRIES: usize = 2;
+/// A server that could not be reached is not tried again for so long.
+const PAUSE: Duration = Duration::from_secs(2);
+/// Bytes of one message.
+const MESSAGE_BYTES_MAX: usize = 2 << 20;
+/// Pages of a list, and tools in it.
+const PAGES_MAX: usize = 64;
+const LISTED_MAX: usize = 512;
+/// A server of tools, as the configuration has it.
+#[derive(Clone, Debug)]
+pub struct McpServer {
+    /// Where it is.
+    pub at: At,
+    /// Calls at once.
+    pub concurrency: usize,
+    /// Which of its calls must be approved, whatever a neuron says.
+    pub approval: Approval,
+    /// Whether its word is taken for which of its tools only read.
+    pub trusts_hints: bool,
+    /// Those of its tools that may be called; all when absent.
+    pub tools: Option<BTreeSet<String>>,
+}
+
+/// Where a server is.
+#[derive(Clone, Debug)]
+pub enum At {
+    /// A child process that is spoken to by its standard input and output.
+    Command {
+        /// The program and its arguments.
+        command: Vec<String>,
+        /// Its environment, besides `PATH`, `HOME`, `LANG`, `TMPDIR` and `USER`.
+        environment: BTreeMap<String, String>,
+    },
+    /// An address of the Streamable HTTP transport.
+    Url {
+        /// The address.
+        url: String,
+        /// A header that is sent along.
+        secret: Option<(HeaderName, HeaderValue)>,
+    },
+}
+
+/// A tool as its server lists it.
+#[derive(Clone, Debug)]
+struct Listed {
+    name: String,
+    description: String,
+    parameters: Value,
+    /// Whether the server says that it changes nothing.
+    reads: bool,
+}
+
+/// Why a server cannot be spoken to.
+#[derive(Clone, Debug)]
+struct Unreachable {
+    why: String,
+    at: Instant,
+}
+
+/// All servers.
+pub(crate) struct Servers(BTreeMap<Arc<str>, Server>);
+
+struct Server {
+    name: Arc<str>,
+    settings: McpServer,
+    permits: Semaphore,
+    link: tokio::sync::Mutex<Result<Arc<Link>, Option<Unreachable>>>,
+    /// The list as it was seen last.
+    listed: Mutex<Arc<Vec<Listed>>>,
+}
+
+/// A server that is spoken to.
+struct Link {
+    client: RunningService<RoleClient, Handler>,
+    /// How often the server said that its list changed.
+    changes: watch::Receiver<u64>,
+    /// How often it had, when its list was read, and when that was.
+    seen: tokio::sync::Mutex<Option<(u64, Instant)>>,
+}
+
+/// What a server may tell us: that its list changed.
+struct Handler(watch::Sender<u64>);
+
+impl ClientHandler for Handler {
+    fn get_info(&self) -> ClientConfig {
+        ClientConfig::new(ClientCapabilities::default(), Implementation::new("lifeformd", env!("CARGO_PKG_VERSION")))
+    }
+
+    async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.0.send_modify(|changes| *changes += 1);
+    }
+}
+
+impl Servers {
+    pub(crate) fn new(servers: &BTreeMap<Arc<str>, McpServer>) -> Self {
+        let server = |(name, settings): (&Arc<str>, &McpServer)| {
+            let server = Server {
+                name: name.clone(),
+                settings: settings.clone(),
+                permits: Semaphore::new(settings.concurrency),
+                link: tokio::sync::Mutex::new(Err(None)),
+                listed: Mutex::default(),
+            };
+            (name.clone(), server)
+        };
+        Self(servers.iter().map(server).collect())
+    }
+
+    fn server(&self, name: &str) -> Result<&Server, String> {
+        self.0.get(name).ok_or_else(|| format!("there is no MCP server {name}: [tools.servers] names {:?}", self.0.keys()))
+    }
+
+    /// The tools that `spec` stands for, with its rules.
+    ///
+    /// # Errors
+    /// When the server was never reached, or has no such tool.
+    pub(crate) async fn tools(&self, spec: &ToolSpec, mcp: &McpTool) -> Result<Vec<ToolSpec>, String> {
+        let listed = self.server(&mcp.server)?.tools().await?;
+        let wanted = |tool: &&Listed| mcp.tool.as_ref().is_none_or(|wanted| *wanted == tool.name);
+        let told = |tool: &Listed| ToolSpec {
+            name: if mcp.tool.is_some() { spec.name.clone() } else { name_within(&spec.name, &tool.name) },
+            description: if spec.description.is_empty() { tool.description.clone() } else { spec.description.clone() },
+            parameters: tool.parameters.clone(),
+            run: Runner::Mcp(McpTool { server: mcp.server.clone(), tool: Some(tool.name.clone()) }),
+            ..spec.clone()
+        };
+        let tools: Vec<ToolSpec> = listed.iter().filter(wanted).map(told).collect();
+        match &mcp.tool {
+            Some(wanted) if tools.is_empty() => Err(format!("the MCP server {} has no tool {wanted}", mcp.server)),
+            _ => Ok(tools),
+        }
+    }
+
+    /// Whether a call may change something, and which approval the configuration asks for.
+    pub(crate) fn rules(&self, mcp: &McpTool) -> (bool, Approval) {
+        let Ok(server) = self.server(&mcp.server) else { return (true, Approval::Always) };
+        let reads = server.settings.trusts_hints
+            && server.listed().iter().any(|tool| tool.reads && mcp.tool.as_ref() == Some(&tool.name));
+        (!reads, server.settings.approval)
+    }
+
+    /// Calls a tool.
+    pub(crate) async fn run(&self, mcp: &McpTool, given: Map<String, Value>, limit: Duration) -> Result<String, Failure> {
+        let server = self.server(&mcp.server).map_err(Failure::Refused)?;
+        let tool = mcp.tool.clone().unwrap_or_default();
+        if server.settings.tools.as_ref().is_some_and(|tools| !tools.contains(&tool)) {
+            return Err(Failure::Refused(format!("[tools.servers.{}] does not let {tool} be called", mcp.server)));
+        }
+        let _permit = server.permits.acquire().await;
+        let link = server.link().await.map_err(Failure::Refused)?;
+        let params = CallToolRequestParams::new(tool).with_arguments(given);
+        // Dropping the call tells the server that nobody waits for it.
+        let called = tokio::time::timeout(limit, link.client.call_tool(params)).await;
+        match called.map_err(|_| Failure::Unknown(format!("it took longer than {} s", limit.as_secs())))? {
+            Ok(result) if result.is_error == Some(true) => Err(Failure::Refused(text(&result))),
+            Ok(result) => Ok(text(&result)),
+            Err(ServiceError::McpError(error)) => Err(Failure::Refused(error.message.into_owned())),
+            Err(error) => Err(Failure::Unknown(error.to_string())),
+        }
+    }
+
+    /// Each server with its tools, or why it cannot be reached.
+    pub(crate) async fn shown(&self) -> Vec<Value> {
+        let shown = self.0.values().map(|server| async move {
+            let listed = server.tools().await;
+            let tools: Vec<Value> = listed
+                .iter()
+                .flat_map(|listed| listed.iter())
+                .map(|tool| {
+                    let writes = !(server.settings.trusts_hints && tool.reads);
+                    json!({"name": tool.name, "description": tool.description, "parameters": tool.parameters, "writes": writes})
+                })
+                .collect();
+            json!({"name": server.name, "approval": server.settings.approval, "error": listed.err(), "tools": tools})
+        });
+        futures::future::join_all(shown).await
+    }
+
+    /// Ends what was started.
+    pub(crate) async fn close(&self) {
+        futures::future::join_all(self.0.values().map(|server| async {
+            let link = std::mem::replace(&mut *server.link.lock().await, Err(None));
+            if let Ok(mut link) = link
+                && let Some(link) = Arc::get_mut(&mut link)
+            {
+                let _ = link.client.close_with_timeout(STOP).await;
+            }
+        }))
+        .await;
+    }
+}
+
+impl Server {
+    fn listed(&self) -> MutexGuard<'_, Arc<Vec<Listed>>> {
+        self.listed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The server, spoken to.
+    async fn link(&self) -> Result<Arc<Link>, String> {
+        let mut link = self.link.lock().await;
+        match &*link {
+            Ok(link) if !link.client.is_transport_closed() => return Ok(link.clone()),
+            Err(Some(failed)) if failed.at.elapsed() < PAUSE => return Err(failed.why.clone()),
+            _ => {}
+        }
+        let reached = tokio::time::timeout(START, self.reach()).await.unwrap_or_else(|_| Err("it says nothing".into()));
+        let reached = reached.map(Arc::new).map_err(|why| {
+            let why = format!("the MCP server {} cannot be reached: {why}", self.name);
+            Unreachable { why, at: Instant::now() }
+        });
+        *link = reached.clone().map_err(Some);
+        reached.map_err(|failed| failed.why)
+    }
+
+    async fn reach(&self) -> Result<Link, String> {
+        let (sender, changes) = watch::channel(0);
+        let handler = Handler(sender);
+        let client = match &self.settings.at {
+            At::Command { command, environment } => {
+                let started = Process::start(&self.name, command, environment);
+                let (process, input, output) = started.map_err(|error| error.to_string())?;
+                let transport = AsyncRwTransport::<RoleClient, _, _>::new(output, input).with_max_line_length(MESSAGE_BYTES_MAX);
+                handler.serve(Guarded::new(transport, Some(process))).await
+            }
+            At::Url { url, secret } => {
+                // A redirect would take the secret elsewhere. There is no time-out: it would cut the stream of notifications.
+                let builder = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).connect_timeout(START);
+                let http = builder.pool_max_idle_per_host(0).build().map_err(|error| error.to_string())?;
+                let mut retry = ExponentialBackoff::default();
+                retry.max_times = Some(RETRIES);
+                let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
+                    .custom_headers(HashMap::from_iter(secret.clone()))
+                    .max_sse_event_size(MESSAGE_BYTES_MAX)
+                    .reinit_on_expired_session(true);
+                config.retry_config = Arc::new(retry);
+                handler.serve(Guarded::new(StreamableHttpClientTransport::with_client(http, config), None)).await
+            }
+        };
+        let client = client.map_err(|error| cut_to(error.to_string(), DESCRIPTION_BYTES_MAX))?;
+        client.set_response_cache_config(ClientCacheConfig::disabled()).await;
+        Ok(Link { client, changes, seen: tokio::sync::Mutex::new(None) })
+    }
+
+    /// Its tools: as they were listed last, unless the list changed. A server that went away has those that it had.
+    async fn tools(&self) -> Result<Arc<Vec<Listed>>, String> {
+        let read = async {
+            let link = self.link().await?;
+            let mut seen = link.seen.lock().await;
+            let changes = *link.changes.borrow();
+            if seen.is_none_or(|(known, at)| known != changes || at.elapsed() > LISTED) {
+                let listed = self.read(&link).await?;
+                *self.listed() = Arc::new(listed);
+                *seen = Some((changes, Instant::now()));
+            }
+            Ok(self.listed().clone())
+        };
+        match read.await {
+            Ok(listed) => Ok(listed),
+            Err(why) => {
+                let known = self.listed().clone();
+                if known.is_empty() {
+                    return Err(why);
+                }
+                tracing::warn!(server = %self.name, %why, "its tools are taken to be what they were");
+                Ok(known)
+            }
+        }
+    }
+
+    async fn read(&self, link: &Link) -> Result<Vec<Listed>, String> {
+        let (mut listed, mut cursor) = (Vec::new(), None);
+        for _ in 0..PAGES_MAX {
+            let page = link.client.list_tools(Some(PaginatedRequestParams::default().with_cursor(cursor)));
+            let page = tokio::time::timeout(LIST, page).await.map_err(|_| "its list of tools does not come".to_owned())?;
+            let page = page.map_err(|error| format!("its list of tools: {error}"))?;
+            for tool in page.tools {
+                let name = tool.name.into_owned();
+                if self.settings.tools.as_ref().is_some_and(|tools| !tools.contains(&name)) {
+                    continue;
+                }
+                let parameters = Value::Object(Arc::unwrap_or_clone(tool.input_schema));
+                if let Err(why) = check_schema(&parameters) {
+                    tracing::warn!(server = %self.name, tool = name, why, "left out: its parameters cannot be checked");
+                    continue;
+                }
+                let description = tool.description.map(|text| cut_to(text.into_owned(), DESCRIPTION_BYTES_MAX));
+                let reads = tool.annotations.is_some_and(|hints| hints.read_only_hint == Some(true));
+                listed.push(Listed { name, description: description.unwrap_or_default(), parameters, reads });
+            }
+            cursor = page.next_cursor;
+            if listed.len() > LISTED_MAX {
+                return Err(format!("it has more than {LISTED_MAX} tools"));
+            }
+            if cursor.is_none() {
+                return Ok(listed);
+            }
+        }
+        Err(format!("its list of tools has more than {PAGES_MAX} pages"))
+    }
+}
+
+/// What a result says, as text for a model.
+fn text(result: &CallToolResult) -> String {
+    let blocks = result.content.iter().map(|block| match block {
+        ContentBlock::Text(text) => text.text.clone(),
+        ContentBlock::Image(image) => format!("[an image, {}]", image.mime_type),
+        ContentBlock::Audio(audio) => format!("[a sound, {}]", audio.mime_type),
+        ContentBlock::ResourceLink(link) => format!("[{}]", link.uri),
+        ContentBlock::Resource(resource) => resource.get_text().to_owned(),
+        _ => "[something else]".to_owned(),
+    });
+    let said: Vec<String> = blocks.collect();
+    match &result.structured_content {
+        Some(structured) if said.is_empty() => structured.to_string(),
+        _ => said.join("\n"),
+    }
+}
+
+const _: () = assert!(TOOLS_MAX <= LISTED_MAX, "a neuron cannot be given more tools than are listed");

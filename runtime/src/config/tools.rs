@@ -1,0 +1,170 @@
+//! `[tools]`: the hosts that HTTP tools may reach, and the MCP servers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use http::{HeaderName, HeaderValue, header};
+use neurons::spec::{Approval, check_id};
+use neurons::tools::{At, Host as AllowedHost, McpServer, Reach};
+use serde::Deserialize;
+
+/// Where tools may reach to.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tools {
+    /// Hosts of HTTP tools, as in `api.example.com` or `127.0.0.1:8080`.
+    #[serde(default)]
+    pub hosts: BTreeMap<String, Host>,
+    /// MCP servers by name.
+    #[serde(default)]
+    pub servers: BTreeMap<Arc<str>, Server>,
+}
+
+/// A host that HTTP tools may reach.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Host {
+    /// The environment variable of a secret that is sent there.
+    #[serde(default)]
+    pub key_env: Option<String>,
+    /// The file of a secret that is sent there.
+    #[serde(default)]
+    pub key_file: Option<PathBuf>,
+    /// The header that it is sent in; `authorization: Bearer …` by default.
+    #[serde(default)]
+    pub header: Option<String>,
+    /// Whether it may be reached without TLS.
+    #[serde(default)]
+    pub plain: bool,
+    /// Whether it may lie at a private address.
+    #[serde(default)]
+    pub private: bool,
+    /// Requests at once.
+    #[serde(default = "sixteen")]
+    pub concurrency: usize,
+}
+
+fn sixteen() -> usize {
+    16
+}
+
+/// An MCP server.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Server {
+    /// The program that is started, with its arguments.
+    #[serde(default)]
+    pub command: Vec<String>,
+    /// Environment variables that it is given, by value.
+    #[serde(default)]
+    pub environment: BTreeMap<String, String>,
+    /// Environment variables of the daemon that it is given.
+    #[serde(default)]
+    pub pass: Vec<String>,
+    /// Its address, instead of a program.
+    #[serde(default)]
+    pub url: Option<String>,
+    /// The environment variable of a secret that is sent there.
+    #[serde(default)]
+    pub key_env: Option<String>,
+    /// The file of a secret that is sent there.
+    #[serde(default)]
+    pub key_file: Option<PathBuf>,
+    /// The header that it is sent in; `authorization: Bearer …` by default.
+    #[serde(default)]
+    pub header: Option<String>,
+    /// Calls at once.
+    #[serde(default = "sixteen")]
+    pub concurrency: usize,
+    /// Which of its calls must be approved, whatever a neuron says.
+    #[serde(default = "on_write")]
+    pub approval: Approval,
+    /// Whether its word is taken for which of its tools only read.
+    #[serde(default)]
+    pub trusts_hints: bool,
+    /// Those of its tools that may be called; all when absent.
+    #[serde(default)]
+    pub tools: Option<BTreeSet<String>>,
+}
+
+fn on_write() -> Approval {
+    Approval::OnWrite
+}
+
+impl Tools {
+    pub(super) fn reach(&self) -> anyhow::Result<Reach> {
+        let mut reach = Reach::default();
+        for (name, host) in &self.hosts {
+            if name.contains('/') || name.is_empty() {
+                bail!("tools.hosts.\"{name}\": a host is a name or an address, with a port or without, and no path");
+            }
+            let secret = secret(&host.key_env, &host.key_file, &host.header)
+                .with_context(|| format!("tools.hosts.\"{name}\""))?;
+            let Host { plain, private, concurrency, .. } = *host;
+            at_once(concurrency).with_context(|| format!("tools.hosts.\"{name}\""))?;
+            reach.hosts.insert(name.clone(), AllowedHost { secret, plain, private, concurrency });
+        }
+        for (name, server) in &self.servers {
+            let place = || format!("tools.servers.{name}");
+            check_id(name).map_err(anyhow::Error::msg).with_context(place)?;
+            at_once(server.concurrency).with_context(place)?;
+            let at = server.at().with_context(place)?;
+            let Server { concurrency, approval, trusts_hints, tools, .. } = server.clone();
+            reach.servers.insert(name.clone(), McpServer { at, concurrency, approval, trusts_hints, tools });
+        }
+        Ok(reach)
+    }
+}
+
+fn at_once(concurrency: usize) -> anyhow::Result<()> {
+    if (1..=1_024).contains(&concurrency) { Ok(()) } else { bail!("concurrency is 1 to 1024") }
+}
+
+impl Server {
+    fn at(&self) -> anyhow::Result<At> {
+        match (&self.url, self.command.is_empty()) {
+            (Some(url), true) => {
+                if !self.environment.is_empty() || !self.pass.is_empty() {
+                    bail!("environment and pass are of a command");
+                }
+                let secret = secret(&self.key_env, &self.key_file, &self.header)?;
+                Ok(At::Url { url: url.clone(), secret })
+            }
+            (None, false) => {
+                if self.key_env.is_some() || self.key_file.is_some() || self.header.is_some() {
+                    bail!("key_env, key_file and header are of a url; a command is given secrets by pass");
+                }
+                let mut environment = self.environment.clone();
+                for name in &self.pass {
+                    let value = std::env::var(name).with_context(|| format!("the environment has no {name}"))?;
+                    environment.insert(name.clone(), value);
+                }
+                Ok(At::Command { command: self.command.clone(), environment })
+            }
+            _ => bail!("a server has either a command or a url"),
+        }
+    }
+}
+
+/// A header with a secret, if one is named.
+fn secret(
+    key_env: &Option<String>,
+    key_file: &Option<PathBuf>,
+    header: &Option<String>,
+) -> anyhow::Result<Option<(HeaderName, HeaderValue)>> {
+    if key_env.is_none() && key_file.is_none() {
+        return if header.is_none() { Ok(None) } else { bail!("header is of a secret: give key_env or key_file") };
+    }
+    let key = super::key(key_env, key_file)?;
+    let name = match header {
+        None => header::AUTHORIZATION,
+        Some(name) => HeaderName::try_from(name).with_context(|| format!("header \"{name}\""))?,
+    };
+    let text = if name == header::AUTHORIZATION { format!("Bearer {key}") } else { key };
+    // Neither the value nor an error may show it.
+    let Ok(mut value) = HeaderValue::try_from(text) else { bail!("the secret cannot stand in a header") };
+    value.set_sensitive(true);
+    Ok(Some((name, value)))
+}

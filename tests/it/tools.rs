@@ -1,0 +1,519 @@
+//! Tools on the server: HTTP, MCP, fascicles, and the rule that a call must be approved.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::extract::Request;
+use axum::response::IntoResponse;
+use neurons::llm::ChatRequest;
+use neurons::llm::scripted::Reply;
+use neurons::spec::Approval;
+use reqwest::StatusCode;
+use runtime::config::{Host, Server, Tools};
+use serde_json::{Value, json};
+use tests::notes::Notes;
+use tests::{Client, TestDaemon};
+
+/// A request as the outside saw it.
+#[derive(Clone, Debug)]
+struct Seen {
+    what: String,
+    headers: BTreeMap<String, String>,
+    body: Value,
+}
+
+/// A server outside that remembers what it was asked.
+#[derive(Clone)]
+struct Outside {
+    address: String,
+    seen: Arc<Mutex<Vec<Seen>>>,
+}
+
+impl Outside {
+    async fn start() -> Self {
+        let seen: Arc<Mutex<Vec<Seen>>> = Arc::default();
+        let keeps = seen.clone();
+        let answer = move |request: Request| async move {
+            let what = format!("{} {}", request.method(), request.uri());
+            let header = |(name, value): (&http::HeaderName, &http::HeaderValue)| {
+                (name.to_string(), value.to_str().unwrap_or_default().to_owned())
+            };
+            let headers = request.headers().iter().map(header).collect();
+            let path = request.uri().path().to_owned();
+            let body = axum::body::to_bytes(request.into_body(), 1 << 20).await.unwrap();
+            let body = serde_json::from_slice(&body).unwrap_or_default();
+            keeps.lock().unwrap().push(Seen { what, headers, body });
+            match path.as_str() {
+                "/away" => (StatusCode::FOUND, [("location", "http://169.254.169.254/secret")], "").into_response(),
+                "/gone" => (StatusCode::GONE, "no longer").into_response(),
+                "/big" => "x".repeat(1 << 20).into_response(),
+                "/bytes" => ([("content-type", "image/png")], vec![0_u8, 1, 2]).into_response(),
+                "/never" => std::future::pending().await,
+                path => format!("here is {path}").into_response(),
+            }
+        };
+        let router = Router::new().fallback(answer);
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        Self { address, seen }
+    }
+
+    fn seen(&self) -> Vec<Seen> {
+        self.seen.lock().unwrap().clone()
+    }
+
+    /// Tools that may go there, with a secret.
+    fn reach(&self, folder: &tempfile::TempDir) -> Tools {
+        let key_file = folder.path().join("key");
+        std::fs::write(&key_file, "s3cret\n").unwrap();
+        let host = Host {
+            key_env: None,
+            key_file: Some(key_file),
+            header: None,
+            plain: true,
+            private: true,
+            concurrency: 16,
+        };
+        Tools { hosts: [(self.address.clone(), host)].into(), ..Tools::default() }
+    }
+
+    fn tool(&self, name: &str, method: &str, path: &str, more: Value) -> Value {
+        let mut tool = json!({"name": name, "run": {"http": {"method": method, "url": format!("http://{}{path}", self.address)}}});
+        tool.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        tool
+    }
+}
+
+/// A model that calls what the user names, as in `look {"city": "Rome"}`, and repeats what the tool said.
+fn obedient(request: &ChatRequest, _: usize) -> Reply {
+    let last = request.messages.last().unwrap();
+    let said = last.content.clone().unwrap_or_default();
+    match (last.role.as_str(), said.split_once(' ')) {
+        ("user", Some((name, params))) => Reply::Tools(vec![("c1".into(), name.into(), params.into())]),
+        _ => Reply::Text(said),
+    }
+}
+
+async fn define(client: &Client, tools: Value) {
+    client.post("/v1/neurons", json!({"id": "n", "tools": tools})).await.expect(StatusCode::CREATED);
+}
+
+async fn ask(client: &Client, input: &str) -> Value {
+    let answer = client.post("/v1/neurons/n/invoke", json!({"input": input})).await;
+    answer.expect(StatusCode::OK)["output"].as_str().unwrap().into()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_http_tool_fills_its_template_and_what_goes_wrong_is_told_to_the_model() {
+    let (outside, folder) = (Outside::start().await, tempfile::tempdir().unwrap());
+    let daemon = TestDaemon::reaching(outside.reach(&folder), obedient).await;
+    let city = json!({"parameters": {"type": "object", "properties": {"city": {"type": "string"}, "n": {"type": "integer"}}, "required": ["city"]}});
+    let mut look = outside.tool("look", "GET", "/cities/{city}", city);
+    look["run"]["http"]["query"] = json!(["n"]);
+    let tools = json!([
+        look,
+        outside.tool("put", "POST", "/things", json!({})),
+        outside.tool("away", "GET", "/away", json!({})),
+        outside.tool("gone", "GET", "/gone", json!({})),
+        outside.tool("big", "GET", "/big", json!({})),
+        outside.tool("bytes", "GET", "/bytes", json!({})),
+        outside.tool("never", "GET", "/never", json!({"timeout_s": 1})),
+        outside.tool("late", "POST", "/never", json!({"timeout_s": 1})),
+        {"name": "elsewhere", "run": {"http": {"url": "https://example.com/"}}},
+    ]);
+    define(&daemon.operator, tools).await;
+    let client = &daemon.operator;
+    assert_eq!(ask(client, r#"look {"city": "New York", "n": 3}"#).await, "here is /cities/New%20York");
+    assert_eq!(ask(client, r#"put {"name": "x"}"#).await, "here is /things");
+    let seen = outside.seen();
+    assert_eq!(seen[0].what, "GET /cities/New%20York?n=3");
+    assert_eq!((seen[1].what.as_str(), &seen[1].body), ("POST /things", &json!({"name": "x"})));
+    assert_eq!(seen[0].headers["authorization"], "Bearer s3cret");
+    assert!(!seen[0].headers.contains_key("idempotency-key") && seen[1].headers["idempotency-key"].len() == 64);
+    for (call, told) in [
+        ("look {}", "do not fit"),
+        (r#"look {"city": 3}"#, "do not fit"),
+        ("look {", "not JSON"),
+        ("nothing {}", "there is no tool nothing"),
+        ("elsewhere {}", "example.com is not among those that [tools.hosts] allows"),
+        ("away {}", "302 Found, leading to http://169.254.169.254/secret, where this tool does not go"),
+        ("gone {}", "410 Gone: no longer"),
+        ("bytes {}", "image/png, which is no text"),
+        ("never {}", "it took longer than 1 s"),
+        ("late {}", "longer than 1 s; nobody knows whether it was done"),
+    ] {
+        let output = ask(client, call).await;
+        assert!(output.as_str().unwrap().contains(told), "{call}: {output}");
+    }
+    let big = ask(client, "big {}").await;
+    assert!(big.as_str().unwrap().len() == 64 << 10 && big.as_str().unwrap().ends_with("[… cut short]"));
+    assert_eq!(outside.seen().len(), 8, "what does not fit is not sent");
+    let shown = client.get("/v1/tools").await.expect(StatusCode::OK);
+    assert_eq!(shown, json!({"hosts": [outside.address], "servers": []}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_must_be_approved_waits_with_its_exact_arguments_and_is_made_once() {
+    let (outside, folder) = (Outside::start().await, tempfile::tempdir().unwrap());
+    let daemon = TestDaemon::reaching(outside.reach(&folder), obedient).await;
+    let tools = json!([
+        outside.tool("put", "POST", "/things", json!({"approval": "on_write"})),
+        outside.tool("look", "GET", "/things", json!({"approval": "on_write"})),
+        outside.tool("ask", "GET", "/asked", json!({"approval": "always"})),
+    ]);
+    define(&daemon.operator, tools).await;
+    let client = daemon.operator.clone();
+    assert_eq!(ask(&client, "look {}").await, "here is /things");
+    let invoke = async |input: &str| {
+        client.post("/v1/neurons/n/invoke", json!({"input": input})).await.expect(StatusCode::ACCEPTED)
+    };
+    let go_on = async |paused: &Value, result: Value| {
+        let body = json!({"context_token": paused["context_token"], "tool_results": [result]});
+        client.post("/v1/neurons/n/continue", body).await
+    };
+    let paused = invoke(r#"put {"name": "x"}"#).await;
+    let call = json!({"id": "c1", "name": "put", "params": r#"{"name": "x"}"#, "needs_approval": true});
+    assert_eq!(paused["tool_calls"], json!([call]));
+    assert_eq!(outside.seen().len(), 1, "nothing is done yet");
+    // Nobody but the server brings its result.
+    go_on(&paused, json!({"id": "c1", "result": "done"})).await.refused(422, "tool_results");
+    go_on(&paused, json!({"id": "c1"})).await.refused(422, "tool_results");
+    go_on(&paused, json!({"id": "c1", "approved": true, "error": "no"})).await.refused(422, "tool_results");
+    for _ in 0..2 {
+        let answer = go_on(&paused, json!({"id": "c1", "approved": true})).await.expect(StatusCode::OK);
+        assert_eq!(answer["output"], "here is /things");
+    }
+    go_on(&paused, json!({"id": "c1", "approved": false})).await.refused(422, "tool_results");
+    assert_eq!(outside.seen().len(), 2);
+    assert_eq!(outside.seen()[1].body, json!({"name": "x"}));
+
+    let paused = invoke("ask {}").await;
+    let answer = go_on(&paused, json!({"id": "c1", "approved": false})).await.expect(StatusCode::OK);
+    assert_eq!(answer["output"], json!({"error": "it was not approved"}).to_string());
+    let paused = invoke("ask {}").await;
+    let answer = go_on(&paused, json!({"id": "c1", "error": "too dear"})).await.expect(StatusCode::OK);
+    assert_eq!(answer["output"], json!({"error": "too dear"}).to_string());
+    assert_eq!(outside.seen().len(), 2, "what was not approved is not done");
+
+    // Where nobody can be asked, it is refused.
+    let chat = json!({"model": "neuron:n", "messages": [{"role": "user", "content": "ask {}"}]});
+    let said = client.post("/v1/chat/completions", chat).await.expect(StatusCode::OK);
+    assert!(said["choices"][0]["message"]["content"].as_str().unwrap().contains("must be approved"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_of_the_client_those_to_approve_and_those_of_the_server_stand_in_one_answer() {
+    let (outside, folder) = (Outside::start().await, tempfile::tempdir().unwrap());
+    let script = |request: &ChatRequest, _: usize| {
+        let results: Vec<String> =
+            request.messages.iter().filter(|it| it.role == "tool").filter_map(|it| it.content.clone()).collect();
+        if !results.is_empty() {
+            return Reply::Text(results.join(", "));
+        }
+        let call = |id: &str, name: &str| (id.to_owned(), name.to_owned(), "{}".to_owned());
+        Reply::Tools(vec![call("a", "now"), call("b", "ask"), call("c", "mine"), call("d", "ask")])
+    };
+    let daemon = TestDaemon::reaching(outside.reach(&folder), script).await;
+    let tools = json!([
+        outside.tool("now", "GET", "/now", json!({})),
+        outside.tool("ask", "POST", "/asked", json!({"approval": "always"})),
+        {"name": "mine"},
+    ]);
+    define(&daemon.operator, tools).await;
+    let paused = daemon.operator.post("/v1/neurons/n/invoke", json!({"input": "x"})).await.expect(StatusCode::ACCEPTED);
+    let waits: Vec<(&str, bool)> = paused["tool_calls"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|call| (call["id"].as_str().unwrap(), call["needs_approval"] == true))
+        .collect();
+    assert_eq!(waits, [("b", true), ("c", false), ("d", true)]);
+    let daemon = daemon.kill_and_restart().await;
+    let results = json!([{"id": "d", "approved": false}, {"id": "c", "result": "mine"}, {"id": "b", "approved": true}]);
+    let body = json!({"context_token": paused["context_token"], "tool_results": results});
+    let answer = daemon.operator.post("/v1/neurons/n/continue", body).await.expect(StatusCode::OK);
+    let output = answer["output"].as_str().unwrap();
+    let mut parts: Vec<&str> = output.split(", ").collect();
+    parts.sort_unstable();
+    assert_eq!(parts, ["here is /asked", "here is /now", "mine", r#"{"error":"it was not approved"}"#]);
+    assert_eq!(outside.seen().iter().map(|seen| seen.what.as_str()).collect::<Vec<_>>(), ["GET /now", "POST /asked"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tool_that_cannot_be_is_refused_with_its_place() {
+    let daemon = TestDaemon::start(obedient).await;
+    for (tool, part) in [
+        (json!({"name": "x", "run": {"http": {"url": "ftp://a/"}}}), "tools[0].run.http.url"),
+        (json!({"name": "x", "run": {"openapi": {"document": {}}}}), "tools[0].run.openapi.document"),
+        (json!({"name": "x", "run": {"mcp": {"server": "a b"}}}), "tools[0].run.mcp.server"),
+        (json!({"name": "x", "run": {"fascicle": {"id": ""}}}), "tools[0].run.fascicle.id"),
+        (json!({"name": "x", "approval": "always"}), "tools[0].approval is of tools that the server runs"),
+        (json!({"name": "x", "run": {"kip": {"nexus": "commons"}}, "timeout_s": 0}), "tools[0].timeout_s"),
+        (json!({"name": "x", "run": {"kip": {"nexus": "commons"}}, "concurrency": 0}), "tools[0].concurrency"),
+        (json!({"name": "x", "run": {"telepathy": {}}}), "telepathy"),
+    ] {
+        let refused = daemon.operator.post("/v1/neurons", json!({"tools": [tool]})).await.refused(422, "invalid");
+        assert!(refused["detail"].as_str().unwrap().contains(part), "{refused}");
+    }
+    define(&daemon.operator, json!([{"name": "x", "run": {"mcp": {"server": "nobody"}}}])).await;
+    let refused = daemon.operator.post("/v1/neurons/n/invoke", json!({"input": "x"})).await.refused(502, "tool_server");
+    assert!(refused["detail"].as_str().unwrap().contains("there is no MCP server nobody"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_operations_of_a_document_are_tools() {
+    let (outside, folder) = (Outside::start().await, tempfile::tempdir().unwrap());
+    let daemon = TestDaemon::reaching(outside.reach(&folder), obedient).await;
+    let document = json!({"servers": [{"url": format!("http://{}", outside.address)}], "paths": {"/things/{id}": {
+        "parameters": [{"name": "id", "in": "path", "required": true, "schema": {"type": "string"}}],
+        "get": {"operationId": "get", "summary": "One thing."},
+        "put": {"operationId": "put", "requestBody": {"content": {"application/json": {"schema": {"type": "object"}}}}},
+    }}});
+    define(&daemon.operator, json!([{"name": "shop", "approval": "on_write", "run": {"openapi": {"document": document}}}])).await;
+    assert_eq!(ask(&daemon.operator, r#"shop_get {"id": "7"}"#).await, "here is /things/7");
+    let told = &daemon.model.asked()[0].tools;
+    assert_eq!(told[0]["function"]["description"], "One thing.");
+    let put = json!({"input": r#"shop_put {"id": "7", "body": {"a": 1}}"#});
+    let paused = daemon.operator.post("/v1/neurons/n/invoke", put).await.expect(StatusCode::ACCEPTED);
+    let body = json!({"context_token": paused["context_token"], "tool_results": [{"id": "c1", "approved": true}]});
+    daemon.operator.post("/v1/neurons/n/continue", body).await.expect(StatusCode::OK);
+    assert_eq!(outside.seen()[1].body, json!({"a": 1}));
+}
+
+/// A server that is started as a child process.
+fn child(approval: Approval, trusts_hints: bool) -> Tools {
+    let program = env!("CARGO_BIN_EXE_notes").to_owned();
+    Tools { servers: [("notes".into(), Server { command: vec![program], ..server(approval, trusts_hints) })].into(), ..Tools::default() }
+}
+
+fn server(approval: Approval, trusts_hints: bool) -> Server {
+    Server {
+        command: Vec::new(),
+        environment: BTreeMap::new(),
+        pass: Vec::new(),
+        url: None,
+        key_env: None,
+        key_file: None,
+        header: None,
+        concurrency: 4,
+        approval,
+        trusts_hints,
+        tools: None,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_tools_of_a_child_process_are_called_and_it_is_started_again_when_it_dies() {
+    let daemon = TestDaemon::reaching(child(Approval::Never, true), obedient).await;
+    define(&daemon.operator, json!([{"name": "notes", "timeout_s": 5, "run": {"mcp": {"server": "notes"}}}])).await;
+    let client = &daemon.operator;
+    assert_eq!(ask(client, r#"notes_write {"text": "one"}"#).await, "noted one");
+    assert_eq!(ask(client, "notes_read {}").await, r#"{"notes":["one"]}"#);
+    assert_eq!(ask(client, r#"notes_write {"text": "bad"}"#).await, json!({"error": "this is not to be noted"}).to_string());
+    assert!(ask(client, r#"notes_write {"txt": 1}"#).await.as_str().unwrap().contains("do not fit"));
+    let died = ask(client, r#"notes_write {"text": "die"}"#).await;
+    assert!(died.as_str().unwrap().contains("nobody knows whether it was done"), "{died}");
+    assert_eq!(ask(client, "notes_read {}").await, r#"{"notes":[]}"#, "another process has other notes");
+    let shown = client.get("/v1/tools").await.expect(StatusCode::OK);
+    assert_eq!(shown["servers"][0]["tools"][0]["name"], "read");
+    assert_eq!(shown["servers"][0]["tools"][0]["writes"], false);
+    assert_eq!(shown["servers"][0]["tools"][1]["writes"], true);
+    let names: Vec<String> = daemon.model.asked()[0].tools.iter().map(|it| it["function"]["name"].to_string()).collect();
+    assert_eq!(names, [r#""notes_read""#, r#""notes_write""#]);
+    daemon.daemon.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_servers_word_that_it_only_reads_counts_where_it_is_trusted() {
+    for (trusts, waits) in [(true, false), (false, true)] {
+        let daemon = TestDaemon::reaching(child(Approval::OnWrite, trusts), obedient).await;
+        define(&daemon.operator, json!([{"name": "look", "run": {"mcp": {"server": "notes", "tool": "read"}}}])).await;
+        let answer = daemon.operator.post("/v1/neurons/n/invoke", json!({"input": "look {}"})).await;
+        assert_eq!(answer.status == StatusCode::ACCEPTED, waits, "{}", answer.body);
+    }
+    let none = json!([{"name": "look", "run": {"mcp": {"server": "notes", "tool": "dance"}}}]);
+    let daemon = TestDaemon::reaching(child(Approval::Never, true), obedient).await;
+    define(&daemon.operator, none).await;
+    daemon.operator.post("/v1/neurons/n/invoke", json!({"input": "x"})).await.refused(502, "tool_server");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_of_tools_is_kept_until_its_server_says_that_it_changed() {
+    use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+    use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+    let notes = Notes::default();
+    let served = notes.clone();
+    let service: StreamableHttpService<Notes, LocalSessionManager> = StreamableHttpService::new(
+        move || Ok(served.clone()),
+        LocalSessionManager::default().into(),
+        StreamableHttpServerConfig::default(),
+    );
+    let authorized = |request: Request, next: axum::middleware::Next| async move {
+        let sent = request.headers().get("authorization").and_then(|value| value.to_str().ok()) == Some("Bearer s3cret");
+        if sent { next.run(request).await } else { StatusCode::UNAUTHORIZED.into_response() }
+    };
+    let router = Router::new().nest_service("/mcp", service).layer(axum::middleware::from_fn(authorized));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, router).await });
+
+    let folder = tempfile::tempdir().unwrap();
+    let key_file = folder.path().join("key");
+    std::fs::write(&key_file, "s3cret").unwrap();
+    let there = Server { url: Some(url), key_file: Some(key_file), ..server(Approval::Never, true) };
+    let stranger = Server { key_file: None, ..there.clone() };
+    let tools = Tools { servers: [("notes".into(), there), ("closed".into(), stranger)].into(), ..Tools::default() };
+    let daemon = TestDaemon::reaching(tools, obedient).await;
+    define(&daemon.operator, json!([{"name": "notes", "run": {"mcp": {"server": "notes"}}}])).await;
+    for n in 0..3 {
+        assert_eq!(ask(&daemon.operator, &format!(r#"notes_write {{"text": "{n}"}}"#)).await, format!("noted {n}"));
+    }
+    assert_eq!((notes.notes().len(), notes.listed()), (3, 2), "two pages, read once");
+    notes.more().await;
+    // The word of it is on its way.
+    while ask(&daemon.operator, "notes_more_of_it {}").await != "more.of it is done" {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(notes.listed(), 5, "three pages, read once");
+    let shown = daemon.operator.get("/v1/tools").await.expect(StatusCode::OK);
+    let closed = &shown["servers"][0];
+    assert_eq!((closed["name"].as_str(), closed["tools"].as_array().map(Vec::len)), (Some("closed"), Some(0)));
+    assert!(closed["error"].as_str().unwrap().contains("cannot be reached"), "{closed}");
+    assert!(!shown.to_string().contains("s3cret"));
+}
+
+fn job_of(node: Value) -> Value {
+    json!({"id": "f", "description": "Does the work.", "output": "a", "nodes": [node]})
+}
+
+async fn ended(client: &Client, job: &Value) -> Value {
+    let path = format!("/v1/jobs/{}", job["job_id"].as_str().unwrap());
+    client.events(&format!("{path}/events")).await;
+    client.get(&path).await.expect(StatusCode::OK)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_calls_a_tool_of_the_server_and_waits_for_its_approval() {
+    let (outside, folder) = (Outside::start().await, tempfile::tempdir().unwrap());
+    let daemon = TestDaemon::reaching(outside.reach(&folder), obedient).await;
+    let client = daemon.operator.clone();
+    let tool = outside.tool("put", "POST", "/things/{id}", json!({"approval": "on_write"}));
+    let node = json!({"id": "a", "run": {"tool": {"spec": tool, "arguments": {"id": "7", "text": {"$take": {}}}}}});
+    client.post("/v1/fascicles", job_of(node)).await.expect(StatusCode::CREATED);
+    let mut outputs = Vec::new();
+    for answer in [json!({"approved": true}), json!({"error": "not today"})] {
+        let job = client.post("/v1/fascicles/f/execute", json!({"input": "hello"})).await.expect(StatusCode::ACCEPTED);
+        let path = format!("/v1/jobs/{}", job["job_id"].as_str().unwrap());
+        let waiting = loop {
+            let body = client.get(&path).await.expect(StatusCode::OK);
+            if body["status"] == "waiting_for_approval" {
+                break body;
+            }
+            tokio::task::yield_now().await;
+        };
+        let wait = &waiting["waits"][0];
+        let call = json!({"id": "call", "name": "put", "params": r#"{"id":"7","text":"hello"}"#, "needs_approval": true});
+        assert_eq!(wait["tool_calls"], json!([call]));
+        let mut result = answer;
+        result["id"] = "call".into();
+        let body = json!({"context_token": wait["context_token"], "tool_results": [result]});
+        client.post(&format!("{path}/continue"), body).await.expect(StatusCode::ACCEPTED);
+        outputs.push(ended(&client, &job).await);
+    }
+    assert_eq!((outputs[0]["status"].as_str(), outputs[0]["output"].as_str()), (Some("completed"), Some("here is /things/7")));
+    assert!(outputs[1]["error"].as_str().unwrap().contains("not today"), "{}", outputs[1]);
+    assert_eq!(outside.seen().len(), 1);
+    assert_eq!(outside.seen()[0].body, json!({"text": "hello"}));
+
+    let many = json!({"name": "x", "run": {"mcp": {"server": "notes"}}});
+    let node = json!({"id": "a", "run": {"tool": {"name": "y", "spec": many, "by": "client"}}});
+    let mut spec = job_of(node);
+    spec["id"] = "g".into();
+    let refused = client.post("/v1/fascicles", spec).await.refused(422, "invalid_fascicle");
+    assert_eq!(refused["faults"].as_array().unwrap().len(), 3, "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_neuron_calls_a_fascicle_and_both_are_paid_from_one_account() {
+    let daemon = TestDaemon::start(obedient).await;
+    let client = daemon.operator.clone();
+    let spec = json!({"memory": "inner"});
+    client.post("/v1/fascicles", job_of(json!({"id": "a", "run": {"neuron": {"spec": spec}}}))).await.expect(StatusCode::CREATED);
+    define(&client, json!([{"name": "work", "run": {"fascicle": {"id": "f"}}}, {"name": "none", "run": {"fascicle": {"id": "g"}}}])).await;
+    assert_eq!(ask(&client, r#"work {"input": "hello"}"#).await, "hello");
+    let told = &daemon.model.asked()[0].tools[0]["function"];
+    assert_eq!((told["description"].as_str(), &told["parameters"]["required"]), (Some("Does the work."), &json!(["input"])));
+    assert!(ask(&client, r#"none {"input": "x"}"#).await.as_str().unwrap().contains("g not found"));
+    let jobs = client.get("/v1/jobs").await.expect(StatusCode::OK);
+    assert_eq!(jobs["jobs"].as_array().unwrap().len(), 1);
+    let calls = client.get("/v1/house/calls").await.expect(StatusCode::OK);
+    assert_eq!(calls["calls"].as_array().unwrap().iter().filter(|call| call["kind"] == "answered").count(), 5);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fascicles_that_call_themselves_as_tools_come_to_an_end() {
+    let script = |request: &ChatRequest, _: usize| match request.messages.last().unwrap() {
+        last if last.role == "tool" => Reply::Text(last.content.clone().unwrap_or_default()),
+        _ => Reply::Tools(vec![("c1".into(), "again".into(), r#"{"input": "x"}"#.into())]),
+    };
+    let daemon = TestDaemon::start(script).await;
+    let client = daemon.operator.clone();
+    let spec = json!({"tools": [{"name": "again", "run": {"fascicle": {"id": "f"}}}]});
+    client.post("/v1/fascicles", job_of(json!({"id": "a", "run": {"neuron": {"spec": spec}}}))).await.expect(StatusCode::CREATED);
+    let job = client.post("/v1/fascicles/f/execute", json!({"input": "x"})).await.expect(StatusCode::ACCEPTED);
+    let ended = ended(&client, &job).await;
+    assert!(ended["output"].as_str().unwrap().contains("at most 4 within each other"), "{ended}");
+    assert_eq!(client.get("/v1/jobs").await.expect(StatusCode::OK)["jobs"].as_array().unwrap().len(), 5);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fascicle_that_is_a_tool_ends_with_what_called_it_and_goes_on_after_a_crash() {
+    let held = Arc::new(tokio::sync::Notify::new());
+    let lets_go = held.clone();
+    let script = move |request: &ChatRequest, _: usize| {
+        let (first, last) = (&request.messages[0], request.messages.last().unwrap());
+        match (first.content.as_deref(), last.role.as_str()) {
+            (Some("inner"), _) => Reply::Held("done".into(), held.clone(), String::new()),
+            (_, "tool") => Reply::Text(last.content.clone().unwrap_or_default()),
+            _ => Reply::Tools(vec![("c1".into(), "work".into(), r#"{"input": "x"}"#.into())]),
+        }
+    };
+    let daemon = TestDaemon::start(script).await;
+    let client = daemon.operator.clone();
+    client
+        .post("/v1/fascicles", job_of(json!({"id": "a", "run": {"neuron": {"spec": {"memory": "inner"}}}})))
+        .await
+        .expect(StatusCode::CREATED);
+    let tools = json!([{"name": "work", "run": {"fascicle": {"id": "f"}}}]);
+    let outer = json!({"id": "outer", "output": "b", "nodes": [{"id": "b", "run": {"neuron": {"spec": {"memory": "outer", "tools": tools}}}}]});
+    client.post("/v1/fascicles", outer).await.expect(StatusCode::CREATED);
+    let asked = async |daemon: &TestDaemon, times: usize| {
+        while daemon.model.asked().len() < times {
+            tokio::task::yield_now().await;
+        }
+    };
+    let running = async |client: &Client| -> Vec<Value> {
+        let jobs = client.get("/v1/jobs?status=running").await.expect(StatusCode::OK);
+        jobs["jobs"].as_array().unwrap().clone()
+    };
+    // Cancelling the outer one cancels the inner one.
+    let job = client.post("/v1/fascicles/outer/execute", json!({"input": "x"})).await.expect(StatusCode::ACCEPTED);
+    asked(&daemon, 2).await;
+    assert_eq!(running(&client).await.len(), 2);
+    client.post(&format!("/v1/jobs/{}/cancel", job["job_id"].as_str().unwrap()), json!({})).await.expect(StatusCode::OK);
+    assert!(running(&client).await.is_empty());
+    // After a crash the outer one waits for the inner one that it had begun.
+    let job = client.post("/v1/fascicles/outer/execute", json!({"input": "x"})).await.expect(StatusCode::ACCEPTED);
+    asked(&daemon, 4).await;
+    let daemon = daemon.kill_and_restart().await;
+    let client = daemon.operator.clone();
+    asked(&daemon, 5).await;
+    lets_go.notify_waiters();
+    lets_go.notify_one();
+    let ended = ended(&client, &job).await;
+    assert_eq!((ended["status"].as_str(), ended["output"].as_str()), (Some("completed"), Some("done")), "{ended}");
+    let jobs = client.get("/v1/jobs").await.expect(StatusCode::OK);
+    assert_eq!(jobs["jobs"].as_array().unwrap().len(), 4, "the inner one of the second is one job");
+}
