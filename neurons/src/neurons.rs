@@ -20,7 +20,7 @@ use crate::kinds::base::calls_of;
 use crate::llm::{
     ChatMessage, ChatReply, ChatRequest, Delta, Model, Models, Tier, Usage, WireFunction, WireToolCall, paid,
 };
-use crate::neuron::{self, Begun, Completed, ToolResult};
+use crate::neuron::{self, Begun, Completed, ToolCall, ToolResult};
 use crate::spec::{Kind, NeuronId, NeuronSpec, ToolSpec};
 use crate::tools::{Caller, DEPTH_MAX, FascicleRunner, Tools};
 
@@ -277,13 +277,15 @@ impl Neurons {
         } else {
             Conversation::read(&self.store, invocation).await?
         };
+        let call = ToolCall { id: "call".into(), name: tool.name.clone(), params: arguments.to_string(), ..ToolCall::default() };
         if talk.is_new() {
-            let function = WireFunction { name: tool.name.clone(), arguments: arguments.to_string() };
-            talk.ask(vec![WireToolCall { id: "call".into(), function, ..WireToolCall::default() }]);
+            let function = WireFunction { name: call.name.clone(), arguments: call.params.clone() };
+            talk.ask(vec![WireToolCall { id: call.id.clone(), function, ..WireToolCall::default() }]);
         }
+        // Whoever did not approve is not asked again.
+        let repeatable = self.tools.is_repeatable(tool, &call) && !self.tools.needs_approval(tool, &call);
         let asked = talk.reply.as_ref().map(calls_of).unwrap_or_default();
-        let repeatable = asked.iter().all(|call| self.tools.is_repeatable(tool, call));
-        let run = self.run(origin.clone(), account.clone(), spec.clone(), options);
+        let run = self.run(origin.clone(), account.clone(), spec, options);
         let waiting = run.serve(asked, &mut talk).await?;
         if talk.is_fresh() {
             self.store.commit(talk.write(Batch::new(origin))).await?;

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
@@ -69,6 +69,7 @@ fn model(request: &ChatRequest, _: usize) -> Reply {
         ("server", 0) => {
             Reply::Tools(vec![("k1".into(), "kip".into(), json!({"command": "DESCRIBE PRIMER"}).to_string())])
         }
+        ("writer" | "knower", 0) => Reply::Tools(vec![("w1".into(), "write".into(), "{}".into())]),
         ("json", 0)
             if !request
                 .messages
@@ -82,14 +83,27 @@ fn model(request: &ChatRequest, _: usize) -> Reply {
     }
 }
 
-/// Serves the model where the daemon can call it.
+/// What was written outside: how often, by idempotency key.
+type Written = Arc<Mutex<BTreeMap<String, usize>>>;
+
+/// Serves the model where the daemon can call it, and beside it what its tools write to.
 async fn provider() -> (String, Scripted) {
-    let model = Scripted::new(model);
-    let router = neurons::llm::wire::router(Arc::new(model.clone()));
+    let (url, model, _) = outside().await;
+    (url, model)
+}
+
+async fn outside() -> (String, Scripted, Written) {
+    let (model, written) = (Scripted::new(model), Written::default());
+    let writes = written.clone();
+    let write = move |headers: axum::http::HeaderMap| async move {
+        *writes.lock().unwrap().entry(headers["idempotency-key"].to_str().unwrap().into()).or_default() += 1;
+        "written"
+    };
+    let router = neurons::llm::wire::router(Arc::new(model.clone())).route("/write", axum::routing::post(write));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move { axum::serve(listener, router).await });
-    (format!("http://{address}/v1"), model)
+    (format!("http://{address}/v1"), model, written)
 }
 
 /// How often each distinct prompt was asked.
@@ -288,5 +302,61 @@ async fn an_invocation_killed_before_and_after_each_of_its_commits_comes_to_the_
         }
     }
     println!("{points} points of invocations, each side of each commit");
+    assert!(points > 16);
+}
+
+/// Neurons whose tool writes outside: one whose tool may be called again under the same key, and one whose may not.
+fn writers(url: &str) -> [Value; 2] {
+    let tool = |repeatable: bool| {
+        let url = format!("{}/write", url.trim_end_matches("/v1"));
+        json!([{"name": "write", "repeatable": repeatable, "run": {"http": {"method": "POST", "url": url}}}])
+    };
+    [
+        json!({"id": "knower", "memory": "knower", "tools": tool(true)}),
+        json!({"id": "writer", "memory": "writer", "tools": tool(false)}),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_tool_wrote_is_not_written_twice_wherever_the_daemon_is_killed() {
+    let (url, _) = provider().await;
+    let ready = prepared(&url).await;
+    let mut points = 0;
+    for (place, name) in ["knower", "writer"].into_iter().enumerate() {
+        for at in 0.. {
+            let mut died = false;
+            for side in ["before", "after"] {
+                let (url, model, written) = outside().await;
+                let folder = copied(ready.path());
+                let maker = Victim::dying(folder.path(), &url, None);
+                maker.client.post("/v1/neurons", writers(&url)[place].clone()).await.expect(StatusCode::CREATED);
+                maker.stop();
+                let at = format!("{name}, {side} {at}");
+                let mut lives = Lives::begin(folder.path(), &url, at.split_once(", ").unwrap().1);
+                let (path, key) = (format!("/v1/neurons/{name}/invoke"), [("idempotency-key", "k")]);
+                let (status, answer) = lives.send(Method::POST, &path, &key, Some(json!({"input": MARK}))).await;
+                assert_eq!(status, StatusCode::OK, "{at}: {answer}");
+                lives.settled(&model, &at).await;
+                died |= lives.end();
+                points += 1;
+                let written = written.lock().unwrap().clone();
+                let told = model.asked().last().unwrap().messages.last().unwrap().content.clone().unwrap_or_default();
+                let times: usize = written.values().sum();
+                assert!(written.len() <= 1, "{at}: one call has one key");
+                match name {
+                    "knower" => assert!(told == "written" && (1..=2).contains(&times), "{at}: {told}, {times} times"),
+                    // It is written once, or nobody knows and the model is told so.
+                    _ => assert!(
+                        times <= 1 && (told == "written") == (times == 1 && !told.contains("nobody knows")),
+                        "{at}: {told}, {times} times"
+                    ),
+                }
+            }
+            if !died {
+                break;
+            }
+        }
+    }
+    println!("{points} points of invocations with tools that write");
     assert!(points > 16);
 }
