@@ -30,7 +30,8 @@ impl Runner {
 /// What a fascicle is given: `{events: [{role, content}]}` as it stands, anything else as one event of the user.
 fn events_of(input: Value, cause: &Cause) -> Vec<Event> {
     let events = input.get("events").and_then(Value::as_array).map(|events| {
-        let event = |event: &Value| Some(Event::json(event["role"].as_str()?, event.get("content")?.clone(), cause.clone()));
+        let event =
+            |event: &Value| Some(Event::json(event["role"].as_str()?, event.get("content")?.clone(), cause.clone()));
         events.iter().map(event).collect::<Option<Vec<Event>>>()
     });
     events.flatten().unwrap_or_else(|| vec![Event::json("user", input, cause.clone())])

@@ -11,8 +11,9 @@ use crate::fault::{Fault, Faults};
 use crate::graph::{Body, DEPTH_MAX, Graph, Leaf, NODES_MAX, Node, Plan, Shape, Way, Work};
 use crate::observe;
 use crate::part::{Mapping, Test, is_pointer};
-use crate::spec::{CalledBy, ToolNode,     BranchNode, Condition, Edge, FascicleId, FascicleSpec, Join, MapNode, NeuronNode, NodeId, NodeRun, NodeSpec,
-    OnFailure, Part, RepeatNode, Retry, Take, Taken,
+use crate::spec::{
+    BranchNode, CalledBy, Condition, Edge, FascicleId, FascicleSpec, Join, MapNode, NeuronNode, NodeId, NodeRun,
+    NodeSpec, OnFailure, Part, RepeatNode, Retry, Take, Taken, ToolNode,
 };
 
 /// Work on one list at once, and its items.
@@ -260,13 +261,25 @@ impl Build<'_> {
             self.fault(&format!("{path}.spec"), reason, "mend the tool");
         }
         if spec.run == Runner::Client {
-            self.fault(&format!("{path}.spec.run"), "a tool of the client needs no spec", "name it, and say by = \"client\"");
+            self.fault(
+                &format!("{path}.spec.run"),
+                "a tool of the client needs no spec",
+                "name it, and say by = \"client\"",
+            );
         }
         if spec.is_many() {
-            self.fault(&format!("{path}.spec.run"), "it stands for many tools, and a node calls one", "name one of them");
+            self.fault(
+                &format!("{path}.spec.run"),
+                "it stands for many tools, and a node calls one",
+                "name one of them",
+            );
         }
         if !name.is_empty() && name != spec.name {
-            self.fault(&format!("{path}.name"), format!("it is \"{name}\" here and \"{}\" in the spec", spec.name), "leave it out");
+            self.fault(
+                &format!("{path}.name"),
+                format!("it is \"{name}\" here and \"{}\" in the spec", spec.name),
+                "leave it out",
+            );
         }
         if by != CalledBy::Owner {
             self.fault(&format!("{path}.by"), "a tool with a spec is called by the server", "leave it out");
@@ -282,8 +295,7 @@ impl Build<'_> {
                 Some(Body::Leaf(Arc::new(Leaf::Call { tool: spec.clone(), arguments: arguments.clone() })))
             }
             NodeRun::Tool(tool) => {
-                let unknown = tool.by == CalledBy::Owner
-                    && self.tools.is_some_and(|tools| !tools.contains(&tool.name));
+                let unknown = tool.by == CalledBy::Owner && self.tools.is_some_and(|tools| !tools.contains(&tool.name));
                 if unknown {
                     let known: Vec<&Arc<str>> = self.tools.into_iter().flatten().collect();
                     let cure = format!("use one of {}, or let the client call it (by = \"client\")", listed(&known));

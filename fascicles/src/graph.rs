@@ -106,11 +106,21 @@ pub(crate) enum Body {
 /// What is done outside of the run.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Leaf {
-    Neuron { spec: Box<NeuronSpec>, stream: bool },
+    Neuron {
+        spec: Box<NeuronSpec>,
+        stream: bool,
+    },
     /// A tool of the job's owner, or of the client.
-    Tool { name: Arc<str>, arguments: Value, by: CalledBy },
+    Tool {
+        name: Arc<str>,
+        arguments: Value,
+        by: CalledBy,
+    },
     /// A tool of the server.
-    Call { tool: Box<ToolSpec>, arguments: Value },
+    Call {
+        tool: Box<ToolSpec>,
+        arguments: Value,
+    },
 }
 
 /// What is known beforehand of an output.

@@ -45,6 +45,7 @@ pub struct NodeSpec {
     pub id: NodeId,
     /// The edges that lead here, in the order in which their outputs are read. A mere name is an edge that always fires.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<WrittenEdge>)]
     pub after: Vec<Edge>,
     /// How many of the edges must fire for the node to run; it is passed over otherwise.
     #[serde(default, skip_serializing_if = "is_default")]

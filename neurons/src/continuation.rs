@@ -169,11 +169,15 @@ pub fn check_results(expected: &[String], approvals: &[String], results: &[ToolR
         let ToolResult { result, error, approved, .. } = result;
         let one = match approvals.contains(&results[place].id) {
             true if result.is_some() => {
-                return Err(format!("tool_results[{place}] is a call that the server makes: it needs approved, or an error that says why not"));
+                return Err(format!(
+                    "tool_results[{place}] is a call that the server makes: it needs approved, or an error that says why not"
+                ));
             }
             true => approved.is_some() != error.is_some(),
             false if approved.is_some() => {
-                return Err(format!("tool_results[{place}] is a call that nobody need approve: it needs a result or an error"));
+                return Err(format!(
+                    "tool_results[{place}] is a call that nobody need approve: it needs a result or an error"
+                ));
             }
             false => result.is_some() != error.is_some(),
         };

@@ -77,6 +77,9 @@ pub enum NeuronError {
         "the daemon stopped twice while this call was under way, and nobody knows what became of it; it is not made a third time"
     )]
     Lost,
+    /// No model goes by that name.
+    #[error("{0}")]
+    NoModel(String),
     /// A server of tools cannot be reached.
     #[error("{0}")]
     Tools(String),

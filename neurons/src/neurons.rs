@@ -270,14 +270,23 @@ impl Neurons {
         let mut spec = NeuronSpec { tools: vec![tool.clone()], ..NeuronSpec::default() };
         self.tools.expand(&mut spec).await?;
         let [tool] = &spec.tools[..] else {
-            return Err(NeuronError::Spec(format!("{} stands for {} tools, and one is called", tool.name, spec.tools.len())));
+            return Err(NeuronError::Spec(format!(
+                "{} stands for {} tools, and one is called",
+                tool.name,
+                spec.tools.len()
+            )));
         };
         let mut talk = if options.first {
             Conversation::first(invocation)
         } else {
             Conversation::read(&self.store, invocation).await?
         };
-        let call = ToolCall { id: "call".into(), name: tool.name.clone(), params: arguments.to_string(), ..ToolCall::default() };
+        let call = ToolCall {
+            id: "call".into(),
+            name: tool.name.clone(),
+            params: arguments.to_string(),
+            ..ToolCall::default()
+        };
         if talk.is_new() {
             let function = WireFunction { name: call.name.clone(), arguments: call.params.clone() };
             talk.ask(vec![WireToolCall { id: call.id.clone(), function, ..WireToolCall::default() }]);
@@ -387,7 +396,7 @@ impl Neurons {
     /// The embeddings of texts by the embedder, under its name or `embedder`.
     ///
     /// # Errors
-    /// [`NeuronError::Input`] when it goes by another name, or any other [`NeuronError`].
+    /// [`NeuronError::NoModel`] when it goes by another name, or any other [`NeuronError`].
     pub async fn embed(
         &self,
         origin: &Origin,
@@ -398,7 +407,7 @@ impl Neurons {
         let embedder = self.models.embedder()?;
         let whole = format!("{}/{}", embedder.provider.name(), embedder.name);
         if ![embedder.name.as_str(), whole.as_str(), "embedder"].contains(&name) {
-            return Err(NeuronError::Input(format!("the embedder here is \"{}\", not \"{name}\"", embedder.name)));
+            return Err(NeuronError::NoModel(format!("the embedder here is \"{}\", not \"{name}\"", embedder.name)));
         }
         let paid = paid::embed(&self.store, origin, account, embedder, texts).await?;
         Ok((paid.vectors, paid.usage.unwrap_or_default()))

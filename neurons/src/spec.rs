@@ -41,11 +41,10 @@ impl Kind {
 }
 
 /// A neuron that a router may hand events to; a mere name stands for one without a description.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Named")]
 pub struct Destination {
     /// Its name.
-    #[schema(value_type = String)]
     pub neuron: NeuronId,
     /// What it is for, in words.
     pub description: String,
@@ -55,16 +54,19 @@ pub struct Destination {
 }
 
 /// A [`Destination`] as it may be written.
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
+#[schema(as = Destination)]
 #[serde(untagged)]
-enum Named {
-    Name(NeuronId),
+pub(crate) enum Named {
+    Name(String),
     Whole(Described),
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
+#[schema(as = DescribedDestination)]
 #[serde(deny_unknown_fields)]
-struct Described {
+pub(crate) struct Described {
+    #[schema(value_type = String)]
     neuron: NeuronId,
     #[serde(default)]
     description: String,
@@ -75,7 +77,7 @@ struct Described {
 impl From<Named> for Destination {
     fn from(named: Named) -> Self {
         match named {
-            Named::Name(neuron) => Self { neuron, description: String::new(), examples: Vec::new() },
+            Named::Name(neuron) => Self { neuron: neuron.into(), description: String::new(), examples: Vec::new() },
             Named::Whole(Described { neuron, description, examples }) => Self { neuron, description, examples },
         }
     }
@@ -118,6 +120,7 @@ pub struct NeuronSpec {
     pub stop: Vec<String>,
     /// Where a router may send events.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<Named>)]
     pub neurons: Vec<Destination>,
     /// Where a router that goes by likeness sends what is like none; without it, that is dropped.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -262,8 +262,9 @@ impl Provider {
 fn key(env: &Option<String>, file: &Option<PathBuf>) -> anyhow::Result<String> {
     let key = match (env, file) {
         (Some(name), _) => std::env::var(name).with_context(|| format!("the environment has no {name}"))?,
-        (None, Some(file)) => std::fs::read_to_string(file)
-            .with_context(|| format!("the key file {} cannot be read", file.display()))?,
+        (None, Some(file)) => {
+            std::fs::read_to_string(file).with_context(|| format!("the key file {} cannot be read", file.display()))?
+        }
         (None, None) => String::new(),
     };
     Ok(key.trim().to_owned())

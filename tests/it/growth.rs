@@ -57,8 +57,11 @@ async fn two_hundred_turns_with_large_results_grow_the_store_in_a_line() {
     let mut written = vec![disk.watch.0.load(Ordering::SeqCst)];
     for turn in 0..200 {
         let Answer::Paused { token, calls } = answer else { panic!("{answer:?}") };
-        let result =
-            ToolResult { id: calls[0].id.clone(), result: Some(format!("{turn} {}", "r".repeat(5_000))), ..ToolResult::default() };
+        let result = ToolResult {
+            id: calls[0].id.clone(),
+            result: Some(format!("{turn} {}", "r".repeat(5_000))),
+            ..ToolResult::default()
+        };
         answer = neurons.resume(&origin, &id, &token, vec![result], InvokeOptions::default()).await.unwrap().answer;
         written.push(disk.watch.0.load(Ordering::SeqCst));
     }

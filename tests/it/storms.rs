@@ -38,7 +38,8 @@ async fn ended(fascicles: &Fascicles, id: &Arc<str>) -> Status {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_storm_of_panics_leaves_everything_else_alive() {
     let store = Store::in_memory(Arc::new(ManualClock::default())).await;
-    let neurons = Neurons::open(store.clone(), tests::tools_of(Nexus::new(store.clone())), Models::none("none")).await.unwrap();
+    let neurons =
+        Neurons::open(store.clone(), tests::tools_of(Nexus::new(store.clone())), Models::none("none")).await.unwrap();
     let tool = |id: &str| json!({"id": id, "output": "a", "nodes": [{"id": "a", "run": {"tool": {"name": id}}, "retry": {"times": 2, "backoff_ms": 0}}]});
     let shipped = ["boom", "fine"].map(|id| serde_json::from_value(tool(id)).unwrap()).to_vec();
     let tools = ["boom", "fine"].map(Arc::from).into();
@@ -46,12 +47,8 @@ async fn a_storm_of_panics_leaves_everything_else_alive() {
     let (mut booms, mut fines): (Vec<Arc<str>>, Vec<Arc<str>>) = (Vec::new(), Vec::new());
     for n in 0..1_000 {
         let fascicle = if n % 10 == 9 { "fine" } else { "boom" };
-        let order = JobOrder {
-            fascicle: fascicle.into(),
-            owner: HOUSE.into(),
-            account: HOUSE.into(),
-            ..JobOrder::default()
-        };
+        let order =
+            JobOrder { fascicle: fascicle.into(), owner: HOUSE.into(), account: HOUSE.into(), ..JobOrder::default() };
         let id = fascicles.start(&Origin::system("test"), order, Arc::new(Hands), |batch| batch).await.unwrap();
         if fascicle == "fine" { fines.push(id) } else { booms.push(id) }
     }

@@ -68,19 +68,14 @@ impl Outside {
     fn reach(&self, folder: &tempfile::TempDir) -> Tools {
         let key_file = folder.path().join("key");
         std::fs::write(&key_file, "s3cret\n").unwrap();
-        let host = Host {
-            key_env: None,
-            key_file: Some(key_file),
-            header: None,
-            plain: true,
-            private: true,
-            concurrency: 16,
-        };
+        let host =
+            Host { key_env: None, key_file: Some(key_file), header: None, plain: true, private: true, concurrency: 16 };
         Tools { hosts: [(self.address.clone(), host)].into(), ..Tools::default() }
     }
 
     fn tool(&self, name: &str, method: &str, path: &str, more: Value) -> Value {
-        let mut tool = json!({"name": name, "run": {"http": {"method": method, "url": format!("http://{}{path}", self.address)}}});
+        let mut tool =
+            json!({"name": name, "run": {"http": {"method": method, "url": format!("http://{}{path}", self.address)}}});
         tool.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         tool
     }
@@ -271,7 +266,11 @@ async fn the_operations_of_a_document_are_tools() {
         "get": {"operationId": "get", "summary": "One thing."},
         "put": {"operationId": "put", "requestBody": {"content": {"application/json": {"schema": {"type": "object"}}}}},
     }}});
-    define(&daemon.operator, json!([{"name": "shop", "approval": "on_write", "run": {"openapi": {"document": document}}}])).await;
+    define(
+        &daemon.operator,
+        json!([{"name": "shop", "approval": "on_write", "run": {"openapi": {"document": document}}}]),
+    )
+    .await;
     assert_eq!(ask(&daemon.operator, r#"shop_get {"id": "7"}"#).await, "here is /things/7");
     let told = &daemon.model.asked()[0].tools;
     assert_eq!(told[0]["function"]["description"], "One thing.");
@@ -285,7 +284,10 @@ async fn the_operations_of_a_document_are_tools() {
 /// A server that is started as a child process.
 fn child(approval: Approval, trusts_hints: bool) -> Tools {
     let program = env!("CARGO_BIN_EXE_notes").to_owned();
-    Tools { servers: [("notes".into(), Server { command: vec![program], ..server(approval, trusts_hints) })].into(), ..Tools::default() }
+    Tools {
+        servers: [("notes".into(), Server { command: vec![program], ..server(approval, trusts_hints) })].into(),
+        ..Tools::default()
+    }
 }
 
 fn server(approval: Approval, trusts_hints: bool) -> Server {
@@ -311,7 +313,10 @@ async fn the_tools_of_a_child_process_are_called_and_it_is_started_again_when_it
     let client = &daemon.operator;
     assert_eq!(ask(client, r#"notes_write {"text": "one"}"#).await, "noted one");
     assert_eq!(ask(client, "notes_read {}").await, r#"{"notes":["one"]}"#);
-    assert_eq!(ask(client, r#"notes_write {"text": "bad"}"#).await, json!({"error": "this is not to be noted"}).to_string());
+    assert_eq!(
+        ask(client, r#"notes_write {"text": "bad"}"#).await,
+        json!({"error": "this is not to be noted"}).to_string()
+    );
     assert!(ask(client, r#"notes_write {"txt": 1}"#).await.as_str().unwrap().contains("do not fit"));
     let died = ask(client, r#"notes_write {"text": "die"}"#).await;
     assert!(died.as_str().unwrap().contains("nobody knows whether it was done"), "{died}");
@@ -320,7 +325,8 @@ async fn the_tools_of_a_child_process_are_called_and_it_is_started_again_when_it
     assert_eq!(shown["servers"][0]["tools"][0]["name"], "read");
     assert_eq!(shown["servers"][0]["tools"][0]["writes"], false);
     assert_eq!(shown["servers"][0]["tools"][1]["writes"], true);
-    let names: Vec<String> = daemon.model.asked()[0].tools.iter().map(|it| it["function"]["name"].to_string()).collect();
+    let names: Vec<String> =
+        daemon.model.asked()[0].tools.iter().map(|it| it["function"]["name"].to_string()).collect();
     assert_eq!(names, [r#""notes_read""#, r#""notes_write""#]);
     daemon.daemon.stop().await.unwrap();
 }
@@ -351,7 +357,8 @@ async fn a_list_of_tools_is_kept_until_its_server_says_that_it_changed() {
         StreamableHttpServerConfig::default(),
     );
     let authorized = |request: Request, next: axum::middleware::Next| async move {
-        let sent = request.headers().get("authorization").and_then(|value| value.to_str().ok()) == Some("Bearer s3cret");
+        let sent =
+            request.headers().get("authorization").and_then(|value| value.to_str().ok()) == Some("Bearer s3cret");
         if sent { next.run(request).await } else { StatusCode::UNAUTHORIZED.into_response() }
     };
     let router = Router::new().nest_service("/mcp", service).layer(axum::middleware::from_fn(authorized));
@@ -414,7 +421,8 @@ async fn a_node_calls_a_tool_of_the_server_and_waits_for_its_approval() {
             tokio::task::yield_now().await;
         };
         let wait = &waiting["waits"][0];
-        let call = json!({"id": "call", "name": "put", "params": r#"{"id":"7","text":"hello"}"#, "needs_approval": true});
+        let call =
+            json!({"id": "call", "name": "put", "params": r#"{"id":"7","text":"hello"}"#, "needs_approval": true});
         assert_eq!(wait["tool_calls"], json!([call]));
         let mut result = answer;
         result["id"] = "call".into();
@@ -422,7 +430,10 @@ async fn a_node_calls_a_tool_of_the_server_and_waits_for_its_approval() {
         client.post(&format!("{path}/continue"), body).await.expect(StatusCode::ACCEPTED);
         outputs.push(ended(&client, &job).await);
     }
-    assert_eq!((outputs[0]["status"].as_str(), outputs[0]["output"].as_str()), (Some("completed"), Some("here is /things/7")));
+    assert_eq!(
+        (outputs[0]["status"].as_str(), outputs[0]["output"].as_str()),
+        (Some("completed"), Some("here is /things/7"))
+    );
     assert!(outputs[1]["error"].as_str().unwrap().contains("not today"), "{}", outputs[1]);
     assert_eq!(outside.seen().len(), 1);
     assert_eq!(outside.seen()[0].body, json!({"text": "hello"}));
@@ -440,11 +451,21 @@ async fn a_neuron_calls_a_fascicle_and_both_are_paid_from_one_account() {
     let daemon = TestDaemon::start(obedient).await;
     let client = daemon.operator.clone();
     let spec = json!({"memory": "inner"});
-    client.post("/v1/fascicles", job_of(json!({"id": "a", "run": {"neuron": {"spec": spec}}}))).await.expect(StatusCode::CREATED);
-    define(&client, json!([{"name": "work", "run": {"fascicle": {"id": "f"}}}, {"name": "none", "run": {"fascicle": {"id": "g"}}}])).await;
+    client
+        .post("/v1/fascicles", job_of(json!({"id": "a", "run": {"neuron": {"spec": spec}}})))
+        .await
+        .expect(StatusCode::CREATED);
+    define(
+        &client,
+        json!([{"name": "work", "run": {"fascicle": {"id": "f"}}}, {"name": "none", "run": {"fascicle": {"id": "g"}}}]),
+    )
+    .await;
     assert_eq!(ask(&client, r#"work {"input": "hello"}"#).await, "hello");
     let told = &daemon.model.asked()[0].tools[0]["function"];
-    assert_eq!((told["description"].as_str(), &told["parameters"]["required"]), (Some("Does the work."), &json!(["input"])));
+    assert_eq!(
+        (told["description"].as_str(), &told["parameters"]["required"]),
+        (Some("Does the work."), &json!(["input"]))
+    );
     assert!(ask(&client, r#"none {"input": "x"}"#).await.as_str().unwrap().contains("g not found"));
     let jobs = client.get("/v1/jobs").await.expect(StatusCode::OK);
     assert_eq!(jobs["jobs"].as_array().unwrap().len(), 1);
@@ -461,7 +482,10 @@ async fn fascicles_that_call_themselves_as_tools_come_to_an_end() {
     let daemon = TestDaemon::start(script).await;
     let client = daemon.operator.clone();
     let spec = json!({"tools": [{"name": "again", "run": {"fascicle": {"id": "f"}}}]});
-    client.post("/v1/fascicles", job_of(json!({"id": "a", "run": {"neuron": {"spec": spec}}}))).await.expect(StatusCode::CREATED);
+    client
+        .post("/v1/fascicles", job_of(json!({"id": "a", "run": {"neuron": {"spec": spec}}})))
+        .await
+        .expect(StatusCode::CREATED);
     let job = client.post("/v1/fascicles/f/execute", json!({"input": "x"})).await.expect(StatusCode::ACCEPTED);
     let ended = ended(&client, &job).await;
     assert!(ended["output"].as_str().unwrap().contains("at most 4 within each other"), "{ended}");
@@ -502,7 +526,10 @@ async fn a_fascicle_that_is_a_tool_ends_with_what_called_it_and_goes_on_after_a_
     let job = client.post("/v1/fascicles/outer/execute", json!({"input": "x"})).await.expect(StatusCode::ACCEPTED);
     asked(&daemon, 2).await;
     assert_eq!(running(&client).await.len(), 2);
-    client.post(&format!("/v1/jobs/{}/cancel", job["job_id"].as_str().unwrap()), json!({})).await.expect(StatusCode::OK);
+    client
+        .post(&format!("/v1/jobs/{}/cancel", job["job_id"].as_str().unwrap()), json!({}))
+        .await
+        .expect(StatusCode::OK);
     assert!(running(&client).await.is_empty());
     // After a crash the outer one waits for the inner one that it had begun.
     let job = client.post("/v1/fascicles/outer/execute", json!({"input": "x"})).await.expect(StatusCode::ACCEPTED);

@@ -84,12 +84,7 @@ impl TestDaemon {
         Self::on(Arc::new(Memory::default()), Scripted::new(script), tempfile::tempdir().unwrap(), tools).await
     }
 
-    async fn on(
-        disk: Arc<Memory>,
-        model: Scripted,
-        folder: tempfile::TempDir,
-        tools: runtime::config::Tools,
-    ) -> Self {
+    async fn on(disk: Arc<Memory>, model: Scripted, folder: tempfile::TempDir, tools: runtime::config::Tools) -> Self {
         let clock = ManualClock::default();
         let models = models_of(&model.provider("scripted").unwrap());
         let flags = [("data", folder.path().display().to_string()), ("listen", "127.0.0.1:0".into())];

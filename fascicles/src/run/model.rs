@@ -324,7 +324,8 @@ fn came_of(world: &World, start: &Start) -> News {
     if is_clients(&start.leaf) {
         // The call says what its result will be.
         let params = world.output(&step, &start.events).to_string();
-        let calls = vec![neurons::neuron::ToolCall { id: "call".into(), name: "client".into(), params, needs_approval: false }];
+        let calls =
+            vec![neurons::neuron::ToolCall { id: "call".into(), name: "client".into(), params, needs_approval: false }];
         return News::Paused { step, attempt, calls };
     }
     let (fails, retry) = world.fails(&step);

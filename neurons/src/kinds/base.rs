@@ -33,6 +33,9 @@ pub(crate) fn shape(spec: &NeuronSpec, request: &mut ChatRequest) {
 }
 
 pub(crate) fn step(reply: &ChatReply) -> Result<Step, NeuronError> {
+    if reply.finish == "content_filter" {
+        return Err(NeuronError::Output("the provider's filter held it back".into()));
+    }
     if reply.tool_calls.is_empty() && reply.text.is_empty() && reply.finish == "length" {
         return Err(NeuronError::Output("the bound on its output cut it short before it said anything".into()));
     }

@@ -13,7 +13,7 @@ use super::structured_output::fitting;
 use crate::NeuronError;
 use crate::llm::{ChatMessage, ChatReply, ChatRequest};
 use crate::neuron::{Completed, Step};
-use crate::spec::{Destination, NeuronId, NeuronSpec};
+use crate::spec::{Destination, Named, NeuronId, NeuronSpec};
 
 /// What a router takes; a string stands for one event of the user.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -27,6 +27,7 @@ pub struct Input {
     pub events: Vec<Event>,
     /// Where it may go, instead of the neuron's own.
     #[serde(default)]
+    #[schema(value_type = Option<Vec<Named>>)]
     pub neurons: Option<Vec<Destination>>,
     /// Where what is like none of them goes, instead of the neuron's own.
     #[serde(default)]

@@ -22,6 +22,8 @@ pub(super) struct Breaker {
     until: Option<Instant>,
     /// A trial is under way since then.
     trying: Option<Instant>,
+    /// Whether what is wrong is that no quota is left.
+    is_parked: bool,
     why: String,
 }
 
@@ -38,6 +40,11 @@ impl Breaker {
         }
         self.trying = Some(now);
         Ok(true)
+    }
+
+    /// Whether it is left alone for want of quota.
+    pub(super) fn is_parked(&self) -> bool {
+        self.is_parked
     }
 
     /// Takes note of what a call came to, a trial or not. What began before a rest says nothing about its end, unless it
@@ -64,6 +71,7 @@ impl Breaker {
             // It answers, be it a refusal.
             _ => return *self = Self::default(),
         };
+        self.is_parked = matches!(came, Err(LlmError::Exhausted { .. }));
         let until = now + rest;
         self.until = Some(self.until.map_or(until, |before| before.max(until)));
         self.why = came.err().map(ToString::to_string).unwrap_or_default();

@@ -140,8 +140,13 @@ impl Endpoint {
     }
 
     fn unsent_or_broken(&self, error: &reqwest::Error) -> LlmError {
-        let message =
-            std::error::Error::source(error).map_or_else(|| error.to_string(), |source| format!("{error}: {source}"));
+        // Without the address, which is not the caller's to know.
+        let mut message = String::from("the request failed");
+        let mut cause = std::error::Error::source(error);
+        while let Some(error) = cause {
+            message.push_str(&format!(": {error}"));
+            cause = error.source();
+        }
         let provider = self.provider.to_string();
         if error.is_connect() || error.is_builder() {
             LlmError::Unreachable { provider, message }

@@ -79,12 +79,19 @@ impl OpenAi {
 
     /// Makes a call of `model`, unless it is left alone, and takes note of what it came to.
     async fn guarded<T>(&self, model: &str, call: impl Future<Output = Result<T, LlmError>>) -> Result<T, LlmError> {
-        let admitted = self.breakers().entry(model.to_owned()).or_default().admit(Instant::now());
+        let (admitted, is_parked) = {
+            let mut breakers = self.breakers();
+            let breaker = breakers.entry(model.to_owned()).or_default();
+            (breaker.admit(Instant::now()), breaker.is_parked())
+        };
         let is_trial = *admitted.as_ref().unwrap_or(&false);
         if let Err((left, why)) = admitted {
             let (provider, message) =
                 (self.name.to_string(), format!("it is left alone after failures; the last: {why}"));
-            return Err(LlmError::Busy { provider, message, retry_after: Some(left) });
+            return Err(match is_parked {
+                true => LlmError::Exhausted { provider, message },
+                false => LlmError::Busy { provider, message, retry_after: Some(left) },
+            });
         }
         let trial = is_trial.then(|| Trial { breakers: &self.breakers, model });
         let came = call.await;

@@ -44,7 +44,8 @@ impl Hosts {
     /// # Errors
     /// When no client can be made.
     pub(crate) fn new(hosts: &BTreeMap<String, Host>) -> Result<Self, reqwest::Error> {
-        let builder = || Client::builder().redirect(reqwest::redirect::Policy::none()).connect_timeout(CONNECT).no_proxy();
+        let builder =
+            || Client::builder().redirect(reqwest::redirect::Policy::none()).connect_timeout(CONNECT).no_proxy();
         let public = builder().dns_resolver(Arc::new(PublicOnly)).build()?;
         let any = builder().build()?;
         let allowed = hosts.iter().map(|(name, host)| {
@@ -131,7 +132,10 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
         || address.is_link_local()
         || address.is_multicast()
         || address.is_documentation()
-        || matches!((a, b, c), (0, ..) | (240.., ..) | (100, 64..=127, _) | (198, 18..=19, _) | (192, 0, 0) | (192, 88, 99));
+        || matches!(
+            (a, b, c),
+            (0, ..) | (240.., ..) | (100, 64..=127, _) | (198, 18..=19, _) | (192, 0, 0) | (192, 88, 99)
+        );
     !special
 }
 
@@ -156,10 +160,33 @@ mod tests {
             assert!(is_public(address.parse().unwrap()), "{address}");
         }
         for address in [
-            "0.0.0.0", "10.1.2.3", "127.0.0.1", "127.9.9.9", "169.254.169.254", "172.16.0.1", "192.168.1.1", "100.64.0.1",
-            "192.0.0.8", "192.0.2.1", "198.18.0.1", "224.0.0.1", "255.255.255.255", "::", "::1", "::ffff:127.0.0.1",
-            "::127.0.0.1", "fc00::1", "fd00:ec2::254", "fe80::1", "ff02::1", "64:ff9b::7f00:1", "2002:7f00:1::",
-            "2001::1", "2001:db8::1", "3fff::1", "100::1",
+            "0.0.0.0",
+            "10.1.2.3",
+            "127.0.0.1",
+            "127.9.9.9",
+            "169.254.169.254",
+            "172.16.0.1",
+            "192.168.1.1",
+            "100.64.0.1",
+            "192.0.0.8",
+            "192.0.2.1",
+            "198.18.0.1",
+            "224.0.0.1",
+            "255.255.255.255",
+            "::",
+            "::1",
+            "::ffff:127.0.0.1",
+            "::127.0.0.1",
+            "fc00::1",
+            "fd00:ec2::254",
+            "fe80::1",
+            "ff02::1",
+            "64:ff9b::7f00:1",
+            "2002:7f00:1::",
+            "2001::1",
+            "2001:db8::1",
+            "3fff::1",
+            "100::1",
         ] {
             assert!(!is_public(address.parse().unwrap()), "{address}");
         }

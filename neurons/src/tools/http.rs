@@ -105,7 +105,9 @@ pub(crate) fn check(tool: &HttpTool) -> Result<(), String> {
     for (name, value) in &tool.headers {
         let known = HeaderName::try_from(name).map_err(|error| format!("headers: \"{name}\": {error}"))?;
         if NOT_ITS.contains(&known) {
-            return Err(format!("headers: {known} is not a tool's to set; a secret stands in the configuration of its host"));
+            return Err(format!(
+                "headers: {known} is not a tool's to set; a secret stands in the configuration of its host"
+            ));
         }
         pieces(value).map_err(|error| format!("headers.{name}: {error}"))?;
         HeaderValue::try_from(value).map_err(|error| format!("headers.{name}: {error}"))?;
@@ -191,10 +193,12 @@ pub(crate) async fn run(
         Method::Patch => http::Method::PATCH,
         Method::Delete => http::Method::DELETE,
     };
-    let mut request = host.client().request(method, url).header(header::ACCEPT, "application/json, text/*;q=0.9, */*;q=0.1");
+    let mut request =
+        host.client().request(method, url).header(header::ACCEPT, "application/json, text/*;q=0.9, */*;q=0.1");
     for (name, template) in &tool.headers {
         let value = filled(template, given, str::to_owned).map_err(Failure::Refused)?;
-        let value = HeaderValue::try_from(&value).map_err(|_| Failure::Refused(format!("the header {name} would not be one")))?;
+        let value = HeaderValue::try_from(&value)
+            .map_err(|_| Failure::Refused(format!("the header {name} would not be one")))?;
         request = request.header(name, value);
     }
     if writes(tool) {
@@ -273,7 +277,8 @@ mod tests {
 
     #[test]
     fn parameters_stand_where_the_template_says_and_nowhere_else() {
-        let tool = tool(json!({"method": "POST", "url": "https://a.example/v1/{city}/x-{n}?v=1", "query": ["tag", "none"]}));
+        let tool =
+            tool(json!({"method": "POST", "url": "https://a.example/v1/{city}/x-{n}?v=1", "query": ["tag", "none"]}));
         check(&tool).unwrap();
         let given = given(json!({"city": "a/b?c#d é", "n": 3, "tag": ["x", "y&z"], "none": null, "more": {"k": true}}));
         assert_eq!(

@@ -148,7 +148,9 @@ impl Servers {
     }
 
     fn server(&self, name: &str) -> Result<&Server, String> {
-        self.0.get(name).ok_or_else(|| format!("there is no MCP server {name}: [tools.servers] names {:?}", self.0.keys()))
+        self.0
+            .get(name)
+            .ok_or_else(|| format!("there is no MCP server {name}: [tools.servers] names {:?}", self.0.keys()))
     }
 
     /// The tools that `spec` stands for, with its rules.
@@ -181,7 +183,12 @@ impl Servers {
     }
 
     /// Calls a tool.
-    pub(crate) async fn run(&self, mcp: &McpTool, given: Map<String, Value>, limit: Duration) -> Result<String, Failure> {
+    pub(crate) async fn run(
+        &self,
+        mcp: &McpTool,
+        given: Map<String, Value>,
+        limit: Duration,
+    ) -> Result<String, Failure> {
         let server = self.server(&mcp.server).map_err(Failure::Refused)?;
         let tool = mcp.tool.clone().unwrap_or_default();
         if server.settings.tools.as_ref().is_some_and(|tools| !tools.contains(&tool)) {
@@ -260,12 +267,14 @@ impl Server {
             At::Command { command, environment } => {
                 let started = Process::start(&self.name, command, environment);
                 let (process, input, output) = started.map_err(|error| error.to_string())?;
-                let transport = AsyncRwTransport::<RoleClient, _, _>::new(output, input).with_max_line_length(MESSAGE_BYTES_MAX);
+                let transport =
+                    AsyncRwTransport::<RoleClient, _, _>::new(output, input).with_max_line_length(MESSAGE_BYTES_MAX);
                 handler.serve(Guarded::new(transport, Some(process))).await
             }
             At::Url { url, secret } => {
                 // A redirect would take the secret elsewhere. There is no time-out: it would cut the stream of notifications.
-                let builder = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).connect_timeout(START);
+                let builder =
+                    reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).connect_timeout(START);
                 let http = builder.pool_max_idle_per_host(0).build().map_err(|error| error.to_string())?;
                 let mut retry = ExponentialBackoff::default();
                 retry.max_times = Some(RETRIES);
@@ -312,7 +321,8 @@ impl Server {
         let (mut listed, mut cursor) = (Vec::new(), None);
         for _ in 0..PAGES_MAX {
             let page = link.client.list_tools(Some(PaginatedRequestParams::default().with_cursor(cursor)));
-            let page = tokio::time::timeout(LIST, page).await.map_err(|_| "its list of tools does not come".to_owned())?;
+            let page =
+                tokio::time::timeout(LIST, page).await.map_err(|_| "its list of tools does not come".to_owned())?;
             let page = page.map_err(|error| format!("its list of tools: {error}"))?;
             for tool in page.tools {
                 let name = tool.name.into_owned();

@@ -146,7 +146,8 @@ impl Tools {
                     None => None,
                 };
                 let description = description.unwrap_or_default();
-                let parameters = json!({"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]});
+                let parameters =
+                    json!({"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]});
                 vec![ToolSpec { description, parameters, ..tool.clone() }]
             }
             Runner::Client | Runner::Kip { .. } | Runner::Http(_) => vec![tool.clone()],
@@ -231,12 +232,16 @@ impl Tools {
             Runner::Kip { nexus, readonly } => {
                 kip::run(&self.0.nexus, nexus, *readonly, &call.params, origin).await.map_err(Failure::Refused)
             }
-            Runner::Http(request) => http::run(&self.0.hosts, request, &given(call).map_err(Failure::Refused)?, key).await,
+            Runner::Http(request) => {
+                http::run(&self.0.hosts, request, &given(call).map_err(Failure::Refused)?, key).await
+            }
             Runner::Mcp(mcp) => self.0.servers.run(mcp, given(call).map_err(Failure::Refused)?, limit).await,
             Runner::Openapi(_) => Err(Failure::Refused("this tool stands for many, and none of them".into())),
             Runner::Fascicle(fascicle) => {
                 if caller.depth >= DEPTH_MAX {
-                    return Err(Failure::Refused(format!("fascicles that are tools are at most {DEPTH_MAX} within each other")));
+                    return Err(Failure::Refused(format!(
+                        "fascicles that are tools are at most {DEPTH_MAX} within each other"
+                    )));
                 }
                 let none = || Failure::Refused("nothing here runs fascicles".into());
                 let runner = self.0.fascicles.get().ok_or_else(none)?;

@@ -84,7 +84,8 @@ impl Document<'_> {
         item: &Value,
         operation: &Value,
     ) -> Result<ToolSpec, String> {
-        let mut request = HttpTool { method, url: format!("{server}{path}"), body: Some(Body::None), ..HttpTool::default() };
+        let mut request =
+            HttpTool { method, url: format!("{server}{path}"), body: Some(Body::None), ..HttpTool::default() };
         let (mut properties, mut required) = (Map::new(), Vec::new());
         // What the operation says of a parameter stands for what its path says of it.
         let declared = item["parameters"].as_array().into_iter().flatten();
@@ -115,7 +116,8 @@ impl Document<'_> {
         if let Some(body) = operation.get("requestBody") {
             let body = self.whole(body, 0)?;
             let schema = body["content"].as_object().into_iter().flatten();
-            let schema = schema.filter(|(kind, _)| kind.contains("json")).find_map(|(_, content)| content.get("schema"));
+            let schema =
+                schema.filter(|(kind, _)| kind.contains("json")).find_map(|(_, content)| content.get("schema"));
             properties.insert(BODY.into(), schema.ok_or("its body is not JSON")?.clone());
             request.body = Some(Body::Parameter(BODY.into()));
             if body["required"] == true {
@@ -146,7 +148,11 @@ impl Document<'_> {
             Value::Object(members) => match members.get("$ref").and_then(Value::as_str) {
                 Some(to) => {
                     let target = to.strip_prefix('#').and_then(|pointer| self.0.pointer(pointer));
-                    self.filled(target.ok_or_else(|| format!("{to} points to nothing in the document"))?, depth + 1, left)
+                    self.filled(
+                        target.ok_or_else(|| format!("{to} points to nothing in the document"))?,
+                        depth + 1,
+                        left,
+                    )
                 }
                 None => members
                     .iter()
@@ -214,7 +220,8 @@ mod tests {
     #[test]
     fn a_document_that_cannot_be_used_is_refused_with_the_place() {
         let mut endless = document();
-        endless["components"]["schemas"]["Thing"] = json!({"properties": {"next": {"$ref": "#/components/schemas/Thing"}}});
+        endless["components"]["schemas"]["Thing"] =
+            json!({"properties": {"next": {"$ref": "#/components/schemas/Thing"}}});
         let mut missing = document();
         missing["components"] = json!({});
         let mut relative = document();

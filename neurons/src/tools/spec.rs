@@ -242,13 +242,17 @@ impl ToolSpec {
                     ("repeatable", self.repeatable),
                 ];
                 match rules.into_iter().find(|(_, given)| *given) {
-                    Some((rule, _)) => Err(format!("{rule} is of tools that the server runs, and run says the client does")),
+                    Some((rule, _)) => {
+                        Err(format!("{rule} is of tools that the server runs, and run says the client does"))
+                    }
                     None => Ok(()),
                 }
             }
             Runner::Kip { nexus, .. } => check_id(nexus).map_err(|error| format!("run.kip.nexus: {error}")),
             Runner::Http(request) => http::check(request).map_err(|error| format!("run.http.{error}")),
-            Runner::Openapi(tool) => openapi::tools(self, tool).map(drop).map_err(|error| format!("run.openapi.{error}")),
+            Runner::Openapi(tool) => {
+                openapi::tools(self, tool).map(drop).map_err(|error| format!("run.openapi.{error}"))
+            }
             Runner::Mcp(mcp) => check_id(&mcp.server).map_err(|error| format!("run.mcp.server: {error}")),
             Runner::Fascicle(fascicle) => check_id(&fascicle.id).map_err(|error| format!("run.fascicle.id: {error}")),
         }

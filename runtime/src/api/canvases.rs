@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use lifeform::canvas::chat::{self, Op};
@@ -16,8 +16,8 @@ use utoipa::ToSchema;
 
 use super::App;
 use super::error::ApiError;
-use super::extract::{ApiJson, ApiQuery, Caller, IdempotencyKey, Participant};
-use super::neurons::Page;
+use super::extract::{ApiJson, ApiPath, ApiQuery, Caller, IdempotencyKey, Participant};
+use super::neurons::Entries;
 
 fn base_path(id: &str, canvas: &str) -> String {
     format!("/v1/lifeforms/{id}/canvases/{canvas}")
@@ -40,7 +40,7 @@ fn meta(id: &str, canvas: &Canvas) -> Value {
 pub(super) async fn list(
     State(app): State<App>,
     _caller: Caller,
-    Path(id): Path<LifeformId>,
+    ApiPath(id): ApiPath<LifeformId>,
 ) -> Result<Json<Value>, ApiError> {
     let canvas = app.lifeforms.canvas(&id).await?;
     Ok(Json(json!({"canvases": [meta(&id, &canvas)]})))
@@ -51,7 +51,7 @@ pub(super) async fn list(
 pub(super) async fn read(
     State(app): State<App>,
     _caller: Caller,
-    Path((id, canvas)): Path<(LifeformId, CanvasId)>,
+    ApiPath((id, canvas)): ApiPath<(LifeformId, CanvasId)>,
 ) -> Result<Json<Value>, ApiError> {
     let canvas = app.lifeforms.named_canvas(&id, &canvas).await?;
     Ok(Json(meta(&id, &canvas)))
@@ -62,7 +62,7 @@ pub(super) async fn read(
 pub(super) async fn state(
     State(app): State<App>,
     _caller: Caller,
-    Path((id, canvas)): Path<(LifeformId, CanvasId)>,
+    ApiPath((id, canvas)): ApiPath<(LifeformId, CanvasId)>,
 ) -> Result<Response, ApiError> {
     let snapshot = app.lifeforms.named_canvas(&id, &canvas).await?.snapshot();
     let tag = format!("\"{}:{}\"", snapshot.epoch, snapshot.rev);
@@ -71,18 +71,14 @@ pub(super) async fn state(
 }
 
 /// The deltas after a revision: the same objects a subscriber gets.
-#[utoipa::path(get, path = "/v1/lifeforms/{id}/canvases/{canvas}/ops", params(("id" = String, Path), ("canvas" = String, Path), Page), responses((status = 200, description = "deltas in order"), (status = 410, description = "this canvas never had that revision")))]
+#[utoipa::path(get, path = "/v1/lifeforms/{id}/canvases/{canvas}/ops", params(("id" = String, Path), ("canvas" = String, Path), Entries), responses((status = 200, description = "deltas in order"), (status = 410, description = "this canvas never had that revision")))]
 pub(super) async fn ops(
     State(app): State<App>,
     _caller: Caller,
-    Path((id, canvas)): Path<(LifeformId, CanvasId)>,
-    ApiQuery(page): ApiQuery<Page>,
+    ApiPath((id, canvas)): ApiPath<(LifeformId, CanvasId)>,
+    ApiQuery(page): ApiQuery<Entries>,
 ) -> Result<Json<Value>, ApiError> {
-    let after: u64 = if page.after.is_empty() {
-        0
-    } else {
-        page.after.parse().map_err(|_| ApiError::invalid("after is a revision"))?
-    };
+    let after = page.after;
     let canvas = app.lifeforms.named_canvas(&id, &canvas).await?;
     match canvas.frames(after).await? {
         Frames::Deltas(frames) => {
@@ -165,7 +161,7 @@ fn fresh(prefix: &str, key: Option<&Arc<str>>, origin: &nexus::Origin) -> Arc<st
 pub(super) async fn create_topic(
     State(app): State<App>,
     Participant(origin): Participant,
-    Path((id, canvas)): Path<(LifeformId, CanvasId)>,
+    ApiPath((id, canvas)): ApiPath<(LifeformId, CanvasId)>,
     IdempotencyKey(key): IdempotencyKey,
     ApiJson(body): ApiJson<TopicBody>,
 ) -> Result<Response, ApiError> {
@@ -180,7 +176,7 @@ pub(super) async fn create_topic(
 pub(super) async fn topics(
     State(app): State<App>,
     _caller: Caller,
-    Path((id, canvas)): Path<(LifeformId, CanvasId)>,
+    ApiPath((id, canvas)): ApiPath<(LifeformId, CanvasId)>,
 ) -> Result<Json<Value>, ApiError> {
     let snapshot = app.lifeforms.named_canvas(&id, &canvas).await?.snapshot();
     let mut arrays = chat::as_arrays(&snapshot.state);
@@ -216,15 +212,15 @@ pub(super) struct MessageBody {
     reply_to: Option<Arc<str>>,
 }
 
-type TopicPath = Path<(LifeformId, CanvasId, Arc<str>)>;
-type MessagePath = Path<(LifeformId, CanvasId, Arc<str>, Arc<str>)>;
+type TopicPath = ApiPath<(LifeformId, CanvasId, Arc<str>)>;
+type MessagePath = ApiPath<(LifeformId, CanvasId, Arc<str>, Arc<str>)>;
 
 /// Says something. Nobody has to wait for an answer before saying more.
 #[utoipa::path(post, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages", params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path)), request_body = MessageBody, responses((status = 201, description = "said, durably"), (status = 404, description = "no such topic"), (status = 422, description = "not a message")))]
 pub(super) async fn append(
     State(app): State<App>,
     Participant(origin): Participant,
-    Path((id, canvas, topic)): TopicPath,
+    ApiPath((id, canvas, topic)): TopicPath,
     IdempotencyKey(key): IdempotencyKey,
     ApiJson(body): ApiJson<MessageBody>,
 ) -> Result<Response, ApiError> {
@@ -239,7 +235,7 @@ pub(super) async fn append(
 pub(super) async fn messages(
     State(app): State<App>,
     _caller: Caller,
-    Path((id, canvas, topic)): TopicPath,
+    ApiPath((id, canvas, topic)): TopicPath,
 ) -> Result<Json<Value>, ApiError> {
     let snapshot = app.lifeforms.named_canvas(&id, &canvas).await?.snapshot();
     let arrays = chat::as_arrays(&snapshot.state);
@@ -274,7 +270,7 @@ async fn find(
 pub(super) async fn message(
     State(app): State<App>,
     _caller: Caller,
-    Path((id, canvas, topic, message)): MessagePath,
+    ApiPath((id, canvas, topic, message)): MessagePath,
 ) -> Result<Response, ApiError> {
     let (canvas, found) = find(&app, &id, &canvas, &topic, &message).await?;
     let tag = format!("\"{}:{}\"", canvas.snapshot().epoch, found["rev"]);
@@ -286,7 +282,7 @@ pub(super) async fn message(
 pub(super) async fn revisions(
     State(app): State<App>,
     _caller: Caller,
-    Path((id, canvas, topic, message)): MessagePath,
+    ApiPath((id, canvas, topic, message)): MessagePath,
 ) -> Result<Json<Value>, ApiError> {
     let (_, found) = find(&app, &id, &canvas, &topic, &message).await?;
     Ok(Json(json!({"revisions": found["revisions"]})))
@@ -322,7 +318,7 @@ fn base_of(canvas: &Canvas, headers: &HeaderMap, base_rev: Option<u64>) -> Resul
 pub(super) async fn amend(
     State(app): State<App>,
     Participant(origin): Participant,
-    Path((id, canvas, topic, message)): MessagePath,
+    ApiPath((id, canvas, topic, message)): MessagePath,
     IdempotencyKey(key): IdempotencyKey,
     headers: HeaderMap,
     ApiJson(body): ApiJson<AmendBody>,
@@ -347,7 +343,7 @@ pub(super) struct Why {
 pub(super) async fn retract(
     State(app): State<App>,
     Participant(origin): Participant,
-    Path((id, canvas, topic, message)): MessagePath,
+    ApiPath((id, canvas, topic, message)): MessagePath,
     ApiQuery(why): ApiQuery<Why>,
     IdempotencyKey(key): IdempotencyKey,
     headers: HeaderMap,
@@ -363,7 +359,7 @@ pub(super) async fn retract(
 pub(super) async fn interrupt(
     State(app): State<App>,
     Participant(origin): Participant,
-    Path((id, canvas, topic, message)): MessagePath,
+    ApiPath((id, canvas, topic, message)): MessagePath,
     ApiQuery(why): ApiQuery<Why>,
 ) -> Result<Response, ApiError> {
     let canvas = app.lifeforms.named_canvas(&id, &canvas).await?;

@@ -186,6 +186,9 @@ impl From<NeuronError> for ApiError {
             NeuronError::Lost => Self::new(StatusCode::BAD_GATEWAY, "outcome_unknown", detail)
                 .hint("make the call again under a fresh Idempotency-Key if it must be made"),
             NeuronError::Results(_) => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "tool_results", detail),
+            NeuronError::NoModel(_) => {
+                Self::new(StatusCode::NOT_FOUND, "model_not_found", detail).hint("GET /v1/models lists them")
+            }
             NeuronError::Tools(_) => Self::new(StatusCode::BAD_GATEWAY, "tool_server", detail)
                 .hint("GET /v1/tools shows what tools may reach, and why they do not"),
             NeuronError::ToolFailed { .. } => Self::new(StatusCode::BAD_GATEWAY, "tool_failed", detail),

@@ -1,42 +1,21 @@
 //! What handlers are given: a principal, a checked body, an idempotency key.
 
-use std::fmt::Formatter;
-use std::marker::PhantomData;
 use std::sync::Arc;
 
-use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
+use axum::body::Bytes;
+use axum::extract::WebSocketUpgrade;
+use axum::extract::rejection::{BytesRejection, JsonRejection, PathRejection, QueryRejection};
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::{Json, RequestPartsExt};
+use neurons::llm::wire::Object;
 use nexus::{Cause, Origin, Role};
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{DeserializeOwned, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::de::DeserializeOwned;
 
 use super::App;
 use super::error::ApiError;
-
-/// A body by the names of its members; a list would be read by their order.
-struct Object<T>(T);
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Members<T>(PhantomData<T>);
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for Members<T> {
-            type Value = Object<T>;
-
-            fn expecting(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
-                formatter.write_str("a JSON object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<Object<T>, A::Error> {
-                T::deserialize(MapAccessDeserializer::new(members)).map(Object)
-            }
-        }
-        deserializer.deserialize_map(Members(PhantomData))
-    }
-}
 
 /// A JSON body whose refusal says what is wrong and where.
 pub(crate) struct ApiJson<T>(pub(crate) T);
@@ -68,6 +47,27 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for ApiJson<T> {
     }
 }
 
+/// A body of text whose refusal is a problem document like any other.
+pub(crate) struct ApiText(pub(crate) String);
+
+impl<S: Send + Sync> FromRequest<S> for ApiText {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        let large = |rejection: BytesRejection| match rejection.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => {
+                ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", rejection.body_text())
+            }
+            other => ApiError::new(other, "body", rejection.body_text()),
+        };
+        let bytes = Bytes::from_request(request, state).await.map_err(large)?;
+        let text = String::from_utf8(bytes.into()).map_err(|error| {
+            ApiError::new(StatusCode::BAD_REQUEST, "not_text", format!("the body is not UTF-8: {error}"))
+        })?;
+        Ok(Self(text))
+    }
+}
+
 /// A query string whose refusal is a problem document like any other.
 pub(crate) struct ApiQuery<T>(pub(crate) T);
 
@@ -94,6 +94,22 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for ApiPath
     }
 }
 
+/// The beginning of a WebSocket whose refusal is a problem document like any other.
+pub(crate) struct ApiUpgrade(pub(crate) WebSocketUpgrade);
+
+impl<S: Send + Sync> FromRequestParts<S> for ApiUpgrade {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let read = WebSocketUpgrade::from_request_parts(parts, state).await;
+        let wrong = |rejection: WebSocketUpgradeRejection| {
+            ApiError::new(rejection.status(), "not_a_websocket", rejection.body_text())
+                .hint("this route is a WebSocket: send Connection: Upgrade, Upgrade: websocket")
+        };
+        read.map(Self).map_err(wrong)
+    }
+}
+
 /// Whoever sent the request, with the request as the cause of what follows.
 pub(crate) struct Caller(pub(crate) Origin);
 
@@ -103,8 +119,9 @@ impl FromRequestParts<App> for Caller {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
         let header = parts.headers.get("authorization").and_then(|value| value.to_str().ok());
         let token = header
-            .and_then(|value| value.strip_prefix("Bearer ").or_else(|| value.strip_prefix("bearer ")))
-            .map(str::trim);
+            .and_then(|value| value.split_once(' '))
+            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+            .map(|(_, token)| token.trim());
         let Some(token) = token else {
             return Err(ApiError::new(StatusCode::UNAUTHORIZED, "no_token", "this route wants a token")
                 .hint("send Authorization: Bearer <token>; the operator's is in <data>/operator.token"));

@@ -1,7 +1,7 @@
 //! `/v1/fascicles`: definitions, their versions, and starting jobs (seed 003 §6.2, MISSION F1–F3).
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use fascicles::run::Status;
@@ -15,8 +15,8 @@ use utoipa::ToSchema;
 
 use super::App;
 use super::error::ApiError;
-use super::extract::{ApiJson, ApiQuery, Caller, IdempotencyKey, Participant, if_match};
-use super::neurons::{Page, Versions};
+use super::extract::{ApiJson, ApiPath, ApiQuery, Caller, IdempotencyKey, Participant, if_match};
+use super::neurons::{Entries, Page};
 use crate::house;
 
 /// The longest deadline of a job, in seconds: thirty days.
@@ -83,7 +83,7 @@ pub(super) async fn schema(_caller: Caller) -> Json<Value> {
 pub(super) async fn read(
     State(app): State<App>,
     _caller: Caller,
-    Path(id): Path<FascicleId>,
+    ApiPath(id): ApiPath<FascicleId>,
 ) -> Result<Response, ApiError> {
     let found = app.fascicles.get(&id).await?;
     Ok(tagged(&app, StatusCode::OK, &found))
@@ -94,7 +94,7 @@ pub(super) async fn read(
 pub(super) async fn update(
     State(app): State<App>,
     Participant(origin): Participant,
-    Path(id): Path<FascicleId>,
+    ApiPath(id): ApiPath<FascicleId>,
     headers: HeaderMap,
     ApiJson(spec): ApiJson<FascicleSpec>,
 ) -> Result<Response, ApiError> {
@@ -116,7 +116,7 @@ pub(super) struct Forced {
 pub(super) async fn delete(
     State(app): State<App>,
     Participant(origin): Participant,
-    Path(id): Path<FascicleId>,
+    ApiPath(id): ApiPath<FascicleId>,
     ApiQuery(Forced { force }): ApiQuery<Forced>,
 ) -> Result<StatusCode, ApiError> {
     if !force {
@@ -132,16 +132,16 @@ pub(super) async fn delete(
 }
 
 /// Every version of a fascicle, who wrote it and why; also of one that was removed.
-#[utoipa::path(get, path = "/v1/fascicles/{id}/versions", params(("id" = String, Path), Versions), responses((status = 200, description = "{versions: [{version, at, by, cause, spec}], next}"), (status = 404, description = "there never was one")))]
+#[utoipa::path(get, path = "/v1/fascicles/{id}/versions", params(("id" = String, Path), Entries), responses((status = 200, description = "{versions: [{version, at, by, cause, spec}], next}"), (status = 404, description = "there never was one")))]
 pub(super) async fn versions(
     State(app): State<App>,
     _caller: Caller,
-    Path(id): Path<FascicleId>,
-    ApiQuery(asked): ApiQuery<Versions>,
+    ApiPath(id): ApiPath<FascicleId>,
+    ApiQuery(asked): ApiQuery<Entries>,
 ) -> Result<Json<Value>, ApiError> {
     let limit = asked.limit();
     let (versions, next) = app.fascicles.versions(&id, asked.after, limit).await?;
-    if versions.is_empty() && asked.after == 0 {
+    if versions.is_empty() && app.fascicles.versions(&id, 0, 1).await?.0.is_empty() {
         app.fascicles.get(&id).await?;
     }
     let next = (versions.len() == limit).then_some(next);
@@ -218,7 +218,7 @@ pub(super) fn links(job: &JobId) -> Links {
 pub(super) async fn execute(
     State(app): State<App>,
     Participant(origin): Participant,
-    Path(id): Path<FascicleId>,
+    ApiPath(id): ApiPath<FascicleId>,
     IdempotencyKey(key): IdempotencyKey,
     ApiJson(body): ApiJson<Value>,
 ) -> Result<Response, ApiError> {
@@ -289,20 +289,30 @@ pub(super) struct DryRunBody {
 pub(super) async fn dry_run(
     State(app): State<App>,
     _caller: Participant,
-    Path(id): Path<FascicleId>,
+    ApiPath(id): ApiPath<FascicleId>,
     ApiJson(body): ApiJson<DryRunBody>,
 ) -> Result<Json<DryRun>, ApiError> {
     let spec = app.fascicles.get(&id).await?.value;
     Ok(Json(app.fascicles.dry_run(&spec, body.input.events(), &body.script).await?))
 }
 
+/// Languages of drawings.
+#[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum Format {
+    #[default]
+    Mermaid,
+    Dot,
+}
+
 /// How a drawing is wanted.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Drawing {
-    /// `mermaid` (the default) or `dot`.
+    /// In which language.
     #[serde(default)]
-    format: Option<String>,
+    #[param(inline)]
+    format: Format,
 }
 
 /// A drawing of a fascicle as text.
@@ -310,13 +320,12 @@ pub(super) struct Drawing {
 pub(super) async fn drawing(
     State(app): State<App>,
     _caller: Caller,
-    Path(id): Path<FascicleId>,
+    ApiPath(id): ApiPath<FascicleId>,
     ApiQuery(Drawing { format }): ApiQuery<Drawing>,
 ) -> Result<String, ApiError> {
     let spec = app.fascicles.get(&id).await?.value;
-    match format.as_deref() {
-        None | Some("mermaid") => Ok(fascicles::mermaid(&spec)),
-        Some("dot") => Ok(fascicles::dot(&spec)),
-        Some(other) => Err(ApiError::invalid(format!("format \"{other}\" is neither mermaid nor dot"))),
-    }
+    Ok(match format {
+        Format::Mermaid => fascicles::mermaid(&spec),
+        Format::Dot => fascicles::dot(&spec),
+    })
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::sse::{Event as Frame, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
@@ -24,7 +24,7 @@ use utoipa::ToSchema;
 
 use super::App;
 use super::error::ApiError;
-use super::extract::{ApiJson, ApiQuery, Caller, IdempotencyKey, Participant};
+use super::extract::{ApiJson, ApiPath, ApiQuery, Caller, IdempotencyKey, Participant};
 
 /// The longest deadline a caller may set, in seconds.
 const DEADLINE_S_MAX: f64 = 600.0;
@@ -42,6 +42,7 @@ pub(super) struct InvokeBody {
     input: Value,
     /// Seconds after which it is cancelled, up to 600.
     #[serde(default)]
+    #[schema(exclusive_minimum = 0.0, maximum = 600.0)]
     deadline_s: Option<f64>,
 }
 
@@ -59,17 +60,6 @@ pub(super) enum InvokeInput {
     Transformer(transformer::Input),
 }
 
-/// What the kinds answer: a string of base, tool-augmented and completion neurons, JSON of a schema, routes, or events.
-#[derive(ToSchema)]
-#[serde(untagged)]
-#[expect(dead_code, reason = "it only describes what the neurons write")]
-pub(super) enum InvokeOutput {
-    Text(String),
-    Routes(Vec<router::Route>),
-    Events(transformer::Output),
-    Json(Value),
-}
-
 /// What `continue` takes.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -81,6 +71,7 @@ pub(super) struct ContinueBody {
     tool_results: Vec<ToolResult>,
     /// Seconds after which it is cancelled, up to 600.
     #[serde(default)]
+    #[schema(exclusive_minimum = 0.0, maximum = 600.0)]
     deadline_s: Option<f64>,
 }
 
@@ -90,8 +81,8 @@ pub(super) struct ContinueBody {
 pub(super) enum InvokeAnswer {
     /// The neuron has ended.
     Completed {
-        /// Its output.
-        #[schema(value_type = InvokeOutput)]
+        /// Its output: a string of base, tool-augmented and completion neurons, JSON of a schema, `[{neuron, events}]` of a router,
+        /// or `{events}` of a transformer.
         output: Value,
     },
     /// The neuron waits for the client.
@@ -211,7 +202,7 @@ fn shown(delta: Delta) -> Frame {
 pub(super) async fn invoke(
     State(app): State<App>,
     Participant(origin): Participant,
-    Path(id): Path<NeuronId>,
+    ApiPath(id): ApiPath<NeuronId>,
     IdempotencyKey(key): IdempotencyKey,
     headers: HeaderMap,
     ApiJson(body): ApiJson<InvokeBody>,
@@ -229,7 +220,7 @@ pub(super) async fn invoke(
 pub(super) async fn resume(
     State(app): State<App>,
     Participant(origin): Participant,
-    Path(id): Path<NeuronId>,
+    ApiPath(id): ApiPath<NeuronId>,
     headers: HeaderMap,
     ApiJson(body): ApiJson<ContinueBody>,
 ) -> Result<Response, ApiError> {
@@ -320,7 +311,7 @@ pub(super) async fn list(
 pub(super) async fn read(
     State(app): State<App>,
     Caller(origin): Caller,
-    Path(id): Path<Arc<str>>,
+    ApiPath(id): ApiPath<Arc<str>>,
 ) -> Result<Json<InvocationBody>, ApiError> {
     Ok(known(app.neurons.invocation(&origin, &id).await?))
 }
@@ -330,7 +321,7 @@ pub(super) async fn read(
 pub(super) async fn cancel(
     State(app): State<App>,
     Participant(origin): Participant,
-    Path(id): Path<Arc<str>>,
+    ApiPath(id): ApiPath<Arc<str>>,
 ) -> Result<Json<InvocationBody>, ApiError> {
     Ok(known(app.neurons.cancel(&origin, &id).await?))
 }

@@ -4,8 +4,8 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade};
-use axum::extract::{Path, State};
+use axum::extract::State;
+use axum::extract::ws::{CloseFrame, Message, WebSocket};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::sse::{Event as Frame, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
@@ -24,7 +24,7 @@ use utoipa::ToSchema;
 
 use super::App;
 use super::error::ApiError;
-use super::extract::{ApiJson, ApiQuery, Caller, Participant};
+use super::extract::{ApiJson, ApiPath, ApiQuery, ApiUpgrade, Caller, Participant};
 use super::ws;
 
 /// The subprotocol's name.
@@ -104,12 +104,13 @@ fn shown(fascicles: &Fascicles, head: JobHead, events: Vec<Observed>) -> JobBody
 pub(super) struct After {
     /// Events after this one, by id (`evt_003`) or ordinal.
     #[serde(default)]
+    #[param(pattern = "^((evt_)?[0-9]{1,18})?$")]
     after: Option<String>,
 }
 
 impl After {
     fn ordinal(&self) -> Result<u64, ApiError> {
-        let Some(after) = &self.after else { return Ok(0) };
+        let Some(after) = self.after.as_deref().filter(|after| !after.is_empty()) else { return Ok(0) };
         let wrong = || {
             ApiError::new(StatusCode::BAD_REQUEST, "after", format!("after=\"{after}\" is no event id like evt_003"))
         };
@@ -122,7 +123,7 @@ impl After {
 pub(super) async fn read(
     State(app): State<App>,
     Caller(origin): Caller,
-    Path(id): Path<JobId>,
+    ApiPath(id): ApiPath<JobId>,
     ApiQuery(after): ApiQuery<After>,
 ) -> Result<Json<JobBody>, ApiError> {
     let after = after.ordinal()?;
@@ -177,7 +178,7 @@ pub(super) async fn list(
 pub(super) async fn cancel(
     State(app): State<App>,
     Participant(origin): Participant,
-    Path(id): Path<JobId>,
+    ApiPath(id): ApiPath<JobId>,
 ) -> Result<Json<JobBody>, ApiError> {
     let head = app.fascicles.cancel(&origin.principal, &id).await?;
     let events = app.fascicles.observed(&id).await?;
@@ -189,7 +190,7 @@ pub(super) async fn cancel(
 pub(super) async fn retry(
     State(app): State<App>,
     Participant(origin): Participant,
-    Path(id): Path<JobId>,
+    ApiPath(id): ApiPath<JobId>,
 ) -> Result<(StatusCode, Json<JobBody>), ApiError> {
     let head = app.fascicles.retry(&origin.principal, &id).await?;
     let events = app.fascicles.observed(&id).await?;
@@ -213,7 +214,6 @@ pub(super) struct ContinueJobBody {
     comment: Option<String>,
     /// For a wait for an event: its content.
     #[serde(default)]
-    #[schema(value_type = Option<Object>)]
     event: Option<Value>,
 }
 
@@ -223,7 +223,7 @@ pub(super) struct ContinueJobBody {
 pub(super) async fn resume(
     State(app): State<App>,
     Participant(origin): Participant,
-    Path(id): Path<JobId>,
+    ApiPath(id): ApiPath<JobId>,
     ApiJson(body): ApiJson<ContinueJobBody>,
 ) -> Result<(StatusCode, Json<JobBody>), ApiError> {
     let ContinueJobBody { context_token, tool_results, approved, comment, event } = body;
@@ -284,7 +284,7 @@ fn ended(head: &JobHead) -> Value {
 pub(super) async fn events(
     State(app): State<App>,
     Caller(origin): Caller,
-    Path(id): Path<JobId>,
+    ApiPath(id): ApiPath<JobId>,
     ApiQuery(mut after): ApiQuery<After>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
@@ -316,10 +316,10 @@ pub(super) async fn events(
 /// start or after an event, and at the end `{event_type: "job_ended", payload}`. The token comes by header or subprotocol.
 pub(super) async fn subscribe(
     State(app): State<App>,
-    Path(id): Path<JobId>,
+    ApiPath(id): ApiPath<JobId>,
     ApiQuery(after): ApiQuery<After>,
     headers: HeaderMap,
-    upgrade: WebSocketUpgrade,
+    ApiUpgrade(upgrade): ApiUpgrade,
 ) -> Result<Response, ApiError> {
     let unauthorized = || {
         ApiError::new(StatusCode::UNAUTHORIZED, "no_token", "this socket wants a token")

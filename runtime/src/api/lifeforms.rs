@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use lifeform::metabolism::{Policy, Strategy};
 use lifeform::{LifeformHead, LifeformId, LifeformSpec};
@@ -17,8 +17,8 @@ use utoipa::ToSchema;
 
 use super::App;
 use super::error::ApiError;
-use super::extract::{ApiJson, ApiQuery, Caller, IdempotencyKey, Operator};
-use super::neurons::Page;
+use super::extract::{ApiJson, ApiPath, ApiQuery, Caller, IdempotencyKey, Operator};
+use super::neurons::Entries;
 use crate::daemon::shipped_lifeform;
 
 /// What `POST /v1/lifeforms` takes.
@@ -26,7 +26,6 @@ use crate::daemon::shipped_lifeform;
 #[serde(deny_unknown_fields)]
 pub(super) struct CreateBody {
     /// The name of a shipped definition, or a definition.
-    #[schema(value_type = Object)]
     definition: Value,
     /// What it is to be called instead.
     #[serde(default)]
@@ -91,7 +90,7 @@ pub(super) async fn list(State(app): State<App>, _caller: Caller) -> Result<Json
 pub(super) async fn read(
     State(app): State<App>,
     _caller: Caller,
-    Path(id): Path<LifeformId>,
+    ApiPath(id): ApiPath<LifeformId>,
 ) -> Result<Json<Value>, ApiError> {
     let head = app.lifeforms.get(&id).await?;
     Ok(Json(summed_up(&app, &head).await))
@@ -102,18 +101,28 @@ pub(super) async fn read(
 pub(super) async fn terminate(
     State(app): State<App>,
     Operator(origin): Operator,
-    Path(id): Path<LifeformId>,
+    ApiPath(id): ApiPath<LifeformId>,
 ) -> Result<StatusCode, ApiError> {
     app.lifeforms.terminate(&origin, &id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
+/// What a lifeform is told to do.
+#[derive(ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[expect(dead_code, reason = "it only describes what the route takes")]
+enum Action {
+    Start,
+    Stop,
+    Reboot,
+}
+
 /// Starts, stops or reboots a lifeform.
-#[utoipa::path(post, path = "/v1/lifeforms/{id}/{action}", params(("id" = String, Path), ("action" = String, Path, description = "start, stop or reboot")), responses((status = 200, description = "the summary"), (status = 404, description = "there is none")))]
+#[utoipa::path(post, path = "/v1/lifeforms/{id}/{action}", params(("id" = String, Path), ("action" = inline(Action), Path, description = "what it is to do")), responses((status = 200, description = "the summary"), (status = 404, description = "there is none")))]
 pub(super) async fn act(
     State(app): State<App>,
     Operator(origin): Operator,
-    Path((id, action)): Path<(LifeformId, String)>,
+    ApiPath((id, action)): ApiPath<(LifeformId, String)>,
 ) -> Result<Json<Value>, ApiError> {
     let head = match action.as_str() {
         "start" => app.lifeforms.start(&id).await?,
@@ -155,7 +164,7 @@ enum Currency {
 pub(super) async fn transact(
     State(app): State<App>,
     Operator(origin): Operator,
-    Path(id): Path<LifeformId>,
+    ApiPath(id): ApiPath<LifeformId>,
     IdempotencyKey(key): IdempotencyKey,
     ApiJson(body): ApiJson<TransactionBody>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
@@ -175,12 +184,12 @@ pub(super) async fn transact(
 }
 
 /// The balance and the latest statement lines.
-#[utoipa::path(get, path = "/v1/lifeforms/{id}/resources", params(("id" = String, Path), Page), responses((status = 200, description = "balance and a page of the statement")))]
+#[utoipa::path(get, path = "/v1/lifeforms/{id}/resources", params(("id" = String, Path), Entries), responses((status = 200, description = "balance and a page of the statement")))]
 pub(super) async fn resources(
     State(app): State<App>,
     _caller: Caller,
-    Path(id): Path<LifeformId>,
-    ApiQuery(page): ApiQuery<Page>,
+    ApiPath(id): ApiPath<LifeformId>,
+    ApiQuery(page): ApiQuery<Entries>,
 ) -> Result<Json<Value>, ApiError> {
     let account = app.lifeforms.account(&id).await?;
     let (lines, next) = journal(&app, format!("ledger:{id}").into(), &page).await?;
@@ -191,11 +200,11 @@ pub(super) async fn resources(
 }
 
 /// The account of calls that people make: its balance, what is set aside, and its statement. For operators.
-#[utoipa::path(get, path = "/v1/house/resources", params(Page), responses((status = 200, description = "balance and a page of the statement"), (status = 403, description = "this is for operators")))]
+#[utoipa::path(get, path = "/v1/house/resources", params(Entries), responses((status = 200, description = "balance and a page of the statement"), (status = 403, description = "this is for operators")))]
 pub(super) async fn house(
     State(app): State<App>,
     _operator: Operator,
-    ApiQuery(page): ApiQuery<Page>,
+    ApiQuery(page): ApiQuery<Entries>,
 ) -> Result<Json<Value>, ApiError> {
     let account = app.store.account(HOUSE).unwrap_or_default();
     let (lines, next) = journal(&app, format!("ledger:{HOUSE}").into(), &page).await?;
@@ -206,11 +215,11 @@ pub(super) async fn house(
 }
 
 /// What the house paid for: each call with what was said in it. For operators.
-#[utoipa::path(get, path = "/v1/house/calls", params(Page), responses((status = 200, description = "{calls, next}"), (status = 403, description = "this is for operators")))]
+#[utoipa::path(get, path = "/v1/house/calls", params(Entries), responses((status = 200, description = "{calls, next}"), (status = 403, description = "this is for operators")))]
 pub(super) async fn house_calls(
     State(app): State<App>,
     _operator: Operator,
-    ApiQuery(page): ApiQuery<Page>,
+    ApiQuery(page): ApiQuery<Entries>,
 ) -> Result<Json<Value>, ApiError> {
     let (entries, next) = journal(&app, paid::calls_stream(HOUSE), &page).await?;
     let calls = paid::recorded(&app.store, entries).await?;
@@ -218,13 +227,8 @@ pub(super) async fn house_calls(
 }
 
 /// A page of a journal and where the next one starts.
-async fn journal(app: &App, stream: Arc<str>, page: &Page) -> Result<(Vec<Value>, Value), ApiError> {
-    let after: u64 = if page.after.is_empty() {
-        0
-    } else {
-        page.after.parse().map_err(|_| ApiError::invalid("after is the number of an entry"))?
-    };
-    let entries = app.store.entries(&stream, after, page.limit()).await?;
+async fn journal(app: &App, stream: Arc<str>, page: &Entries) -> Result<(Vec<Value>, Value), ApiError> {
+    let entries = app.store.entries(&stream, page.after, page.limit()).await?;
     let next = (entries.len() == page.limit()).then(|| entries.last().map(|entry| entry.seq)).flatten();
     Ok((entries.iter().map(nexus::store::Entry::to_json).collect(), json!(next)))
 }
@@ -250,7 +254,7 @@ pub(super) struct PolicyBody {
 pub(super) async fn set_policy(
     State(app): State<App>,
     Operator(origin): Operator,
-    Path(id): Path<LifeformId>,
+    ApiPath(id): ApiPath<LifeformId>,
     ApiJson(body): ApiJson<PolicyBody>,
 ) -> Result<Json<Value>, ApiError> {
     if body.reason.len() > 1000 {
@@ -266,19 +270,19 @@ pub(super) async fn set_policy(
 pub(super) async fn policy(
     State(app): State<App>,
     _caller: Caller,
-    Path(id): Path<LifeformId>,
+    ApiPath(id): ApiPath<LifeformId>,
 ) -> Result<Json<Value>, ApiError> {
     let head = app.lifeforms.get(&id).await?;
     Ok(Json(json!({"policy": head.policy, "mode": head.mode})))
 }
 
 /// Every model call of a lifeform, prompts and answers as they were.
-#[utoipa::path(get, path = "/v1/lifeforms/{id}/calls", params(("id" = String, Path), Page), responses((status = 200, description = "a page of recorded calls")))]
+#[utoipa::path(get, path = "/v1/lifeforms/{id}/calls", params(("id" = String, Path), Entries), responses((status = 200, description = "a page of recorded calls")))]
 pub(super) async fn calls(
     State(app): State<App>,
     _operator: Operator,
-    Path(id): Path<LifeformId>,
-    ApiQuery(page): ApiQuery<Page>,
+    ApiPath(id): ApiPath<LifeformId>,
+    ApiQuery(page): ApiQuery<Entries>,
 ) -> Result<Json<Value>, ApiError> {
     app.lifeforms.get(&id).await?;
     let (entries, next) = journal(&app, paid::calls_stream(&id), &page).await?;
@@ -287,12 +291,12 @@ pub(super) async fn calls(
 }
 
 /// How the lifeform's standing changed, and why.
-#[utoipa::path(get, path = "/v1/lifeforms/{id}/trace", params(("id" = String, Path), Page), responses((status = 200, description = "a page of the trace")))]
+#[utoipa::path(get, path = "/v1/lifeforms/{id}/trace", params(("id" = String, Path), Entries), responses((status = 200, description = "a page of the trace")))]
 pub(super) async fn trace(
     State(app): State<App>,
     _caller: Caller,
-    Path(id): Path<LifeformId>,
-    ApiQuery(page): ApiQuery<Page>,
+    ApiPath(id): ApiPath<LifeformId>,
+    ApiQuery(page): ApiQuery<Entries>,
 ) -> Result<Json<Value>, ApiError> {
     app.lifeforms.get(&id).await?;
     let (entries, next) = journal(&app, format!("trace:{id}").into(), &page).await?;
@@ -304,7 +308,7 @@ pub(super) async fn trace(
 pub(super) async fn list_fascicles(
     State(app): State<App>,
     _caller: Caller,
-    Path(id): Path<LifeformId>,
+    ApiPath(id): ApiPath<LifeformId>,
 ) -> Result<Json<Value>, ApiError> {
     let head = app.lifeforms.get(&id).await?;
     Ok(Json(json!({"fascicles": [{"id": head.definition.reply, "status": "active"}]})))

@@ -1,6 +1,7 @@
 //! HTTP and WebSocket: every route on one page. Handlers extract, call once, convert.
 
 mod canvases;
+mod document;
 mod error;
 mod extract;
 mod fascicles;
@@ -9,10 +10,10 @@ mod invocations;
 mod jobs;
 mod lifeforms;
 mod neurons;
-mod tools;
 mod nexus;
 mod openai;
 mod tokens;
+mod tools;
 mod ws;
 
 use std::net::SocketAddr;
@@ -112,10 +113,13 @@ impl App {
 }
 
 #[derive(OpenApi)]
-#[openapi(info(
-    title = "lifeformd",
-    description = "AiLifeforms over HTTP and WebSocket. Every route but /health wants Authorization: Bearer <token>."
-))]
+#[openapi(
+    info(
+        title = "lifeformd",
+        description = "AiLifeforms over HTTP and WebSocket. Every route but /health wants Authorization: Bearer <token>."
+    ),
+    components(schemas(error::Problem))
+)]
 struct Described;
 
 /// Every route.
@@ -181,7 +185,7 @@ pub fn router(app: App) -> Router {
         .routes(routes!(tokens::revoke))
         .split_for_parts();
     described.info.version = env!("CARGO_PKG_VERSION").into();
-    let text: Arc<str> = described.to_json().unwrap_or_default().into();
+    let text: Arc<str> = document::complete(serde_json::json!(described)).to_string().into();
     let openapi = move || {
         let text = text.to_string();
         async move { ([(header::CONTENT_TYPE, "application/json")], text) }

@@ -1,7 +1,7 @@
 //! `/v1/neurons`: definitions and their versions (MISSION N4).
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use neurons::{NeuronId, NeuronSpec};
 use nexus::store::Versioned;
@@ -82,7 +82,7 @@ pub(super) async fn list(
 pub(super) async fn read(
     State(app): State<App>,
     _caller: Caller,
-    Path(id): Path<NeuronId>,
+    ApiPath(id): ApiPath<NeuronId>,
 ) -> Result<Json<Value>, ApiError> {
     let found = app.neurons.get(&id).await?;
     Ok(Json(shown(&id, &found)))
@@ -93,7 +93,7 @@ pub(super) async fn read(
 pub(super) async fn update(
     State(app): State<App>,
     Participant(origin): Participant,
-    Path(id): Path<NeuronId>,
+    ApiPath(id): ApiPath<NeuronId>,
     headers: HeaderMap,
     ApiJson(spec): ApiJson<NeuronSpec>,
 ) -> Result<Json<Value>, ApiError> {
@@ -104,8 +104,8 @@ pub(super) async fn update(
 /// Which versions.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Versions {
-    /// Start after this journal entry.
+pub(super) struct Entries {
+    /// Start after the entry of this number.
     #[serde(default)]
     pub(super) after: u64,
     /// At most so many, up to 200.
@@ -113,23 +113,23 @@ pub(super) struct Versions {
     limit: usize,
 }
 
-impl Versions {
+impl Entries {
     pub(super) fn limit(&self) -> usize {
         self.limit.clamp(1, 200)
     }
 }
 
 /// Every version of a neuron, who wrote it and why; also of one that was removed.
-#[utoipa::path(get, path = "/v1/neurons/{id}/versions", params(("id" = String, Path), Versions), responses((status = 200, description = "{versions: [{version, at, by, cause, spec}], next}"), (status = 404, description = "there never was one")))]
+#[utoipa::path(get, path = "/v1/neurons/{id}/versions", params(("id" = String, Path), Entries), responses((status = 200, description = "{versions: [{version, at, by, cause, spec}], next}"), (status = 404, description = "there never was one")))]
 pub(super) async fn versions(
     State(app): State<App>,
     _caller: Caller,
-    Path(id): Path<NeuronId>,
-    ApiQuery(asked): ApiQuery<Versions>,
+    ApiPath(id): ApiPath<NeuronId>,
+    ApiQuery(asked): ApiQuery<Entries>,
 ) -> Result<Json<Value>, ApiError> {
     let limit = asked.limit();
     let (versions, next) = app.neurons.versions(&id, asked.after, limit).await?;
-    if versions.is_empty() && asked.after == 0 {
+    if versions.is_empty() && app.neurons.versions(&id, 0, 1).await?.0.is_empty() {
         app.neurons.get(&id).await?;
     }
     let next = (versions.len() == limit).then_some(next);
@@ -159,7 +159,7 @@ pub(super) struct MemoryBody {
 pub(super) async fn memory(
     State(app): State<App>,
     _caller: Caller,
-    Path(id): Path<NeuronId>,
+    ApiPath(id): ApiPath<NeuronId>,
 ) -> Result<Json<Value>, ApiError> {
     let found = app.neurons.get(&id).await?;
     Ok(Json(json!({"memory": found.value.memory, "version": found.version})))
@@ -170,7 +170,7 @@ pub(super) async fn memory(
 pub(super) async fn remember(
     State(app): State<App>,
     Participant(origin): Participant,
-    Path(id): Path<NeuronId>,
+    ApiPath(id): ApiPath<NeuronId>,
     headers: HeaderMap,
     ApiJson(body): ApiJson<MemoryBody>,
 ) -> Result<Json<Value>, ApiError> {
@@ -193,7 +193,7 @@ pub(super) struct Between {
 pub(super) async fn memory_diff(
     State(app): State<App>,
     _caller: Caller,
-    Path(id): Path<NeuronId>,
+    ApiPath(id): ApiPath<NeuronId>,
     ApiQuery(Between { from, to }): ApiQuery<Between>,
 ) -> Result<Json<Value>, ApiError> {
     let diff = app.neurons.memory_diff(&id, from, to).await?;
@@ -205,7 +205,7 @@ pub(super) async fn memory_diff(
 pub(super) async fn delete(
     State(app): State<App>,
     Participant(origin): Participant,
-    Path(id): Path<NeuronId>,
+    ApiPath(id): ApiPath<NeuronId>,
     ApiQuery(Forced { force }): ApiQuery<Forced>,
 ) -> Result<StatusCode, ApiError> {
     let users = if force { Vec::new() } else { app.fascicles.users_of_neuron(&id).await? };

@@ -2,7 +2,7 @@
 //! KIP's own answers are 200 with the KIP envelope whenever a command was read, errors included.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use lifeform::LifeformId;
 use nexus::{Export, NexusId, Request};
 use serde::Deserialize;
@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 use super::App;
 use super::error::ApiError;
-use super::extract::{ApiJson, ApiQuery, Caller};
+use super::extract::{ApiJson, ApiPath, ApiQuery, ApiText, Caller};
 
 /// The nexus of a path: one that somebody was born with, or the commons.
 async fn known(app: &App, id: LifeformId) -> Result<NexusId, ApiError> {
@@ -21,13 +21,61 @@ async fn known(app: &App, id: LifeformId) -> Result<NexusId, ApiError> {
     Ok(id)
 }
 
+/// What KIP takes: `command`, or `commands`.
+#[derive(ToSchema)]
+#[schema(as = KipRequest)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "it only describes what the engine reads")]
+pub(super) struct KipBody {
+    /// One command.
+    command: Option<String>,
+    /// Several, each a text or `{command, parameters}`.
+    commands: Option<Vec<Value>>,
+    /// Values for `$name` in them.
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    parameters: Value,
+    /// Whether it is only checked.
+    #[serde(default)]
+    dry_run: bool,
+    /// Whether whatever could write is refused.
+    #[serde(default)]
+    readonly: bool,
+    /// Which text rules where readings of KIP conflict.
+    #[serde(default)]
+    #[schema(inline)]
+    dialect: Readings,
+    /// Rows or columns.
+    #[schema(inline)]
+    result_shape: Option<ResultShape>,
+}
+
+/// Readings of KIP.
+#[derive(Default, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[expect(dead_code, reason = "it only describes what the engine reads")]
+enum Readings {
+    #[default]
+    Draft7,
+    Rc11,
+}
+
+/// Shapes of results.
+#[derive(ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[expect(dead_code, reason = "it only describes what the engine reads")]
+enum ResultShape {
+    Rows,
+    Columns,
+}
+
 /// Runs KIP on a lifeform's nexus: `{command | commands, parameters, dry_run, readonly, dialect, result_shape}`.
 /// Only operators and the lifeform itself may write.
-#[utoipa::path(post, path = "/v1/lifeforms/{id}/kip", params(("id" = String, Path)), request_body = Value, responses((status = 200, description = "{result} or {error}"), (status = 404, description = "no such lifeform")))]
+#[utoipa::path(post, path = "/v1/lifeforms/{id}/kip", params(("id" = String, Path)), request_body = KipBody, responses((status = 200, description = "{result} or {error}"), (status = 404, description = "no such lifeform")))]
 pub(super) async fn of_lifeform(
     State(app): State<App>,
     Caller(origin): Caller,
-    Path(id): Path<LifeformId>,
+    ApiPath(id): ApiPath<LifeformId>,
     ApiJson(request): ApiJson<Request>,
 ) -> Result<Json<Value>, ApiError> {
     app.lifeforms.get(&id).await?;
@@ -35,11 +83,11 @@ pub(super) async fn of_lifeform(
 }
 
 /// Runs KIP on any nexus, the commons included.
-#[utoipa::path(post, path = "/v1/nexus/{id}/kip", params(("id" = String, Path)), request_body = Value, responses((status = 200, description = "{result} or {error}"), (status = 404, description = "no such nexus")))]
+#[utoipa::path(post, path = "/v1/nexus/{id}/kip", params(("id" = String, Path)), request_body = KipBody, responses((status = 200, description = "{result} or {error}"), (status = 404, description = "no such nexus")))]
 pub(super) async fn execute(
     State(app): State<App>,
     Caller(origin): Caller,
-    Path(id): Path<LifeformId>,
+    ApiPath(id): ApiPath<LifeformId>,
     ApiJson(request): ApiJson<Request>,
 ) -> Result<Json<Value>, ApiError> {
     let nexus = known(&app, id).await?;
@@ -59,7 +107,7 @@ pub(super) struct UndoBody {
 pub(super) async fn undo(
     State(app): State<App>,
     Caller(origin): Caller,
-    Path(id): Path<LifeformId>,
+    ApiPath(id): ApiPath<LifeformId>,
     ApiJson(body): ApiJson<UndoBody>,
 ) -> Result<Json<Value>, ApiError> {
     let nexus = known(&app, id).await?;
@@ -82,7 +130,7 @@ pub(super) struct Stretch {
 pub(super) async fn journal(
     State(app): State<App>,
     Caller(origin): Caller,
-    Path(id): Path<LifeformId>,
+    ApiPath(id): ApiPath<LifeformId>,
     ApiQuery(stretch): ApiQuery<Stretch>,
 ) -> Result<Json<Value>, ApiError> {
     let nexus = known(&app, id).await?;
@@ -107,20 +155,40 @@ pub(super) struct ImportQuery {
 pub(super) async fn import(
     State(app): State<App>,
     Caller(origin): Caller,
-    Path(id): Path<LifeformId>,
+    ApiPath(id): ApiPath<LifeformId>,
     ApiQuery(query): ApiQuery<ImportQuery>,
-    text: String,
+    ApiText(text): ApiText,
 ) -> Result<Json<Value>, ApiError> {
     let nexus = known(&app, id).await?;
     Ok(Json(app.nexus.import(&nexus, &text, query.dry_run, &origin).await?))
 }
 
+/// What an export takes.
+#[derive(ToSchema)]
+#[schema(as = ExportRequest)]
+#[expect(dead_code, reason = "it only describes what the nexus reads")]
+pub(super) struct ExportBody {
+    /// The variable of the pattern whose elements are exported.
+    target: String,
+    /// `WHERE {…}`.
+    pattern: String,
+    /// Values for its placeholders.
+    #[schema(value_type = Option<Object>)]
+    parameters: Option<Value>,
+    /// How many links away from them it reaches.
+    hops: Option<usize>,
+    /// What the capsule is called.
+    name: Option<String>,
+    /// Which version it is.
+    version: Option<String>,
+}
+
 /// Exports the neighbourhood of what a WHERE block names as a capsule that imports to the same graph.
-#[utoipa::path(post, path = "/v1/nexus/{id}/export", params(("id" = String, Path)), request_body = Value, responses((status = 200, description = "{result: {capsule, concepts, propositions}} or {error}")))]
+#[utoipa::path(post, path = "/v1/nexus/{id}/export", params(("id" = String, Path)), request_body = ExportBody, responses((status = 200, description = "{result: {capsule, concepts, propositions}} or {error}")))]
 pub(super) async fn export(
     State(app): State<App>,
     Caller(origin): Caller,
-    Path(id): Path<LifeformId>,
+    ApiPath(id): ApiPath<LifeformId>,
     ApiJson(query): ApiJson<Export>,
 ) -> Result<Json<Value>, ApiError> {
     let nexus = known(&app, id).await?;
@@ -128,7 +196,7 @@ pub(super) async fn export(
 }
 
 /// The grammar card: KIP in as few tokens as a prompt can spare.
-#[utoipa::path(get, path = "/v1/kip/grammar", responses((status = 200, description = "text", content_type = "text/plain")))]
+#[utoipa::path(get, path = "/v1/kip/grammar", responses((status = 200, body = String, description = "text", content_type = "text/plain")))]
 pub(super) async fn grammar(_caller: Caller) -> String {
     nexus::kip::lang::card::card()
 }

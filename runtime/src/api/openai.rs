@@ -11,14 +11,17 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use fascicles::run::{Fact, Status};
 use fascicles::{JobId, JobOrder};
-use neurons::llm::wire::{Engine, Part, Refusal, router};
+use neurons::llm::wire::{Engine, Part, Refusal, TEXTS_MAX, router};
 use neurons::llm::{ChatMessage, ChatReply, ChatRequest, Delta, Model, Usage, WireFunction, WireToolCall};
 use neurons::neuron::Completed;
 use neurons::spec::ToolSpec;
 use neurons::{HOUSE, NeuronId, Stop};
 use nexus::{Cause, Event, Origin};
+use serde_json::Value;
 use tokio::sync::mpsc;
 use tower::ServiceExt;
+use utoipa::ToSchema;
+use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, OneOfBuilder, Schema, Type};
 
 use super::App;
 use super::error::ApiError;
@@ -112,13 +115,7 @@ fn replied(stop: Stop, usage: Usage) -> ChatReply {
 async fn job(app: App, origin: Origin, id: Arc<str>, messages: Vec<ChatMessage>) -> Result<ChatReply, ApiError> {
     let said = messages.into_iter().filter(|message| message.role != "tool");
     let events = said.map(|it| Event::text(&it.role, it.content.unwrap_or_default(), Cause::default())).collect();
-    let order = JobOrder {
-        fascicle: id,
-        owner: HOUSE.into(),
-        account: HOUSE.into(),
-        events,
-        ..JobOrder::default()
-    };
+    let order = JobOrder { fascicle: id, owner: HOUSE.into(), account: HOUSE.into(), events, ..JobOrder::default() };
     let job = app.fascicles.start(&origin, order, app.house.clone(), |batch| batch).await?;
     let cancels = Cancels { app: app.clone(), origin: origin.clone(), job: Some(job.clone()) };
     let mut follow = app.fascicles.follow(&job);
@@ -209,6 +206,7 @@ impl Engine for Door {
                     let finish = match &*reply.finish {
                         "length" => "length",
                         "tool_calls" => "tool_calls",
+                        "content_filter" => "content_filter",
                         _ => "stop",
                     };
                     Part::Done { finish, usage: reply.usage.unwrap_or_default() }
@@ -261,8 +259,73 @@ async fn through(app: App, origin: Origin, models: Vec<String>, request: Request
     response
 }
 
+/// What `/v1/chat/completions` takes; what OpenAI's API has besides is passed over.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "it only describes what the door reads")]
+pub(super) struct ChatBody {
+    /// A tier, a provider's model, `neuron:ID` or `fascicle:ID`.
+    model: String,
+    /// The conversation.
+    #[schema(min_items = 1)]
+    messages: Vec<MessageBody>,
+    /// Tools of the caller.
+    #[schema(value_type = Option<Vec<Object>>)]
+    tools: Option<Value>,
+    /// `text`, `json_object` or `json_schema`.
+    #[schema(value_type = Option<Object>)]
+    response_format: Option<Value>,
+    /// Whether the answer comes as server-sent events.
+    stream: Option<bool>,
+    /// The most tokens of the answer.
+    #[schema(minimum = 1)]
+    max_tokens: Option<u32>,
+    /// 0 is greedy.
+    #[schema(minimum = 0.0, maximum = 2.0)]
+    temperature: Option<f64>,
+}
+
+/// A message of a conversation.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "it only describes what the door reads")]
+struct MessageBody {
+    /// `system`, `user`, `assistant` or `tool`.
+    role: String,
+    /// A text, or parts of one.
+    content: Option<Value>,
+}
+
+/// What `/v1/embeddings` takes.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "it only describes what the door reads")]
+pub(super) struct EmbeddingsBody {
+    /// `embedder`, or the embedder by its name.
+    model: String,
+    /// The texts.
+    #[schema(schema_with = texts)]
+    input: Value,
+    /// How the numbers are written.
+    #[schema(inline)]
+    encoding_format: Option<Encoding>,
+}
+
+/// One text or several.
+fn texts() -> Schema {
+    let text = || ObjectBuilder::new().schema_type(Type::String);
+    let several = ArrayBuilder::new().items(text()).min_items(Some(1)).max_items(Some(TEXTS_MAX));
+    OneOfBuilder::new().item(text()).item(several).into()
+}
+
+/// How numbers are written.
+#[derive(ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[expect(dead_code, reason = "it only describes what the door reads")]
+enum Encoding {
+    Float,
+    Base64,
+}
+
 /// An answer of a model, a neuron or a fascicle, in the shape of OpenAI; whole, or with `stream` as chunks.
-#[utoipa::path(post, path = "/v1/chat/completions", request_body(content = Object, description = "as OpenAI has it: model, messages, tools, response_format, stream, …"),
+#[utoipa::path(post, path = "/v1/chat/completions", request_body(content = ChatBody, description = "as OpenAI has it"),
     responses((status = 200, description = "a chat.completion, or chat.completion.chunk events"), (status = 400, description = "{error}: not a request"), (status = 402, description = "{error}: the house cannot pay"), (status = 404, description = "{error}: no such model"), (status = 429, description = "{error}: too much at once")))]
 pub(super) async fn chat(
     State(app): State<App>,
@@ -273,7 +336,7 @@ pub(super) async fn chat(
 }
 
 /// Embeddings of texts, in the shape of OpenAI.
-#[utoipa::path(post, path = "/v1/embeddings", request_body(content = Object, description = "as OpenAI has it: model, input, encoding_format"),
+#[utoipa::path(post, path = "/v1/embeddings", request_body(content = EmbeddingsBody, description = "as OpenAI has it"),
     responses((status = 200, description = "a list of embeddings"), (status = 400, description = "{error}: not a request"), (status = 404, description = "{error}: no such model")))]
 pub(super) async fn embeddings(
     State(app): State<App>,

@@ -1,7 +1,7 @@
 //! `/v1/tokens`: who may come in.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use nexus::{Principal, Role};
 use serde::Deserialize;
@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use super::App;
 use super::error::ApiError;
-use super::extract::{ApiJson, Operator};
+use super::extract::{ApiJson, ApiPath, Operator};
 
 /// What a new token takes.
 #[derive(Deserialize, ToSchema)]
@@ -58,7 +58,7 @@ pub(super) async fn list(State(app): State<App>, _operator: Operator) -> Json<Va
 pub(super) async fn revoke(
     State(app): State<App>,
     Operator(origin): Operator,
-    Path(principal): Path<String>,
+    ApiPath(principal): ApiPath<String>,
 ) -> Result<StatusCode, ApiError> {
     if principal == "user:operator" {
         return Err(ApiError::forbidden("the operator's token is set by the configuration or its file"));

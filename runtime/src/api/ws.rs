@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade};
-use axum::extract::{Path, State};
+use axum::extract::State;
+use axum::extract::ws::{CloseFrame, Message, WebSocket};
 use axum::http::{HeaderMap, header};
 use axum::response::Response;
 use futures::stream::{SplitSink, SplitStream};
@@ -25,6 +25,7 @@ use tokio::time::{Instant, timeout};
 
 use super::App;
 use super::error::ApiError;
+use super::extract::{ApiPath, ApiUpgrade};
 
 /// The subprotocol's name.
 pub(super) const SUBPROTOCOL: &str = "ailf.canvas.v1";
@@ -116,9 +117,9 @@ pub(super) fn offered(headers: &HeaderMap, ours: &'static str) -> Vec<String> {
 /// Opens the socket.
 pub(super) async fn subscribe(
     State(app): State<App>,
-    Path((id, canvas)): Path<(LifeformId, CanvasId)>,
+    ApiPath((id, canvas)): ApiPath<(LifeformId, CanvasId)>,
     headers: HeaderMap,
-    upgrade: WebSocketUpgrade,
+    ApiUpgrade(upgrade): ApiUpgrade,
 ) -> Result<Response, ApiError> {
     let principal = principal(&app, &headers);
     let upgrade = upgrade

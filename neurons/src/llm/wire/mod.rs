@@ -1,6 +1,7 @@
 //! The OpenAI-compatible door of a model that runs in this process. The embedded engine and the
 //! scripted model of the tests stand behind the same router, and the client calls it in process.
 
+mod body;
 pub mod types;
 
 use std::convert::Infallible;
@@ -15,6 +16,10 @@ use axum::{Json, Router};
 use futures::{Stream, StreamExt, stream};
 use serde_json::json;
 use tokio::sync::mpsc;
+
+pub use body::Object;
+
+use body::Body;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -35,7 +40,7 @@ pub enum Part {
     Tool(WireToolCall),
     /// The end.
     Done {
-        /// `stop`, `length` or `tool_calls`.
+        /// `stop`, `length`, `tool_calls` or `content_filter`.
         finish: &'static str,
         /// What it used.
         usage: Usage,
@@ -115,11 +120,18 @@ async fn models(State(engine): State<Arc<dyn Engine>>) -> Response {
 
 fn error(status: u16, message: &str) -> Response {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    (status, Json(json!({"error": {"message": message, "type": "embedded_engine", "code": status.as_str()}})))
+    let kind = match status.as_u16() {
+        401 | 403 => "authentication_error",
+        402 => "insufficient_quota",
+        429 => "rate_limit_error",
+        400..500 => "invalid_request_error",
+        _ => "server_error",
+    };
+    (status, Json(json!({"error": {"message": message, "type": kind, "param": null, "code": status.as_str()}})))
         .into_response()
 }
 
-async fn chat(State(engine): State<Arc<dyn Engine>>, Json(request): Json<ChatRequest>) -> Response {
+async fn chat(State(engine): State<Arc<dyn Engine>>, Body(request): Body<ChatRequest>) -> Response {
     let (model, streaming) = (request.model.clone(), request.stream);
     let parts = match engine.chat(request).await {
         Ok(parts) => parts,
@@ -135,7 +147,7 @@ async fn chat(State(engine): State<Arc<dyn Engine>>, Json(request): Json<ChatReq
 }
 
 /// A text is continued as the last message of an assistant is.
-async fn completions(State(engine): State<Arc<dyn Engine>>, Json(request): Json<CompletionRequest>) -> Response {
+async fn completions(State(engine): State<Arc<dyn Engine>>, Body(request): Body<CompletionRequest>) -> Response {
     let CompletionRequest { model, prompt, max_tokens, temperature, seed, stop } = request;
     let prefix = ChatMessage { prefix: Some(true), ..ChatMessage::text("assistant", prompt) };
     let messages = vec![prefix];
@@ -162,7 +174,7 @@ async fn completions(State(engine): State<Arc<dyn Engine>>, Json(request): Json<
     error(500, "the engine stopped before it was done")
 }
 
-async fn embeddings(State(engine): State<Arc<dyn Engine>>, Json(request): Json<EmbeddingRequest>) -> Response {
+async fn embeddings(State(engine): State<Arc<dyn Engine>>, Body(request): Body<EmbeddingRequest>) -> Response {
     let packed = match request.encoding_format.as_deref() {
         None | Some("float") => false,
         Some("base64") => true,

@@ -12,7 +12,7 @@ pub struct ChatRequest {
     /// The conversation.
     pub messages: Vec<ChatMessage>,
     /// Tools the model may call.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "or_default")]
     pub tools: Vec<Value>,
     /// `none`, `auto`, `required`, or one tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -33,18 +33,23 @@ pub struct ChatRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop: Option<Value>,
     /// Whether the answer comes as server-sent events.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub stream: bool,
     /// Asks for the usage in the last event of a stream.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream_options: Option<Value>,
 }
 
+/// Null stands for what is left out.
+fn or_default<'de, D: serde::Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -> Result<T, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_default())
+}
+
 /// One message.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ChatMessage {
     /// `system`, `user`, `assistant` or `tool`.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub role: String,
     /// What it says; null beside tool calls. Parts of text are one text here.
     #[serde(default, deserialize_with = "content")]

@@ -1,0 +1,129 @@
+//! What the OpenAPI document says of every route by rule, so that no handler says it again: who may call, the refusals that
+//! any request of its shape may meet, and what a refusal looks like.
+
+use serde_json::{Map, Value, json};
+
+/// Routes that speak as OpenAI's API does, refusals included.
+const DOOR: [&str; 2] = ["/v1/chat/completions", "/v1/embeddings"];
+/// The route that wants no token.
+const OPEN: &str = "/health";
+
+/// The document as it is served.
+pub(super) fn complete(mut document: Value) -> Value {
+    let shapes = &mut document["components"]["schemas"];
+    shapes["OpenAiError"] = json!({"type": "object", "required": ["error"], "properties": {"error": {
+        "type": "object", "required": ["message", "type", "code"],
+        "properties": {"message": {"type": "string"}, "type": {"type": "string"}, "code": {"type": "string"}}}}});
+    // What a kind takes may fit several of them.
+    if let Some(kinds) = shapes["InvokeInput"].as_object_mut().and_then(|shape| shape.remove("oneOf")) {
+        shapes["InvokeInput"]["anyOf"] = kinds;
+    }
+    merge_closed(shapes);
+    document["components"]["securitySchemes"] = json!({"bearer": {"type": "http", "scheme": "bearer"}});
+    document["security"] = json!([{"bearer": []}]);
+    for (path, item) in document["paths"].as_object_mut().into_iter().flatten() {
+        for (method, operation) in item.as_object_mut().into_iter().flatten() {
+            let parameters = operation.get_mut("parameters").and_then(Value::as_array_mut);
+            for key in parameters.into_iter().flatten().filter(|it| it["name"] == "Idempotency-Key") {
+                key["schema"] = json!({"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[ -~]+$"});
+            }
+            if path == OPEN {
+                operation["security"] = json!([]);
+            } else {
+                refusals(path, method, operation);
+            }
+        }
+    }
+    numbers(&mut document);
+    document
+}
+
+/// The refusals that a route of that shape may answer.
+fn refusals(path: &str, method: &str, operation: &mut Value) {
+    let takes = |place: &str| operation["parameters"].as_array().into_iter().flatten().any(|it| it["in"] == place);
+    let mut statuses = vec![("401", "the token is missing or not known here"), ("403", "this token may not")];
+    if takes("path") {
+        statuses.push(("404", "there is none"));
+    }
+    if takes("path") || takes("query") || takes("header") {
+        statuses.push(("400", "a part of the path, the query or a header is malformed"));
+    }
+    if operation.get("requestBody").is_some() {
+        let body = [
+            ("400", "the body is malformed"),
+            ("413", "the body is too large"),
+            ("415", "the body is not JSON"),
+            ("422", "the body does not fit"),
+        ];
+        statuses.extend(body);
+    }
+    if method != "get" {
+        let writes = [
+            ("409", "it conflicts with how things stand"),
+            ("429", "too much is under way"),
+            ("503", "it cannot be kept now"),
+        ];
+        statuses.extend(writes);
+    }
+    let kind = if DOOR.contains(&path) {
+        ("application/json", "OpenAiError")
+    } else {
+        ("application/problem+json", "Problem")
+    };
+    let shape = json!({kind.0: {"schema": {"$ref": format!("#/components/schemas/{}", kind.1)}}});
+    let Some(responses) = operation["responses"].as_object_mut() else { return };
+    for (status, description) in statuses {
+        responses.entry(status).or_insert_with(|| json!({"description": description}));
+    }
+    for (_, response) in responses.iter_mut().filter(|(status, _)| status.starts_with(['4', '5'])) {
+        response["content"] = shape.clone();
+        // What stands before the door refuses as all routes do.
+        response["content"]["application/problem+json"] = json!({"schema": {"$ref": "#/components/schemas/Problem"}});
+    }
+}
+
+/// A shape that is another with more beside it cannot be `allOf` where that other is closed: it is written out.
+fn merge_closed(shapes: &mut Value) {
+    let known = shapes.clone();
+    for shape in shapes.as_object_mut().into_iter().flatten().map(|(_, shape)| shape) {
+        let Some(parts) = shape["allOf"].as_array() else { continue };
+        let whole = |part: &Value| match part["$ref"].as_str().and_then(|to| to.rsplit('/').next()) {
+            Some(name) => known[name].clone(),
+            None => part.clone(),
+        };
+        let parts: Vec<Value> = parts.iter().map(whole).collect();
+        if parts.iter().all(|part| part["additionalProperties"] != false) {
+            continue;
+        }
+        let (mut properties, mut required) = (Map::new(), Vec::new());
+        for part in &parts {
+            properties.extend(part["properties"].as_object().cloned().unwrap_or_default());
+            required.extend(part["required"].as_array().cloned().unwrap_or_default());
+        }
+        let description = shape["description"].clone();
+        *shape =
+            json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false});
+        if description.is_string() {
+            shape["description"] = description;
+        }
+    }
+}
+
+/// Numbers that are never negative are not those of 63 bits.
+fn numbers(part: &mut Value) {
+    match part {
+        Value::Object(members) => {
+            let unsigned = members.get("minimum").is_some_and(|minimum| minimum == 0)
+                && members.get("format").is_none_or(|format| format == "int64")
+                && !members.contains_key("maximum")
+                && members.get("type").is_some_and(|kind| kind.to_string().contains("integer"));
+            if unsigned {
+                members.insert("format".into(), "uint64".into());
+                members.insert("maximum".into(), u64::MAX.into());
+            }
+            members.iter_mut().for_each(|(_, member)| numbers(member));
+        }
+        Value::Array(items) => items.iter_mut().for_each(numbers),
+        _ => {}
+    }
+}
