@@ -2,30 +2,18 @@
 //! crash is the same job. It belongs to whoever the neuron works for, is paid from the same account, and ends with what
 //! called it.
 
-use std::sync::Weak;
-
 use async_trait::async_trait;
 use neurons::tools::{FascicleCall, FascicleRunner};
 use nexus::store::{Hash, json};
 use nexus::{Cause, Event};
-use ractor::ActorCell;
 use serde_json::Value;
 
-use crate::fascicles::{Fascicles, Inner, JobOrder};
+use crate::fascicles::{JobOrder, WeakFascicles};
 use crate::run::{Fact, Status};
 use crate::{FascicleId, JobId};
 
-/// Where the fascicles are, while they are.
-pub(crate) struct Runner {
-    pub(crate) inner: Weak<Inner>,
-    pub(crate) supervisor: ActorCell,
-}
-
-impl Runner {
-    fn fascicles(&self) -> Option<Fascicles> {
-        Some(Fascicles { inner: self.inner.upgrade()?, supervisor: self.supervisor.clone() })
-    }
-}
+/// The fascicles, while they are there.
+pub(crate) struct Runner(pub(crate) WeakFascicles);
 
 /// What a fascicle is given: `{events: [{role, content}]}` as it stands, anything else as one event of the user.
 fn events_of(input: Value, cause: &Cause) -> Vec<Event> {
@@ -40,12 +28,12 @@ fn events_of(input: Value, cause: &Cause) -> Vec<Event> {
 #[async_trait]
 impl FascicleRunner for Runner {
     async fn description(&self, fascicle: &FascicleId) -> Option<String> {
-        let found = self.fascicles()?.get(fascicle).await.ok()?;
+        let found = self.0.upgrade()?.get(fascicle).await.ok()?;
         Some(found.value.description)
     }
 
     async fn run(&self, call: FascicleCall) -> Result<Value, String> {
-        let fascicles = self.fascicles().ok_or("the daemon is stopping")?;
+        let fascicles = self.0.upgrade().ok_or("the daemon is stopping")?;
         let toolbox = fascicles.toolbox(&call.caller.owner).map_err(|error| error.to_string())?;
         let job: JobId = format!("job_{}", &Hash::of(&json(&call.key)).hex()[..32]).into();
         let events = events_of(call.input, &call.origin.cause);
@@ -77,8 +65,8 @@ impl FascicleRunner for Runner {
     }
 
     async fn cancel(&self, parent: &str) {
-        if let Some(inner) = self.inner.upgrade() {
-            inner.cancel_within(parent).await;
+        if let Some(fascicles) = self.0.upgrade() {
+            fascicles.inner.cancel_within(parent).await;
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use neurons::llm::Usage;
 use neurons::tools::DEPTH_MAX;
@@ -36,7 +36,16 @@ const LOOKED_AT_MAX: usize = 2_000;
 #[derive(Clone)]
 pub struct Fascicles {
     pub(crate) inner: Arc<Inner>,
-    pub(crate) supervisor: ActorCell,
+    supervisor: ActorCell,
+}
+
+/// A handle that keeps nothing alive.
+pub(crate) struct WeakFascicles(Weak<Inner>, ActorCell);
+
+impl WeakFascicles {
+    pub(crate) fn upgrade(&self) -> Option<Fascicles> {
+        Some(Fascicles { inner: self.0.upgrade()?, supervisor: self.1.clone() })
+    }
 }
 
 pub(crate) struct Inner {
@@ -184,8 +193,8 @@ impl Fascicles {
             toolboxes: Mutex::default(),
         };
         let this = Self { inner: Arc::new(inner), supervisor: plant().await? };
-        let runner = Runner { inner: Arc::downgrade(&this.inner), supervisor: this.supervisor.clone() };
-        this.inner.neurons.with_fascicles(Arc::new(runner));
+        let weak = WeakFascicles(Arc::downgrade(&this.inner), this.supervisor.clone());
+        this.inner.neurons.with_fascicles(Arc::new(Runner(weak)));
         for id in this.inner.catalogue.shipped.keys() {
             this.built(id).await?;
         }

@@ -58,7 +58,7 @@ async fn bodies_that_are_not_what_a_route_takes_are_refused_by_name() {
     op.post(&format!("{base}/topics"), json!({"title": ""})).await.refused(422, "schema");
     op.post(&format!("{base}/topics"), json!({"title": "again", "id": "t1"})).await.refused(409, "exists");
     op.get(&format!("{base}/ops?after=99999")).await.refused(410, "reset");
-    op.get(&format!("{base}/ops?after=x")).await.refused(422, "invalid");
+    op.get(&format!("{base}/ops?after=x")).await.refused(400, "query");
     op.get("/v1/lifeforms/none").await.refused(404, "lifeform_not_found");
     op.get("/v1/nothing").await.refused(404, "no_route");
     op.send(Method::PATCH, "/v1/neurons", &[], None).await.refused(405, "method");

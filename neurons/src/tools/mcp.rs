@@ -69,7 +69,7 @@ pub enum At {
     Command {
         /// The program and its arguments.
         command: Vec<String>,
-        /// Its environment, besides `PATH`, `HOME`, `LANG`, `TMPDIR` and `USER`.
+        /// Its environment, and nothing besides.
         environment: BTreeMap<String, String>,
     },
     /// An address of the Streamable HTTP transport.

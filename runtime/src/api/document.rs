@@ -14,9 +14,11 @@ pub(super) fn complete(mut document: Value) -> Value {
     shapes["OpenAiError"] = json!({"type": "object", "required": ["error"], "properties": {"error": {
         "type": "object", "required": ["message", "type", "code"],
         "properties": {"message": {"type": "string"}, "type": {"type": "string"}, "code": {"type": "string"}}}}});
-    // What a kind takes may fit several of them.
-    if let Some(kinds) = shapes["InvokeInput"].as_object_mut().and_then(|shape| shape.remove("oneOf")) {
-        shapes["InvokeInput"]["anyOf"] = kinds;
+    // What a kind takes or answers may fit several of them.
+    for name in ["InvokeInput", "InvokeOutput"] {
+        if let Some(kinds) = shapes[name].as_object_mut().and_then(|shape| shape.remove("oneOf")) {
+            shapes[name]["anyOf"] = kinds;
+        }
     }
     merge_closed(shapes);
     document["components"]["securitySchemes"] = json!({"bearer": {"type": "http", "scheme": "bearer"}});

@@ -60,6 +60,17 @@ pub(super) enum InvokeInput {
     Transformer(transformer::Input),
 }
 
+/// What the kinds answer: a string of base, tool-augmented and completion neurons, JSON of a schema, routes, or events.
+#[derive(ToSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "it only describes what the neurons write")]
+pub(super) enum InvokeOutput {
+    Text(String),
+    Routes(Vec<router::Route>),
+    Events(transformer::Output),
+    Json(Value),
+}
+
 /// What `continue` takes.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -81,8 +92,8 @@ pub(super) struct ContinueBody {
 pub(super) enum InvokeAnswer {
     /// The neuron has ended.
     Completed {
-        /// Its output: a string of base, tool-augmented and completion neurons, JSON of a schema, `[{neuron, events}]` of a router,
-        /// or `{events}` of a transformer.
+        /// Its output.
+        #[schema(value_type = InvokeOutput)]
         output: Value,
     },
     /// The neuron waits for the client.

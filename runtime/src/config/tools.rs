@@ -10,6 +10,9 @@ use neurons::spec::{Approval, check_id};
 use neurons::tools::{At, Host as AllowedHost, McpServer, Reach};
 use serde::Deserialize;
 
+/// What of the daemon's environment every server is given.
+const ENVIRONMENT: [&str; 5] = ["PATH", "HOME", "LANG", "TMPDIR", "USER"];
+
 /// Where tools may reach to.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -136,7 +139,9 @@ impl Server {
                 if self.key_env.is_some() || self.key_file.is_some() || self.header.is_some() {
                     bail!("key_env, key_file and header are of a url; a command is given secrets by pass");
                 }
-                let mut environment = self.environment.clone();
+                let kept = ENVIRONMENT.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)));
+                let mut environment: BTreeMap<String, String> = kept.collect();
+                environment.extend(self.environment.clone());
                 for name in &self.pass {
                     let value = std::env::var(name).with_context(|| format!("the environment has no {name}"))?;
                     environment.insert(name.clone(), value);

@@ -11,8 +11,6 @@ use nix::unistd::Pid;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
-/// What of the daemon's environment a child is given; anything else it is given by name.
-const ENVIRONMENT: [&str; 5] = ["PATH", "HOME", "LANG", "TMPDIR", "USER"];
 /// Bytes of a line that it logs.
 const LOG_BYTES_MAX: u64 = 4_096;
 
@@ -30,11 +28,9 @@ impl Process {
         environment: &BTreeMap<String, String>,
     ) -> io::Result<(Self, ChildStdin, ChildStdout)> {
         let (program, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-        let kept = ENVIRONMENT.iter().filter_map(|name| Some((*name, std::env::var_os(name)?)));
         let mut child = Command::new(program)
             .args(arguments)
             .env_clear()
-            .envs(kept)
             .envs(environment)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
