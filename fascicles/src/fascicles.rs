@@ -560,7 +560,7 @@ pub(crate) async fn replay(store: &Store, id: &JobId, run: &mut Run) -> Result<(
     each_fact(store, id, |fact| run.apply(&fact)).await
 }
 
-async fn each_fact(store: &Store, id: &JobId, mut take: impl FnMut(Fact)) -> Result<(), nexus::StoreError> {
+pub(crate) async fn each_fact(store: &Store, id: &JobId, mut take: impl FnMut(Fact)) -> Result<(), nexus::StoreError> {
     let (stream, mut after) = (job_stream(id), 0);
     loop {
         let page = store.entries(&stream, after, usize::MAX).await?;

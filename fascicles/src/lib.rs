@@ -14,6 +14,7 @@ mod graph;
 mod job;
 mod observe;
 mod part;
+mod retention;
 pub mod run;
 pub mod spec;
 mod toolbox;

@@ -20,7 +20,7 @@ pub fn stream(invocation: &str) -> Stream {
     format!("{PREFIX}{invocation}").into()
 }
 
-const PREFIX: &str = "invocation:";
+pub(crate) const PREFIX: &str = "invocation:";
 
 /// A message as it is kept.
 #[derive(Serialize, Deserialize)]

@@ -81,7 +81,12 @@ pub struct Invocation {
 }
 
 impl Invocation {
-    fn key(id: &Arc<str>) -> Key {
+    /// How often it has paused.
+    pub(crate) fn pauses(&self) -> u32 {
+        self.pauses
+    }
+
+    pub(crate) fn key(id: &Arc<str>) -> Key {
         Key::new(Document::Invocation, id.clone())
     }
 }

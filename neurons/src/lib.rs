@@ -14,6 +14,7 @@ pub mod kinds;
 pub mod llm;
 pub mod neuron;
 mod neurons;
+mod retention;
 mod schema_cost;
 pub mod spec;
 pub mod tools;

@@ -51,6 +51,8 @@ pub struct Config {
     pub house_tokens: i64,
     /// What the house account is opened with.
     pub house_micro_usd: i64,
+    /// What is kept, and for how long.
+    pub keep: Keep,
     /// The minds.
     pub nexus: Minds,
     /// The embedded model.
@@ -64,6 +66,16 @@ pub struct Config {
     /// The remote model that makes embeddings, instead of the embedded one.
     #[serde(default)]
     pub embeddings: Option<TierModel>,
+}
+
+/// What is kept, and for how long; 0 keeps it for ever.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Keep {
+    /// Days that invocations are kept after they ended.
+    pub invocations_days: u32,
+    /// Days that jobs are kept after they ended.
+    pub jobs_days: u32,
 }
 
 /// The minds in this process.

@@ -40,6 +40,7 @@ pub struct Daemon {
     pub app: App,
     stop: watch::Sender<bool>,
     server: JoinHandle<std::io::Result<()>>,
+    keeper: JoinHandle<()>,
 }
 
 /// What a daemon is made of besides its settings; tests bring their own.
@@ -118,6 +119,12 @@ impl Daemon {
         fascicles.resume(HOUSE, &house).await?;
         let (stop, stopping) = watch::channel(false);
         let app = App::new(store, nexus, neurons, fascicles, lifeforms, tokens, house, address, stopping.clone());
+        let keeper = tokio::spawn(crate::retention::run(
+            config.keep.clone(),
+            app.store().clock().clone(),
+            app.neurons.clone(),
+            app.fascicles.clone(),
+        ));
         let router = api::router(app.clone());
         let server = tokio::spawn(async move {
             let mut stopping = stopping;
@@ -128,7 +135,7 @@ impl Daemon {
             let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
             axum::serve(listener, router).with_graceful_shutdown(stopped).await
         });
-        Ok(Self { address, token, token_is_new, lifeform, app, stop, server })
+        Ok(Self { address, token, token_is_new, lifeform, app, stop, server, keeper })
     }
 
     /// Stops taking requests, ends the open ones, halts the lifeforms as they are, closes the store.
@@ -137,6 +144,7 @@ impl Daemon {
     /// When the store cannot write its last checkpoint; nothing acknowledged is lost by that.
     pub async fn stop(self) -> anyhow::Result<()> {
         let _ = self.stop.send(true);
+        self.keeper.abort();
         // Answers that are being given are given to their end, within reason.
         let answered = async {
             while self.app.fascicles.busy() > 0 {

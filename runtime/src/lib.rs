@@ -6,6 +6,7 @@ pub mod config;
 pub mod daemon;
 mod house;
 pub mod models;
+mod retention;
 mod signal;
 mod telemetry;
 pub mod tokens;

@@ -7,13 +7,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use bytes::Bytes;
 use fascicles::{Fascicles, JobOrder, ToolContext, ToolFailure, Toolbox};
-use neurons::llm::Delta;
 use neurons::llm::scripted::{Reply, Scripted};
+use neurons::llm::{ChatRequest, Delta};
 use neurons::neuron::ToolResult;
 use neurons::{Answer, HOUSE, InvokeOptions, Neurons};
 use nexus::ledger::{AccountOp, Amount};
 use nexus::store::Memory;
 use nexus::{Batch, Event, ManualClock, Nexus, Origin, Store};
+use reqwest::StatusCode;
 use serde_json::{Value, json};
 use tests::disk::{Watch, Watched};
 use tests::models_of;
@@ -108,4 +109,58 @@ async fn a_job_costs_as_much_as_the_one_before() {
     let (first, second) = (written[99] - written[9], written[199] - written[109]);
     println!("200 jobs of five neurons: {} and {} bytes a job in the two halves", first / 90, second / 90);
     assert!(second < first + first / 10, "{first} bytes in the first hundred jobs, {second} in the second");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_ended_long_ago_is_let_go_with_all_that_was_said_in_it() {
+    let script = |request: &ChatRequest, _: usize| match request.messages.last().unwrap().content.as_deref() {
+        Some("ask") => Reply::Tools(vec![("c1".into(), "look".into(), "{}".into())]),
+        _ => Reply::Text("yes".into()),
+    };
+    let daemon = tests::TestDaemon::start(script).await;
+    let client = daemon.operator.clone();
+    client.post("/v1/neurons", json!({"id": "n", "tools": [{"name": "look"}]})).await.expect(StatusCode::CREATED);
+    let node = json!({"id": "a", "run": {"neuron": {"spec": {}}}});
+    client.post("/v1/fascicles", json!({"id": "f", "output": "a", "nodes": [node]})).await.expect(StatusCode::CREATED);
+    let node = json!({"id": "a", "run": {"wait": {"event": "never"}}});
+    client.post("/v1/fascicles", json!({"id": "w", "output": "a", "nodes": [node]})).await.expect(StatusCode::CREATED);
+    let invoked = client.post("/v1/neurons/n/invoke", json!({"input": "x"})).await;
+    let done = invoked.headers["x-invocation-id"].to_str().unwrap().to_owned();
+    let paused = client.post("/v1/neurons/n/invoke", json!({"input": "ask"})).await.expect(StatusCode::ACCEPTED);
+    let chat = json!({"model": "economy", "messages": [{"role": "user", "content": "hello"}]});
+    client.post("/v1/chat/completions", chat).await.expect(StatusCode::OK);
+    let job = async |fascicle: &str| -> String {
+        let job = client.post(&format!("/v1/fascicles/{fascicle}/execute"), json!({"input": "x"})).await;
+        job.expect(StatusCode::ACCEPTED)["job_id"].as_str().unwrap().to_owned()
+    };
+    let (ended, waiting) = (job("f").await, job("w").await);
+    client.events(&format!("/v1/jobs/{ended}/events")).await;
+    let store = daemon.daemon.app.store().clone();
+    let calls = store.entries(&"calls:house".into(), 0, 200).await.unwrap();
+    let said = calls.iter().filter_map(|call| call.to_json()["data"]["conversation"].as_str().map(str::to_owned));
+    let mut said: Vec<nexus::store::Stream> = said.map(Into::into).collect();
+    said.push(format!("job:{ended}").into());
+    // Two invocations, a chat, a step of a job, and the job.
+    said.sort();
+    said.dedup();
+    assert_eq!(said.len(), 5, "{said:?}");
+    let kept = async || {
+        let mut kept = 0;
+        for stream in &said {
+            kept += usize::from(store.head(stream).await.unwrap() > 0);
+        }
+        kept
+    };
+    assert_eq!(kept().await, said.len());
+    daemon.clock.advance_ms(91 * 86_400_000);
+    while kept().await > 0 {
+        tokio::task::yield_now().await;
+    }
+    client.get(&format!("/v1/jobs/{ended}")).await.refused(404, "job_not_found");
+    client.get(&format!("/v1/invocations/{done}")).await.refused(404, "invocation_not_found");
+    let results = json!({"context_token": paused["context_token"], "tool_results": [{"id": "c1", "result": "sea"}]});
+    client.post("/v1/neurons/n/continue", results).await.refused(404, "no_continuation");
+    client.get(&format!("/v1/jobs/{waiting}")).await.expect(StatusCode::OK);
+    let house = client.get("/v1/house/calls?limit=200").await.expect(StatusCode::OK);
+    assert_eq!(house["calls"].as_array().unwrap().len(), calls.len(), "what was paid for stays on record");
 }

@@ -31,6 +31,8 @@ pub struct Projection {
     pub documents: Vec<(Key, Option<Versioned<Bytes>>)>,
     /// New journal entries of each stream, in order and without gaps.
     pub journals: Vec<(Stream, Vec<Entry>)>,
+    /// Streams that were removed, before what is new in them.
+    pub forgotten: Vec<Stream>,
     /// Accounts as they stand.
     pub accounts: Vec<(Arc<str>, Account)>,
     /// Elements of graphs as they stand, by nexus and number, in order; `None` is a deletion.

@@ -182,6 +182,11 @@ pub enum Op {
         /// The bytes; empty in the log when they were kept before.
         body: Bytes,
     },
+    /// Removes a journal stream with all its entries.
+    Forget {
+        /// Which stream.
+        stream: Stream,
+    },
 }
 
 /// Changes that happen all or not at all, in order.
@@ -257,6 +262,12 @@ impl Batch {
         data: &T,
     ) -> Self {
         self.ops.push(Op::Append { stream: stream.into(), expect: Some(head), kind: kind.into(), data: json(data) });
+        self
+    }
+
+    /// Removes a stream with all its entries.
+    pub fn forget(mut self, stream: impl Into<Stream>) -> Self {
+        self.ops.push(Op::Forget { stream: stream.into() });
         self
     }
 

@@ -69,6 +69,9 @@ impl Backend for Memory {
                 None => rows.documents.remove(&key),
             };
         }
+        for stream in &projection.forgotten {
+            rows.journals.remove(stream);
+        }
         for (stream, entries) in projection.journals {
             rows.journals.entry(stream).or_default().extend(entries);
         }

@@ -32,6 +32,8 @@ struct Journal {
     head: u64,
     /// Entries no projection holds, each with its log row.
     fresh: std::collections::VecDeque<(u64, Entry)>,
+    /// The log row that removed what projections hold of it; 0 when none did.
+    forgotten: u64,
 }
 
 /// Elements of one graph that no projection holds, each with its log row; `None` is a removal.
@@ -100,6 +102,11 @@ impl State {
     /// The first entry number held here, and the entries after `after` from there on.
     pub(super) fn entries(&self, stream: &Stream, after: u64, limit: usize) -> (Option<u64>, Vec<Entry>) {
         let Some(journal) = self.journals.get(stream) else { return (None, Vec::new()) };
+        if journal.forgotten > 0 {
+            // Whatever the backend still holds is no more.
+            let fresh = journal.fresh.iter().map(|(_, entry)| entry).filter(|entry| entry.seq > after);
+            return (Some(after.saturating_add(1)), fresh.take(limit).cloned().collect());
+        }
         let Some((_, first)) = journal.fresh.front() else {
             // Everything is projected; a reader at the head needs no database for that.
             return if after >= journal.head {
@@ -145,7 +152,9 @@ impl State {
                 Op::Put { key, .. } | Op::Delete { key, .. } if !self.documents.contains_key(key) => {
                     keys.push(key.clone())
                 }
-                Op::Append { stream, .. } if !self.journals.contains_key(stream) => streams.push(stream.clone()),
+                Op::Append { stream, .. } | Op::Forget { stream } if !self.journals.contains_key(stream) => {
+                    streams.push(stream.clone())
+                }
                 Op::Account { account, .. } => {
                     let stream = ledger_stream(account);
                     if !self.journals.contains_key(&stream) {
@@ -250,6 +259,10 @@ impl State {
                 trial.accounts.insert(account.clone(), changed);
                 Ok(head + 1)
             }
+            Op::Forget { stream } => {
+                trial.heads.insert(stream.clone(), 0);
+                Ok(0)
+            }
             Op::Elements { .. } | Op::Payload { .. } => Ok(0),
         }
     }
@@ -281,6 +294,10 @@ impl State {
                         self.accounts.insert(account.clone(), (changed, n));
                         self.push(n, frame, &ledger_stream(account), "transaction".into(), line);
                     }
+                }
+                Op::Forget { stream } => {
+                    let gone = Journal { forgotten: n, ..Journal::default() };
+                    self.journals.insert(stream.clone(), gone);
                 }
                 Op::Elements { nexus, rows } => {
                     let fresh = self.elements.entry(nexus.clone()).or_default();
@@ -341,6 +358,10 @@ impl State {
                     (stream.clone(), journal.fresh.iter().map(|(_, entry)| entry.clone()).collect())
                 })
                 .collect(),
+            forgotten: {
+                let forgotten = self.journals.iter().filter(|(_, journal)| journal.forgotten > 0);
+                forgotten.map(|(stream, _)| stream.clone()).collect()
+            },
             accounts: self
                 .accounts
                 .iter()
@@ -366,6 +387,9 @@ impl State {
             while journal.fresh.front().is_some_and(|(row, _)| *row <= upto) {
                 journal.fresh.pop_front();
             }
+            if journal.forgotten <= upto {
+                journal.forgotten = 0;
+            }
         }
         self.watchers.retain(|_, watcher| watcher.receiver_count() > 0);
         for (_, row) in self.accounts.values_mut().filter(|(_, row)| *row <= upto) {
@@ -388,7 +412,7 @@ impl State {
             self.documents.retain(|_, known| known.row > 0);
         }
         if self.journals.len() > CLEAN_MAX {
-            self.journals.retain(|_, journal| !journal.fresh.is_empty());
+            self.journals.retain(|_, journal| !journal.fresh.is_empty() || journal.forgotten > 0);
         }
     }
 

@@ -45,6 +45,7 @@ pub async fn all(disks: &dyn Fn() -> Box<dyn Fn() -> Arc<dyn Backend> + Sync>) {
     the_ledger_is_checked_in_the_same_commit(&*disks()).await;
     payloads_are_kept_once_under_their_hash(&*disks()).await;
     graph_rows_come_back_in_order(&*disks()).await;
+    a_forgotten_stream_is_gone_and_may_begin_again(&*disks()).await;
     many_writers_lose_nothing(&*disks()).await;
     an_oversize_commit_is_refused_alone(&*disks()).await;
     a_second_opener_is_told_that_the_store_is_in_use(&*disks()).await;
@@ -214,6 +215,31 @@ async fn graph_rows_come_back_in_order(disk: Disk<'_>) {
         }
         store.checkpoint().await.unwrap_or_else(|error| panic!("{error}"));
     }
+    store.close().await.unwrap_or_else(|error| panic!("{error}"));
+}
+
+async fn a_forgotten_stream_is_gone_and_may_begin_again(disk: Disk<'_>) {
+    let store = open(disk).await;
+    let (gone, kept): (Stream, Stream) = ("gone".into(), "kept".into());
+    let heads = async |store: &Store| (store.head(&gone).await.unwrap_or(9), store.head(&kept).await.unwrap_or(9));
+    let mut lines = batch();
+    for n in 0..600 {
+        lines = lines.append(gone.clone(), "k", &n);
+    }
+    must(&store, lines.append(kept.clone(), "k", &0)).await;
+    store.checkpoint().await.unwrap_or_else(|error| panic!("{error}"));
+    must(&store, batch().append(gone.clone(), "k", &600)).await;
+    must(&store, batch().forget(gone.clone())).await;
+    assert_eq!(heads(&store).await, (0, 1));
+    assert!(store.entries(&gone, 0, 10).await.unwrap_or_default().is_empty());
+    store.close().await.unwrap_or_else(|error| panic!("{error}"));
+    let store = open(disk).await;
+    assert_eq!(heads(&store).await, (0, 1));
+    assert_eq!(must(&store, batch().append(gone.clone(), "k", &"again")).await.versions, [1]);
+    store.checkpoint().await.unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(heads(&store).await, (1, 1));
+    let entries = store.entries(&gone, 0, 10).await.unwrap_or_default();
+    assert_eq!(entries.iter().map(|entry| entry.to_json()["data"].clone()).collect::<Vec<_>>(), [json!("again")]);
     store.close().await.unwrap_or_else(|error| panic!("{error}"));
 }
 

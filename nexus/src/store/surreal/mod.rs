@@ -258,15 +258,20 @@ impl Backend for Surreal {
 
     async fn project(&self, projection: Projection) -> Result<(), StoreError> {
         // The lease is read, not locked, so that appends go on beside this; whoever takes the lease
-        // over rewrites meta:checkpoint, which makes a projection begun before that conflict.
+        // over rewrites meta:checkpoint, which makes a projection begun before that conflict. An UPSERT of what is there
+        // already looks through everything the transaction has written, so what is likely there comes first.
         const PROJECT: &str = "BEGIN;
             LET $held = (SELECT VALUE epoch FROM ONLY lease:store);
             IF $held != $epoch { THROW 'lease lost' };
-            FOR $r IN $docs { UPSERT type::record('doc', [$r.kind, $r.name]) CONTENT $r RETURN NONE };
+            FOR $name IN $forgotten {
+                DELETE journal:[$name, 0]..=[$name, 9223372036854775807] RETURN NONE;
+                DELETE type::record('stream', $name) RETURN NONE;
+            };
             FOR $r IN $gone { DELETE type::record('doc', [$r.kind, $r.name]) RETURN NONE };
-            FOR $r IN $journals { UPSERT type::record('journal', [$r.stream, $r.last]) CONTENT $r RETURN NONE };
-            FOR $r IN $streams { UPSERT type::record('stream', $r.name) CONTENT $r RETURN NONE };
             FOR $r IN $accounts { UPSERT type::record('account', $r.name) CONTENT $r RETURN NONE };
+            FOR $r IN $streams { UPSERT type::record('stream', $r.name) CONTENT $r RETURN NONE };
+            FOR $r IN $docs { UPSERT type::record('doc', [$r.kind, $r.name]) CONTENT $r RETURN NONE };
+            FOR $r IN $journals { UPSERT type::record('journal', [$r.stream, $r.last]) CONTENT $r RETURN NONE };
             FOR $r IN $pages { UPSERT type::record('page', [$r.nexus, $r.no]) CONTENT $r RETURN NONE };
             FOR $r IN $gone_pages { DELETE type::record('page', [$r.nexus, $r.no]) RETURN NONE };
             FOR $r IN $payloads { UPSERT type::record('payload', $r.hash) CONTENT $r RETURN NONE };
@@ -290,6 +295,7 @@ impl Backend for Surreal {
                     .bind(("epoch", epoch))
                     .bind(("docs", rows.docs))
                     .bind(("gone", rows.gone))
+                    .bind(("forgotten", rows.forgotten))
                     .bind(("journals", rows.journals))
                     .bind(("streams", rows.streams))
                     .bind(("accounts", rows.accounts))
@@ -367,9 +373,15 @@ impl Backend for Surreal {
     async fn head(&self, stream: &Stream) -> Result<u64, StoreError> {
         let (db, stream) = (self.db()?, stream.to_string());
         self.on_its_threads(async move {
-            let asked = db.query("SELECT * FROM type::record('stream', $stream)").bind(("stream", stream));
-            let rows: Vec<StreamRow> = settle(asked.await.map_err(io)?)?.take(0).map_err(io)?;
-            Ok(rows.first().map_or(0, |row| row.head as u64))
+            let asked = db
+                .query("SELECT * FROM type::record('stream', $stream); SELECT VALUE last FROM journal:[$stream, 0]..=[$stream, $short]")
+                .bind(("stream", stream))
+                .bind(("short", CHUNK_ENTRIES as i64));
+            let mut asked = settle(asked.await.map_err(io)?)?;
+            let known: Vec<StreamRow> = asked.take(0).map_err(io)?;
+            let short: Vec<i64> = asked.take(1).map_err(io)?;
+            let heads = known.iter().map(|row| row.head).chain(short);
+            Ok(heads.max().unwrap_or(0) as u64)
         })
         .await
     }
@@ -531,6 +543,7 @@ struct Rows {
     upto: i64,
     docs: Vec<DocRow>,
     gone: Vec<GoneRow>,
+    forgotten: Vec<String>,
     journals: Vec<JournalRow>,
     streams: Vec<StreamRow>,
     accounts: Vec<AccountRow>,
@@ -545,6 +558,7 @@ impl Rows {
             upto: projection.upto as i64,
             docs: vec![],
             gone: vec![],
+            forgotten: projection.forgotten.iter().map(ToString::to_string).collect(),
             journals: vec![],
             streams: vec![],
             accounts: vec![],
@@ -564,6 +578,8 @@ impl Rows {
                 None => rows.gone.push(GoneRow { kind, name }),
             }
         }
+        // One of many versions was projected before.
+        rows.docs.sort_by_key(|row| std::cmp::Reverse(row.v));
         for (stream, entries) in projection.journals {
             for chunk in entries.chunks(CHUNK_ENTRIES) {
                 let packed = rmp_serde::to_vec_named(chunk)
@@ -571,7 +587,8 @@ impl Rows {
                 let last = chunk.last().map_or(0, |entry| entry.seq as i64);
                 rows.journals.push(JournalRow { stream: stream.to_string(), last, b: DbBytes::from(packed) });
             }
-            if let Some(last) = entries.last() {
+            // A short stream's head is that of its only rows.
+            if let Some(last) = entries.last().filter(|last| last.seq > CHUNK_ENTRIES as u64) {
                 rows.streams.push(StreamRow { name: stream.to_string(), head: last.seq as i64 });
             }
         }

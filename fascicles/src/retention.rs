@@ -1,0 +1,60 @@
+//! What is kept of jobs, and for how long. A job goes with its head, its journal and the conversations of its steps.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use nexus::store::{Expect, Key, Kind};
+use nexus::{Batch, Origin, StoreError, Timestamp};
+
+use crate::FascicleError;
+use crate::fascicles::{Fascicles, each_fact, job_stream};
+use crate::job::Head;
+use crate::run::Fact;
+use crate::work::invocation;
+
+/// Heads looked at before others get a turn.
+const PAGE: usize = 64;
+/// Streams removed in one commit.
+const STREAMS_MAX: usize = 4_096;
+
+impl Fascicles {
+    /// Removes jobs that ended before a time. Answers how many there were.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn prune(&self, before: Timestamp) -> Result<usize, FascicleError> {
+        let (mut after, mut pruned) = (String::new(), 0);
+        loop {
+            let page = self.inner.store.documents::<Head>(Kind::Job, &after, PAGE).await?;
+            let Some((last, _)) = page.last() else { return Ok(pruned) };
+            after = last.to_string();
+            for (id, found) in page {
+                if !found.value.status.is_final() || found.value.updated_at >= before {
+                    continue;
+                }
+                let mut conversations: BTreeSet<Arc<str>> = BTreeSet::new();
+                each_fact(&self.inner.store, &id, |fact| {
+                    if let Fact::Started { step, attempt, .. } = fact {
+                        conversations.insert(invocation(&id, &step, attempt));
+                    }
+                })
+                .await?;
+                let conversations: Vec<Arc<str>> = conversations.into_iter().collect();
+                let batch = || Batch::new(&Origin::system("retention"));
+                for some in conversations.chunks(STREAMS_MAX) {
+                    let gone = some.iter().fold(batch(), |gone, name| gone.forget(neurons::conversation::stream(name)));
+                    self.inner.store.commit(gone).await?;
+                }
+                // The head goes last: what was cut short is begun again.
+                let gone = batch().delete(Key::new(Kind::Job, id.clone()), Expect::Version(found.version));
+                match self.inner.store.commit(gone.forget(job_stream(&id))).await {
+                    Ok(_) => pruned += 1,
+                    // It was taken up again meanwhile.
+                    Err(StoreError::Conflict { .. }) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+}

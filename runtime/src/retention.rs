@@ -1,0 +1,36 @@
+//! What ended long ago is let go, once an hour.
+
+use std::sync::Arc;
+
+use fascicles::Fascicles;
+use jiff::SignedDuration;
+use neurons::Neurons;
+use nexus::Clock;
+
+use crate::config::Keep;
+
+/// How often it is looked for.
+const EVERY: SignedDuration = SignedDuration::from_hours(1);
+
+/// Lets go of what is older than the configuration says, now and once an hour.
+pub(crate) async fn run(keep: Keep, clock: Arc<dyn Clock>, neurons: Neurons, fascicles: Fascicles) {
+    let days = |days: u32| (days > 0).then(|| SignedDuration::from_hours(24 * i64::from(days)));
+    loop {
+        let now = clock.now();
+        if let Some(kept) = days(keep.jobs_days) {
+            match fascicles.prune(now - kept).await {
+                Ok(0) => {}
+                Ok(jobs) => tracing::info!(jobs, "jobs that ended long ago are gone"),
+                Err(error) => tracing::warn!(%error, "old jobs cannot be removed"),
+            }
+        }
+        if let Some(kept) = days(keep.invocations_days) {
+            match neurons.prune(now - kept).await {
+                Ok(0) => {}
+                Ok(invocations) => tracing::info!(invocations, "invocations that ended long ago are gone"),
+                Err(error) => tracing::warn!(%error, "old invocations cannot be removed"),
+            }
+        }
+        clock.until(now + EVERY).await;
+    }
+}
