@@ -5,10 +5,10 @@
 use async_trait::async_trait;
 use neurons::tools::{FascicleCall, FascicleRunner};
 use nexus::store::{Hash, json};
-use nexus::{Cause, Event};
+use nexus::{Cause, Event, Principal};
 use serde_json::Value;
 
-use crate::fascicles::{JobOrder, WeakFascicles};
+use crate::fascicles::{Fascicles, JobOrder, WeakFascicles};
 use crate::run::{Fact, Status};
 use crate::{FascicleId, JobId};
 
@@ -23,6 +23,22 @@ fn events_of(input: Value, cause: &Cause) -> Vec<Event> {
         events.iter().map(event).collect::<Option<Vec<Event>>>()
     });
     events.flatten().unwrap_or_else(|| vec![Event::json("user", input, cause.clone())])
+}
+
+/// A job that is cancelled when nobody waits for it any more.
+struct Orphan {
+    fascicles: Fascicles,
+    job: Option<JobId>,
+}
+
+impl Drop for Orphan {
+    fn drop(&mut self) {
+        // Outside of the runtime the daemon ends, and the job goes on in its next life.
+        if let (Some(job), Ok(runtime)) = (self.job.take(), tokio::runtime::Handle::try_current()) {
+            let fascicles = self.fascicles.clone();
+            runtime.spawn(async move { fascicles.cancel(&Principal::system(), &job).await });
+        }
+    }
 }
 
 #[async_trait]
@@ -45,10 +61,13 @@ impl FascicleRunner for Runner {
             events,
             deadline_s: Some(call.deadline_s),
             depth: call.caller.depth,
-            parent: Some(call.parent),
+            parent: Some(call.parent.clone()),
             ..JobOrder::default()
         };
         let told = |error: crate::FascicleError| error.to_string();
+        // A job that calls it takes it up again after a restart; a neuron that somebody invoked is gone with its caller.
+        let of_job = call.parent.contains('/');
+        let mut orphan = Orphan { fascicles: fascicles.clone(), job: (!of_job).then(|| job.clone()) };
         fascicles.start(&call.origin, order, toolbox, |batch| batch).await.map_err(told)?;
         let mut follow = fascicles.follow(&job);
         loop {
@@ -57,6 +76,7 @@ impl FascicleRunner for Runner {
                 let head = fascicles.job(&job).await.map_err(told)?;
                 // One that was taken up again after it had failed goes on.
                 if head.status.is_final() {
+                    orphan.job = None;
                     let why = || head.error.unwrap_or_else(|| "it was cancelled".into());
                     return if head.status == Status::Completed { Ok(head.output) } else { Err(why()) };
                 }

@@ -67,6 +67,8 @@ struct Running {
     handle: Handle,
     /// Which of the actors that the job had.
     serial: u64,
+    /// Whose it is.
+    owner: Arc<str>,
     /// The invocation that called it as a tool.
     parent: Option<Arc<str>>,
 }
@@ -79,8 +81,14 @@ impl Inner {
 
     /// Cancels the jobs that were called as tools by `parent`, or by what is within it.
     pub(crate) async fn cancel_within(&self, parent: &str) {
+        // The number of a try follows a dot; a dot may also stand in a node's name.
+        let is_try = |rest: &str| {
+            let number = rest.strip_prefix('.').and_then(|rest| rest.split('/').next());
+            number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+        };
         let within = |of: &Arc<str>| {
-            of.strip_prefix(parent).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '[', '!', '.']))
+            let rest = of.strip_prefix(parent);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '[', '!']) || is_try(rest))
         };
         let called: Vec<(JobId, Handle)> = self
             .running()
@@ -283,14 +291,14 @@ impl Fascicles {
         effects: Vec<Effect>,
         first: Option<News>,
     ) -> Result<(), FascicleError> {
-        let (id, parent) = (head.id.clone(), head.parent.clone());
+        let (id, owner, parent) = (head.id.clone(), head.owner.clone(), head.parent.clone());
         let serial = self.inner.serial.fetch_add(1, Ordering::SeqCst);
         let args = JobArgs { inner: self.inner.clone(), head, run, toolbox, effects, first, serial };
         let handle = Handle::spawn(args, self.supervisor.clone()).await?;
         // A quick job may be over by now; what has ended is not put down as running.
         let mut running = self.inner.running();
         if !handle.has_ended() {
-            running.insert(id, Running { handle, serial, parent });
+            running.insert(id, Running { handle, serial, owner, parent });
         }
         Ok(())
     }
@@ -344,18 +352,27 @@ impl Fascicles {
         Ok(run)
     }
 
-    /// Stops jobs where they are, and waits until they have; they go on when their owner is taken up again.
-    pub async fn halt(&self, jobs: &[JobId]) {
-        let handles: Vec<Handle> = jobs.iter().filter_map(|job| self.inner.handle(job)).collect();
-        for handle in handles {
-            handle.halt().await;
-        }
+    /// Stops the jobs of an owner where they are, and waits until they have; they go on when it is taken up again.
+    pub async fn halt(&self, owner: &str) {
+        self.halt_those(|running| &*running.owner == owner).await;
     }
 
     /// Stops whatever jobs run, as [`Self::halt`] does.
     pub async fn halt_all(&self) {
-        let jobs: Vec<JobId> = self.inner.running().keys().cloned().collect();
-        self.halt(&jobs).await;
+        self.halt_those(|_| true).await;
+    }
+
+    async fn halt_those(&self, which: impl Fn(&Running) -> bool) {
+        let handles: Vec<Handle> = self
+            .inner
+            .running()
+            .values()
+            .filter(|running| which(running))
+            .map(|running| running.handle.clone())
+            .collect();
+        for handle in handles {
+            handle.halt().await;
+        }
     }
 
     /// How many jobs are under way.

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::fascicles::{Inner, job_stream};
-use crate::graph::{Body, Leaf, Work};
+use crate::graph::Work;
 use crate::run::{
     Answer, Effect, Fact, News, OUTPUT_BYTES_MAX, Outcome, Pause, Run, Standing, Start, Status, Step, Wait, bytes_of,
 };
@@ -169,6 +169,9 @@ impl Actor for JobActor {
         }
         job.count();
         if job.args.run.status().is_final() {
+            // What its steps called as tools ends with it.
+            let (inner, id) = (job.args.inner.clone(), job.args.head.id.clone());
+            tokio::spawn(async move { inner.cancel_within(&id).await });
             me.stop(None);
         }
         Ok(())
@@ -265,7 +268,7 @@ impl Job {
     /// Whether the answer is one to what was asked, and what must be written with it.
     fn checked(&self, wait: u32, answer: &Answer) -> Result<Batch, FascicleError> {
         let batch = Batch::new(&self.args.head.origin);
-        let Some((step, attempt, asked, node)) = self.args.run.waiting(wait) else {
+        let Some((step, _, asked, node)) = self.args.run.waiting(wait) else {
             return Err(refusal(Standing::Unknown));
         };
         match (&asked.pause, answer) {
@@ -274,7 +277,7 @@ impl Job {
                 let approvals = tool_calls.iter().filter(|call| call.needs_approval);
                 let approvals: Vec<String> = approvals.map(|call| call.id.clone()).collect();
                 neurons::continuation::check_results(&expected, &approvals, results).map_err(FascicleError::Answer)?;
-                self.with_results(batch, step, attempt, results)
+                Ok(self.with_results(batch, step, results))
             }
             (Pause::Approval { .. }, Answer::Approval { .. }) => Ok(batch),
             (Pause::Event { .. }, Answer::Event(content)) if bytes_of(content) > OUTPUT_BYTES_MAX => {
@@ -303,18 +306,10 @@ impl Job {
     }
 
     /// What neurons and the server's tools are told stands in their conversations.
-    fn with_results(
-        &self,
-        batch: Batch,
-        step: &Step,
-        attempt: u32,
-        results: &[ToolResult],
-    ) -> Result<Batch, FascicleError> {
-        match self.args.run.body(step) {
-            Some(Body::Leaf(leaf)) if !matches!(*leaf, Leaf::Tool { .. }) => {
-                Ok(Neurons::answer(batch, &invocation(&self.args.head.id, step, attempt), results))
-            }
-            _ => Ok(batch),
+    fn with_results(&self, batch: Batch, step: &Step, results: &[ToolResult]) -> Batch {
+        match self.args.run.conversation(step) {
+            Some(number) => Neurons::answer(batch, &invocation(&self.args.head.id, step, number), results),
+            None => batch,
         }
     }
 

@@ -32,7 +32,10 @@ enum Came {
 
 /// Does the work of `start` and answers the news of it. A panic in it is a failure of its step.
 pub(crate) async fn work(inner: Arc<Inner>, head: Arc<Head>, toolbox: Arc<dyn Toolbox>, start: Start) -> News {
-    let (step, attempt) = (start.step.clone(), start.attempt);
+    let (step, attempt, conversation) = (start.step.clone(), start.attempt, start.conversation);
+    // What may have been done and cannot be done twice is not tried again.
+    let is_unsure = matches!(&*start.leaf, Leaf::Call { tool, .. } if !inner.neurons.may_repeat(tool));
+    let cut_short = |why: &str| if is_unsure { ToolFailure::fatal(why) } else { ToolFailure::passing(why) };
     tokio::time::sleep(Duration::from_millis(start.delay_ms)).await;
     let _turn = inner.turns(head.depth).take(head.priority).await;
     let limit = start.timeout_s.map(Duration::from_secs);
@@ -42,7 +45,7 @@ pub(crate) async fn work(inner: Arc<Inner>, head: Arc<Head>, toolbox: Arc<dyn To
         Some(limit) => tokio::time::timeout(limit, done).await,
     };
     if came.is_err() {
-        inner.cancel_within(&invocation(&head.id, &step, attempt)).await;
+        inner.cancel_within(&invocation(&head.id, &step, conversation)).await;
     }
     let failed = |step: Step, failure: ToolFailure| {
         let ToolFailure { message: error, retry } = failure;
@@ -52,13 +55,13 @@ pub(crate) async fn work(inner: Arc<Inner>, head: Arc<Head>, toolbox: Arc<dyn To
         Ok(Ok(Ok(Came::Done(output)))) => News::Done { step, attempt, output },
         Ok(Ok(Ok(Came::Paused(calls)))) => News::Paused { step, attempt, calls },
         Ok(Ok(Err(failure))) => failed(step, failure),
-        Ok(Err(_)) => failed(step, ToolFailure::passing("it panicked")),
-        Err(_) => failed(step, ToolFailure::passing("it took longer than its timeout_s")),
+        Ok(Err(_)) => failed(step, cut_short("it panicked")),
+        Err(_) => failed(step, cut_short("it took longer than its timeout_s")),
     }
 }
 
 async fn perform(inner: &Inner, head: &Head, toolbox: Arc<dyn Toolbox>, start: Start) -> Result<Came, ToolFailure> {
-    let Start { step, attempt, again, leaf, input, events, .. } = start;
+    let Start { step, attempt, conversation, again, leaf, input, events, .. } = start;
     let origin = head.origin.because(format!("job:{}/{step}", head.id));
     let node = step.rsplit('/').next().and_then(|name| name.split('[').next()).unwrap_or(&step).into();
     let context = ToolContext { job: head.id.clone(), step, node, attempt, origin, input, events };
@@ -83,8 +86,14 @@ async fn perform(inner: &Inner, head: &Head, toolbox: Arc<dyn Toolbox>, start: S
         Leaf::Call { tool, arguments } => {
             let arguments = filled(arguments, &context.events).map_err(ToolFailure::fatal)?;
             let arguments = if arguments.is_null() { json!({}) } else { arguments };
-            let options = CallOptions { first: !again, caller: Some(caller), ..CallOptions::default() };
-            let invocation = invocation(&head.id, &context.step, attempt);
+            let options = CallOptions {
+                first: !again,
+                caller: Some(caller),
+                // Each try of a call is the same call.
+                calls_as: Some(format!("{}/{}", head.id, context.step).into()),
+                ..CallOptions::default()
+            };
+            let invocation = invocation(&head.id, &context.step, conversation);
             let called = inner.neurons.use_tool(&context.origin, &head.account, &invocation, tool, &arguments, options);
             Ok(came(called.await.map_err(failure)?))
         }
@@ -98,7 +107,7 @@ async fn perform(inner: &Inner, head: &Head, toolbox: Arc<dyn Toolbox>, start: S
                 caller: Some(caller),
                 ..CallOptions::default()
             };
-            let invocation = invocation(&head.id, &context.step, attempt);
+            let invocation = invocation(&head.id, &context.step, conversation);
             let input = input_of(spec, &context.events);
             let thought = inner.neurons.think(&context.origin, &head.account, &invocation, spec, &input, options).await;
             Ok(came(thought.map_err(failure)?.stop))

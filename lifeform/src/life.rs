@@ -179,7 +179,7 @@ impl Actor for Life {
 
     async fn post_stop(&self, _: ActorRef<Msg>, alive: &mut Alive) -> Result<(), ActorProcessingErr> {
         alive.readers.iter().for_each(JoinHandle::abort);
-        alive.body.fascicles.halt(&alive.jobs).await;
+        alive.body.fascicles.halt(&alive.owner()).await;
         alive.body.fascicles.let_go(&alive.owner());
         Ok(())
     }

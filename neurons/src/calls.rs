@@ -1,19 +1,24 @@
 //! The calls of one answer: which the client makes, which must be approved, and which the server makes now. A call that
 //! changes something is announced before it is made, so that a crash in between is not mistaken for a call never made.
 
-use futures::{FutureExt, StreamExt, stream};
+use std::sync::Arc;
+
+use futures::{FutureExt, StreamExt};
 use nexus::Batch;
 use nexus::store::{Hash, json};
 
 use crate::NeuronError;
 use crate::conversation::Conversation;
-use crate::invocation::{Run, tool_message};
+use crate::invocation::Run;
 use crate::neuron::{ToolCall, ToolResult};
 use crate::spec::Runner;
 use crate::tools::{self, Calling};
 
 /// Calls of one answer that the server makes at once.
 const AT_ONCE: usize = 8;
+
+/// Calls of one answer that are taken up.
+const CALLS_MAX: usize = 128;
 
 /// What becomes of a call.
 enum Due {
@@ -38,10 +43,12 @@ impl Run {
     ) -> Result<Vec<ToolCall>, NeuronError> {
         let (mut waiting, mut due, mut announced) = (Vec::new(), Vec::new(), Vec::new());
         let calls: Vec<ToolCall> = calls.into_iter().filter(|call| !talk.has_result(&call.id)).collect();
-        for call in calls {
-            match self.due(call, talk) {
+        for (place, call) in calls.into_iter().enumerate() {
+            let due_now =
+                if place < CALLS_MAX { self.due(call, talk) } else { told(&call, "too many calls in one answer") };
+            match due_now {
                 Due::Waits(call) => waiting.push(call),
-                Due::Told(result) => talk.say(tool_message(&result)),
+                Due::Told(result) => talk.say_result(&result),
                 Due::Made(call) => {
                     if !self.can_repeat(&call) {
                         announced.push(call.id.clone());
@@ -54,13 +61,21 @@ impl Run {
             talk.announce(&announced);
             self.store.commit(talk.write(Batch::new(&self.origin))).await?;
         }
-        let said: &Conversation = talk;
-        let made: Vec<_> = due.iter().map(|call| self.make(call, said).boxed()).collect();
-        for result in stream::iter(made).buffered(AT_ONCE).collect::<Vec<_>>().await {
-            talk.say(tool_message(&result));
+        let (name, stream, rounds) = (talk.name(), talk.stream().clone(), talk.rounds);
+        // A fascicle that failed is run anew, and not looked up again.
+        let key = |call: &ToolCall| {
+            let of_fascicle = self.tool(call).is_some_and(|tool| matches!(tool.run, Runner::Fascicle(_)));
+            let named = self.calls_as.as_ref().filter(|_| !of_fascicle);
+            Hash::of(&json(&(named.unwrap_or(&stream), rounds, &call.id))).hex()
+        };
+        let made: Vec<_> = due.iter().map(|call| self.make(call, key(call), &name).boxed()).collect();
+        // What a tool did is not done again: each result is durable as soon as it is there, however long the disk fails.
+        let mut results = futures::stream::iter(made).buffer_unordered(AT_ONCE).ready_chunks(AT_ONCE);
+        while let Some(some) = results.next().await {
+            some.iter().for_each(|result| talk.say_result(result));
+            self.store.commit_at_last(talk.write(Batch::new(&self.origin))).await?;
         }
-        // What the tools did is not done again.
-        if !due.is_empty() || waiting.is_empty() {
+        if waiting.is_empty() && talk.is_fresh() {
             self.store.commit(talk.write(Batch::new(&self.origin))).await?;
         }
         Ok(waiting)
@@ -95,11 +110,9 @@ impl Run {
         self.tool(call).is_none_or(|tool| self.tools.is_repeatable(tool, call))
     }
 
-    async fn make(&self, call: &ToolCall, talk: &Conversation) -> ToolResult {
+    async fn make(&self, call: &ToolCall, key: String, parent: &Arc<str>) -> ToolResult {
         let Some(tool) = self.tool(call) else { return ToolResult { id: call.id.clone(), ..ToolResult::default() } };
-        let key = Hash::of(&json(&(talk.stream(), talk.rounds, &call.id))).hex();
-        let parent = talk.name();
         let (origin, account, caller) = (&self.origin, &self.account, &self.caller);
-        self.tools.run(Calling { call, tool, key, origin, account, caller, parent: &parent }).await
+        self.tools.run(Calling { call, tool, key, origin, account, caller, parent }).await
     }
 }

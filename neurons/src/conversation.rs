@@ -30,6 +30,9 @@ struct Kept {
     /// Where its content lies, when it is shared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     content_hash: Option<String>,
+    /// Whether it tells of a tool that failed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    failed: bool,
 }
 
 /// An answer as it is kept.
@@ -54,6 +57,8 @@ pub(crate) struct Conversation {
     approved: Vec<String>,
     /// Those of it that were about to be made, and can not be made twice.
     announced: Vec<String>,
+    /// Whether the last message tells of a tool that failed.
+    pub(crate) has_failed: bool,
     /// Answers that did not fit.
     pub(crate) misfits: u32,
     /// Answers in all.
@@ -108,6 +113,7 @@ impl Conversation {
                         }
                         this.misfits += u32::from(&*entry.kind == "misfit");
                         this.take_up(&kept.message);
+                        this.has_failed = kept.failed;
                         this.messages.push(kept.message);
                     }
                     "reply" => {
@@ -182,9 +188,9 @@ impl Conversation {
                 Some(true) => self.approve(&result.id),
                 Some(false) => {
                     let refused = ToolResult { error: Some("it was not approved".into()), ..result.clone() };
-                    self.say(tool_message(&refused));
+                    self.say_result(&refused);
                 }
-                None => self.say(tool_message(result)),
+                None => self.say_result(result),
             }
         }
     }
@@ -196,21 +202,27 @@ impl Conversation {
 
     /// Adds a message.
     pub(crate) fn say(&mut self, message: ChatMessage) {
-        self.note("message", message);
+        self.note("message", message, false);
+    }
+
+    /// Adds what a tool brought.
+    pub(crate) fn say_result(&mut self, result: &ToolResult) {
+        self.has_failed = result.error.is_some();
+        self.note("message", tool_message(result), self.has_failed);
     }
 
     /// Adds what answers a reply that did not fit.
     pub(crate) fn object(&mut self, messages: Vec<ChatMessage>) {
         self.misfits += 1;
         for (place, message) in messages.into_iter().enumerate() {
-            self.note(if place == 0 { "misfit" } else { "message" }, message);
+            self.note(if place == 0 { "misfit" } else { "message" }, message, false);
         }
     }
 
-    fn note(&mut self, kind: &str, message: ChatMessage) {
+    fn note(&mut self, kind: &str, message: ChatMessage, failed: bool) {
         let shares = self.repeated || message.role == "system";
         let shared = shares && message.content.as_ref().is_some_and(|it| it.len() > SHARED_BYTES_MIN);
-        let mut kept = Kept { message: message.clone(), content_hash: None };
+        let mut kept = Kept { message: message.clone(), content_hash: None, failed };
         if let (true, Some(content)) = (shared, kept.message.content.take_if(|_| shared)) {
             let hash = Hash::of(content.as_bytes());
             kept.content_hash = Some(hash.hex());

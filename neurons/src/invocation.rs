@@ -62,6 +62,8 @@ pub(crate) struct Run {
     pub(crate) tools: Tools,
     /// From where they are called.
     pub(crate) caller: Caller,
+    /// Names the calls of its tools, instead of the invocation.
+    pub(crate) calls_as: Option<Arc<str>>,
     /// Whether somebody can be asked to approve a call.
     pub(crate) may_wait: bool,
     /// What it thinks with.

@@ -166,8 +166,8 @@ impl Neurons {
         }
         let mut spec = self.get(id).await?.value;
         let begun = neuron::begin(&mut spec, input)?;
-        self.complete(&mut spec).await?;
         let permit = self.permits[0].clone().try_acquire_owned().map_err(|_| NeuronError::Overloaded)?;
+        self.complete(&mut spec).await?;
         let (version, mut talk) = match &known {
             Some(known) => (known.version, Conversation::read(&self.store, &invocation).await?),
             None if options.key.is_none() => (0, Conversation::first(&invocation)),
@@ -428,8 +428,7 @@ impl Neurons {
         };
         let name: Arc<str> = format!("{}.{}", record.id, record.pauses).into();
         let token = self.key.seal(&name, &paused);
-        // Only the stretch under way writes the next pause.
-        let batch = batch.made(&name).create(Key::new(Document::Continuation, name), &paused);
+        let batch = batch.create(Key::new(Document::Continuation, name), &paused);
         (batch, Answer::Paused { token, calls })
     }
 
@@ -494,6 +493,7 @@ impl Neurons {
     /// [`NeuronError::NoInvocation`].
     pub async fn cancel(&self, origin: &Origin, id: &Arc<str>) -> Result<Invocation, NeuronError> {
         self.invocation(origin, id).await?;
+        self.tools.cancel(id).await;
         let under_way = self.under_way().get_mut(id).map(|known| (known.cancel.take(), known.ended.clone()));
         if let Some((cancel, mut ended)) = under_way {
             if let Some(cancel) = cancel {

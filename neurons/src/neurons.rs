@@ -62,6 +62,8 @@ pub struct CallOptions {
     pub caller: Option<Caller>,
     /// Nobody can be asked to approve a call of a tool.
     pub cannot_wait: bool,
+    /// Names the calls of its tools, instead of the invocation.
+    pub calls_as: Option<Arc<str>>,
 }
 
 /// What a call from inside the daemon brought.
@@ -303,14 +305,18 @@ impl Neurons {
             return Ok(Stop::Paused(waiting));
         }
         let text = talk.messages.last().and_then(|message| message.content.clone()).unwrap_or_default();
-        match serde_json::from_str::<Value>(&text) {
-            Ok(Value::Object(told)) if told.len() == 1 && told.contains_key("error") => {
-                let why = told["error"].as_str().map_or_else(|| told["error"].to_string(), str::to_owned);
-                Err(NeuronError::ToolFailed { why, repeatable })
-            }
-            Ok(output) => Ok(Stop::Completed(Completed { output })),
-            Err(_) => Ok(Stop::Completed(Completed { output: Value::String(text) })),
+        if talk.has_failed {
+            let told: Value = serde_json::from_str(&text).unwrap_or_default();
+            let why = told["error"].as_str().map_or(text, str::to_owned);
+            return Err(NeuronError::ToolFailed { why, repeatable });
         }
+        let output = serde_json::from_str(&text).unwrap_or(Value::String(text));
+        Ok(Stop::Completed(Completed { output }))
+    }
+
+    /// Whether a call of a tool may be made again when nobody knows whether it was made.
+    pub fn may_repeat(&self, tool: &ToolSpec) -> bool {
+        self.tools.is_repeatable(tool, &ToolCall::default())
     }
 
     /// Says what runs the fascicles that neurons call as tools; once.
@@ -367,6 +373,12 @@ impl Neurons {
         let _permit = self.permits[0].try_acquire().map_err(|_| NeuronError::Overloaded)?;
         let mut spec = self.get(id).await?.value;
         let begun = if spec.kind.calls_tools() {
+            // Its caller keeps the conversation, and what the server's tools did in it would be forgotten and done again.
+            if !tools.is_empty() && spec.tools.iter().any(|tool| self.tools.may_write(tool)) {
+                let why = "this neuron has tools on the server that write, so that its caller cannot bring tools of its own here: \
+                           invoke it at /v1/neurons/{id}/invoke";
+                return Err(NeuronError::Input(why.into()));
+            }
             spec.tools.extend(tools);
             spec.check().map_err(NeuronError::Input)?;
             let memory = (!spec.memory.is_empty()).then(|| ChatMessage::text("system", spec.memory.clone()));
@@ -419,6 +431,7 @@ impl Neurons {
             tools: self.tools.clone(),
             caller: options.caller.unwrap_or_else(|| Caller { owner: HOUSE.into(), depth: 0 }),
             may_wait: !options.cannot_wait,
+            calls_as: options.calls_as,
             models: self.models.clone(),
             origin,
             account,

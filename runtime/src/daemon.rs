@@ -154,12 +154,12 @@ impl Daemon {
         let _ = tokio::time::timeout(DRAIN, answered).await;
         self.app.lifeforms.halt().await;
         self.app.fascicles.halt_all().await;
-        self.app.neurons.tools().close().await;
         let mut server = self.server;
         if tokio::time::timeout(DRAIN, &mut server).await.is_err() {
             tracing::warn!("connections are still open, closing them");
             server.abort();
         }
+        self.app.neurons.tools().close().await;
         self.app.store.close().await.map_err(|error| anyhow!(error))
     }
 }

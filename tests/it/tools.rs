@@ -135,7 +135,7 @@ async fn an_http_tool_fills_its_template_and_what_goes_wrong_is_told_to_the_mode
         ("elsewhere {}", "example.com is not among those that [tools.hosts] allows"),
         ("away {}", "302 Found, leading to http://169.254.169.254/secret, where this tool does not go"),
         ("gone {}", "410 Gone: no longer"),
-        ("bytes {}", "image/png, which is no text"),
+        ("bytes {}", "200 OK with image/png, which is no text"),
         ("never {}", "it took longer than 1 s"),
         ("late {}", "longer than 1 s; nobody knows whether it was done"),
     ] {
@@ -543,4 +543,109 @@ async fn a_fascicle_that_is_a_tool_ends_with_what_called_it_and_goes_on_after_a_
     assert_eq!((ended["status"].as_str(), ended["output"].as_str()), (Some("completed"), Some("done")), "{ended}");
     let jobs = client.get("/v1/jobs").await.expect(StatusCode::OK);
     assert_eq!(jobs["jobs"].as_array().unwrap().len(), 4, "the inner one of the second is one job");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_that_a_model_names_alike_are_told_apart() {
+    let (outside, folder) = (Outside::start().await, tempfile::tempdir().unwrap());
+    let script = |request: &ChatRequest, _: usize| {
+        let results = request.messages.iter().filter(|it| it.role == "tool").filter_map(|it| it.content.clone());
+        let results: Vec<String> = results.collect();
+        let call = |id: &str, name: &str| (id.to_owned(), name.to_owned(), "{}".to_owned());
+        match results.is_empty() {
+            true => Reply::Tools(vec![call("x", "put"), call("x", "ask"), call("", "ask"), call("x", "put")]),
+            false => Reply::Text(results.join(", ")),
+        }
+    };
+    let daemon = TestDaemon::reaching(outside.reach(&folder), script).await;
+    let tools = json!([
+        outside.tool("put", "POST", "/put", json!({})),
+        outside.tool("ask", "POST", "/asked", json!({"approval": "always"})),
+    ]);
+    define(&daemon.operator, tools).await;
+    let paused = daemon.operator.post("/v1/neurons/n/invoke", json!({"input": "x"})).await.expect(StatusCode::ACCEPTED);
+    let ids: Vec<String> =
+        paused["tool_calls"].as_array().unwrap().iter().map(|call| call["id"].as_str().unwrap().to_owned()).collect();
+    assert!(ids.len() == 2 && ids[0] != ids[1] && !ids.contains(&"x".to_owned()), "{ids:?}");
+    let results = json!([{"id": ids[0], "approved": true}, {"id": ids[1], "approved": false}]);
+    let body = json!({"context_token": paused["context_token"], "tool_results": results});
+    daemon.operator.post("/v1/neurons/n/continue", body).await.expect(StatusCode::OK);
+    let seen = outside.seen();
+    assert_eq!(seen.iter().filter(|seen| seen.what == "POST /asked").count(), 1);
+    let keys: std::collections::BTreeSet<&String> = seen.iter().map(|seen| &seen.headers["idempotency-key"]).collect();
+    assert_eq!((seen.len(), keys.len()), (3, 3), "each call has a key of its own");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_step_that_is_tried_again_knows_what_it_wrote() {
+    let (outside, folder) = (Outside::start().await, tempfile::tempdir().unwrap());
+    let script = |request: &ChatRequest, asked: usize| match request.messages.last().unwrap() {
+        last if last.role == "tool" && asked == 1 => Reply::CutOff("so ".into()),
+        last if last.role == "tool" => Reply::Text(last.content.clone().unwrap_or_default()),
+        _ => Reply::Tools(vec![("c1".into(), "put".into(), "{}".into())]),
+    };
+    let daemon = TestDaemon::reaching(outside.reach(&folder), script).await;
+    let client = daemon.operator.clone();
+    let tools = json!([outside.tool("put", "POST", "/put", json!({}))]);
+    let neuron =
+        json!({"id": "a", "retry": {"times": 3, "backoff_ms": 1}, "run": {"neuron": {"spec": {"tools": tools}}}});
+    client.post("/v1/fascicles", job_of(neuron)).await.expect(StatusCode::CREATED);
+    let job = client.post("/v1/fascicles/f/execute", json!({"input": "x"})).await.expect(StatusCode::ACCEPTED);
+    let brought = ended(&client, &job).await;
+    assert_eq!((brought["output"].as_str(), daemon.model.asked().len()), (Some("here is /put"), 3), "{brought}");
+    assert_eq!(outside.seen().len(), 1, "it is written once");
+
+    // A call that may have been made is not made again by itself.
+    let tool = outside.tool("put", "POST", "/never", json!({"timeout_s": 60}));
+    let node =
+        json!({"id": "a", "timeout_s": 1, "retry": {"times": 3, "backoff_ms": 1}, "run": {"tool": {"spec": tool}}});
+    let mut spec = job_of(node);
+    spec["id"] = "g".into();
+    client.post("/v1/fascicles", spec).await.expect(StatusCode::CREATED);
+    let job = client.post("/v1/fascicles/g/execute", json!({"input": "x"})).await.expect(StatusCode::ACCEPTED);
+    assert_eq!(ended(&client, &job).await["status"], "failed");
+    assert_eq!(outside.seen().len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tool_of_one_call_at_once_may_call_itself_through_a_fascicle() {
+    let script = |request: &ChatRequest, _: usize| match request.messages.last().unwrap() {
+        last if last.role == "tool" => Reply::Text(last.content.clone().unwrap_or_default()),
+        _ => Reply::Tools(vec![("c1".into(), "again".into(), r#"{"input": "x"}"#.into())]),
+    };
+    let daemon = TestDaemon::start(script).await;
+    let client = daemon.operator.clone();
+    let again = json!([{"name": "again", "concurrency": 1, "run": {"fascicle": {"id": "f"}}}]);
+    client.post("/v1/neurons", json!({"id": "n", "tools": again})).await.expect(StatusCode::CREATED);
+    client
+        .post("/v1/fascicles", job_of(json!({"id": "a", "run": {"neuron": {"id": "n"}}})))
+        .await
+        .expect(StatusCode::CREATED);
+    let said = ask(&client, "x").await;
+    assert!(said.as_str().unwrap().contains("at most 4 within each other"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_the_openai_door_no_tool_of_the_caller_stands_beside_one_that_writes() {
+    let (outside, folder) = (Outside::start().await, tempfile::tempdir().unwrap());
+    let daemon = TestDaemon::reaching(outside.reach(&folder), obedient).await;
+    define(&daemon.operator, json!([outside.tool("put", "POST", "/put", json!({}))])).await;
+    let mine = json!([{"type": "function", "function": {"name": "mine", "parameters": {"type": "object"}}}]);
+    let chat = json!({"model": "neuron:n", "messages": [{"role": "user", "content": "put {}"}], "tools": mine});
+    let refused = daemon.operator.post("/v1/chat/completions", chat).await.expect(StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(refused["error"]["message"].as_str().unwrap().contains("tools on the server that write"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_does_not_take_the_place_of_a_tool_that_its_neuron_names() {
+    let daemon = TestDaemon::reaching(child(Approval::Never, true), obedient).await;
+    let tools = json!([
+        {"name": "notes", "run": {"mcp": {"server": "notes"}}},
+        {"name": "notes_read", "description": "mine"},
+    ]);
+    define(&daemon.operator, tools).await;
+    ask(&daemon.operator, "x").await;
+    let told = daemon.model.asked()[0].tools.clone();
+    let described: Vec<&str> = told.iter().map(|tool| tool["function"]["description"].as_str().unwrap()).collect();
+    assert_eq!(described, ["mine", "Adds a note."]);
 }

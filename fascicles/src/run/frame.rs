@@ -7,7 +7,7 @@ use nexus::Event;
 use serde_json::{Map, Value, json};
 
 use super::step::FALL_BACK;
-use crate::graph::{Body, Graph, Node, Work};
+use crate::graph::{Body, Graph, Leaf, Node, Work};
 use crate::part::{event, taken};
 use crate::spec::{Join, NodeId, Taken};
 
@@ -43,6 +43,10 @@ pub(super) enum State {
 #[derive(Debug, Default)]
 pub(super) struct Slot {
     pub(super) attempt: u32,
+    /// The try whose conversation goes on: a try that failed in passing is followed by one that knows what it did.
+    pub(super) since: u32,
+    /// Whether the last try failed in a way that another would only repeat.
+    pub(super) is_fatal: bool,
     /// Times the daemon stopped while it was under way.
     pub(super) restarts: u32,
     pub(super) fall_back: bool,
@@ -51,6 +55,13 @@ pub(super) struct Slot {
     pub(super) broken: Option<String>,
     /// Bytes of its output.
     pub(super) bytes: usize,
+}
+
+impl Slot {
+    /// The number of the conversation that its work goes on in. A tool is called anew with each try.
+    pub(super) fn conversation(&self, leaf: &Leaf) -> u32 {
+        if matches!(leaf, Leaf::Neuron { .. }) { self.since } else { self.attempt }
+    }
 }
 
 /// How a slot stands.

@@ -153,10 +153,13 @@ impl Run {
         Some((&asked.step, slot.attempt, &asked.wait, node))
     }
 
-    /// What a step runs.
-    pub(crate) fn body(&self, step: &str) -> Option<Body> {
+    /// The number of the conversation that a step is in, if it is one that is kept.
+    pub(crate) fn conversation(&self, step: &str) -> Option<u32> {
         let (node, slot, _) = self.slot(step)?;
-        slot.body(node).cloned()
+        match slot.body(node)? {
+            Body::Leaf(leaf) if !matches!(**leaf, Leaf::Tool { .. }) => Some(slot.conversation(leaf)),
+            _ => None,
+        }
     }
 
     /// When it must next be told that time has passed.
@@ -192,8 +195,9 @@ impl Run {
             Fact::Skipped { step } => self.root.end(step, State::Skipped),
             Fact::GivenUp { step } => self.root.fail(step, true),
             Fact::Broken { step } => self.root.fail(step, false),
-            Fact::Failed { step, error, .. } => self.root.change(step, |slot| {
+            Fact::Failed { step, error, retry } => self.root.change(step, |slot| {
                 slot.broken = Some(error.clone());
+                slot.is_fatal = !retry;
                 if !matches!(slot.doing, Doing::Inside(_)) {
                     slot.doing = Doing::Idle;
                 }
@@ -490,7 +494,8 @@ impl Run {
             Ok(events) => out.effects.push(Effect::Start(Start {
                 step: step.clone(),
                 attempt,
-                again,
+                conversation: slot.conversation(leaf),
+                again: again || slot.conversation(leaf) != attempt,
                 leaf: leaf.clone(),
                 input: self.root.input.clone(),
                 events,

@@ -103,7 +103,9 @@ pub struct Start {
     pub step: Step,
     /// 1 for the first try.
     pub attempt: u32,
-    /// Whether this try was under way before, so that some of it may be done.
+    /// The try whose conversation goes on.
+    pub conversation: u32,
+    /// Whether this try, or one that it goes on from, was under way before, so that some of it may be done.
     pub again: bool,
     /// What is done.
     pub(crate) leaf: Arc<Leaf>,

@@ -97,7 +97,11 @@ impl Frame {
             slots.resize_with(index + 1, Slot::default);
         }
         let slot = &mut slots[index];
+        if slot.since == 0 || slot.is_fatal || slot.fall_back != fall_back {
+            slot.since = attempt;
+        }
         (slot.attempt, slot.fall_back, slot.restarts, slot.broken) = (attempt, fall_back, 0, None);
+        slot.is_fatal = false;
         slot.doing = match slot.body(node) {
             Some(Body::Fascicle(inner)) => Doing::Inside(Box::new(Frame::new(inner.clone(), events))),
             _ => Doing::Working,

@@ -11,7 +11,7 @@ use nexus::{Batch, Origin, Store};
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
-use super::{ChatReply, ChatRequest, Delta, LlmError, Model, Usage};
+use super::{ChatReply, ChatRequest, Delta, LlmError, Model, Usage, WireToolCall};
 use crate::NeuronError;
 use crate::conversation::{self, Conversation, replied};
 
@@ -91,7 +91,11 @@ pub(crate) async fn call(
         entry: Some(replied(reply)),
     };
     let provider = model.provider.clone();
-    let work = async move { provider.chat(request, deltas).await };
+    let work = async move {
+        let mut reply = provider.chat(request, deltas).await?;
+        name_calls(&mut reply.tool_calls);
+        Ok(reply)
+    };
     let purchase = Purchase { store, origin, account, model, bound, journal: Some(talk.stream().clone()) };
     // Who still waits for its turn has not been sent, and owes nothing should the daemon die.
     let turn = model.provider.turn(bound.prompt_tokens as usize).await?;
@@ -100,6 +104,19 @@ pub(crate) async fn call(
     let (reply, charged, call) = reserved.make(work, told).await?;
     talk.answered(reply.clone());
     Ok(Paid { reply, charged, call })
+}
+
+/// Calls are told apart by their ids; one that has none, or another's, is given one.
+fn name_calls(calls: &mut [WireToolCall]) {
+    for place in 0..calls.len() {
+        let (before, rest) = calls.split_at_mut(place);
+        let call = &mut rest[0];
+        let mut number = place;
+        while call.id.is_empty() || before.iter().any(|known| known.id == call.id) {
+            call.id = format!("call_{number}");
+            number += 1;
+        }
+    }
 }
 
 /// The embeddings of texts by `model`, paid from `account` like any other call. The texts are not recorded, only how

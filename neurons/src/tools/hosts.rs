@@ -28,7 +28,20 @@ pub struct Host {
 
 /// See the module.
 pub(crate) struct Hosts {
-    allowed: BTreeMap<String, Allowed>,
+    names: Vec<String>,
+    /// By host and port.
+    allowed: BTreeMap<(String, u16), Arc<Allowed>>,
+}
+
+/// What a name in the configuration stands for: a host with its port, or with those of both schemes.
+fn places(name: &str) -> Vec<(String, u16)> {
+    let Ok(url) = Url::parse(&format!("https://{name}")) else { return Vec::new() };
+    let host = url.host_str().unwrap_or_default().to_owned();
+    // A port that is the scheme's own is not told by the parser.
+    match url.port().or_else(|| name.ends_with(":443").then_some(443)) {
+        Some(port) => vec![(host, port)],
+        None => vec![(host.clone(), 443), (host, 80)],
+    }
 }
 
 /// A host that may be reached, and how.
@@ -48,17 +61,21 @@ impl Hosts {
             || Client::builder().redirect(reqwest::redirect::Policy::none()).connect_timeout(CONNECT).no_proxy();
         let public = builder().dns_resolver(Arc::new(PublicOnly)).build()?;
         let any = builder().build()?;
-        let allowed = hosts.iter().map(|(name, host)| {
+        let mut allowed = BTreeMap::new();
+        for (name, host) in hosts {
             let client = if host.private { any.clone() } else { public.clone() };
             let permits = Semaphore::new(host.concurrency);
-            (name.to_ascii_lowercase(), Allowed { host: host.clone(), client, permits })
-        });
-        Ok(Self { allowed: allowed.collect() })
+            let reached = Arc::new(Allowed { host: host.clone(), client, permits });
+            for place in places(name) {
+                allowed.insert(place, reached.clone());
+            }
+        }
+        Ok(Self { names: hosts.keys().cloned().collect(), allowed })
     }
 
     /// Their names.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &String> {
-        self.allowed.keys()
+    pub(crate) fn names(&self) -> &[String] {
+        &self.names
     }
 
     /// The host of `url`, if tools may go there.
@@ -68,7 +85,8 @@ impl Hosts {
     pub(crate) fn allowed(&self, url: &Url) -> Result<&Allowed, String> {
         let host = url.host_str().unwrap_or_default();
         let name = url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
-        let Some(allowed) = self.allowed.get(&name) else {
+        let place = (host.to_owned(), url.port_or_known_default().unwrap_or_default());
+        let Some(allowed) = self.allowed.get(&place) else {
             return Err(format!("the host {name} is not among those that [tools.hosts] allows"));
         };
         if url.scheme() != "https" && !allowed.host.plain {
@@ -208,6 +226,7 @@ mod tests {
         assert!(why("http://api.example.com/x").contains("https alone"));
         assert!(why("https://api.example.com:8443/x").contains("not among"));
         assert!(why("https://example.com/").contains("not among"));
+        assert!(why("http://127.0.0.1/").contains("private address"));
         assert_eq!(why("http://127.0.0.1:81/"), "");
         assert_eq!(why("http://127.1:81/"), "");
         assert!(why("http://[::1]:82/").contains("private address"));

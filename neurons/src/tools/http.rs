@@ -16,7 +16,8 @@ use super::{Failure, RESULT_BYTES_MAX};
 /// What stays as it is in a URL (RFC 3986 §2.3).
 const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 /// Headers that are not a tool's to set.
-const NOT_ITS: [HeaderName; 9] = [
+const NOT_ITS: [HeaderName; 10] = [
+    IDEMPOTENCY_KEY,
     header::HOST,
     header::CONTENT_LENGTH,
     header::TRANSFER_ENCODING,
@@ -66,6 +67,11 @@ fn places(template: &str) -> BTreeSet<&str> {
     pieces(template).unwrap_or_default().into_iter().filter_map(named).collect()
 }
 
+/// Whether a tool may set a header of that name.
+pub(crate) fn may_set(name: &str) -> bool {
+    HeaderName::try_from(name).is_ok_and(|name| !NOT_ITS.contains(&name))
+}
+
 /// Whether a call may change something.
 pub(crate) fn writes(tool: &HttpTool) -> bool {
     tool.writes.unwrap_or(!matches!(tool.method, Method::Get | Method::Head))
@@ -88,8 +94,9 @@ pub(crate) fn check(tool: &HttpTool) -> Result<(), String> {
         })
         .collect();
     let url = Url::parse(&filled).map_err(|error| format!("url \"{}\": {error}", tool.url))?;
-    if !matches!(url.scheme(), "http" | "https") {
-        return Err(format!("url \"{}\" is neither http nor https", tool.url));
+    let spoken = tool.url.starts_with("http://") || tool.url.starts_with("https://");
+    if !spoken || tool.url.contains(|c: char| c == '\\' || c.is_control()) {
+        return Err(format!("url \"{}\" does not begin with http:// or https://", tool.url));
     }
     let authority = tool.url.split_once("://").map_or("", |(_, rest)| rest);
     let authority = authority.split(['/', '?', '#']).next().unwrap_or_default();
@@ -196,6 +203,9 @@ pub(crate) async fn run(
     let mut request =
         host.client().request(method, url).header(header::ACCEPT, "application/json, text/*;q=0.9, */*;q=0.1");
     for (name, template) in &tool.headers {
+        if host.secret().is_some_and(|(secret, _)| secret.as_str().eq_ignore_ascii_case(name)) {
+            return Err(Failure::Refused(format!("the header {name} is not a tool's to set here")));
+        }
         let value = filled(template, given, str::to_owned).map_err(Failure::Refused)?;
         let value = HeaderValue::try_from(&value)
             .map_err(|_| Failure::Refused(format!("the header {name} would not be one")))?;
@@ -228,11 +238,11 @@ pub(crate) async fn run(
             break;
         }
     }
+    let mut text = String::from_utf8_lossy(&bytes).into_owned();
     if bytes.contains(&0) {
         let kind = kind.as_ref().and_then(|kind| kind.to_str().ok()).unwrap_or("unknown content");
-        return Err(Failure::Refused(format!("it answered {status} with {kind}, which is no text")));
+        text = format!("it answered {status} with {kind}, which is no text");
     }
-    let mut text = String::from_utf8_lossy(&bytes).into_owned();
     if status.is_success() {
         if !whole {
             super::cut(&mut text, RESULT_BYTES_MAX);
@@ -247,7 +257,9 @@ pub(crate) async fn run(
     if !text.is_empty() {
         let _ = write!(told, ": {text}");
     }
-    Err(Failure::Refused(told))
+    // A server that failed, or gave up, may have done it.
+    let unsure = status.is_server_error() || status.as_u16() == 408;
+    Err(if unsure { Failure::Unknown(told) } else { Failure::Refused(told) })
 }
 
 /// An error with what led to it, and without the address, in which a secret may stand.
@@ -301,7 +313,9 @@ mod tests {
     #[test]
     fn what_cannot_be_a_request_is_refused_by_name() {
         for (value, part) in [
-            (json!({"url": "ftp://a.example/"}), "neither http"),
+            (json!({"url": "ftp://a.example/"}), "begin with http"),
+            (json!({"url": "https:/{h}/x"}), "begin with http"),
+            (json!({"url": "https://a.example\\{h}/x"}), "begin with http"),
             (json!({"url": "https://{host}/x"}), "choose the host"),
             (json!({"url": "https://a.{tld}/x"}), "choose the host"),
             (json!({"url": "https://u:p@a.example/x"}), "a user"),

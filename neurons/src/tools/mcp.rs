@@ -32,7 +32,7 @@ use crate::spec::{TOOLS_MAX, check_schema};
 
 /// How long a server may take until it can be spoken to.
 const START: Duration = Duration::from_secs(20);
-/// How long one page of its tools may take.
+/// How long its list of tools may take.
 const LIST: Duration = Duration::from_secs(10);
 /// How long it may take to end.
 const STOP: Duration = Duration::from_secs(5);
@@ -117,6 +117,14 @@ struct Link {
     changes: watch::Receiver<u64>,
     /// How often it had, when its list was read, and when that was.
     seen: tokio::sync::Mutex<Option<(u64, Instant)>>,
+    /// Why its list could not be read last.
+    failed: Mutex<Option<Unreachable>>,
+}
+
+impl Link {
+    fn failed(&self) -> MutexGuard<'_, Option<Unreachable>> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// What a server may tell us: that its list changed.
@@ -203,7 +211,7 @@ impl Servers {
             Ok(result) if result.is_error == Some(true) => Err(Failure::Refused(text(&result))),
             Ok(result) => Ok(text(&result)),
             Err(ServiceError::McpError(error)) => Err(Failure::Refused(error.message.into_owned())),
-            Err(error) => Err(Failure::Unknown(error.to_string())),
+            Err(error) => Err(Failure::Unknown(server.without_address(error.to_string()))),
         }
     }
 
@@ -241,6 +249,15 @@ impl Servers {
 impl Server {
     fn listed(&self) -> MutexGuard<'_, Arc<Vec<Listed>>> {
         self.listed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What went wrong, without the server's address, in which a secret may stand.
+    fn without_address(&self, why: String) -> String {
+        let why = match &self.settings.at {
+            At::Url { url, .. } => why.replace(url.as_str(), "its address"),
+            At::Command { .. } => why,
+        };
+        cut_to(why, DESCRIPTION_BYTES_MAX)
     }
 
     /// The server, spoken to.
@@ -286,9 +303,9 @@ impl Server {
                 handler.serve(Guarded::new(StreamableHttpClientTransport::with_client(http, config), None)).await
             }
         };
-        let client = client.map_err(|error| cut_to(error.to_string(), DESCRIPTION_BYTES_MAX))?;
+        let client = client.map_err(|error| self.without_address(error.to_string()))?;
         client.set_response_cache_config(ClientCacheConfig::disabled()).await;
-        Ok(Link { client, changes, seen: tokio::sync::Mutex::new(None) })
+        Ok(Link { client, changes, seen: tokio::sync::Mutex::new(None), failed: Mutex::default() })
     }
 
     /// Its tools: as they were listed last, unless the list changed. A server that went away has those that it had.
@@ -298,7 +315,16 @@ impl Server {
             let mut seen = link.seen.lock().await;
             let changes = *link.changes.borrow();
             if seen.is_none_or(|(known, at)| known != changes || at.elapsed() > LISTED) {
-                let listed = self.read(&link).await?;
+                // What was listed before stands while a server that does not list is left alone.
+                if let Some(failed) = link.failed().clone().filter(|failed| failed.at.elapsed() < PAUSE) {
+                    return Err(failed.why);
+                }
+                let listed = tokio::time::timeout(LIST, self.read(&link)).await;
+                let listed = listed.unwrap_or_else(|_| Err("its list of tools does not come".into()));
+                let listed = listed.map_err(|why| {
+                    *link.failed() = Some(Unreachable { why: why.clone(), at: Instant::now() });
+                    why
+                })?;
                 *self.listed() = Arc::new(listed);
                 *seen = Some((changes, Instant::now()));
             }

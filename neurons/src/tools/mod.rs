@@ -75,8 +75,8 @@ struct Inner {
     hosts: Hosts,
     servers: Servers,
     fascicles: OnceLock<Arc<dyn FascicleRunner>>,
-    /// How many calls of each tool may be made at once, by the tool's hash.
-    permits: Mutex<HashMap<Hash, Weak<Semaphore>>>,
+    /// How many calls of each tool may be made at once, by the tool's hash and the depth they are made at.
+    permits: Mutex<HashMap<(Hash, usize), Weak<Semaphore>>>,
 }
 
 impl Tools {
@@ -97,7 +97,7 @@ impl Tools {
 
     /// What tools may reach: `{hosts, servers: [{name, approval, error, tools: [{name, description, parameters, writes}]}]}`.
     pub async fn shown(&self) -> Value {
-        json!({"hosts": self.0.hosts.names().collect::<Vec<_>>(), "servers": self.0.servers.shown().await})
+        json!({"hosts": self.0.hosts.names(), "servers": self.0.servers.shown().await})
     }
 
     /// Ends the MCP servers that were started.
@@ -121,16 +121,20 @@ impl Tools {
             return Ok(());
         }
         let mut tools: Vec<ToolSpec> = Vec::with_capacity(spec.tools.len());
-        for tool in std::mem::take(&mut spec.tools) {
-            let (many, own) = (tool.is_many(), self.one_or_many(tool).await?);
-            // A server's list is as long as the server likes; what a neuron's maker names is there.
-            let room = if many { TOOLS_MAX.saturating_sub(tools.len()) } else { own.len() };
-            if own.len() > room {
-                tracing::warn!(left_out = own.len() - room, "a neuron has too many tools");
+        // What the neuron's maker named comes first: a server cannot take the place of it.
+        let (many, single): (Vec<ToolSpec>, Vec<ToolSpec>) =
+            std::mem::take(&mut spec.tools).into_iter().partition(ToolSpec::is_many);
+        for tool in single {
+            tools.extend(self.one_or_many(tool).await?);
+        }
+        for tool in many {
+            for own in self.one_or_many(tool).await? {
+                if tools.len() >= TOOLS_MAX || tools.iter().any(|known| known.name == own.name) {
+                    tracing::warn!(tool = own.name, "left out: the neuron has one of that name, or too many");
+                } else {
+                    tools.push(own);
+                }
             }
-            let new = own.into_iter().take(room).filter(|tool| tools.iter().all(|known| known.name != tool.name));
-            let new: Vec<ToolSpec> = new.collect();
-            tools.extend(new);
         }
         spec.tools = tools;
         Ok(())
@@ -168,6 +172,14 @@ impl Tools {
             .collect())
     }
 
+    /// Whether any call of a tool may change something.
+    pub(crate) fn may_write(&self, tool: &ToolSpec) -> bool {
+        match &tool.run {
+            Runner::Kip { readonly, .. } => !readonly,
+            _ => self.writes(tool, &ToolCall::default()),
+        }
+    }
+
     /// Whether a call may change something.
     pub(crate) fn writes(&self, tool: &ToolSpec, call: &ToolCall) -> bool {
         match &tool.run {
@@ -202,7 +214,7 @@ impl Tools {
     pub(crate) async fn run(&self, calling: Calling<'_>) -> ToolResult {
         let (id, limit) = (calling.call.id.clone(), Duration::from_secs(calling.tool.seconds()));
         let made = async {
-            let permits = self.permits(calling.tool);
+            let permits = self.permits(calling.tool, calling.caller.depth);
             let _permit = permits.acquire().await;
             self.make(&calling, limit).await
         };
@@ -265,12 +277,13 @@ impl Tools {
         }
     }
 
-    fn permits(&self, tool: &ToolSpec) -> Arc<Semaphore> {
+    /// Who waits for a fascicle holds a place, so that places are counted by depth: a wait only goes further in.
+    fn permits(&self, tool: &ToolSpec, depth: usize) -> Arc<Semaphore> {
         let mut permits = self.0.permits.lock().unwrap_or_else(PoisonError::into_inner);
         if permits.len() > COUNTED_MAX {
             permits.retain(|_, known| known.strong_count() > 0);
         }
-        let known = permits.entry(Hash::of(&text(tool))).or_default();
+        let known = permits.entry((Hash::of(&text(tool)), depth)).or_default();
         known.upgrade().unwrap_or_else(|| {
             let fresh = Arc::new(Semaphore::new(tool.at_once()));
             *known = Arc::downgrade(&fresh);

@@ -37,7 +37,7 @@ pub(crate) fn tools(spec: &ToolSpec, tool: &OpenapiTool) -> Result<Vec<ToolSpec>
     let paths = tool.document["paths"].as_object().ok_or("document has no paths")?;
     let mut tools = Vec::new();
     for (path, item) in paths {
-        let item = document.whole(item, 0).map_err(|error| format!("document.paths.{path}: {error}"))?;
+        let item = document.pointed(item, 0).map_err(|error| format!("document.paths.{path}: {error}"))?;
         for (verb, method) in METHODS {
             let Some(operation) = item.get(verb) else { continue };
             let fallback = || format!("{verb}{path}");
@@ -47,7 +47,7 @@ pub(crate) fn tools(spec: &ToolSpec, tool: &OpenapiTool) -> Result<Vec<ToolSpec>
             }
             let at = |error: String| format!("document.paths.{path}.{verb}: {error}");
             let name = if tool.operation.is_some() { spec.name.clone() } else { name_within(&spec.name, &id) };
-            tools.push(document.tool(spec, name, (&server, path, method), &item, operation).map_err(at)?);
+            tools.push(document.tool(spec, name, (&server, path, method), item, operation).map_err(at)?);
         }
     }
     match (&tool.operation, tools.len()) {
@@ -105,11 +105,14 @@ impl Document<'_> {
             match parameter["in"].as_str() {
                 Some("path") => {}
                 Some("query") => request.query.push(name.into()),
-                Some("header") if parameter["required"] == true => {
+                Some("header") if parameter["required"] == true && http::may_set(name) => {
                     request.headers.insert(name.into(), format!("{{{name}}}"));
                 }
-                // A header or a cookie that may be left out is left out.
-                Some("header" | "cookie") => drop(properties.remove(name)),
+                // A header or a cookie that may be left out is left out, and so is what stands in the configuration of the host.
+                Some("header" | "cookie") => {
+                    properties.remove(name);
+                    required.retain(|known| known != name);
+                }
                 other => return Err(format!("the parameter {name} is in {other:?}")),
             }
         }
@@ -131,6 +134,16 @@ impl Document<'_> {
         http::check(&request)?;
         let described = super::cut_to(description.to_owned(), super::DESCRIPTION_BYTES_MAX);
         Ok(ToolSpec { name, description: described, parameters, run: Runner::Http(request), ..spec.clone() })
+    }
+
+    /// A part, or what its reference points to.
+    fn pointed<'p>(&'p self, part: &'p Value, depth: usize) -> Result<&'p Value, String> {
+        let Some(to) = part.get("$ref").and_then(Value::as_str) else { return Ok(part) };
+        if depth > DEPTH_MAX {
+            return Err(format!("{to} leads to itself"));
+        }
+        let target = to.strip_prefix('#').and_then(|pointer| self.0.pointer(pointer));
+        self.pointed(target.ok_or_else(|| format!("{to} points to nothing in the document"))?, depth + 1)
     }
 
     /// A part with what its references point to in their place.
