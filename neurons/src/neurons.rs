@@ -294,7 +294,7 @@ impl Neurons {
             talk.ask(vec![WireToolCall { id: call.id.clone(), function, ..WireToolCall::default() }]);
         }
         // Whoever did not approve is not asked again.
-        let repeatable = self.tools.is_repeatable(tool, &call) && !self.tools.needs_approval(tool, &call);
+        let repeatable = self.tools.may_repeat(tool) && !self.tools.needs_approval(tool, &call);
         let asked = talk.reply.as_ref().map(calls_of).unwrap_or_default();
         let run = self.run(origin.clone(), account.clone(), spec, options);
         let waiting = run.serve(asked, &mut talk).await?;
@@ -314,9 +314,9 @@ impl Neurons {
         Ok(Stop::Completed(Completed { output }))
     }
 
-    /// Whether a call of a tool may be made again when nobody knows whether it was made.
+    /// Whether a call of a tool that failed, or that nobody knows the outcome of, may simply be made again.
     pub fn may_repeat(&self, tool: &ToolSpec) -> bool {
-        self.tools.is_repeatable(tool, &ToolCall::default())
+        self.tools.may_repeat(tool)
     }
 
     /// Says what runs the fascicles that neurons call as tools; once.

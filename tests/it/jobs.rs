@@ -628,3 +628,25 @@ async fn whoever_only_waits_for_the_provider_owes_nothing_when_the_daemon_dies()
     let calls = daemon.operator.get("/v1/house/calls?limit=200").await.expect(StatusCode::OK);
     assert_eq!(sent(calls), 64, "a call is only called sent when it is");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn twenty_orders_under_one_key_are_one_job_that_each_of_them_finds() {
+    let daemon = TestDaemon::start(|_, _| Reply::Text("yes".into())).await;
+    let node = json!({"id": "a", "run": {"neuron": {"spec": {}}}});
+    daemon
+        .operator
+        .post("/v1/fascicles", json!({"id": "k", "output": "a", "nodes": [node]}))
+        .await
+        .expect(StatusCode::CREATED);
+    for round in 0..20 {
+        let key = format!("key-{round}");
+        let order = || async {
+            let headers = [("idempotency-key", key.as_str())];
+            let body = Some(json!({"input": "x"}));
+            let answer = daemon.operator.send(Method::POST, "/v1/fascicles/k/execute", &headers, body).await;
+            answer.expect(StatusCode::ACCEPTED)["job_id"].as_str().unwrap().to_owned()
+        };
+        let jobs = futures::future::join_all((0..20).map(|_| order())).await;
+        assert!(jobs.iter().all(|job| *job == jobs[0]));
+    }
+}

@@ -100,7 +100,7 @@ pub(crate) fn check(tool: &HttpTool) -> Result<(), String> {
     }
     let authority = tool.url.split_once("://").map_or("", |(_, rest)| rest);
     let authority = authority.split(['/', '?', '#']).next().unwrap_or_default();
-    if authority.contains('{') {
+    if authority.is_empty() || authority.contains('{') {
         return Err(format!("url \"{}\" lets a parameter choose the host", tool.url));
     }
     if !url.username().is_empty() || url.password().is_some() || url.fragment().is_some() {
@@ -315,6 +315,7 @@ mod tests {
         for (value, part) in [
             (json!({"url": "ftp://a.example/"}), "begin with http"),
             (json!({"url": "https:/{h}/x"}), "begin with http"),
+            (json!({"url": "https:///{h}/x"}), "choose the host"),
             (json!({"url": "https://a.example\\{h}/x"}), "begin with http"),
             (json!({"url": "https://{host}/x"}), "choose the host"),
             (json!({"url": "https://a.{tld}/x"}), "choose the host"),

@@ -47,6 +47,8 @@ const MESSAGE_BYTES_MAX: usize = 2 << 20;
 /// Pages of a list, and tools in it.
 const PAGES_MAX: usize = 64;
 const LISTED_MAX: usize = 512;
+/// Bytes of what one tool says of its parameters.
+const SCHEMA_BYTES_MAX: usize = 16 << 10;
 /// A server of tools, as the configuration has it.
 #[derive(Clone, Debug)]
 pub struct McpServer {
@@ -235,8 +237,9 @@ impl Servers {
     /// Ends what was started.
     pub(crate) async fn close(&self) {
         futures::future::join_all(self.0.values().map(|server| async {
-            let link = std::mem::replace(&mut *server.link.lock().await, Err(None));
-            if let Ok(mut link) = link
+            // One that is being reached now ends with the task that reaches it.
+            let Ok(mut held) = server.link.try_lock() else { return };
+            if let Ok(mut link) = std::mem::replace(&mut *held, Err(None))
                 && let Some(link) = Arc::get_mut(&mut link)
             {
                 let _ = link.client.close_with_timeout(STOP).await;
@@ -321,9 +324,8 @@ impl Server {
                 }
                 let listed = tokio::time::timeout(LIST, self.read(&link)).await;
                 let listed = listed.unwrap_or_else(|_| Err("its list of tools does not come".into()));
-                let listed = listed.map_err(|why| {
+                let listed = listed.inspect_err(|why| {
                     *link.failed() = Some(Unreachable { why: why.clone(), at: Instant::now() });
-                    why
                 })?;
                 *self.listed() = Arc::new(listed);
                 *seen = Some((changes, Instant::now()));
@@ -356,7 +358,13 @@ impl Server {
                     continue;
                 }
                 let parameters = Value::Object(Arc::unwrap_or_clone(tool.input_schema));
-                if let Err(why) = check_schema(&parameters) {
+                let bytes = parameters.to_string().len();
+                let fits = if bytes > SCHEMA_BYTES_MAX {
+                    Err(format!("they have {bytes} bytes"))
+                } else {
+                    check_schema(&parameters)
+                };
+                if let Err(why) = fits {
                     tracing::warn!(server = %self.name, tool = name, why, "left out: its parameters cannot be checked");
                     continue;
                 }

@@ -205,9 +205,14 @@ impl Tools {
         }
     }
 
-    /// Whether a call that was cut short is simply made again.
+    /// Whether a call that the daemon's end cut short is simply taken up again: a fascicle is found under its name.
     pub(crate) fn is_repeatable(&self, tool: &ToolSpec, call: &ToolCall) -> bool {
         tool.repeatable || matches!(tool.run, Runner::Kip { .. } | Runner::Fascicle(_)) || !self.writes(tool, call)
+    }
+
+    /// Whether a call that failed, or that nobody knows the outcome of, may simply be made again.
+    pub(crate) fn may_repeat(&self, tool: &ToolSpec) -> bool {
+        tool.repeatable || matches!(tool.run, Runner::Kip { .. }) || !self.may_write(tool)
     }
 
     /// Makes a call. A failure is a result too: the model is told what went wrong.

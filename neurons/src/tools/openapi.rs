@@ -47,13 +47,18 @@ pub(crate) fn tools(spec: &ToolSpec, tool: &OpenapiTool) -> Result<Vec<ToolSpec>
             }
             let at = |error: String| format!("document.paths.{path}.{verb}: {error}");
             let name = if tool.operation.is_some() { spec.name.clone() } else { name_within(&spec.name, &id) };
+            if !path.starts_with('/') {
+                return Err(at("a path begins with /".into()));
+            }
+            if tools.len() >= TOOLS_MAX {
+                return Err(format!("document has more than {TOOLS_MAX} operations"));
+            }
             tools.push(document.tool(spec, name, (&server, path, method), item, operation).map_err(at)?);
         }
     }
     match (&tool.operation, tools.len()) {
         (Some(wanted), 0) => Err(format!("operation \"{wanted}\" is not in the document")),
         (None, 0) => Err("document has no operation".into()),
-        (_, count) if count > TOOLS_MAX => Err(format!("document has {count} operations, the bound is {TOOLS_MAX}")),
         _ => Ok(tools),
     }
 }
@@ -68,11 +73,17 @@ impl Document<'_> {
         if !url.starts_with("http") {
             return Err(format!("document.servers: \"{url}\" is not a whole address"));
         }
-        // A server's variables are filled with what they are by default (OpenAPI 3.1 §4.8.6).
-        let variables = server["variables"].as_object().into_iter().flatten();
-        let filled = variables.fold(url.to_owned(), |url, (name, variable)| {
-            url.replace(&format!("{{{name}}}"), variable["default"].as_str().unwrap_or_default())
-        });
+        // A server's variables are filled with what they are by default (OpenAPI 3.1 §4.8.6), once.
+        let mut filled = String::new();
+        for (place, part) in url.split('{').enumerate() {
+            match part.split_once('}') {
+                Some((name, rest)) if place > 0 => {
+                    filled.push_str(server["variables"][name]["default"].as_str().unwrap_or_default());
+                    filled.push_str(rest);
+                }
+                _ => filled.push_str(part),
+            }
+        }
         Ok(filled)
     }
 
@@ -121,10 +132,11 @@ impl Document<'_> {
             let schema = body["content"].as_object().into_iter().flatten();
             let schema =
                 schema.filter(|(kind, _)| kind.contains("json")).find_map(|(_, content)| content.get("schema"));
-            properties.insert(BODY.into(), schema.ok_or("its body is not JSON")?.clone());
-            request.body = Some(Body::Parameter(BODY.into()));
+            let name = if properties.contains_key(BODY) { "request_body" } else { BODY };
+            properties.insert(name.into(), schema.ok_or("its body is not JSON")?.clone());
+            request.body = Some(Body::Parameter(name.into()));
             if body["required"] == true {
-                required.push(BODY.into());
+                required.push(name.into());
             }
         }
         let said = ["description", "summary"].into_iter().find_map(|member| operation[member].as_str());
@@ -239,7 +251,15 @@ mod tests {
         missing["components"] = json!({});
         let mut relative = document();
         relative["servers"] = json!([{"url": "/v1"}]);
+        let mut growing = document();
+        let variables = (0..9).map(|n| (format!("v{n}"), json!({"default": format!("{{v{}}}", n + 1).repeat(10)})));
+        growing["servers"] = json!([{"url": "https://a.example/{v0}", "variables": variables.collect::<Map<_, _>>()}]);
+        let mut many = document();
+        let paths = (0..20_000).map(|n| (format!("/p{n}"), json!({"get": {"operationId": format!("o{n}")}})));
+        many["paths"] = Value::Object(paths.collect());
         for (document, operation, part) in [
+            (growing, None, "parameters"),
+            (many, None, "more than"),
             (endless, None, "too deep"),
             (missing, None, "points to nothing"),
             (relative, None, "not a whole address"),

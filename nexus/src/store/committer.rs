@@ -104,6 +104,7 @@ impl Committer {
         let n = self.read(|state| state.row) + 1;
         let (mut staged, mut row) = (Staged::default(), BytesMut::new());
         let (mut frames, mut replies): (Vec<Frame>, Vec<Reply>) = (Vec::new(), Vec::new());
+        let mut refusals = Vec::new();
         let mut next = Some((first, reply));
         while let Some((batch, reply)) = next.take() {
             match self.admit(n, batch, &mut staged, &mut row).await {
@@ -111,16 +112,15 @@ impl Committer {
                     frames.push(frame);
                     replies.push((reply, receipt));
                 }
-                Err(refusal) => {
-                    let _ = reply.send(Err(refusal));
-                }
+                Err(refusal) => refusals.push((reply, refusal)),
             }
             if row.len() < ROW_BYTES {
                 next = self.waiting();
             }
         }
+        let refuse = || refusals.into_iter().for_each(|(reply, refusal)| drop(reply.send(Err(refusal))));
         if frames.is_empty() {
-            return;
+            return refuse();
         }
         match self.append(n, row.freeze()).await {
             Ok(()) => {
@@ -128,11 +128,14 @@ impl Committer {
                     frames.iter().for_each(|frame| state.replay(n, frame));
                     state.wake(&frames);
                 });
+                // Whoever was refused for what stands in this row finds it.
+                refuse();
                 for (reply, receipt) in replies {
                     let _ = reply.send(Ok(receipt));
                 }
             }
             Err(failure) => {
+                refuse();
                 error!(row = n, %failure, "commit failed");
                 for (reply, _) in replies {
                     let _ = reply.send(Err(failure.clone()));

@@ -5,6 +5,8 @@ use serde_json::{Map, Value, json};
 
 /// Routes that speak as OpenAI's API does, refusals included.
 const DOOR: [&str; 2] = ["/v1/chat/completions", "/v1/embeddings"];
+/// Other routes that ask a model.
+const ASKS: [&str; 2] = ["/v1/neurons/{id}/invoke", "/v1/neurons/{id}/continue"];
 /// The route that wants no token.
 const OPEN: &str = "/health";
 
@@ -66,6 +68,15 @@ fn refusals(path: &str, method: &str, operation: &mut Value) {
             ("503", "it cannot be kept now"),
         ];
         statuses.extend(writes);
+    }
+    if DOOR.contains(&path) || ASKS.contains(&path) {
+        let model = [
+            ("402", "the account cannot pay"),
+            ("502", "the model, or a server of tools, does not answer as it should"),
+            ("503", "no model answers"),
+            ("504", "the deadline passed"),
+        ];
+        statuses.extend(model);
     }
     let kind = if DOOR.contains(&path) {
         ("application/json", "OpenAiError")

@@ -2,17 +2,26 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::pin::Pin;
 use std::process::Stdio;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader, ReadBuf};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::time::Instant;
 
 /// Bytes of a line that it logs.
 const LOG_BYTES_MAX: u64 = 4_096;
+/// What a line counts besides its bytes.
+const LINE_BYTES: usize = 64;
+/// What it may log, and what it may say, within [`WINDOW`].
+const LOGGED_MAX: usize = 256 << 10;
+const SAID_MAX: usize = 16 << 20;
+const WINDOW: Duration = Duration::from_secs(1);
 
 /// A child process and whatever it started: they end with this.
 pub(super) struct Process {
@@ -26,7 +35,7 @@ impl Process {
         server: &Arc<str>,
         command: &[String],
         environment: &BTreeMap<String, String>,
-    ) -> io::Result<(Self, ChildStdin, ChildStdout)> {
+    ) -> io::Result<(Self, ChildStdin, Metered)> {
         let (program, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let mut child = Command::new(program)
             .args(arguments)
@@ -42,7 +51,7 @@ impl Process {
         let (input, output) = (child.stdin.take().ok_or_else(pipe)?, child.stdout.take().ok_or_else(pipe)?);
         tokio::spawn(log(server.clone(), child.stderr.take().ok_or_else(pipe)?));
         let group = child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
-        Ok((Self { group, child }, input, output))
+        Ok((Self { group, child }, input, Metered::new(output)))
     }
 
     /// Waits for it to end, then asks it to, then makes it.
@@ -72,8 +81,46 @@ impl Drop for Process {
 /// A pipe that nobody reads would hold the process up.
 async fn log(server: Arc<str>, errors: ChildStderr) {
     let (mut errors, mut line) = (BufReader::new(errors), Vec::new());
+    let mut read = 0;
     while (&mut errors).take(LOG_BYTES_MAX).read_until(b'\n', &mut line).await.is_ok_and(|read| read > 0) {
         tracing::debug!(%server, "{}", String::from_utf8_lossy(&line).trim_end());
+        read += line.len() + LINE_BYTES;
         line.clear();
+        // Who logs more than anybody reads waits.
+        if read > LOGGED_MAX {
+            read = 0;
+            tokio::time::sleep(WINDOW).await;
+        }
+    }
+}
+
+/// What a child says, until it says more than anybody can mean: then it has said all.
+pub(super) struct Metered {
+    output: ChildStdout,
+    since: Instant,
+    read: usize,
+}
+
+impl Metered {
+    pub(super) fn new(output: ChildStdout) -> Self {
+        Self { output, since: Instant::now(), read: 0 }
+    }
+}
+
+impl AsyncRead for Metered {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if self.since.elapsed() > WINDOW {
+            (self.since, self.read) = (Instant::now(), 0);
+        }
+        if self.read > SAID_MAX {
+            tracing::warn!("an MCP server floods; it is hung up on");
+            return Poll::Ready(Ok(()));
+        }
+        let before = into.filled().len();
+        let polled = Pin::new(&mut self.output).poll_read(context, into);
+        let new = &into.filled()[before..];
+        // Lines cost more than their bytes.
+        self.read += new.len() + LINE_BYTES * new.iter().filter(|byte| **byte == b'\n').count();
+        polled
     }
 }
