@@ -256,3 +256,37 @@ async fn a_write_that_fills_the_databases_memory_survives_a_kill() {
     let left = Surreal::embedded(&copy).unwrap().open(nexus::Timestamp::UNIX_EPOCH).await.unwrap();
     assert_eq!(left.log.iter().map(|(no, _)| *no).collect::<Vec<_>>(), (1..=n).collect::<Vec<_>>());
 }
+
+mod much {
+    use super::*;
+    use nexus::store::{Key, Kind};
+    use nexus::{Batch, ManualClock, Origin, Store};
+    use serde_json::{Value, json};
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn however_fast_it_is_written_a_checkpoint_fits_into_the_database() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = async || {
+            let disk: Arc<dyn Backend> = Arc::new(Surreal::embedded(folder.path().join("store")).unwrap());
+            Store::open(disk, Arc::new(ManualClock::default())).await.unwrap()
+        };
+        let store = open().await;
+        let origin = Origin::system("test");
+        for round in 0..80 {
+            let mut batch = Batch::new(&origin);
+            for n in 0..1_000 {
+                let name: Arc<str> = format!("d{round}-{n}").into();
+                batch = batch
+                    .made(&name)
+                    .create(Key::new(Kind::Meta, name.clone()), &json!({"n": n, "text": "x".repeat(100)}));
+            }
+            store.commit(batch).await.unwrap();
+        }
+        store.checkpoint().await.unwrap();
+        store.close().await.unwrap();
+        let store = open().await;
+        let kept = store.document::<Value>(&Key::new(Kind::Meta, "d79-999")).await.unwrap();
+        assert_eq!(kept.unwrap().value["n"], 999);
+        store.close().await.unwrap();
+    }
+}

@@ -25,7 +25,10 @@ pub(super) enum Request {
 /// A row takes no more batches past this size.
 const ROW_BYTES: usize = 512 << 10;
 /// Projections are written once this much is committed without them.
-const DIRTY_BYTES: usize = 8 << 20;
+pub(super) const DIRTY_BYTES: usize = 8 << 20;
+/// Once this much more is committed while projections are being written, they are waited for: what one checkpoint writes
+/// must fit into the database's memory, or none ever succeeds again.
+const DIRTY_BYTES_MAX: usize = 2 * DIRTY_BYTES;
 /// How often an append whose outcome is unknown is asked about again.
 const APPEND_TRIES: u32 = 4;
 
@@ -83,6 +86,11 @@ impl Committer {
         self.change(State::forget_clean);
         if let Some(request) = self.deferred.take() {
             return Some(request);
+        }
+        if self.read(|state| state.dirty_bytes) > DIRTY_BYTES_MAX
+            && let Some(running) = self.projecting.take()
+        {
+            let _ = running.await;
         }
         if self.read(|state| state.dirty_bytes) > DIRTY_BYTES {
             self.start_checkpoint();
@@ -230,10 +238,7 @@ impl Committer {
         {
             return;
         }
-        let projection = self.change(|state| {
-            state.dirty_bytes = 0;
-            state.projection()
-        });
+        let (projection, bytes) = self.change(|state| (state.projection(), std::mem::take(&mut state.dirty_bytes)));
         let (backend, state) = (self.backend.clone(), self.state.clone());
         self.projecting = Some(tokio::spawn(async move {
             let upto = projection.upto;
@@ -241,7 +246,10 @@ impl Committer {
             match &written {
                 Ok(()) => state.write().unwrap_or_else(PoisonError::into_inner).projected(upto),
                 // The log still holds everything; the next quiet moment tries again.
-                Err(failure) => warn!(upto, %failure, "checkpoint failed"),
+                Err(failure) => {
+                    warn!(upto, %failure, "checkpoint failed");
+                    state.write().unwrap_or_else(PoisonError::into_inner).dirty_bytes += bytes;
+                }
             }
             written
         }));

@@ -31,7 +31,7 @@ pub use memory::Memory;
 
 use crate::clock::Clock;
 use crate::ledger::{Account, LedgerError};
-use committer::{Committer, Request};
+use committer::{Committer, DIRTY_BYTES, Request};
 use state::State;
 
 /// Why the store refused or failed.
@@ -112,6 +112,13 @@ impl Store {
             for frame in &frames {
                 state.warm(&*backend, &frame.ops).await?;
                 state.replay(n, frame);
+            }
+            // A log that outgrew what one checkpoint may write is projected piece by piece.
+            if state.dirty_bytes > DIRTY_BYTES {
+                backend.project(state.projection()).await?;
+                state.dirty_bytes = 0;
+                state.projected(n);
+                state.forget_clean();
             }
         }
         let state = Arc::new(RwLock::new(state));

@@ -15,6 +15,8 @@ use crate::clock::Timestamp;
 use crate::ledger::Account;
 use crate::principal::Origin;
 
+/// What one change costs a projection, besides its own bytes.
+const OP_BYTES: usize = 512;
 /// Clean documents kept for their versions before all of them are let go.
 const CLEAN_MAX: usize = 16_384;
 
@@ -271,7 +273,7 @@ impl State {
     pub(super) fn replay(&mut self, n: u64, frame: &Frame) {
         self.row = self.row.max(n);
         for op in frame.ops.iter() {
-            self.dirty_bytes += 64;
+            self.dirty_bytes += OP_BYTES;
             match op {
                 Op::Put { key, body, .. } => {
                     self.dirty_bytes += body.len();
