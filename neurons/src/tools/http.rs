@@ -62,7 +62,7 @@ fn pieces(template: &str) -> Result<Vec<Piece<'_>>, String> {
     Ok(pieces)
 }
 
-fn places(template: &str) -> BTreeSet<&str> {
+pub(super) fn places(template: &str) -> BTreeSet<&str> {
     let named = |piece| if let Piece::Place(name) = piece { Some(name) } else { None };
     pieces(template).unwrap_or_default().into_iter().filter_map(named).collect()
 }

@@ -139,6 +139,9 @@ impl Document<'_> {
                 required.push(name.into());
             }
         }
+        if let Some(name) = http::places(&request.url).into_iter().find(|name| !properties.contains_key(*name)) {
+            return Err(format!("its address names {{{name}}}, which is no parameter of it"));
+        }
         let said = ["description", "summary"].into_iter().find_map(|member| operation[member].as_str());
         let description = if spec.description.is_empty() { said.unwrap_or_default() } else { &spec.description };
         let parameters = json!({"type": "object", "properties": properties, "required": required});
@@ -258,7 +261,7 @@ mod tests {
         let paths = (0..20_000).map(|n| (format!("/p{n}"), json!({"get": {"operationId": format!("o{n}")}})));
         many["paths"] = Value::Object(paths.collect());
         for (document, operation, part) in [
-            (growing, None, "parameters"),
+            (growing, None, "no parameter"),
             (many, None, "more than"),
             (endless, None, "too deep"),
             (missing, None, "points to nothing"),
