@@ -258,7 +258,7 @@ mod tests {
         let variables = (0..9).map(|n| (format!("v{n}"), json!({"default": format!("{{v{}}}", n + 1).repeat(10)})));
         growing["servers"] = json!([{"url": "https://a.example/{v0}", "variables": variables.collect::<Map<_, _>>()}]);
         let mut many = document();
-        let paths = (0..20_000).map(|n| (format!("/p{n}"), json!({"get": {"operationId": format!("o{n}")}})));
+        let paths = (0..2_000).map(|n| (format!("/p{n}"), json!({"get": {"operationId": format!("o{n}")}})));
         many["paths"] = Value::Object(paths.collect());
         for (document, operation, part) in [
             (growing, None, "no parameter"),
