@@ -161,7 +161,7 @@ impl Tools {
         Ok(own
             .into_iter()
             .map(|mut own| {
-                if !tool.description.is_empty() {
+                if !tool.is_many() && !tool.description.is_empty() {
                     own.description.clone_from(&tool.description);
                 }
                 if let Some(parameters) = given {
@@ -252,7 +252,7 @@ impl Tools {
             Runner::Http(request) => {
                 http::run(&self.0.hosts, request, &given(call).map_err(Failure::Refused)?, key).await
             }
-            Runner::Mcp(mcp) => self.0.servers.run(mcp, given(call).map_err(Failure::Refused)?, limit).await,
+            Runner::Mcp(mcp) => self.0.servers.run(mcp, given(call).map_err(Failure::Refused)?).await,
             Runner::Openapi(_) => Err(Failure::Refused("this tool stands for many, and none of them".into())),
             Runner::Fascicle(fascicle) => {
                 if caller.depth >= DEPTH_MAX {

@@ -143,7 +143,7 @@ impl Document<'_> {
             return Err(format!("its address names {{{name}}}, which is no parameter of it"));
         }
         let said = ["description", "summary"].into_iter().find_map(|member| operation[member].as_str());
-        let description = if spec.description.is_empty() { said.unwrap_or_default() } else { &spec.description };
+        let description = said.unwrap_or_default();
         let parameters = json!({"type": "object", "properties": properties, "required": required});
         check_schema(&parameters)?;
         http::check(&request)?;
