@@ -8,7 +8,7 @@ use neurons::llm::Usage;
 use neurons::tools::DEPTH_MAX;
 use neurons::{Neurons, Tier};
 use nexus::ledger::Amount;
-use nexus::store::{Expect, Follow, Key, Kind, Op, Stream};
+use nexus::store::{Entry, Expect, Follow, Key, Kind, Op, Stream};
 use nexus::{Batch, Event, Origin, Principal, PrincipalId, Role, Store, Timestamp};
 use ractor::ActorCell;
 use serde_json::Value;
@@ -504,6 +504,24 @@ impl Fascicles {
         head.map(|head| head.value).ok_or_else(|| FascicleError::JobNotFound(id.clone()))
     }
 
+    /// The head of a job as soon as it has ended or waits for somebody.
+    ///
+    /// # Errors
+    /// [`FascicleError::JobNotFound`], or the store's own when it is closed.
+    pub async fn settled(&self, id: &JobId) -> Result<Head, FascicleError> {
+        let stream = job_stream(id);
+        // Following begins before looking: whatever is committed in between is heard of.
+        let mut follow = self.inner.store.follow(stream.clone(), self.inner.store.head(&stream).await?);
+        loop {
+            let head = self.job(id).await?;
+            if head.status.is_final() || !head.waits.is_empty() {
+                return Ok(head);
+            }
+            follow.next().await?;
+            while follow.ready().await?.is_some() {}
+        }
+    }
+
     /// The head of a job, if `who` may see it.
     ///
     /// # Errors
@@ -554,10 +572,13 @@ impl Fascicles {
     /// The store's own.
     pub async fn observed(&self, id: &JobId) -> Result<Vec<Observed>, FascicleError> {
         let mut told = Vec::new();
-        each_fact(&self.inner.store, id, |fact| {
-            if let Fact::Observed(observed) = fact {
+        each_entry(&self.inner.store, id, |entry| {
+            if Fact::is_observed(&entry.data)
+                && let Fact::Observed(observed) = entry.decode()?
+            {
                 told.push(observed);
             }
+            Ok(())
         })
         .await?;
         Ok(told)
@@ -578,14 +599,24 @@ pub(crate) async fn replay(store: &Store, id: &JobId, run: &mut Run) -> Result<(
 }
 
 pub(crate) async fn each_fact(store: &Store, id: &JobId, mut take: impl FnMut(Fact)) -> Result<(), nexus::StoreError> {
+    each_entry(store, id, |entry| {
+        take(entry.decode()?);
+        Ok(())
+    })
+    .await
+}
+
+async fn each_entry(
+    store: &Store,
+    id: &JobId,
+    mut take: impl FnMut(&Entry) -> Result<(), nexus::StoreError>,
+) -> Result<(), nexus::StoreError> {
     let (stream, mut after) = (job_stream(id), 0);
     loop {
         let page = store.entries(&stream, after, usize::MAX).await?;
         let Some(last) = page.last() else { return Ok(()) };
         after = last.seq;
-        for entry in &page {
-            take(entry.decode()?);
-        }
+        page.iter().try_for_each(&mut take)?;
     }
 }
 

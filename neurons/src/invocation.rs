@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use crate::NeuronError;
+use crate::conclusion::Conclusion;
 use crate::conversation::Conversation;
 use crate::kinds::tool_augmented::FINALIZE;
 use crate::kinds::{Event, router, transformer};
@@ -73,7 +74,9 @@ pub(crate) struct Run {
     /// Who pays.
     pub(crate) account: Arc<str>,
     /// The neuron.
-    pub(crate) spec: NeuronSpec,
+    pub(crate) spec: Arc<NeuronSpec>,
+    /// What is written when it ends, where there is a record of it.
+    pub(crate) conclusion: Option<Conclusion>,
     /// A tier that overrides the neuron's own.
     pub(crate) tier: Option<Tier>,
     /// A bound on the output that only lowers the neuron's own.
@@ -86,13 +89,20 @@ pub(crate) struct Run {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spent {
     pub(crate) usage: Usage,
+    pub(crate) paid_calls: usize,
     pub(crate) calls: Vec<Arc<str>>,
 }
 
 impl Spent {
     fn take(&mut self, usage: Option<Usage>, call: Arc<str>) {
-        self.usage = self.usage.plus(usage.unwrap_or_default());
+        self.note(usage);
         self.calls.push(call);
+    }
+
+    /// Counts one more call.
+    pub(crate) fn note(&mut self, usage: Option<Usage>) {
+        self.usage = self.usage.plus(usage.unwrap_or_default());
+        self.paid_calls += 1;
     }
 }
 
@@ -176,7 +186,10 @@ impl Run {
                 });
             }
             let deltas = self.deltas.clone();
-            let paid = paid::call(&self.store, &self.origin, &self.account, model, request, deltas, talk).await;
+            let with = self.conclusion.clone().map(|conclusion| {
+                conclusion.with_answer(self.spec.clone(), given.to_vec(), talk.misfits + 1, spent.clone())
+            });
+            let paid = paid::call(&self.store, &self.origin, &self.account, model, request, deltas, talk, with).await;
             match paid {
                 Ok(paid) => {
                     spent.take(paid.reply.usage, paid.call);

@@ -17,9 +17,10 @@ use utoipa::ToSchema;
 
 use crate::NeuronError;
 use crate::actor::Outcome;
+use crate::conclusion::Conclusion;
 use crate::continuation::{Continuation, EXPIRY_S, Stage, body_hash, check_results};
 use crate::conversation::Conversation;
-use crate::invocation::{Answer, Run, Stop};
+use crate::invocation::{Answer, Run, Spent, Stop};
 use crate::llm::{Delta, Usage};
 use crate::neuron::{self, Begun, ToolCall, ToolResult};
 use crate::neurons::{CallOptions, HOUSE, Neurons, fresh_id};
@@ -114,11 +115,49 @@ pub struct Invoked {
 }
 
 /// The results that an invocation goes on with.
+#[derive(Clone)]
 struct Continued {
     key: Key,
-    version: u64,
     paused: Continuation,
     body: String,
+}
+
+/// How an invocation stands when a stretch of it begins.
+#[derive(Clone)]
+struct Standing {
+    record: Invocation,
+    continued: Option<Continued>,
+}
+
+impl Standing {
+    /// The record as a stretch that came to `answer` leaves it, and what writes it. Nobody else writes it meanwhile: the
+    /// stretch began by changing it from the version it was read at, and is the only one of its invocation.
+    fn ended(&self, answer: Result<&Answer, &NeuronError>, spent: &Spent, now: Timestamp) -> (Invocation, Vec<Op>) {
+        let mut record = self.record.clone();
+        record.usage = record.usage.plus(spent.usage);
+        record.paid_calls += spent.paid_calls;
+        record.pauses += u32::from(matches!(answer, Ok(Answer::Paused { .. })));
+        record.updated_at = now;
+        record.status = match answer {
+            Ok(Answer::Completed(_)) => InvocationStatus::Completed,
+            Ok(Answer::Paused { .. }) => InvocationStatus::ToolCallRequired,
+            Err(NeuronError::Cancelled) => InvocationStatus::Cancelled,
+            Err(_) => InvocationStatus::Failed,
+        };
+        record.answer = answer.ok().cloned();
+        record.error = answer.err().map(ToString::to_string);
+        let put = |key: Key, body| Op::Put { key, expect: Expect::Any, body };
+        let mut ops = vec![put(Invocation::key(&record.id), json(&record))];
+        if let Some(Continued { key, paused, body }) = &self.continued {
+            let stage = match answer {
+                Ok(answer) => Stage::Done { body: body.clone(), answer: Box::new(answer.clone()) },
+                // The results were not lost: the same call may be made again.
+                Err(_) => Stage::Consumed { body: body.clone(), life: "failed".into() },
+            };
+            ops.push(put(key.clone(), json(&Continuation { stage, ..paused.clone() })));
+        }
+        (record, ops)
+    }
 }
 
 /// A stretch of an invocation that is about to run.
@@ -287,8 +326,7 @@ impl Neurons {
         let call = CallOptions { deltas: options.deltas.clone(), ..CallOptions::default() };
         let run = self.run(origin, paused.account.clone(), paused.neuron.clone(), call);
         let begun = Begun::Conversation(Vec::new());
-        // Taking the results makes it one version more.
-        let continued = Some(Continued { key, version: version + 1, paused, body });
+        let continued = Some(Continued { key, paused, body });
         // The results are the daemon's: a caller that goes away changes nothing, unless it was being told as it came.
         let stays = options.deltas.is_none();
         self.carry(Stretch { run, begun, talk, record, continued, take, stays, permit }, options).await
@@ -307,7 +345,13 @@ impl Neurons {
         }
         let this = self.clone();
         let work = tokio::spawn(async move {
-            let Stretch { run, begun, talk, record, continued, take, stays, permit } = stretch;
+            let Stretch { mut run, begun, talk, record, continued, take, stays, permit } = stretch;
+            let begun_as = Standing { record, continued };
+            let conclusion = Conclusion::new({
+                let (begun_as, clock) = (begun_as.clone(), this.store.clock().clone());
+                move |completed, spent| begun_as.ended(Ok(&Answer::Completed(completed)), spent, clock.now()).1
+            });
+            run.conclusion = Some(conclusion.clone());
             let _ended = ended;
             let _leaves = Leaves(&this, &id);
             if let Some(take) = take {
@@ -329,22 +373,30 @@ impl Neurons {
                     std::future::pending::<()>().await;
                 }
             };
-            let outcome = tokio::select! {
-                outcome = this.tree.run(run.clone(), begun, talk) => outcome,
+            let mut thinking = Box::pin(this.tree.run(run.clone(), begun, talk));
+            let stopped = tokio::select! {
+                outcome = &mut thinking => Ok(outcome),
                 Ok(()) = cancelled => Err(NeuronError::Cancelled),
                 () = went_away => Err(NeuronError::Cancelled),
                 () = late => Err(NeuronError::Deadline),
             };
-            // Whatever it called ends with it.
-            if matches!(outcome, Err(NeuronError::Cancelled | NeuronError::Deadline)) {
-                this.tools.cancel(&id).await;
-            }
+            let outcome = match stopped {
+                Ok(outcome) => outcome,
+                Err(stopped) if conclusion.take() => {
+                    drop(thinking);
+                    // Whatever it called ends with it.
+                    this.tools.cancel(&id).await;
+                    Err(stopped)
+                }
+                // It is being written that it completed, which nobody takes back.
+                Err(_) => thinking.await,
+            };
             let finished = match outcome {
                 // Another call under the same key was quicker; the record is that one's.
                 Ok(Outcome { stop: Err(NeuronError::Store(StoreError::Conflict { .. })), .. }) => {
                     Err(NeuronError::InFlight)
                 }
-                outcome => this.finish(&run, record, continued, outcome).await,
+                outcome => this.finish(&run, begun_as, outcome, &conclusion).await,
             };
             drop(permit);
             finished
@@ -354,70 +406,56 @@ impl Neurons {
         finished
     }
 
-    /// Keeps what a stretch came to, and answers it.
+    /// Keeps what a stretch came to, unless that was written with its answer, and answers it.
     async fn finish(
         &self,
         run: &Run,
-        mut record: Invocation,
-        continued: Option<Continued>,
+        begun_as: Standing,
         outcome: Result<Outcome, NeuronError>,
+        conclusion: &Conclusion,
     ) -> Result<Invoked, NeuronError> {
         let mut batch = Batch::new(&run.origin);
-        let ended = match outcome {
+        let (ended, spent) = match outcome {
             Ok(Outcome { stop, mut talk, spent }) => {
-                record.usage = record.usage.plus(spent.usage);
-                record.paid_calls += spent.calls.len();
                 // A record that no paid call has made yet is made now.
-                if stop.is_ok() || record.paid_calls == 0 {
+                if stop.is_ok() || begun_as.record.paid_calls + spent.paid_calls == 0 {
                     batch = talk.write(batch);
                 }
-                stop
+                (stop, spent)
             }
-            Err(error) => Err(error),
+            Err(error) => (Err(error), Spent::default()),
         };
         let answer = match ended {
             Ok(Stop::Completed(completed)) => Ok(Answer::Completed(completed)),
             Ok(Stop::Paused(calls)) => {
-                record.pauses += 1;
-                let (more, answer) = self.pause(run, batch, &record, calls);
+                let (more, answer) = self.pause(run, batch, &begun_as.record, calls);
                 batch = more;
                 Ok(answer)
             }
             Err(error) => Err(error),
         };
-        record.updated_at = self.store.clock().now();
-        record.status = match &answer {
-            Ok(Answer::Completed(_)) => InvocationStatus::Completed,
-            Ok(Answer::Paused { .. }) => InvocationStatus::ToolCallRequired,
-            Err(NeuronError::Cancelled) => InvocationStatus::Cancelled,
-            Err(_) => InvocationStatus::Failed,
-        };
-        record.answer = answer.as_ref().ok().cloned();
-        record.error = answer.as_ref().err().map(ToString::to_string);
-        if let Some(Continued { key, version, mut paused, body }) = continued {
-            paused.stage = match &answer {
-                Ok(answer) => Stage::Done { body, answer: Box::new(answer.clone()) },
-                // The results were not lost: the same call may be made again.
-                Err(_) => Stage::Consumed { body, life: "failed".into() },
-            };
-            batch = batch.put_expecting(key, Expect::Version(version), &paused);
+        let (record, ops) = begun_as.ended(answer.as_ref(), &spent, self.store.clock().now());
+        let is_written = matches!(answer, Ok(Answer::Completed(_))) && !conclusion.take();
+        if !is_written {
+            batch.ops.extend(ops);
         }
-        batch = batch.put(Invocation::key(&record.id), &record);
-        match self.store.commit_at_last(batch).await {
-            // Another call under the same key was quicker.
-            Err(StoreError::Conflict { .. }) => return Err(NeuronError::InFlight),
-            kept => kept?,
-        };
+        if !batch.ops.is_empty() {
+            match self.store.commit_at_last(batch).await {
+                // Another call under the same key was quicker.
+                Err(StoreError::Conflict { .. }) => return Err(NeuronError::InFlight),
+                kept => kept?,
+            };
+        }
         Ok(Invoked { id: record.id, answer: answer?, usage: record.usage })
     }
 
-    /// Adds a pause to `batch`: the paused call, and the token that names it.
+    /// Adds the next pause of `record` to `batch`: the paused call, and the token that names it.
     fn pause(&self, run: &Run, batch: Batch, record: &Invocation, calls: Vec<ToolCall>) -> (Batch, Answer) {
         let expires_at = self.store.clock().now() + jiff::SignedDuration::from_secs(EXPIRY_S);
         let paused = Continuation {
             invocation: record.id.clone(),
-            step: record.pauses,
-            neuron: run.spec.clone(),
+            step: record.pauses + 1,
+            neuron: (*run.spec).clone(),
             neuron_id: record.neuron.clone(),
             principal: run.origin.principal.id.clone(),
             account: run.account.clone(),
@@ -426,7 +464,7 @@ impl Neurons {
             expires_at,
             stage: Stage::Pending,
         };
-        let name: Arc<str> = format!("{}.{}", record.id, record.pauses).into();
+        let name: Arc<str> = format!("{}.{}", record.id, paused.step).into();
         let token = self.key.seal(&name, &paused);
         let batch = batch.create(Key::new(Document::Continuation, name), &paused);
         (batch, Answer::Paused { token, calls })

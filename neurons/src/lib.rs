@@ -5,6 +5,7 @@
 
 mod actor;
 mod calls;
+mod conclusion;
 pub mod continuation;
 pub mod conversation;
 mod history;

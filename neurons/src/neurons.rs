@@ -353,7 +353,7 @@ impl Neurons {
         request.messages.drain(..).for_each(|message| talk.say(message));
         request.messages.clone_from(&talk.messages);
         (request.stream, request.stream_options) = (false, None);
-        let paid = paid::call(&self.store, origin, account, model, request, deltas, &mut talk).await?;
+        let paid = paid::call(&self.store, origin, account, model, request, deltas, &mut talk, None).await?;
         Ok(paid.reply)
     }
 
@@ -435,7 +435,8 @@ impl Neurons {
             models: self.models.clone(),
             origin,
             account,
-            spec,
+            spec: Arc::new(spec),
+            conclusion: None,
             tier: options.tier,
             output_tokens_max: options.output_tokens_max,
             deltas: options.deltas,

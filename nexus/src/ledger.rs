@@ -4,9 +4,9 @@
 //! call is made; settling charges what was really used and gives the rest back. Holds nest: a
 //! child draws on its parent and returns what it did not use to it.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
 
 /// An amount in both currencies.
@@ -66,8 +66,9 @@ pub struct Hold {
     pub parent: Option<Arc<str>>,
 }
 
-/// One account: a lifeform's, or the daemon's `house`.
+/// One account: a lifeform's, or the daemon's `house`. A copy costs little, however much is under way.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Kept")]
 pub struct Account {
     /// What it owns, holds included. It can fall below zero only when a provider reports more
     /// usage than was reserved: the cap binds before a call, the count is exact after it.
@@ -75,7 +76,25 @@ pub struct Account {
     /// All tokens and micro-dollars ever charged.
     pub spent: Amount,
     /// Open holds by id.
-    pub holds: BTreeMap<Arc<str>, Hold>,
+    pub holds: OrdMap<Arc<str>, Hold>,
+    /// What the holds come to.
+    #[serde(skip)]
+    held: Amount,
+}
+
+/// An account as it is kept.
+#[derive(Deserialize)]
+struct Kept {
+    balance: Amount,
+    spent: Amount,
+    holds: OrdMap<Arc<str>, Hold>,
+}
+
+impl From<Kept> for Account {
+    fn from(Kept { balance, spent, holds }: Kept) -> Self {
+        let held = holds.values().fold(Amount::default(), |sum, hold| sum.plus(hold.left));
+        Self { balance, spent, holds, held }
+    }
 }
 
 /// A change of one account, applied in the same commit as whatever it pays for.
@@ -150,9 +169,14 @@ pub enum LedgerError {
 pub const HOLDS_MAX: usize = 4096;
 
 impl Account {
+    /// One that owns `balance`.
+    pub fn with(balance: Amount) -> Self {
+        Self { balance, ..Self::default() }
+    }
+
     /// What is held in all.
     pub fn held(&self) -> Amount {
-        self.holds.values().fold(Amount::default(), |sum, hold| sum.plus(hold.left))
+        self.held
     }
 
     /// What a new hold may draw on.
@@ -199,8 +223,11 @@ impl Account {
             return Err(LedgerError::Insufficient { account: name.clone(), needed: amount, available });
         }
         if let Some(hold) = parent.and_then(|parent| self.holds.get_mut(parent)) {
+            // What a child holds is no longer its parent's to give.
             hold.left = hold.left.minus(amount);
+            self.held = self.held.minus(amount);
         }
+        self.held = self.held.plus(amount);
         self.holds.insert(id.clone(), Hold { left: amount, parent: parent.cloned() });
         Ok(())
     }
@@ -211,9 +238,11 @@ impl Account {
         let used = used.unwrap_or(hold.left);
         self.balance = self.balance.minus(used);
         self.spent = self.spent.plus(used);
+        self.held = self.held.minus(hold.left);
         let rest = hold.left.minus(used).floor_zero();
         if let Some(parent) = hold.parent.and_then(|parent| self.holds.get_mut(&parent)) {
             parent.left = parent.left.plus(rest);
+            self.held = self.held.plus(rest);
         }
         Ok(())
     }
@@ -257,6 +286,28 @@ mod tests {
         assert_eq!(a.holds["job"].left, Amount::tokens(70));
         a.apply(&name, &settle("job", Some(0))).unwrap();
         assert_eq!(a.available(), Amount::tokens(90));
+    }
+
+    #[test]
+    fn what_is_held_is_the_sum_of_the_holds_whatever_was_done_and_read_back() {
+        let (name, mut a) = account(1000);
+        let ops = [
+            hold("job", None, 500),
+            hold("one", Some("job"), 200),
+            hold("two", Some("one"), 90),
+            hold("alone", None, 70),
+            settle("one", Some(30)),
+            settle("two", Some(100)),
+            settle("alone", None),
+            hold("three", Some("job"), 10),
+        ];
+        for op in ops {
+            a.apply(&name, &op).unwrap();
+            let sum = a.holds.values().fold(Amount::default(), |sum, hold| sum.plus(hold.left));
+            assert_eq!(a.held(), sum, "{op:?}");
+            let read: Account = serde_json::from_str(&serde_json::to_string(&a).unwrap()).unwrap();
+            assert_eq!(read, a);
+        }
     }
 
     #[test]

@@ -106,6 +106,14 @@ pub enum Fact {
     },
 }
 
+impl Fact {
+    /// Whether the kept text of a fact is that of something the world was told. Whoever wants only those, as everybody who
+    /// polls a job does, need not read the outputs in the others.
+    pub fn is_observed(kept: &[u8]) -> bool {
+        kept.starts_with(br#"{"fact":"observed""#)
+    }
+}
+
 /// What a step waits for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Wait {
@@ -144,7 +152,7 @@ pub enum Pause {
 }
 
 /// What the designer of a fascicle lets the world see (F4).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Observed {
     /// `evt_` and the ordinal among the job's observable events, at least three digits.
     pub id: String,
@@ -199,5 +207,18 @@ impl Status {
     /// Whether nothing more will happen.
     pub fn is_final(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_world_was_told_is_told_apart_by_its_beginning() {
+        let told = Observed { id: "evt_001".into(), stage: "a".into(), ..Observed::default() };
+        assert!(Fact::is_observed(&nexus::store::json(&Fact::Observed(told))));
+        let output = serde_json::json!({"fact": "observed"});
+        assert!(!Fact::is_observed(&nexus::store::json(&Fact::Done { step: "a".into(), output })));
     }
 }

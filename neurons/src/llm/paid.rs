@@ -6,13 +6,14 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use nexus::ledger::{AccountOp, Amount};
-use nexus::store::Stream;
+use nexus::store::{Op, Stream};
 use nexus::{Batch, Origin, Store};
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use super::{ChatReply, ChatRequest, Delta, LlmError, Model, Usage, WireToolCall};
 use crate::NeuronError;
+use crate::conclusion::WithAnswer;
 use crate::conversation::{self, Conversation, replied};
 
 /// Output tokens when neither the neuron nor the tier says otherwise.
@@ -63,7 +64,7 @@ pub fn prompt_tokens_bound(request: &ChatRequest) -> u64 {
 }
 
 /// Asks `model` for the next answer of `talk`, paid from `account`. The reservation and what was said so far are durable
-/// before the request leaves; the settlement and the answer are durable before this returns.
+/// before the request leaves; the settlement, the answer and what `with` makes of it are durable before this returns.
 ///
 /// # Errors
 /// [`NeuronError::Store`] with the ledger's refusal when the account cannot pay, [`NeuronError::Llm`]
@@ -76,6 +77,7 @@ pub(crate) async fn call(
     mut request: ChatRequest,
     deltas: Option<mpsc::Sender<Delta>>,
     talk: &mut Conversation,
+    with: Option<WithAnswer>,
 ) -> Result<Paid, NeuronError> {
     request.model.clone_from(&model.name);
     let prompt = prompt_tokens_bound(&request).min(u64::from(model.context_tokens));
@@ -89,6 +91,7 @@ pub(crate) async fn call(
         usage: reply.usage,
         answer: joined(answered_at.clone(), json!({"finish": reply.finish})),
         entry: Some(replied(reply)),
+        more: with.map(|with| with(reply)).unwrap_or_default(),
     };
     let provider = model.provider.clone();
     let work = async move {
@@ -157,6 +160,7 @@ pub(crate) async fn embed_to_decide(
         usage: *usage,
         answer: json!({}),
         entry: decide.as_ref().map(|decide| decide(vectors)),
+        more: Vec::new(),
     };
     let purchase = Purchase { store, origin, account, model, bound, journal };
     let turn = model.provider.turn(bound.prompt_tokens as usize).await?;
@@ -184,6 +188,8 @@ struct Told {
     answer: Value,
     /// For the journal of the invocation.
     entry: Option<(&'static str, Value)>,
+    /// What else is written with it.
+    more: Vec<Op>,
 }
 
 impl<'p> Purchase<'p> {
@@ -221,7 +227,7 @@ impl Reserved<'_> {
     async fn make<T: Send + 'static>(
         self,
         work: impl Future<Output = Result<T, LlmError>> + Send + 'static,
-        told: impl Fn(&T) -> Told + Send + 'static,
+        told: impl FnOnce(&T) -> Told + Send + 'static,
     ) -> Result<(T, Amount, Arc<str>), NeuronError> {
         let Self { purchase: Purchase { store, origin, account, model, journal, .. }, turn, id, bound } = self;
         let stream = calls_stream(account);
@@ -250,10 +256,12 @@ impl Reserved<'_> {
             };
             let (used, batch) = match &answered {
                 Ok(answer) => {
-                    let Told { usage, answer, entry } = told(answer);
+                    let Told { usage, answer, entry, more } = told(answer);
                     let used = usage.map(|usage| model.price.of(usage));
                     let noted = entry.unwrap_or_else(|| ("answered", json!({"call": id})));
-                    (used, settle(used, "answered", joined(answer, json!({"usage": usage})), noted))
+                    let mut batch = settle(used, "answered", joined(answer, json!({"usage": usage})), noted);
+                    batch.ops.extend(more);
+                    (used, batch)
                 }
                 Err(error) => {
                     let used = (!error.outcome_unknown()).then(Amount::default);
@@ -294,7 +302,7 @@ fn joined(mut one: Value, other: Value) -> Value {
 /// The store's own.
 pub async fn settle_unknown(store: &Store, account: &str) -> Result<usize, NeuronError> {
     let holds: Vec<Arc<str>> =
-        store.account(account).map(|account| account.holds.into_keys().collect()).unwrap_or_default();
+        store.account(account).map(|account| account.holds.keys().cloned().collect()).unwrap_or_default();
     let origin = Origin::system("restart");
     for hold in &holds {
         let entry = json!({"call": hold, "error": "the daemon stopped while this call was under way; its reservation is charged in full", "outcome": "unknown"});

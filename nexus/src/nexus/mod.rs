@@ -293,6 +293,10 @@ impl Nexus {
     /// # Errors
     /// The store's own.
     pub async fn exists(&self, nexus: &NexusId) -> Result<bool, NexusError> {
+        // The commons are there from the beginning, and are written down when they are first asked for.
+        if &**nexus == COMMONS {
+            return Ok(true);
+        }
         let head = self.store.document::<wake::Head>(&Key::new(Kind::Nexus, nexus.clone())).await?;
         Ok(head.is_some())
     }

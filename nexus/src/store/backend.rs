@@ -27,8 +27,8 @@ pub struct Opened {
 pub struct Projection {
     /// The log row it covers up to; rows up to it may be dropped afterwards.
     pub upto: u64,
-    /// Documents as they stand; `None` is a deletion.
-    pub documents: Vec<(Key, Option<Versioned<Bytes>>)>,
+    /// Documents as they stand.
+    pub documents: Vec<Projected>,
     /// New journal entries of each stream, in order and without gaps.
     pub journals: Vec<(Stream, Vec<Entry>)>,
     /// Streams that were removed, before what is new in them.
@@ -39,6 +39,19 @@ pub struct Projection {
     pub elements: Vec<(Arc<str>, u64, Option<Bytes>)>,
     /// New payloads.
     pub payloads: Vec<(Hash, Bytes)>,
+    /// Whether nobody knows what of it is there already, since a checkpoint before it failed or was cut short.
+    pub unsure: bool,
+}
+
+/// A document as a checkpoint writes it.
+#[derive(Clone, Debug)]
+pub struct Projected {
+    /// Which one.
+    pub key: Key,
+    /// As it stands; `None` is a deletion.
+    pub document: Option<Versioned<Bytes>>,
+    /// Whether projections hold something under its name already.
+    pub stored: bool,
 }
 
 /// Element numbers in one page of a graph. A row of its own for each element would make loading a graph

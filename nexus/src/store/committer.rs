@@ -248,7 +248,7 @@ impl Committer {
                 // The log still holds everything; the next quiet moment tries again.
                 Err(failure) => {
                     warn!(upto, %failure, "checkpoint failed");
-                    state.write().unwrap_or_else(PoisonError::into_inner).dirty_bytes += bytes;
+                    state.write().unwrap_or_else(PoisonError::into_inner).not_projected(bytes);
                 }
             }
             written

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use super::StoreError;
-use super::backend::{Backend, Opened, PAGE_ELEMENTS, Page, Projection};
+use super::backend::{Backend, Opened, PAGE_ELEMENTS, Page, Projected, Projection};
 use super::batch::{Entry, Hash, Key, Kind, Stream, Versioned};
 use crate::clock::Timestamp;
 use crate::ledger::Account;
@@ -63,7 +63,7 @@ impl Backend for Memory {
 
     async fn project(&self, projection: Projection) -> Result<(), StoreError> {
         let mut rows = self.rows();
-        for (key, document) in projection.documents {
+        for Projected { key, document, .. } in projection.documents {
             match document {
                 Some(document) => rows.documents.insert(key, document),
                 None => rows.documents.remove(&key),

@@ -24,7 +24,7 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, oneshot, watch};
 
-pub use backend::{Backend, Opened, PAGE_ELEMENTS, Page, Projection};
+pub use backend::{Backend, Opened, PAGE_ELEMENTS, Page, Projected, Projection};
 pub use batch::{Batch, Entry, Expect, Hash, Key, Kind, Op, Receipt, Stream, Versioned, json};
 pub use frame::Frame;
 pub use memory::Memory;

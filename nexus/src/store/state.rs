@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tokio::sync::watch;
 
 use super::StoreError;
-use super::backend::{Backend, Projection};
+use super::backend::{Backend, Projected, Projection};
 use super::batch::{Entry, Expect, Hash, Key, Kind, Op, Stream, Versioned};
 use super::frame::Frame;
 use crate::clock::Timestamp;
@@ -27,6 +27,10 @@ struct Document {
     body: Option<Bytes>,
     /// The log row that changed it last; 0 when a projection holds it.
     row: u64,
+    /// Whether projections hold something under its name.
+    stored: bool,
+    /// Whether they will, once the checkpoint under way has come to its end.
+    storing: Option<bool>,
 }
 
 #[derive(Default)]
@@ -57,6 +61,8 @@ pub(super) struct State {
     pub(super) checkpoint: u64,
     /// Bytes committed since the last checkpoint, roughly.
     pub(super) dirty_bytes: usize,
+    /// Whether a checkpoint failed, and what it wrote may be there or not.
+    unsure: bool,
 }
 
 /// The effects of one row under way: seen by the batches behind it, not yet by readers.
@@ -80,6 +86,7 @@ impl State {
             row: checkpoint,
             checkpoint,
             dirty_bytes: 0,
+            unsure: false,
         }
     }
 
@@ -173,7 +180,8 @@ impl State {
     pub(super) fn learn(&mut self, documents: Vec<(Key, Option<Versioned<Bytes>>)>, heads: Vec<(Stream, u64)>) {
         for (key, found) in documents {
             let (version, body) = found.map_or((0, None), |found| (found.version, Some(found.value)));
-            self.documents.entry(key).or_insert(Document { version, body, row: 0 });
+            let stored = body.is_some();
+            self.documents.entry(key).or_insert(Document { version, body, row: 0, stored, storing: None });
         }
         for (stream, head) in heads {
             self.journals.entry(stream).or_insert(Journal { head, ..Journal::default() });
@@ -277,13 +285,12 @@ impl State {
             match op {
                 Op::Put { key, body, .. } => {
                     self.dirty_bytes += body.len();
-                    let version =
-                        self.documents.get(key).map_or(0, |known| if known.body.is_some() { known.version } else { 0 })
-                            + 1;
-                    self.documents.insert(key.clone(), Document { version, body: Some(body.clone()), row: n });
+                    let known = self.known(key);
+                    (known.version, known.body, known.row) = (known.version + 1, Some(body.clone()), n);
                 }
                 Op::Delete { key, .. } => {
-                    self.documents.insert(key.clone(), Document { version: 0, body: None, row: n });
+                    let known = self.known(key);
+                    (known.version, known.body, known.row) = (0, None, n);
                 }
                 Op::Append { stream, kind, data, .. } => self.push(n, frame, stream, kind.clone(), data.clone()),
                 Op::Account { account, op, memo } => {
@@ -319,6 +326,15 @@ impl State {
         }
     }
 
+    /// A document that a change was judged by, and that is known therefore.
+    fn known(&mut self, key: &Key) -> &mut Document {
+        debug_assert!(self.documents.contains_key(key), "{key} was changed without a look at it");
+        self.documents.entry(key.clone()).or_insert_with(|| {
+            self.unsure = true;
+            Document { version: 0, body: None, row: 0, stored: true, storing: None }
+        })
+    }
+
     fn push(&mut self, n: u64, frame: &Frame, stream: &Stream, kind: Arc<str>, data: Bytes) {
         self.dirty_bytes += data.len();
         let journal = self.journals.entry(stream.clone()).or_default();
@@ -345,16 +361,21 @@ impl State {
     // ---- projections ----
 
     /// What a checkpoint up to the present row has to write.
-    pub(super) fn projection(&self) -> Projection {
-        let dirty_documents = self.documents.iter().filter(|(_, known)| known.row > 0);
+    pub(super) fn projection(&mut self) -> Projection {
+        let dirty_documents = self.documents.iter_mut().filter(|(_, known)| known.row > 0);
+        let unsure = self.unsure;
+        let documents = dirty_documents.filter_map(|(key, known)| {
+            known.storing = Some(known.body.is_some());
+            let document = known.body.clone().map(|value| Versioned { version: known.version, value });
+            // What came and went between two checkpoints was never there.
+            let is_nothing = document.is_none() && !known.stored && !unsure;
+            (!is_nothing).then(|| Projected { key: key.clone(), document, stored: known.stored })
+        });
+        let documents = documents.collect();
         let dirty_journals = self.journals.iter().filter(|(_, journal)| !journal.fresh.is_empty());
         Projection {
             upto: self.row,
-            documents: dirty_documents
-                .map(|(key, known)| {
-                    (key.clone(), known.body.clone().map(|value| Versioned { version: known.version, value }))
-                })
-                .collect(),
+            documents,
             journals: dirty_journals
                 .map(|(stream, journal)| {
                     (stream.clone(), journal.fresh.iter().map(|(_, entry)| entry.clone()).collect())
@@ -376,14 +397,25 @@ impl State {
                 .flat_map(|(nexus, fresh)| fresh.iter().map(|(no, (body, _))| (nexus.clone(), *no, body.clone())))
                 .collect(),
             payloads: self.payloads.iter().map(|(hash, (body, _))| (*hash, body.clone())).collect(),
+            unsure,
         }
+    }
+
+    /// Takes note that a projection failed, of which nobody knows what was written.
+    pub(super) fn not_projected(&mut self, bytes: usize) {
+        self.dirty_bytes += bytes;
+        self.unsure = true;
     }
 
     /// Lets go of what the projection up to row `upto` holds.
     pub(super) fn projected(&mut self, upto: u64) {
         self.checkpoint = upto;
-        for known in self.documents.values_mut().filter(|known| known.row <= upto) {
-            known.row = 0;
+        self.unsure = false;
+        for known in self.documents.values_mut() {
+            known.stored = known.storing.take().unwrap_or(known.stored);
+            if known.row <= upto {
+                known.row = 0;
+            }
         }
         for journal in self.journals.values_mut() {
             while journal.fresh.front().is_some_and(|(row, _)| *row <= upto) {
@@ -441,7 +473,7 @@ fn next_account(
     use crate::ledger::{AccountOp, LedgerError};
     let mut account = match (known, op) {
         (Some(account), _) => account.clone(),
-        (None, AccountOp::Open(balance)) => Account { balance: *balance, ..Account::default() },
+        (None, AccountOp::Open(balance)) => Account::with(*balance),
         (None, _) => return Err(LedgerError::NotOpen(name.clone()).into()),
     };
     account.apply(name, op)?;

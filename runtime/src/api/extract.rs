@@ -1,6 +1,7 @@
 //! What handlers are given: a principal, a checked body, an idempotency key.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::WebSocketUpgrade;
@@ -179,6 +180,27 @@ impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
                 "Idempotency-Key is 1 to 255 visible characters",
             )),
         }
+    }
+}
+
+/// How long the caller would rather wait for an outcome than be told that there is none yet: `Prefer: wait=30`, in seconds
+/// (RFC 7240 §4.3), a minute at most. A preference that cannot be read is none.
+pub(crate) struct Patience(pub(crate) Option<Duration>);
+
+/// The longest that a request waits for an outcome.
+const PATIENCE_MAX: Duration = Duration::from_secs(60);
+
+impl<S: Send + Sync> FromRequestParts<S> for Patience {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        let sent = parts.headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
+        let wait = |preference: &str| {
+            let (name, seconds) = preference.split(';').next()?.split_once('=')?;
+            let seconds = seconds.trim().trim_matches('"').parse().ok()?;
+            name.trim().eq_ignore_ascii_case("wait").then(|| Duration::from_secs(seconds).min(PATIENCE_MAX))
+        };
+        Ok(Self(sent.flat_map(|value| value.split(',')).find_map(wait)))
     }
 }
 

@@ -15,7 +15,8 @@ use utoipa::ToSchema;
 
 use super::App;
 use super::error::ApiError;
-use super::extract::{ApiJson, ApiPath, ApiQuery, Caller, IdempotencyKey, Participant, if_match};
+use super::extract::{ApiJson, ApiPath, ApiQuery, Caller, IdempotencyKey, Participant, Patience, if_match};
+use super::jobs::{self, JobBody};
 use super::neurons::{Entries, Page};
 use crate::house;
 
@@ -212,14 +213,16 @@ pub(super) fn links(job: &JobId) -> Links {
     Links { status: format!("/v1/jobs/{job}"), subscribe: format!("/v1/jobs/{job}/subscribe") }
 }
 
-/// Starts a job, paid by the house. Under an `Idempotency-Key` it is started once.
-#[utoipa::path(post, path = "/v1/fascicles/{id}/execute", params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), request_body = ExecuteBody,
-    responses((status = 202, body = Accepted, description = "accepted, and durable"), (status = 404, description = "there is no such fascicle"), (status = 413, description = "the input is too large"), (status = 422, description = "something it is made of is gone, or the key was used for another job"), (status = 429, description = "too many jobs are running")))]
+/// Starts a job, paid by the house. Under an `Idempotency-Key` it is started once. With `Prefer: wait=30` the answer is the
+/// job itself, with 200, as soon as it has ended or waits for somebody; after so many seconds (60 at most) it is 202.
+#[utoipa::path(post, path = "/v1/fascicles/{id}/execute", params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header), ("Prefer" = Option<String>, Header, description = "wait=seconds")), request_body = ExecuteBody,
+    responses((status = 200, body = JobBody, description = "the job as it was waited for"), (status = 202, body = Accepted, description = "accepted, and durable"), (status = 404, description = "there is no such fascicle"), (status = 413, description = "the input is too large"), (status = 422, description = "something it is made of is gone, or the key was used for another job"), (status = 429, description = "too many jobs are running")))]
 pub(super) async fn execute(
     State(app): State<App>,
     Participant(origin): Participant,
     ApiPath(id): ApiPath<FascicleId>,
     IdempotencyKey(key): IdempotencyKey,
+    patience: Patience,
     ApiJson(body): ApiJson<Value>,
 ) -> Result<Response, ApiError> {
     let ordered = Hash::of(&json(&(&id, &body))).hex();
@@ -239,7 +242,7 @@ pub(super) async fn execute(
     if let Some(job) = &named
         && let Ok(known) = app.fascicles.job(job).await
     {
-        return if known.ordered == ordered { Ok(accepted(job.clone())) } else { Err(reused()) };
+        return if known.ordered == ordered { begun(&app, job.clone(), &patience).await } else { Err(reused()) };
     }
     let missing: Vec<_> =
         app.fascicles.tools_of(&id).await?.into_iter().filter(|name| !house::HAS.contains(&&**name)).collect();
@@ -263,7 +266,15 @@ pub(super) async fn execute(
     if named.is_some() && app.fascicles.job(&job).await?.ordered != ordered {
         return Err(reused());
     }
-    Ok(accepted(job))
+    begun(&app, job, &patience).await
+}
+
+/// What a caller is told of a job that has begun, when his patience is over.
+async fn begun(app: &App, job: JobId, patience: &Patience) -> Result<Response, ApiError> {
+    match jobs::awaited(app, &job, patience).await? {
+        Some(head) => jobs::answered(app, head).await,
+        None => Ok(accepted(job)),
+    }
 }
 
 fn accepted(job: JobId) -> Response {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use axum::extract::ws::{CloseFrame, Message, WebSocket};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::sse::{Event as Frame, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use fascicles::run::{Answer, Fact, Observed, Pause, Status, ordinal};
@@ -24,7 +24,7 @@ use utoipa::ToSchema;
 
 use super::App;
 use super::error::ApiError;
-use super::extract::{ApiJson, ApiPath, ApiQuery, ApiUpgrade, Caller, Participant};
+use super::extract::{ApiJson, ApiPath, ApiQuery, ApiUpgrade, Caller, Participant, Patience};
 use super::ws;
 
 /// The subprotocol's name.
@@ -118,16 +118,40 @@ impl After {
     }
 }
 
-/// How a job stands, and what the world was told about it.
-#[utoipa::path(get, path = "/v1/jobs/{id}", params(("id" = String, Path), After), responses((status = 200, body = JobBody, description = "the job"), (status = 404, description = "there is none of yours")))]
+/// A job once it has ended or waits for somebody; `None` when the caller has no patience, or no more, or the daemon stops.
+pub(super) async fn awaited(app: &App, id: &JobId, patience: &Patience) -> Result<Option<JobHead>, ApiError> {
+    let Some(most) = patience.0 else { return Ok(None) };
+    let mut stopping = app.stopping.clone();
+    tokio::select! {
+        head = app.fascicles.settled(id) => Ok(Some(head?)),
+        () = tokio::time::sleep(most) => Ok(None),
+        _ = stopping.wait_for(|stop| *stop) => Ok(None),
+    }
+}
+
+/// The answer that a caller waited for.
+pub(super) async fn answered(app: &App, head: JobHead) -> Result<Response, ApiError> {
+    let events = app.fascicles.observed(&head.id).await?;
+    let applied = [(HeaderName::from_static("preference-applied"), HeaderValue::from_static("wait"))];
+    Ok((applied, Json(shown(&app.fascicles, head, events))).into_response())
+}
+
+/// How a job stands, and what the world was told about it. With `Prefer: wait=30` the answer comes as soon as the job has
+/// ended or waits for somebody, or after so many seconds (60 at most).
+#[utoipa::path(get, path = "/v1/jobs/{id}", params(("id" = String, Path), After, ("Prefer" = Option<String>, Header, description = "wait=seconds")), responses((status = 200, body = JobBody, description = "the job"), (status = 404, description = "there is none of yours")))]
 pub(super) async fn read(
     State(app): State<App>,
     Caller(origin): Caller,
     ApiPath(id): ApiPath<JobId>,
     ApiQuery(after): ApiQuery<After>,
+    patience: Patience,
 ) -> Result<Json<JobBody>, ApiError> {
     let after = after.ordinal()?;
-    let head = app.fascicles.job_of(&origin.principal, &id).await?;
+    let mut head = app.fascicles.job_of(&origin.principal, &id).await?;
+    if !head.status.is_final() && head.waits.is_empty() && patience.0.is_some() {
+        awaited(&app, &id, &patience).await?;
+        head = app.fascicles.job(&id).await?;
+    }
     let mut events = app.fascicles.observed(&id).await?;
     events.retain(|event| event.ordinal() > after);
     Ok(Json(shown(&app.fascicles, head, events)))
@@ -217,15 +241,17 @@ pub(super) struct ContinueJobBody {
     event: Option<Value>,
 }
 
-/// Answers a wait of a job. The same answer again changes nothing.
-#[utoipa::path(post, path = "/v1/jobs/{id}/continue", params(("id" = String, Path)), request_body = ContinueJobBody,
-    responses((status = 202, body = JobBody, description = "taken; the job goes on"), (status = 404, description = "nothing waits under this token"), (status = 409, description = "its owner is not alive"), (status = 410, description = "it is no longer waited for"), (status = 422, description = "no answer to what was asked, or another than was given before")))]
+/// Answers a wait of a job. The same answer again changes nothing. With `Prefer: wait=30` the answer comes, with 200, as soon
+/// as the job has ended or waits for somebody; with 202 after so many seconds (60 at most).
+#[utoipa::path(post, path = "/v1/jobs/{id}/continue", params(("id" = String, Path), ("Prefer" = Option<String>, Header, description = "wait=seconds")), request_body = ContinueJobBody,
+    responses((status = 200, body = JobBody, description = "taken; the job as it was waited for"), (status = 202, body = JobBody, description = "taken; the job goes on"), (status = 404, description = "nothing waits under this token"), (status = 409, description = "its owner is not alive"), (status = 410, description = "it is no longer waited for"), (status = 422, description = "no answer to what was asked, or another than was given before")))]
 pub(super) async fn resume(
     State(app): State<App>,
     Participant(origin): Participant,
     ApiPath(id): ApiPath<JobId>,
+    patience: Patience,
     ApiJson(body): ApiJson<ContinueJobBody>,
-) -> Result<(StatusCode, Json<JobBody>), ApiError> {
+) -> Result<Response, ApiError> {
     let ContinueJobBody { context_token, tool_results, approved, comment, event } = body;
     let (name, answer) = match (tool_results, approved, event) {
         (Some(results), None, None) => (body_hash(&results), Answer::Results(results)),
@@ -237,8 +263,11 @@ pub(super) async fn resume(
         _ => return Err(ApiError::invalid("exactly one of tool_results, approved and event answers a wait")),
     };
     let head = app.fascicles.answer(&origin.principal, &id, &context_token, name, answer).await?;
+    if let Some(head) = awaited(&app, &id, &patience).await? {
+        return answered(&app, head).await;
+    }
     let events = app.fascicles.observed(&id).await?;
-    Ok((StatusCode::ACCEPTED, Json(shown(&app.fascicles, head, events))))
+    Ok((StatusCode::ACCEPTED, Json(shown(&app.fascicles, head, events))).into_response())
 }
 
 /// What is told of a job, as it comes.

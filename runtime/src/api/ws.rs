@@ -39,6 +39,12 @@ const QUEUE_BYTES: usize = 1 << 20;
 const HELLO_MAX: Duration = Duration::from_secs(5);
 /// How long a socket with credentials is waited for before it is taken as a listener.
 const HELLO_GRACE: Duration = Duration::from_millis(500);
+/// The code of a subscriber that does not keep up.
+const SLOW: u16 = 4408;
+/// How long a subscriber may take to receive the last frames.
+const FAREWELL_MAX: Duration = Duration::from_secs(2);
+/// The same for one that is closed because it is slow.
+const FAREWELL_MAX_SLOW: Duration = Duration::from_secs(30);
 /// How often a ping is sent; two without an answer close the socket.
 const PING_EVERY: Duration = Duration::from_secs(20);
 /// Ops one socket may send a second.
@@ -144,7 +150,9 @@ async fn close(mut sink: SplitSink<WebSocket, Message>, closing: Closing) {
         }
         let _ = sink.send(Message::Close(Some(CloseFrame { code: closing.code, reason: closing.reason.into() }))).await;
     };
-    let _ = timeout(Duration::from_secs(2), farewell).await;
+    // Who reads slowly still learns why, once he reads again.
+    let patience = if closing.code == SLOW { FAREWELL_MAX_SLOW } else { FAREWELL_MAX };
+    let _ = timeout(patience, farewell).await;
 }
 
 async fn serve(
@@ -225,7 +233,7 @@ impl Out {
     fn push(&self, frame: Arc<str>) -> Result<(), Closing> {
         let waiting = self.bytes.fetch_add(frame.len(), Ordering::Relaxed);
         let room = waiting < QUEUE_BYTES && self.frames.try_send(Outgoing::Text(frame)).is_ok();
-        if room { Ok(()) } else { Err(Closing { code: 4408, reason: "slow", last: None }) }
+        if room { Ok(()) } else { Err(Closing { code: SLOW, reason: "slow", last: None }) }
     }
 
     /// Queues a frame that may be dropped, if there is plenty of room.
@@ -262,7 +270,7 @@ impl Socket {
             Ok(()) => Closing { code: 1000, reason: "bye", last: None },
             Err(closing) => closing,
         };
-        let slow = closing.code == 4408;
+        let slow = closing.code == SLOW;
         let snapshot = self.canvas.snapshot();
         let last = if slow {
             Some(json!({"t": "reset", "reason": "lagged", "epoch": snapshot.epoch, "rev": snapshot.rev}))
@@ -324,7 +332,7 @@ impl Socket {
                     }
                     unanswered += 1;
                     if unanswered > 2 {
-                        return Err(Closing::because(4408, "no_pong"));
+                        return Err(Closing::because(SLOW, "no_pong"));
                     }
                     let _ = out.frames.try_send(Outgoing::Ping);
                 }

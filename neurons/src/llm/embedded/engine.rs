@@ -8,6 +8,7 @@ use llguidance::{Matcher, ParserFactory};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
+use super::ending::Endings;
 use super::grammar::shape;
 use super::net::Net;
 use super::tokens::Tokens;
@@ -59,6 +60,7 @@ pub(super) struct Loaded {
     tokens: Tokens,
     template: String,
     grammars: ParserFactory,
+    endings: Endings,
 }
 
 impl Loaded {
@@ -74,7 +76,8 @@ impl Loaded {
             ParserFactory::new_simple(&tokens.env).map_err(|error| EmbeddedError::Weights(error.to_string()))?;
         grammars.quiet();
         let net = Net::open(&architecture, content, &mut file)?;
-        Ok(Self { net, tokens, template, grammars })
+        let endings = Endings::of(&tokens);
+        Ok(Self { net, tokens, template, grammars, endings })
     }
 
     /// Answers a request: text goes to `say` as it comes, a tool call to `call`; either may say stop.
@@ -166,6 +169,9 @@ impl Loaded {
                         .enumerate()
                         .filter(|(token, _)| !allowed.is_allowed(*token as u32))
                         .for_each(|(_, score)| *score = f32::NEG_INFINITY);
+                    if Endings::are_due(written.len(), output_max) {
+                        self.endings.prefer(&mut scores);
+                    }
                 }
                 let token = sample(&scores, temperature, &mut rng);
                 if token == self.tokens.eos {

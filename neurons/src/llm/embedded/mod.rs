@@ -3,6 +3,7 @@
 //! queue. Beside it an embedder, which tells how alike texts are.
 
 mod embedder;
+mod ending;
 mod engine;
 mod grammar;
 mod net;

@@ -1,0 +1,133 @@
+//! The rules under which the server calls a tool: how many at once, who must approve, how long.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use axum::Router;
+use neurons::llm::ChatRequest;
+use neurons::llm::scripted::Reply;
+use reqwest::StatusCode;
+use runtime::config::{Host, Tools};
+use serde_json::{Value, json};
+use tests::TestDaemon;
+
+/// How often a request looks whether another one is there beside it.
+const LOOKS: usize = 300;
+
+/// A server outside that knows how many requests it had at once.
+async fn outside() -> (String, Arc<AtomicUsize>) {
+    let (there, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let highest = most.clone();
+    let answer = move || async move {
+        let now = there.fetch_add(1, Ordering::SeqCst) + 1;
+        highest.fetch_max(now, Ordering::SeqCst);
+        for _ in 0..LOOKS {
+            tokio::task::yield_now().await;
+        }
+        there.fetch_sub(1, Ordering::SeqCst);
+        "done"
+    };
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move { axum::serve(listener, Router::new().fallback(answer)).await });
+    (address, most)
+}
+
+/// Calls each tool it has three times in one answer, and then ends.
+fn thrice(request: &ChatRequest, _: usize) -> Reply {
+    if request.messages.iter().any(|message| message.role == "tool") {
+        return Reply::Text("ended".into());
+    }
+    let names = request.tools.iter().map(|tool| tool["function"]["name"].as_str().unwrap().to_owned());
+    let calls = names.flat_map(|name| (0..3).map(move |call| (format!("{name}{call}"), name.clone(), "{}".into())));
+    Reply::Tools(calls.collect())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_more_calls_of_a_tool_or_a_host_are_made_at_once_than_it_takes() {
+    for (of_the_host, of_the_tool, most_allowed) in [(16, 1, 2), (1, 8, 1), (16, 8, 6)] {
+        let (address, most) = outside().await;
+        let host =
+            Host { key_env: None, key_file: None, header: None, plain: true, private: true, concurrency: of_the_host };
+        let tools = Tools { hosts: [(address.clone(), host)].into(), ..Tools::default() };
+        let daemon = TestDaemon::reaching(tools, thrice).await;
+        let tool = |name: &str| json!({"name": name, "concurrency": of_the_tool, "run": {"http": {"url": format!("http://{address}/{name}")}}});
+        let neuron = json!({"id": "n", "tools": [tool("one"), tool("two")]});
+        daemon.operator.post("/v1/neurons", neuron).await.expect(StatusCode::CREATED);
+        let answer = daemon.operator.post("/v1/neurons/n/invoke", json!({"input": "go"})).await.expect(StatusCode::OK);
+        assert_eq!(answer["output"], "ended");
+        let most = most.load(Ordering::SeqCst);
+        assert!(
+            (1..=most_allowed).contains(&most),
+            "{most} at once: a host that takes {of_the_host}, tools that take {of_the_tool}"
+        );
+        assert!(most_allowed < 6 || most > 2, "where they may, they go side by side: {most} at once");
+    }
+}
+
+/// Calls what the user names, as in `look {"city": "Rome"}`, and repeats what the tool said.
+fn obedient(request: &ChatRequest, _: usize) -> Reply {
+    let last = request.messages.last().unwrap();
+    let said = last.content.clone().unwrap_or_default();
+    match (last.role.as_str(), said.split_once(' ')) {
+        ("user", Some((name, params))) => Reply::Tools(vec![("c1".into(), name.into(), params.into())]),
+        _ => Reply::Text(said),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kip_and_fascicles_wait_for_an_approval_like_any_other_tool() {
+    let daemon = TestDaemon::start(obedient).await;
+    let client = &daemon.operator;
+    let within =
+        json!({"id": "f", "output": "a", "nodes": [{"id": "a", "run": {"neuron": {"spec": {"memory": "inner"}}}}]});
+    client.post("/v1/fascicles", within).await.expect(StatusCode::CREATED);
+    let kip =
+        |name: &str, approval: &str| json!({"name": name, "approval": approval, "run": {"kip": {"nexus": "commons"}}});
+    let work = json!({"name": "work", "approval": "on_write", "run": {"fascicle": {"id": "f"}}});
+    let neuron = json!({"id": "n", "tools": [kip("careful", "on_write"), kip("timid", "always"), work]});
+    client.post("/v1/neurons", neuron).await.expect(StatusCode::CREATED);
+    let invoke = async |input: &str| client.post("/v1/neurons/n/invoke", json!({"input": input})).await;
+    let find = r#"{"command": "FIND(?x.name) WHERE { ?x {type: \"Drink\"} }"}"#;
+    let write = r#"{"command": "UPSERT { CONCEPT ?d { {type: \"$ConceptType\", name: \"Drink\"} } }"}"#;
+
+    let read = invoke(&format!("careful {find}")).await.expect(StatusCode::OK);
+    let told: Value = serde_json::from_str(read["output"].as_str().unwrap()).unwrap();
+    assert!(told.get("error").is_none() || told["error"]["code"].as_str().is_some(), "it ran: {told}");
+    for (name, params) in [("careful", write), ("timid", find), ("work", r#"{"input": "hello"}"#)] {
+        let paused = invoke(&format!("{name} {params}")).await.expect(StatusCode::ACCEPTED);
+        let call = json!({"id": "c1", "name": name, "params": params, "needs_approval": true});
+        assert_eq!(paused["tool_calls"], json!([call]));
+        let go_on = async |approved: bool| {
+            let result = json!({"id": "c1", "approved": approved});
+            let body = json!({"context_token": paused["context_token"], "tool_results": [result]});
+            client.post("/v1/neurons/n/continue", body).await
+        };
+        assert!(
+            client.get("/v1/jobs").await.expect(StatusCode::OK)["jobs"].as_array().unwrap().is_empty(),
+            "nothing ran yet"
+        );
+        let ended = go_on(true).await.expect(StatusCode::OK);
+        assert!(!ended["output"].as_str().unwrap().contains("not approved"), "{ended}");
+    }
+    assert_eq!(client.get("/v1/jobs").await.expect(StatusCode::OK)["jobs"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fascicle_that_takes_longer_than_it_may_as_a_tool_is_stopped_and_that_is_told() {
+    let script = |request: &ChatRequest, before: usize| match request.messages[0].content.as_deref() {
+        Some("You never end.") => Reply::Held(String::new(), Arc::default(), String::new()),
+        _ => obedient(request, before),
+    };
+    let daemon = TestDaemon::start(script).await;
+    let client = &daemon.operator;
+    let node = json!({"id": "a", "run": {"neuron": {"spec": {"memory": "You never end."}}}});
+    client.post("/v1/fascicles", json!({"id": "f", "output": "a", "nodes": [node]})).await.expect(StatusCode::CREATED);
+    let work = json!({"name": "work", "timeout_s": 1, "run": {"fascicle": {"id": "f"}}});
+    client.post("/v1/neurons", json!({"id": "n", "tools": [work]})).await.expect(StatusCode::CREATED);
+    let answer = client.post("/v1/neurons/n/invoke", json!({"input": r#"work {"input": "go"}"#})).await;
+    let answer = answer.expect(StatusCode::OK);
+    assert!(answer["output"].as_str().unwrap().contains("longer than 1 s"), "{answer}");
+    let jobs = client.get("/v1/jobs").await.expect(StatusCode::OK);
+    assert_eq!(jobs["jobs"][0]["status"], "cancelled", "{jobs}");
+}
