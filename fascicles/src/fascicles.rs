@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::as_tool::Runner;
 use crate::catalogue::Catalogue;
 use crate::graph::Graph;
-use crate::job::{Handle, Head, JobArgs, commit_of, plant, refusal};
+use crate::job::{Handle, Head, JobArgs, Waiting, commit_of, plant, refusal};
 use crate::run::{Answer, Effect, Fact, News, Observed, Run, Standing, Status};
 use crate::spec::{FascicleId, FascicleSpec};
 use crate::toolbox::Toolbox;
@@ -504,17 +504,17 @@ impl Fascicles {
         head.map(|head| head.value).ok_or_else(|| FascicleError::JobNotFound(id.clone()))
     }
 
-    /// The head of a job as soon as it has ended or waits for somebody.
+    /// The head of a job as soon as it has ended or waits for somebody, besides those that `known` waits for.
     ///
     /// # Errors
     /// [`FascicleError::JobNotFound`], or the store's own when it is closed.
-    pub async fn settled(&self, id: &JobId) -> Result<Head, FascicleError> {
+    pub async fn settled(&self, id: &JobId, known: &[Waiting]) -> Result<Head, FascicleError> {
         let stream = job_stream(id);
         // Following begins before looking: whatever is committed in between is heard of.
         let mut follow = self.inner.store.follow(stream.clone(), self.inner.store.head(&stream).await?);
         loop {
             let head = self.job(id).await?;
-            if head.status.is_final() || !head.waits.is_empty() {
+            if head.status.is_final() || head.waits != known {
                 return Ok(head);
             }
             follow.next().await?;

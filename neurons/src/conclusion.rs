@@ -15,8 +15,11 @@ use crate::spec::NeuronSpec;
 /// What is written with an answer, made from it.
 pub(crate) type WithAnswer = Box<dyn FnOnce(&ChatReply) -> Vec<Op> + Send>;
 
-/// An answer longer than this is not written twice in one commit.
-const ANSWER_BYTES_MAX: usize = 256 << 10;
+/// What says that an invocation completed, made from its output and all that was used.
+type WhenCompleted = dyn Fn(Completed, &Spent) -> Vec<Op> + Send + Sync;
+
+/// What is longer than this is not written beside the answer, but in a commit of its own.
+const BYTES_MAX: usize = 1 << 20;
 
 /// Clones are one conclusion.
 #[derive(Clone)]
@@ -24,7 +27,7 @@ pub(crate) struct Conclusion {
     /// Whether somebody has taken it upon himself to write it.
     taken: Arc<AtomicBool>,
     /// What says that the invocation completed.
-    completed: Arc<dyn Fn(Completed, &Spent) -> Vec<Op> + Send + Sync>,
+    completed: Arc<WhenCompleted>,
 }
 
 impl Conclusion {
@@ -46,16 +49,11 @@ impl Conclusion {
         mut spent: Spent,
     ) -> WithAnswer {
         Box::new(move |reply| {
-            if reply.text.len() > ANSWER_BYTES_MAX {
-                return Vec::new();
-            }
-            match neuron::step(&spec, &given, reply, tries) {
-                Ok(Step::Completed(completed)) if self.take() => {
-                    spent.note(reply.usage);
-                    (self.completed)(completed, &spent)
-                }
-                _ => Vec::new(),
-            }
+            let Ok(Step::Completed(completed)) = neuron::step(&spec, &given, reply, tries) else { return Vec::new() };
+            spent.note(reply.usage);
+            let ops = (self.completed)(completed, &spent);
+            let bytes: usize = ops.iter().map(|op| if let Op::Put { body, .. } = op { body.len() } else { 0 }).sum();
+            if bytes <= BYTES_MAX && self.take() { ops } else { Vec::new() }
         })
     }
 }

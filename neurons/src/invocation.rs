@@ -14,7 +14,7 @@ use crate::conversation::Conversation;
 use crate::kinds::tool_augmented::FINALIZE;
 use crate::kinds::{Event, router, transformer};
 use crate::llm::LISTENER_MAX;
-use crate::llm::paid::Decision;
+use crate::llm::paid::{Decision, Payer};
 use crate::llm::wire::TEXTS_MAX;
 use crate::llm::{ChatMessage, ChatReply, ChatRequest, Delta, Model, Models, Tier, Usage, paid};
 use crate::neuron::{self, Begun, Completed, Step, ToolCall, ToolResult};
@@ -189,7 +189,7 @@ impl Run {
             let with = self.conclusion.clone().map(|conclusion| {
                 conclusion.with_answer(self.spec.clone(), given.to_vec(), talk.misfits + 1, spent.clone())
             });
-            let paid = paid::call(&self.store, &self.origin, &self.account, model, request, deltas, talk, with).await;
+            let paid = paid::call(self.payer(), model, request, deltas, talk, with).await;
             match paid {
                 Ok(paid) => {
                     spent.take(paid.reply.usage, paid.call);
@@ -231,6 +231,10 @@ impl Run {
         Ok(Stop::Completed(router::by_likeness(&self.spec, events, &vectors)))
     }
 
+    fn payer(&self) -> Payer<'_> {
+        Payer { store: &self.store, origin: &self.origin, account: &self.account }
+    }
+
     fn model(&self) -> Result<&Model, NeuronError> {
         Ok(self.models.pick(self.tier.unwrap_or(self.spec.tier))?)
     }
@@ -265,8 +269,7 @@ impl Run {
                 let decide: Decision = Box::new(move |some| decide(&[&before[..], some].concat()));
                 (talk.stream().clone(), decide)
             });
-            let (store, origin, account) = (&self.store, &self.origin, &self.account);
-            let paid = paid::embed_to_decide(store, origin, account, embedder, some.to_vec(), deciding).await?;
+            let paid = paid::embed_to_decide(self.payer(), embedder, some.to_vec(), deciding).await?;
             spent.take(paid.usage, paid.call);
             vectors.extend(paid.vectors);
         }

@@ -17,6 +17,7 @@ use crate::history::noted;
 use crate::invocation::{Run, Stop};
 use crate::invocations::UnderWay;
 use crate::kinds::base::calls_of;
+use crate::llm::paid::Payer;
 use crate::llm::{
     ChatMessage, ChatReply, ChatRequest, Delta, Model, Models, Tier, Usage, WireFunction, WireToolCall, paid,
 };
@@ -353,7 +354,8 @@ impl Neurons {
         request.messages.drain(..).for_each(|message| talk.say(message));
         request.messages.clone_from(&talk.messages);
         (request.stream, request.stream_options) = (false, None);
-        let paid = paid::call(&self.store, origin, account, model, request, deltas, &mut talk, None).await?;
+        let payer = Payer { store: &self.store, origin, account };
+        let paid = paid::call(payer, model, request, deltas, &mut talk, None).await?;
         Ok(paid.reply)
     }
 
@@ -421,7 +423,8 @@ impl Neurons {
         if ![embedder.name.as_str(), whole.as_str(), "embedder"].contains(&name) {
             return Err(NeuronError::NoModel(format!("the embedder here is \"{}\", not \"{name}\"", embedder.name)));
         }
-        let paid = paid::embed(&self.store, origin, account, embedder, texts).await?;
+        let payer = Payer { store: &self.store, origin, account };
+        let paid = paid::embed(payer, embedder, texts).await?;
         Ok((paid.vectors, paid.usage.unwrap_or_default()))
     }
 

@@ -3,12 +3,14 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test that cannot go on fails there and says so")]
 
 mod canvases;
+mod checkpoints;
 mod commons;
 mod conformance;
 mod crashes;
 mod edge;
 mod embedded;
 mod growth;
+mod holds;
 mod invocations;
 mod jobs;
 mod killed;

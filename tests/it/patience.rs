@@ -1,6 +1,7 @@
 //! Callers that wait for what is under way instead of asking again and again: `Prefer: wait` (RFC 7240 §4.3).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use neurons::llm::scripted::Reply;
 use reqwest::{Method, StatusCode};
@@ -39,9 +40,13 @@ async fn read(client: &Client, job: &Value, wait: &str) -> Value {
 
 /// Until the model was asked so often.
 async fn asked(daemon: &TestDaemon, times: usize) {
-    while daemon.model.asked().len() < times {
+    for _ in 0..1_000_000 {
+        if daemon.model.asked().len() >= times {
+            return;
+        }
         tokio::task::yield_now().await;
     }
+    panic!("the model was not asked {times} times");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -58,13 +63,11 @@ async fn who_waits_for_a_job_is_answered_with_it_as_soon_as_it_has_ended() {
     assert_eq!(read(client, &whole, "wait=60").await, whole);
 
     let job = execute(client, "held", &[]).await.expect(StatusCode::ACCEPTED);
+    asked(&daemon, 2).await;
     let waiting = read(client, &job, "wait=60");
     tokio::pin!(waiting);
-    let early = tokio::select! {
-        early = &mut waiting => early,
-        () = asked(&daemon, 2) => Value::Null,
-    };
-    assert_eq!(early, Value::Null, "it does not answer before the job has ended");
+    let early = tokio::time::timeout(Duration::from_millis(200), &mut waiting).await;
+    assert!(early.is_err(), "it does not answer before the job has ended: {early:?}");
     go_on.notify_one();
     assert_eq!(waiting.await["output"], "at last");
 }
@@ -77,6 +80,10 @@ async fn a_job_that_waits_for_somebody_is_shown_and_patience_has_an_end() {
     assert_eq!(asks["status"], "waiting_for_approval");
     let path = format!("/v1/jobs/{}/continue", asks["job_id"].as_str().unwrap());
     let yes = json!({"context_token": asks["waits"][0]["context_token"], "approved": true});
+    // What is known to wait is not told again.
+    let known = read(client, &asks, "wait=1");
+    tokio::pin!(known);
+    assert!(tokio::time::timeout(Duration::from_millis(200), &mut known).await.is_err());
     let done = client.send(Method::POST, &path, &[WAIT], Some(yes)).await.expect(StatusCode::OK);
     assert_eq!((&done["status"], &done["waits"]), (&json!("completed"), &json!([])));
 

@@ -2,29 +2,27 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use axum::Router;
 use neurons::llm::ChatRequest;
 use neurons::llm::scripted::Reply;
-use reqwest::StatusCode;
+use reqwest::{Method, StatusCode};
 use runtime::config::{Host, Tools};
 use serde_json::{Value, json};
 use tests::TestDaemon;
+use tokio::sync::watch;
 
-/// How often a request looks whether another one is there beside it.
-const LOOKS: usize = 300;
-
-/// A server outside that knows how many requests it had at once.
-async fn outside() -> (String, Arc<AtomicUsize>) {
-    let (there, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+/// A server outside that knows how many requests it had at once. Each waits until so many are there, or `patience` ends.
+async fn outside(until: usize, patience: Duration) -> (String, Arc<AtomicUsize>) {
+    let (there, most) = (watch::Sender::new(0_usize), Arc::new(AtomicUsize::new(0)));
     let highest = most.clone();
     let answer = move || async move {
-        let now = there.fetch_add(1, Ordering::SeqCst) + 1;
-        highest.fetch_max(now, Ordering::SeqCst);
-        for _ in 0..LOOKS {
-            tokio::task::yield_now().await;
-        }
-        there.fetch_sub(1, Ordering::SeqCst);
+        there.send_modify(|there| *there += 1);
+        highest.fetch_max(*there.borrow(), Ordering::SeqCst);
+        let mut seen = there.subscribe();
+        let _ = tokio::time::timeout(patience, seen.wait_for(|there| *there >= until)).await;
+        there.send_modify(|there| *there -= 1);
         "done"
     };
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -46,7 +44,10 @@ fn thrice(request: &ChatRequest, _: usize) -> Reply {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_more_calls_of_a_tool_or_a_host_are_made_at_once_than_it_takes() {
     for (of_the_host, of_the_tool, most_allowed) in [(16, 1, 2), (1, 8, 1), (16, 8, 6)] {
-        let (address, most) = outside().await;
+        // Where more would be too many, a request stays long enough for them to come; where they may come, it waits for them.
+        let few = most_allowed < 6;
+        let patience = if few { Duration::from_millis(60) } else { Duration::from_secs(10) };
+        let (address, most) = outside(if few { usize::MAX } else { 3 }, patience).await;
         let host =
             Host { key_env: None, key_file: None, header: None, plain: true, private: true, concurrency: of_the_host };
         let tools = Tools { hosts: [(address.clone(), host)].into(), ..Tools::default() };
@@ -128,6 +129,7 @@ async fn a_fascicle_that_takes_longer_than_it_may_as_a_tool_is_stopped_and_that_
     let answer = client.post("/v1/neurons/n/invoke", json!({"input": r#"work {"input": "go"}"#})).await;
     let answer = answer.expect(StatusCode::OK);
     assert!(answer["output"].as_str().unwrap().contains("longer than 1 s"), "{answer}");
-    let jobs = client.get("/v1/jobs").await.expect(StatusCode::OK);
-    assert_eq!(jobs["jobs"][0]["status"], "cancelled", "{jobs}");
+    let job = client.get("/v1/jobs").await.expect(StatusCode::OK)["jobs"][0]["job_id"].as_str().unwrap().to_owned();
+    let stopped = client.send(Method::GET, &format!("/v1/jobs/{job}"), &[("prefer", "wait=60")], None).await;
+    assert_eq!(stopped.expect(StatusCode::OK)["status"], "cancelled");
 }

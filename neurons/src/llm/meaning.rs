@@ -3,7 +3,8 @@
 use async_trait::async_trait;
 use nexus::{EmbedError, Embedder, Origin, Store};
 
-use super::{LlmError, Model, paid};
+use super::paid::{self, Payer};
+use super::{LlmError, Model};
 use crate::NeuronError;
 use crate::neurons::HOUSE;
 
@@ -29,7 +30,8 @@ impl Embedder for Meaning {
     }
 
     async fn embed(&self, origin: &Origin, texts: Vec<String>) -> Result<Vec<Vec<f32>>, EmbedError> {
-        let paid = paid::embed(&self.store, origin, HOUSE, &self.model, texts).await;
+        let payer = Payer { store: &self.store, origin, account: HOUSE };
+        let paid = paid::embed(payer, &self.model, texts).await;
         paid.map(|paid| paid.vectors).map_err(|error| match error {
             // What the texts are to blame for; a wrong key or an empty account is not.
             NeuronError::Llm(LlmError::Refused { status: 400 | 413 | 422, .. }) => {

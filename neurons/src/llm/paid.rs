@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use nexus::ledger::{AccountOp, Amount};
@@ -22,6 +23,17 @@ pub const OUTPUT_TOKENS_DEFAULT: u32 = 512;
 /// The stream that records every call of `account`.
 pub fn calls_stream(account: &str) -> Arc<str> {
     format!("calls:{account}").into()
+}
+
+/// Who pays for a call.
+#[derive(Clone, Copy)]
+pub struct Payer<'p> {
+    /// Where it is recorded.
+    pub store: &'p Store,
+    /// For whom it is made.
+    pub origin: &'p Origin,
+    /// The account.
+    pub account: &'p str,
 }
 
 /// What a paid call answers.
@@ -70,9 +82,7 @@ pub fn prompt_tokens_bound(request: &ChatRequest) -> u64 {
 /// [`NeuronError::Store`] with the ledger's refusal when the account cannot pay, [`NeuronError::Llm`]
 /// when the model does not answer; whatever it may have used is charged.
 pub(crate) async fn call(
-    store: &Store,
-    origin: &Origin,
-    account: &str,
+    payer: Payer<'_>,
     model: &Model,
     mut request: ChatRequest,
     deltas: Option<mpsc::Sender<Delta>>,
@@ -91,7 +101,8 @@ pub(crate) async fn call(
         usage: reply.usage,
         answer: joined(answered_at.clone(), json!({"finish": reply.finish})),
         entry: Some(replied(reply)),
-        more: with.map(|with| with(reply)).unwrap_or_default(),
+        // The answer is paid and must be written, whatever is made of it.
+        more: catch_unwind(AssertUnwindSafe(|| with.map(|with| with(reply)))).ok().flatten().unwrap_or_default(),
     };
     let provider = model.provider.clone();
     let work = async move {
@@ -99,10 +110,10 @@ pub(crate) async fn call(
         name_calls(&mut reply.tool_calls);
         Ok(reply)
     };
-    let purchase = Purchase { store, origin, account, model, bound, journal: Some(talk.stream().clone()) };
+    let purchase = Purchase { payer, model, bound, journal: Some(talk.stream().clone()) };
     // Who still waits for its turn has not been sent, and owes nothing should the daemon die.
     let turn = model.provider.turn(bound.prompt_tokens as usize).await?;
-    let reserved = purchase.reserve(turn, talk.written_into(Batch::new(origin)), joined(place, asked)).await?;
+    let reserved = purchase.reserve(turn, talk.written_into(Batch::new(payer.origin)), joined(place, asked)).await?;
     talk.is_written();
     let (reply, charged, call) = reserved.make(work, told).await?;
     talk.answered(reply.clone());
@@ -127,15 +138,8 @@ fn name_calls(calls: &mut [WireToolCall]) {
 ///
 /// # Errors
 /// As a call of a language model.
-pub async fn embed(
-    store: &Store,
-    origin: &Origin,
-    account: &str,
-    model: &Model,
-    texts: Vec<String>,
-) -> Result<PaidVectors, NeuronError> {
-    let deciding: Option<(Stream, Decision)> = None;
-    embed_to_decide(store, origin, account, model, texts, deciding).await
+pub async fn embed(payer: Payer<'_>, model: &Model, texts: Vec<String>) -> Result<PaidVectors, NeuronError> {
+    embed_to_decide(payer, model, texts, None).await
 }
 
 /// What embeddings decide for an invocation, as an entry of its journal.
@@ -143,9 +147,7 @@ pub(crate) type Decision = Box<dyn Fn(&[Vec<f32>]) -> (&'static str, Value) + Se
 
 /// The same; what they decide is written to an invocation's journal in the commit that pays for them.
 pub(crate) async fn embed_to_decide(
-    store: &Store,
-    origin: &Origin,
-    account: &str,
+    payer: Payer<'_>,
     model: &Model,
     texts: Vec<String>,
     deciding: Option<(Stream, Decision)>,
@@ -162,18 +164,16 @@ pub(crate) async fn embed_to_decide(
         entry: decide.as_ref().map(|decide| decide(vectors)),
         more: Vec::new(),
     };
-    let purchase = Purchase { store, origin, account, model, bound, journal };
+    let purchase = Purchase { payer, model, bound, journal };
     let turn = model.provider.turn(bound.prompt_tokens as usize).await?;
-    let reserved = purchase.reserve(turn, Batch::new(origin), asked).await?;
+    let reserved = purchase.reserve(turn, Batch::new(payer.origin), asked).await?;
     let ((vectors, usage), _, call) = reserved.make(work, told).await?;
     Ok(PaidVectors { vectors, usage, call })
 }
 
 /// One call of a model, whatever it is asked for.
 struct Purchase<'p> {
-    store: &'p Store,
-    origin: &'p Origin,
-    account: &'p str,
+    payer: Payer<'p>,
     model: &'p Model,
     /// What it may use at most.
     bound: Usage,
@@ -195,31 +195,90 @@ struct Told {
 impl<'p> Purchase<'p> {
     /// Sets the cost aside, with what is `asked`, when its `turn` with the provider has come.
     async fn reserve(self, turn: Turn, announce: Batch, asked: Value) -> Result<Reserved<'p>, NeuronError> {
-        let Self { store, origin, account, model, bound, journal } = &self;
-        let bound = model.price.of(*bound);
+        let Self { payer: Payer { store, origin, account }, model, bound, journal } = self;
+        let bound = model.price.of(bound);
         let id: Arc<str> = format!("call_{}", uuid::Uuid::now_v7().simple()).into();
-        let stream = calls_stream(account);
-        let hold = AccountOp::Hold { id: id.clone(), parent: None, amount: bound };
+        let op = AccountOp::Hold { id: id.clone(), parent: None, amount: bound };
         let sent = json!({"call": id, "provider": model.provider.name(), "model": model.name, "reserved": bound});
-        let mut announce = announce.account(*account, hold, "reserve").append(stream, "sent", &joined(sent, asked));
-        if let Some(journal) = journal {
+        let mut announce =
+            announce.account(account, op, "reserve").append(calls_stream(account), "sent", &joined(sent, asked));
+        if let Some(journal) = &journal {
             announce = announce.append(journal.clone(), "sent", &json!({"call": id}));
         }
         debug_assert_eq!(announce.origin.principal, origin.principal, "the origin is the purchase's");
-        store.commit(announce).await?;
-        Ok(Reserved { purchase: self, turn, id, bound })
+        let (store, origin, account) = (store.clone(), origin.clone(), Arc::from(account));
+        let hold = Hold { store: store.clone(), origin, account, journal, id, bound, is_sent: false, is_open: true };
+        // Whoever asks may go away while it is written: what was set aside then is given back.
+        let (reserving, reserved) = oneshot::channel();
+        tokio::spawn(async move {
+            let mut hold = hold;
+            let committed = store.commit(announce).await;
+            hold.is_open = committed.is_ok();
+            let _ = reserving.send(committed.map(|_| hold));
+        });
+        let hold = reserved.await.map_err(|_| NeuronError::Died("nothing could be set aside".into()))??;
+        Ok(Reserved { model, turn, hold })
     }
 }
 
 /// A place among the calls of a provider.
 type Turn = Option<OwnedSemaphorePermit>;
 
-/// A call whose cost is set aside.
-struct Reserved<'p> {
-    purchase: Purchase<'p>,
-    turn: Turn,
+/// What is set aside for a call. One that is let go of unsettled is settled then: with nothing when the call was never
+/// sent, else in full, since nobody knows what became of it.
+struct Hold {
+    store: Store,
+    origin: Origin,
+    account: Arc<str>,
+    /// The invocation it is made for.
+    journal: Option<Stream>,
     id: Arc<str>,
     bound: Amount,
+    is_sent: bool,
+    is_open: bool,
+}
+
+impl Hold {
+    /// What settles it: `used`, or all of it; with what is recorded, and noted in the invocation.
+    fn settlement(&self, used: Option<Amount>, kind: &str, entry: Value, noted: (&str, Value)) -> Batch {
+        let entry = joined(json!({"call": self.id}), joined(entry, json!({"charged": used.unwrap_or(self.bound)})));
+        let settle = AccountOp::Settle { id: self.id.clone(), used };
+        let batch = Batch::new(&self.origin).account(self.account.clone(), settle, "settle");
+        let batch = batch.append(calls_stream(&self.account), kind, &entry);
+        match &self.journal {
+            Some(journal) => batch.append(journal.clone(), noted.0, &noted.1),
+            None => batch,
+        }
+    }
+
+    /// It is settled.
+    fn close(&mut self) {
+        self.is_open = false;
+    }
+
+    fn failed(&self, used: Option<Amount>, error: &dyn std::fmt::Display) -> Batch {
+        let error = json!({"error": error.to_string()});
+        self.settlement(used, "failed", error.clone(), ("failed", error))
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let (true, Ok(runtime)) = (self.is_open, tokio::runtime::Handle::try_current()) else { return };
+        let (used, why) = match self.is_sent {
+            true => (None, "it was sent, and nobody knows what became of it"),
+            false => (Some(Amount::default()), "whoever asked went away before it was sent"),
+        };
+        let (store, batch) = (self.store.clone(), self.failed(used, &why));
+        runtime.spawn(async move { store.commit_at_last(batch).await });
+    }
+}
+
+/// A call whose cost is set aside.
+struct Reserved<'p> {
+    model: &'p Model,
+    turn: Turn,
+    hold: Hold,
 }
 
 impl Reserved<'_> {
@@ -229,12 +288,12 @@ impl Reserved<'_> {
         work: impl Future<Output = Result<T, LlmError>> + Send + 'static,
         told: impl FnOnce(&T) -> Told + Send + 'static,
     ) -> Result<(T, Amount, Arc<str>), NeuronError> {
-        let Self { purchase: Purchase { store, origin, account, model, journal, .. }, turn, id, bound } = self;
-        let stream = calls_stream(account);
+        let Self { model, turn, mut hold } = self;
         // From here on the call is the daemon's: whoever asked may go away, and it is settled all the same.
         let (asker, gone) = oneshot::channel::<()>();
-        let (store, origin, account, model) = (store.clone(), origin.clone(), account.to_owned(), model.clone());
+        let model = model.clone();
         let sent = tokio::spawn(async move {
+            hold.is_sent = true;
             let went_away = || LlmError::Unheard {
                 provider: model.provider.name().into(),
                 message: "whoever asked went away".into(),
@@ -244,42 +303,31 @@ impl Reserved<'_> {
                 _ = gone => Err(went_away()),
             };
             drop(turn);
-            let settle = |used: Option<Amount>, kind: &str, entry: Value, noted: (&str, Value)| {
-                let entry = joined(json!({"call": id}), joined(entry, json!({"charged": used.unwrap_or(bound)})));
-                let settle = AccountOp::Settle { id: id.clone(), used };
-                let batch = Batch::new(&origin).account(account.clone(), settle, "settle");
-                let batch = batch.append(stream.clone(), kind, &entry);
-                match &journal {
-                    Some(journal) => batch.append(journal.clone(), noted.0, &noted.1),
-                    None => batch,
-                }
-            };
             let (used, batch) = match &answered {
                 Ok(answer) => {
                     let Told { usage, answer, entry, more } = told(answer);
                     let used = usage.map(|usage| model.price.of(usage));
-                    let noted = entry.unwrap_or_else(|| ("answered", json!({"call": id})));
-                    let mut batch = settle(used, "answered", joined(answer, json!({"usage": usage})), noted);
+                    let noted = entry.unwrap_or_else(|| ("answered", json!({"call": hold.id})));
+                    let mut batch = hold.settlement(used, "answered", joined(answer, json!({"usage": usage})), noted);
                     batch.ops.extend(more);
                     (used, batch)
                 }
                 Err(error) => {
                     let used = (!error.outcome_unknown()).then(Amount::default);
-                    let error = json!({"error": error.to_string()});
-                    (used, settle(used, "failed", error.clone(), ("failed", error)))
+                    (used, hold.failed(used, error))
                 }
             };
             // What was paid must be written, however long the disk fails.
-            match store.commit_at_last(batch).await {
-                Ok(_) => {}
+            match hold.store.commit_at_last(batch).await {
+                Ok(_) => hold.close(),
                 Err(error @ nexus::StoreError::TooLarge { .. }) => {
-                    let told = json!({"error": error.to_string()});
-                    store.commit_at_last(settle(used, "failed", told.clone(), ("failed", told))).await?;
+                    hold.store.commit_at_last(hold.failed(used, &error)).await?;
+                    hold.close();
                     return Err(error.into());
                 }
                 Err(error) => return Err(error.into()),
             }
-            Ok((answered?, used.unwrap_or(bound), id))
+            Ok((answered?, used.unwrap_or(hold.bound), hold.id.clone()))
         });
         let paid = sent.await.map_err(|panic| NeuronError::Died(panic.to_string()))?;
         drop(asker);

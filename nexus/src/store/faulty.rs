@@ -29,20 +29,26 @@ pub enum Fault {
     Full,
 }
 
-/// Wraps any backend; the faults given are used up one append at a time.
+/// Wraps any backend; the faults given are used up one append at a time, or one checkpoint at a time.
 pub struct Faulty<B> {
     inner: Arc<B>,
     faults: Mutex<VecDeque<Fault>>,
+    of_checkpoints: Mutex<VecDeque<Fault>>,
 }
 
 impl<B: Backend> Faulty<B> {
     /// `inner`, failing as `faults` say.
     pub fn new(inner: Arc<B>, faults: impl IntoIterator<Item = Fault>) -> Self {
-        Self { inner, faults: Mutex::new(faults.into_iter().collect()) }
+        Self { inner, faults: Mutex::new(faults.into_iter().collect()), of_checkpoints: Mutex::default() }
     }
 
-    fn next(&self) -> Fault {
-        let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
+    /// The same, whose checkpoints fail as these say.
+    pub fn with_checkpoints(self, faults: impl IntoIterator<Item = Fault>) -> Self {
+        Self { of_checkpoints: Mutex::new(faults.into_iter().collect()), ..self }
+    }
+
+    fn next(faults: &Mutex<VecDeque<Fault>>) -> Fault {
+        let mut faults = faults.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(faults.front(), Some(Fault::Full)) {
             Fault::Full
         } else {
@@ -59,7 +65,7 @@ impl<B: Backend> Backend for Faulty<B> {
 
     async fn append(&self, n: u64, row: Bytes) -> Result<(), StoreError> {
         let failed = |what: &str| Err(StoreError::Io(format!("injected: {what}")));
-        match self.next() {
+        match Self::next(&self.faults) {
             Fault::None => self.inner.append(n, row).await,
             Fault::Held(go_on) => {
                 go_on.notified().await;
@@ -79,7 +85,21 @@ impl<B: Backend> Backend for Faulty<B> {
     }
 
     async fn project(&self, projection: Projection) -> Result<(), StoreError> {
-        self.inner.project(projection).await
+        let failed = |what: &str| Err(StoreError::Io(format!("injected: {what}")));
+        match Self::next(&self.of_checkpoints) {
+            // A checkpoint is one transaction, and is never torn.
+            Fault::None | Fault::Torn(_) => self.inner.project(projection).await,
+            Fault::Held(go_on) => {
+                go_on.notified().await;
+                self.inner.project(projection).await
+            }
+            Fault::Before => failed("before the checkpoint"),
+            Fault::Full => failed("no space left on device"),
+            Fault::After => {
+                self.inner.project(projection).await?;
+                failed("after the checkpoint")
+            }
+        }
     }
 
     async fn document(&self, key: &Key) -> Result<Option<Versioned<Bytes>>, StoreError> {

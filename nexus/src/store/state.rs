@@ -363,7 +363,7 @@ impl State {
     /// What a checkpoint up to the present row has to write.
     pub(super) fn projection(&mut self) -> Projection {
         let dirty_documents = self.documents.iter_mut().filter(|(_, known)| known.row > 0);
-        let unsure = self.unsure;
+        let unsure = std::mem::take(&mut self.unsure);
         let documents = dirty_documents.filter_map(|(key, known)| {
             known.storing = Some(known.body.is_some());
             let document = known.body.clone().map(|value| Versioned { version: known.version, value });
@@ -410,7 +410,6 @@ impl State {
     /// Lets go of what the projection up to row `upto` holds.
     pub(super) fn projected(&mut self, upto: u64) {
         self.checkpoint = upto;
-        self.unsure = false;
         for known in self.documents.values_mut() {
             known.stored = known.storing.take().unwrap_or(known.stored);
             if known.row <= upto {

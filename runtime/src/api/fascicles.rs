@@ -271,7 +271,7 @@ pub(super) async fn execute(
 
 /// What a caller is told of a job that has begun, when his patience is over.
 async fn begun(app: &App, job: JobId, patience: &Patience) -> Result<Response, ApiError> {
-    match jobs::awaited(app, &job, patience).await? {
+    match jobs::awaited(app, &job, &[], patience).await? {
         Some(head) => jobs::answered(app, head).await,
         None => Ok(accepted(job)),
     }

@@ -126,7 +126,9 @@ fn options(key: Option<Arc<str>>, deadline_s: Option<f64>) -> Result<InvokeOptio
         None => None,
         Some(seconds) if seconds > 0.0 && seconds <= DEADLINE_S_MAX => Some(Duration::from_secs_f64(seconds)),
         Some(seconds) => {
-            return Err(ApiError::invalid(format!("deadline_s {seconds} is not between 0 and {DEADLINE_S_MAX}")));
+            return Err(ApiError::invalid(format!(
+                "deadline_s is {seconds}: it must be more than 0 and at most {DEADLINE_S_MAX}"
+            )));
         }
     };
     Ok(InvokeOptions { key, deadline, deltas: None })

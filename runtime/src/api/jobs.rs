@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::sse::{Event as Frame, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use fascicles::run::{Answer, Fact, Observed, Pause, Status, ordinal};
-use fascicles::{Fascicles, JobFilter, JobHead, JobId, Priority};
+use fascicles::{Fascicles, JobFilter, JobHead, JobId, Priority, Waiting};
 use futures::stream::{self, Stream};
 use futures::{SinkExt, StreamExt};
 use neurons::continuation::body_hash;
@@ -69,6 +69,8 @@ pub(super) struct JobBody {
 pub(super) struct WaitBody {
     /// Names the wait; `continue` wants it.
     context_token: String,
+    /// The step that waits.
+    step: String,
     /// What for.
     #[serde(flatten)]
     pause: Pause,
@@ -80,6 +82,7 @@ pub(super) struct WaitBody {
 fn shown(fascicles: &Fascicles, head: JobHead, events: Vec<Observed>) -> JobBody {
     let wait = |waiting: &fascicles::Waiting| WaitBody {
         context_token: fascicles.token(&head, waiting.wait.n, waiting.wait.expires_at),
+        step: waiting.step.to_string(),
         pause: waiting.wait.pause.clone(),
         expires_at: waiting.wait.expires_at,
     };
@@ -118,26 +121,35 @@ impl After {
     }
 }
 
-/// A job once it has ended or waits for somebody; `None` when the caller has no patience, or no more, or the daemon stops.
-pub(super) async fn awaited(app: &App, id: &JobId, patience: &Patience) -> Result<Option<JobHead>, ApiError> {
-    let Some(most) = patience.0 else { return Ok(None) };
+/// A job once it has ended or waits for somebody, besides those that it is `known` to wait for; `None` when the caller has no
+/// patience, or no more, when too many wait already, or the daemon stops.
+pub(super) async fn awaited(
+    app: &App,
+    id: &JobId,
+    known: &[Waiting],
+    patience: &Patience,
+) -> Result<Option<JobHead>, ApiError> {
+    let (Some(most), Ok(_permit)) = (patience.0, app.patience.clone().try_acquire_owned()) else { return Ok(None) };
     let mut stopping = app.stopping.clone();
     tokio::select! {
-        head = app.fascicles.settled(id) => Ok(Some(head?)),
+        head = app.fascicles.settled(id, known) => Ok(Some(head?)),
         () = tokio::time::sleep(most) => Ok(None),
         _ = stopping.wait_for(|stop| *stop) => Ok(None),
     }
 }
 
+/// Says that the caller was heeded.
+const APPLIED: [(HeaderName, HeaderValue); 1] =
+    [(HeaderName::from_static("preference-applied"), HeaderValue::from_static("wait"))];
+
 /// The answer that a caller waited for.
 pub(super) async fn answered(app: &App, head: JobHead) -> Result<Response, ApiError> {
     let events = app.fascicles.observed(&head.id).await?;
-    let applied = [(HeaderName::from_static("preference-applied"), HeaderValue::from_static("wait"))];
-    Ok((applied, Json(shown(&app.fascicles, head, events))).into_response())
+    Ok((APPLIED, Json(shown(&app.fascicles, head, events))).into_response())
 }
 
 /// How a job stands, and what the world was told about it. With `Prefer: wait=30` the answer comes as soon as the job has
-/// ended or waits for somebody, or after so many seconds (60 at most).
+/// ended or what it waits for has changed, or after so many seconds (60 at most).
 #[utoipa::path(get, path = "/v1/jobs/{id}", params(("id" = String, Path), After, ("Prefer" = Option<String>, Header, description = "wait=seconds")), responses((status = 200, body = JobBody, description = "the job"), (status = 404, description = "there is none of yours")))]
 pub(super) async fn read(
     State(app): State<App>,
@@ -145,16 +157,16 @@ pub(super) async fn read(
     ApiPath(id): ApiPath<JobId>,
     ApiQuery(after): ApiQuery<After>,
     patience: Patience,
-) -> Result<Json<JobBody>, ApiError> {
+) -> Result<Response, ApiError> {
     let after = after.ordinal()?;
     let mut head = app.fascicles.job_of(&origin.principal, &id).await?;
-    if !head.status.is_final() && head.waits.is_empty() && patience.0.is_some() {
-        awaited(&app, &id, &patience).await?;
-        head = app.fascicles.job(&id).await?;
-    }
+    let awaited = match awaited(&app, &id, &head.waits, &patience).await? {
+        Some(awaited) => Some(head = awaited),
+        None => None,
+    };
     let mut events = app.fascicles.observed(&id).await?;
     events.retain(|event| event.ordinal() > after);
-    Ok(Json(shown(&app.fascicles, head, events)))
+    Ok((awaited.map(|()| APPLIED), Json(shown(&app.fascicles, head, events))).into_response())
 }
 
 /// Which jobs.
@@ -263,7 +275,7 @@ pub(super) async fn resume(
         _ => return Err(ApiError::invalid("exactly one of tool_results, approved and event answers a wait")),
     };
     let head = app.fascicles.answer(&origin.principal, &id, &context_token, name, answer).await?;
-    if let Some(head) = awaited(&app, &id, &patience).await? {
+    if let Some(head) = awaited(&app, &id, &[], &patience).await? {
         return answered(&app, head).await;
     }
     let events = app.fascicles.observed(&id).await?;

@@ -69,10 +69,14 @@ pub struct Shared {
     address: SocketAddr,
     stopping: watch::Receiver<bool>,
     sockets: Arc<tokio::sync::Semaphore>,
+    /// Callers that may wait for a job at once.
+    patience: Arc<tokio::sync::Semaphore>,
 }
 
 /// WebSockets open at once.
 const SOCKETS_MAX: usize = 4096;
+/// Callers that wait for jobs at once; the others are answered as if they would not wait.
+const WAITING_MAX: usize = 1024;
 
 impl App {
     #[expect(clippy::too_many_arguments, reason = "the daemon hands over each of its parts once")]
@@ -98,6 +102,7 @@ impl App {
             address,
             stopping,
             sockets: Arc::new(tokio::sync::Semaphore::new(SOCKETS_MAX)),
+            patience: Arc::new(tokio::sync::Semaphore::new(WAITING_MAX)),
         }))
     }
 

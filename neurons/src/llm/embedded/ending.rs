@@ -1,5 +1,9 @@
 //! How an answer that is written by a grammar comes to its end. A model as small as these would go on in a name or a list
-//! for ever; so once two thirds of its bound are used, it only chooses among what leads to the end.
+//! for ever; so once two thirds of its bound are used, it only chooses among what leads to the end: at first between words,
+//! and when little is left within them too. A number is never cut, which would make it another, nor is a command that
+//! writes, which would do more than was meant: they end when the model ends them, or come to nothing.
+
+use nexus::kip::lang::parser::seems_to_write;
 
 use super::tokens::Tokens;
 
@@ -23,28 +27,51 @@ enum Leads {
 }
 
 /// See the module.
-pub(super) struct Endings(Vec<Leads>);
+pub(super) struct Endings {
+    leads: Vec<Leads>,
+    /// Whether a token goes on with the word before it.
+    goes_on: Vec<bool>,
+}
 
 impl Endings {
     pub(super) fn of(tokens: &Tokens) -> Self {
         let trie = tokens.env.tok_trie();
-        let leads = |token: u32| if token == tokens.eos { Leads::ToTheEnd } else { leads(trie.token(token)) };
-        Self((0..trie.vocab_size() as u32).map(leads).collect())
+        let all = || (0..trie.vocab_size() as u32).map(|token| (token, trie.token(token)));
+        let leads = all().map(|(token, text)| if token == tokens.eos { Leads::ToTheEnd } else { leads(text) });
+        Self { leads: leads.collect(), goes_on: all().map(|(_, text)| text.first().is_some_and(in_a_word)).collect() }
     }
 
-    /// Whether an answer of that length should come to its end.
-    pub(super) fn are_due(written: usize, most: usize) -> bool {
-        written >= most - most / 3
-    }
-
-    /// Rules out every token that leads less to the end than another one does. What was ruled out already has no score.
-    pub(super) fn prefer(&self, scores: &mut [f32]) {
-        let known = || self.0.iter().copied().chain(std::iter::repeat(Leads::Nowhere));
+    /// Rules out every token that leads less to the end than another one does, where it is time for that: `said` is the
+    /// answer so far, `used` the part of its bound that it has used. What was ruled out already has no score.
+    pub(super) fn prefer(&self, scores: &mut [f32], said: &[u8], used: f64) {
+        let in_word = said.last().is_some_and(in_a_word);
+        if used < DUE || said.last().is_some_and(u8::is_ascii_digit) || seems_to_write(command(said)) {
+            return;
+        }
+        let best = (0..scores.len()).max_by(|one, other| scores[*one].total_cmp(&scores[*other]));
+        if used < PRESSING && in_word && best.and_then(|best| self.goes_on.get(best)) == Some(&true) {
+            return;
+        }
+        let known = || self.leads.iter().copied().chain(std::iter::repeat(Leads::Nowhere));
         let possible = scores.iter().zip(known()).filter(|(score, _)| **score > f32::NEG_INFINITY);
         let Some(best) = possible.map(|(_, leads)| leads).max() else { return };
         let worse = scores.iter_mut().zip(known()).filter(|(_, leads)| *leads < best);
         worse.for_each(|(score, _)| *score = f32::NEG_INFINITY);
     }
+}
+
+/// The part of its bound after which an answer is to come to its end, and after which its words are cut.
+const DUE: f64 = 2.0 / 3.0;
+const PRESSING: f64 = 5.0 / 6.0;
+
+fn in_a_word(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric() || *byte == b'_' || !byte.is_ascii()
+}
+
+/// The KIP in an answer: all of it, or the command of a call.
+fn command(said: &[u8]) -> &str {
+    let said = std::str::from_utf8(said).unwrap_or_default();
+    said.split_once(r#""arguments":{"command":""#).map_or(said, |(_, command)| command)
 }
 
 fn leads(token: &[u8]) -> Leads {
@@ -77,14 +104,23 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_allowed_is_compared() {
-        let endings = Endings([&b"("[..], b"a", b"b", b"}"].map(leads).to_vec());
+    fn only_what_is_allowed_is_compared_and_numbers_words_and_writes_are_not_cut() {
+        let tokens = [&b"("[..], b"a", b" b", b"}"];
+        let endings =
+            Endings { leads: tokens.map(leads).to_vec(), goes_on: tokens.map(|text| in_a_word(&text[0])).to_vec() };
         let none = f32::NEG_INFINITY;
-        let mut scores = [3.0, 1.0, 2.0, none];
-        endings.prefer(&mut scores);
-        assert_eq!(scores, [none, 1.0, 2.0, none]);
-        let mut scores = [3.0, 1.0, 2.0, -9.0];
-        endings.prefer(&mut scores);
-        assert_eq!(scores, [none, none, none, -9.0]);
+        let left = |scores: [f32; 4], said: &str, used: f64| {
+            let mut scores = scores;
+            endings.prefer(&mut scores, said.as_bytes(), used);
+            scores.map(|score| score > none)
+        };
+        assert_eq!(left([3.0, 1.0, 2.0, none], "x ", 0.7), [false, true, true, false]);
+        assert_eq!(left([3.0, 1.0, 2.0, -9.0], "x ", 0.7), [false, false, false, true]);
+        assert_eq!(left([3.0, 1.0, 2.0, -9.0], "x ", 0.5), [true; 4], "it is not time yet");
+        assert_eq!(left([0.0, 3.0, 2.0, -9.0], "Lisb", 0.7), [true; 4], "a word goes on");
+        assert_eq!(left([0.0, 3.0, 2.0, -9.0], "Lisb", 0.9), [false, false, false, true], "but not for ever");
+        assert_eq!(left([0.0, 1.0, 2.0, -9.0], "60", 0.9), [true; 4], "a number is another one when it is cut");
+        let call = r#"{"name":"mind","arguments":{"command":"DELETE CONCEPT ?d DETACH WHERE { ?d {type: \"Drug\" "#;
+        assert_eq!(left([0.0, 1.0, 2.0, -9.0], call, 0.9), [true; 4], "what writes would do more than was meant");
     }
 }

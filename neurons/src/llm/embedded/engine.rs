@@ -169,9 +169,8 @@ impl Loaded {
                         .enumerate()
                         .filter(|(token, _)| !allowed.is_allowed(*token as u32))
                         .for_each(|(_, score)| *score = f32::NEG_INFINITY);
-                    if Endings::are_due(written.len(), output_max) {
-                        self.endings.prefer(&mut scores);
-                    }
+                    let used = written.len() as f64 / output_max as f64;
+                    self.endings.prefer(&mut scores, &self.tokens.env.tok_trie().decode(&written), used);
                 }
                 let token = sample(&scores, temperature, &mut rng);
                 if token == self.tokens.eos {

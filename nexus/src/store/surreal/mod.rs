@@ -45,6 +45,8 @@ pub struct Surreal {
     opened: Mutex<Option<(Arc<Datastore>, Client<Db>)>>,
     /// The epoch of our lease; every flush names it.
     epoch: AtomicI64,
+    /// Rows of the log that were written, those that were written again counted again.
+    tries: AtomicI64,
 }
 
 #[derive(Clone, SurrealValue)]
@@ -63,12 +65,6 @@ struct DocRow {
 }
 
 #[derive(Clone, SurrealValue)]
-struct GoneRow {
-    kind: String,
-    name: String,
-}
-
-#[derive(Clone, SurrealValue)]
 struct JournalRow {
     id: RecordId,
     stream: String,
@@ -78,12 +74,14 @@ struct JournalRow {
 
 #[derive(Clone, SurrealValue)]
 struct StreamRow {
+    id: RecordId,
     name: String,
     head: i64,
 }
 
 #[derive(Clone, SurrealValue)]
 struct AccountRow {
+    id: RecordId,
     name: String,
     b: String,
 }
@@ -97,13 +95,8 @@ struct PageRow {
 }
 
 #[derive(Clone, SurrealValue)]
-struct GonePageRow {
-    nexus: String,
-    no: i64,
-}
-
-#[derive(Clone, SurrealValue)]
 struct PayloadRow {
+    id: RecordId,
     hash: String,
     b: DbBytes,
 }
@@ -126,6 +119,7 @@ impl Surreal {
             runtime: Some(runtime),
             opened: Mutex::new(None),
             epoch: AtomicI64::new(0),
+            tries: AtomicI64::new(0),
         })
     }
 
@@ -150,7 +144,7 @@ impl Surreal {
     /// Writes so that it survives a kill. SurrealKV 0.21 logs a transaction first and finds out then that its memory
     /// table is full: it begins a new log and puts the transaction into the new table, so that when the old table is
     /// flushed, the old log goes with the only record of it. A log that was begun meanwhile is the sign, and the
-    /// write, which must be one that may be repeated, is made again.
+    /// write, which must be one that may be repeated, and that changes something each time, is made again.
     async fn surely<F: Future<Output = Result<(), StoreError>>>(
         &self,
         write: impl Fn() -> F,
@@ -246,13 +240,16 @@ impl Backend for Surreal {
         const APPEND: &str = "BEGIN;
             LET $held = (SELECT VALUE epoch FROM ONLY lease:store FOR UPDATE);
             IF $held != $epoch { THROW 'lease lost' };
-            UPSERT type::record('log', $n) CONTENT { n: $n, b: $b } RETURN NONE;
+            UPSERT type::record('log', $n) CONTENT { n: $n, b: $b, try: $try } RETURN NONE;
             COMMIT;";
         let (db, epoch) = (self.db()?, self.epoch());
         self.surely(|| {
             let (db, row) = (db.clone(), DbBytes::from(row.to_vec()));
+            // A row that does not change is not written.
+            let tried = self.tries.fetch_add(1, Ordering::SeqCst);
             self.on_its_threads(async move {
-                let asked = db.query(APPEND).bind(("epoch", epoch)).bind(("n", n as i64)).bind(("b", row));
+                let asked =
+                    db.query(APPEND).bind(("epoch", epoch)).bind(("n", n as i64)).bind(("b", row)).bind(("try", tried));
                 settle(asked.await.map_err(io)?).map(drop)
             })
         })
@@ -264,24 +261,33 @@ impl Backend for Surreal {
         // over rewrites meta:checkpoint, which makes a projection begun before that conflict.
         const BEGIN: &str = "BEGIN;
             LET $held = (SELECT VALUE epoch FROM ONLY lease:store);
-            IF $held != $epoch { THROW 'lease lost' };
-            FOR $name IN $forgotten {
-                DELETE journal:[$name, 0]..=[$name, 9223372036854775807] RETURN NONE;
-                DELETE type::record('stream', $name) RETURN NONE;
-            };
-            FOR $r IN $gone { DELETE type::record('doc', [$r.kind, $r.name]) RETURN NONE };
-            FOR $r IN $gone_pages { DELETE type::record('page', [$r.nexus, $r.no]) RETURN NONE };
-            FOR $r IN $accounts { UPSERT type::record('account', $r.name) CONTENT $r RETURN NONE };
-            FOR $r IN $streams { UPSERT type::record('stream', $r.name) CONTENT $r RETURN NONE };
-            FOR $r IN $payloads { UPSERT type::record('payload', $r.hash) CONTENT $r RETURN NONE };";
-        // An UPSERT costs four times an INSERT of what is new and twice an UPDATE of what is not.
+            IF $held != $epoch { THROW 'lease lost' };";
+        const OTHERS: &str = "
+            FOR $r IN $accounts { UPSERT $r.id CONTENT $r RETURN NONE };
+            FOR $r IN $streams { UPSERT $r.id CONTENT $r RETURN NONE };
+            FOR $r IN $payloads { UPSERT $r.id CONTENT $r RETURN NONE };";
+        // An UPSERT costs four times an INSERT of what is new and twice an UPDATE of what is not. Where one of them finds
+        // that it was not so, the checkpoint fails, and the next one is unsure.
         const KNOWN: &str = "
-            FOR $r IN $old_docs { UPDATE $r.id CONTENT $r RETURN NONE };
-            FOR $r IN $old_pages { UPDATE $r.id CONTENT $r RETURN NONE };
+            FOR $id IN $gone { DELETE $id RETURN NONE };
+            FOR $r IN $old_docs {
+                IF array::is_empty(UPDATE $r.id CONTENT $r RETURN VALUE v) { THROW 'a stored document is not there' };
+            };
+            FOR $r IN $old_pages {
+                IF array::is_empty(UPDATE $r.id CONTENT $r RETURN VALUE no) { THROW 'a stored page is not there' };
+            };
             FOR $some IN $new_docs { INSERT INTO doc $some RETURN NONE };
             FOR $some IN $new_pages { INSERT INTO page $some RETURN NONE };
             FOR $some IN $journals { INSERT INTO journal $some RETURN NONE };";
+        // What was written just now and is written again, when what it leaves must differ: a row that does not change is
+        // not written at all, and what is gone already leaves no trace of being removed again, unless it is there first.
+        const AGAIN: &str = "
+            FOR $id IN $gone { UPSERT $id CONTENT {} RETURN NONE; DELETE $id RETURN NONE; };
+            FOR $id IN $written {
+                IF array::is_empty(UPDATE $id SET again = (again ?? 0) + 1 RETURN VALUE id) { THROW 'what was written is not there' };
+            };";
         const UNSURE: &str = "
+            FOR $id IN $gone { UPSERT $id CONTENT {} RETURN NONE; DELETE $id RETURN NONE; };
             FOR $r IN $old_docs { UPSERT $r.id CONTENT $r RETURN NONE };
             FOR $r IN $old_pages { UPSERT $r.id CONTENT $r RETURN NONE };
             FOR $some IN $new_docs { FOR $r IN $some { UPSERT $r.id CONTENT $r RETURN NONE } };
@@ -289,7 +295,7 @@ impl Backend for Surreal {
             FOR $some IN $journals { FOR $r IN $some { UPSERT $r.id CONTENT $r RETURN NONE } };";
         const END: &str = "
             DELETE log WHERE n <= $upto RETURN NONE;
-            UPDATE meta:checkpoint SET n = $upto RETURN NONE;
+            UPDATE meta:checkpoint SET n = $upto, again = (again ?? 0) + 1 RETURN NONE;
             COMMIT;";
         let (db, epoch) = (self.db()?, self.epoch());
         let db_of_pages = db.clone();
@@ -297,30 +303,29 @@ impl Backend for Surreal {
             .on_its_threads(async move {
                 let mut projection = projection;
                 let pages = pages_of(&db_of_pages, std::mem::take(&mut projection.elements)).await?;
-                Rows::of(projection, pages)
+                let forgotten = rows_of(&db_of_pages, &projection.forgotten).await?;
+                Rows::of(projection, pages, forgotten)
             })
             .await?;
-        let unsure = AtomicBool::new(rows.unsure);
+        let again = AtomicBool::new(false);
         self.surely(|| {
             let (db, rows) = (db.clone(), rows.clone());
-            // What is written again is there already.
-            let rows_are = if unsure.swap(true, Ordering::SeqCst) { UNSURE } else { KNOWN };
+            let again = again.swap(true, Ordering::SeqCst);
             self.on_its_threads(async move {
-                let asked = db
-                    .query([BEGIN, rows_are, END].concat())
-                    .bind(("epoch", epoch))
-                    .bind(("forgotten", rows.forgotten))
-                    .bind(("gone", rows.gone))
-                    .bind(("gone_pages", rows.gone_pages))
-                    .bind(("accounts", rows.accounts))
-                    .bind(("streams", rows.streams))
-                    .bind(("payloads", rows.payloads))
-                    .bind(("old_docs", rows.old_docs))
-                    .bind(("old_pages", rows.old_pages))
-                    .bind(("new_docs", rows.new_docs))
-                    .bind(("new_pages", rows.new_pages))
-                    .bind(("journals", rows.journals))
-                    .bind(("upto", rows.upto));
+                let asked = if again {
+                    db.query([BEGIN, AGAIN, END].concat()).bind(("written", rows.written()))
+                } else {
+                    db.query([BEGIN, OTHERS, if rows.unsure { UNSURE } else { KNOWN }, END].concat())
+                        .bind(("accounts", rows.accounts))
+                        .bind(("streams", rows.streams))
+                        .bind(("payloads", rows.payloads))
+                        .bind(("old_docs", rows.old_docs))
+                        .bind(("old_pages", rows.old_pages))
+                        .bind(("new_docs", rows.new_docs))
+                        .bind(("new_pages", rows.new_pages))
+                        .bind(("journals", rows.journals))
+                };
+                let asked = asked.bind(("epoch", epoch)).bind(("gone", rows.gone)).bind(("upto", rows.upto));
                 settle(asked.await.map_err(io)?).map(drop)
             })
         })
@@ -469,11 +474,17 @@ async fn take_lease(db: &Client<Db>, now: Timestamp) -> Result<i64, StoreError> 
 }
 
 async fn read_opened(db: &Client<Db>) -> Result<Opened, StoreError> {
-    let asked = db.query("SELECT VALUE n FROM meta:checkpoint; SELECT * FROM account; SELECT * FROM log ORDER BY n");
+    // A row of the log that a checkpoint removed can be back, when the removal went with a log of the database: see
+    // `Surreal::surely`. The checkpoint itself was written again, and tells it.
+    let asked = db.query(
+        "SELECT VALUE n FROM meta:checkpoint; SELECT * FROM account;
+         LET $checkpoint = (SELECT VALUE n FROM ONLY meta:checkpoint);
+         SELECT * FROM log WHERE n > $checkpoint ORDER BY n",
+    );
     let mut response = settle(asked.await.map_err(io)?)?;
     let checkpoint: Vec<i64> = response.take(0).map_err(io)?;
     let accounts: Vec<AccountRow> = response.take(1).map_err(io)?;
-    let log: Vec<LogRow> = response.take(2).map_err(io)?;
+    let log: Vec<LogRow> = response.take(3).map_err(io)?;
     let mut by_name: BTreeMap<Arc<str>, Account> = BTreeMap::new();
     for row in accounts {
         let account = serde_json::from_str(&row.b)
@@ -485,6 +496,20 @@ async fn read_opened(db: &Client<Db>) -> Result<Opened, StoreError> {
         accounts: by_name,
         log: log.into_iter().map(|row| (row.n as u64, bytes_of(row.b))).collect(),
     })
+}
+
+/// The rows of streams.
+async fn rows_of(db: &Client<Db>, streams: &[Stream]) -> Result<Vec<RecordId>, StoreError> {
+    let mut rows = Vec::new();
+    for stream in streams {
+        let asked = db
+            .query("SELECT VALUE id FROM journal:[$stream, 0]..=[$stream, 9223372036854775807]")
+            .bind(("stream", stream.to_string()));
+        let journal: Vec<RecordId> = settle(asked.await.map_err(io)?)?.take(0).map_err(io)?;
+        rows.extend(journal);
+        rows.push(RecordId::new("stream", stream.to_string()));
+    }
+    Ok(rows)
 }
 
 /// Pages by nexus and number.
@@ -569,9 +594,7 @@ impl DocRow {
 struct Rows {
     upto: i64,
     unsure: bool,
-    forgotten: Vec<String>,
-    gone: Vec<GoneRow>,
-    gone_pages: Vec<GonePageRow>,
+    gone: Vec<RecordId>,
     accounts: Vec<AccountRow>,
     streams: Vec<StreamRow>,
     payloads: Vec<PayloadRow>,
@@ -597,21 +620,28 @@ fn record(table: &str, of: &str, key: impl SurrealValue) -> RecordId {
 }
 
 impl Rows {
-    fn of(projection: Projection, pages: Pages) -> Result<Self, StoreError> {
-        let mut rows = Self {
-            upto: projection.upto as i64,
-            unsure: projection.unsure,
-            forgotten: projection.forgotten.iter().map(ToString::to_string).collect(),
-            ..Self::default()
-        };
+    /// The names of all that is written.
+    fn written(&self) -> Vec<RecordId> {
+        let accounts = self.accounts.iter().map(|row| &row.id);
+        let streams = self.streams.iter().map(|row| &row.id);
+        let payloads = self.payloads.iter().map(|row| &row.id);
+        let docs = self.old_docs.iter().chain(self.new_docs.iter().flatten()).map(|row| &row.id);
+        let pages = self.old_pages.iter().chain(self.new_pages.iter().flatten()).map(|row| &row.id);
+        let journals = self.journals.iter().flatten().map(|row| &row.id);
+        accounts.chain(streams).chain(payloads).chain(docs).chain(pages).chain(journals).cloned().collect()
+    }
+
+    fn of(projection: Projection, pages: Pages, forgotten: Vec<RecordId>) -> Result<Self, StoreError> {
+        let mut rows =
+            Self { upto: projection.upto as i64, unsure: projection.unsure, gone: forgotten, ..Self::default() };
         let mut new_docs = Vec::new();
         for Projected { key: Key(kind, name), document, stored } in projection.documents {
             let (kind, name) = (kind.as_str().to_owned(), name.to_string());
+            let id = record("doc", &kind, name.clone());
             let Some(document) = document else {
-                rows.gone.push(GoneRow { kind, name });
+                rows.gone.push(id);
                 continue;
             };
-            let id = record("doc", &kind, name.clone());
             let row = DocRow { id, kind, name, v: document.version as i64, b: DbBytes::from(document.value.to_vec()) };
             if stored { &mut rows.old_docs } else { &mut new_docs }.push(row);
         }
@@ -627,23 +657,25 @@ impl Rows {
             }
             // A short stream's head is that of its only rows.
             if let Some(last) = entries.last().filter(|last| last.seq > CHUNK_ENTRIES as u64) {
-                rows.streams.push(StreamRow { name: stream.to_string(), head: last.seq as i64 });
+                let id = RecordId::new("stream", stream.to_string());
+                rows.streams.push(StreamRow { id, name: stream.to_string(), head: last.seq as i64 });
             }
         }
         rows.journals = by_the_hundred(journals);
         for (name, account) in projection.accounts {
             let b = serde_json::to_string(&account)
                 .map_err(|error| StoreError::Corrupt(format!("account {name}: {error}")))?;
-            rows.accounts.push(AccountRow { name: name.to_string(), b });
+            let id = RecordId::new("account", name.to_string());
+            rows.accounts.push(AccountRow { id, name: name.to_string(), b });
         }
         let mut new_pages = Vec::new();
         for ((nexus, no), ChangedPage { stored, elements }) in pages {
             let (nexus, no) = (nexus.to_string(), no as i64);
+            let id = record("page", &nexus, no);
             if elements.is_empty() {
-                rows.gone_pages.push(GonePageRow { nexus, no });
+                rows.gone.push(id);
                 continue;
             }
-            let id = record("page", &nexus, no);
             let row = PageRow { id, nexus, no, b: DbBytes::from(pack_page(&elements)?) };
             if stored { &mut rows.old_pages } else { &mut new_pages }.push(row);
         }
@@ -651,7 +683,10 @@ impl Rows {
         rows.payloads = projection
             .payloads
             .into_iter()
-            .map(|(hash, body)| PayloadRow { hash: hash.hex(), b: DbBytes::from(body.to_vec()) })
+            .map(|(hash, body)| {
+                let (id, b) = (RecordId::new("payload", hash.hex()), DbBytes::from(body.to_vec()));
+                PayloadRow { id, hash: hash.hex(), b }
+            })
             .collect();
         Ok(rows)
     }
