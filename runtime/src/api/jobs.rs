@@ -160,13 +160,12 @@ pub(super) async fn read(
 ) -> Result<Response, ApiError> {
     let after = after.ordinal()?;
     let mut head = app.fascicles.job_of(&origin.principal, &id).await?;
-    let awaited = match awaited(&app, &id, &head.waits, &patience).await? {
-        Some(awaited) => Some(head = awaited),
-        None => None,
-    };
+    let awaited = awaited(&app, &id, &head.waits, &patience).await?;
+    let applied = awaited.is_some().then_some(APPLIED);
+    head = awaited.unwrap_or(head);
     let mut events = app.fascicles.observed(&id).await?;
     events.retain(|event| event.ordinal() > after);
-    Ok((awaited.map(|()| APPLIED), Json(shown(&app.fascicles, head, events))).into_response())
+    Ok((applied, Json(shown(&app.fascicles, head, events))).into_response())
 }
 
 /// Which jobs.
