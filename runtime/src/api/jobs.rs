@@ -159,10 +159,15 @@ pub(super) async fn read(
     patience: Patience,
 ) -> Result<Response, ApiError> {
     let after = after.ordinal()?;
-    let mut head = app.fascicles.job_of(&origin.principal, &id).await?;
-    let awaited = awaited(&app, &id, &head.waits, &patience).await?;
+    let known = app.fascicles.job_of(&origin.principal, &id).await?;
+    let awaited = awaited(&app, &id, &known.waits, &patience).await?;
     let applied = awaited.is_some().then_some(APPLIED);
-    head = awaited.unwrap_or(head);
+    let head = match (awaited, patience.0) {
+        (Some(awaited), _) => awaited,
+        (None, None) => known,
+        // It has gone on while it was waited for in vain.
+        (None, Some(_)) => app.fascicles.job(&id).await?,
+    };
     let mut events = app.fascicles.observed(&id).await?;
     events.retain(|event| event.ordinal() > after);
     Ok((applied, Json(shown(&app.fascicles, head, events))).into_response())
