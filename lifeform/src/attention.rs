@@ -78,6 +78,8 @@ mod tests {
             sender: "user:ada".into(),
             content: "hi".into(),
             source: String::new(),
+            history: 6,
+            cause: nexus::Cause::default(),
         })
     }
 

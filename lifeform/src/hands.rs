@@ -17,8 +17,6 @@ use crate::LifeformError;
 use crate::canvas::{Canvas, Refusal, chat};
 use crate::memory::{Memory, facts};
 
-/// Earlier messages of the topic that an answer is given.
-const HISTORY_MAX: usize = 6;
 /// Characters of an earlier message that an answer is given.
 const HISTORY_CHARS: usize = 600;
 /// Characters of the answered message that a model is given.
@@ -41,6 +39,16 @@ pub(crate) struct Perception {
     pub(crate) content: String,
     /// The canvas revision, as a reference.
     pub(crate) source: String,
+    /// Earlier messages of the topic that the answer is given.
+    #[serde(default = "history")]
+    pub(crate) history: usize,
+    /// What led to it.
+    #[serde(default)]
+    pub(crate) cause: nexus::Cause,
+}
+
+fn history() -> usize {
+    6
 }
 
 /// What the tool nodes of its fascicles may call.
@@ -98,25 +106,22 @@ impl Hands {
     }
 
     fn status(&self, topic: &str, message: &str) -> Option<String> {
-        let snapshot = self.canvas.snapshot();
-        snapshot.state["topics"][topic]["messages"][message]["status"].as_str().map(Into::into)
+        let state = self.canvas.snapshot().state;
+        state.get(&chat::message_path(topic, message))?["status"].as_str().map(Into::into)
     }
 
     /// The last messages of the topic up to the one that is answered, oldest first.
     fn history(&self, perception: &Perception) -> Vec<Event> {
-        let snapshot = self.canvas.snapshot();
-        let mut messages: Vec<&Value> = snapshot.state["topics"][&*perception.topic]["messages"]
-            .as_object()
-            .into_iter()
-            .flatten()
-            .map(|(_, message)| message)
-            .collect();
-        messages.sort_by_key(|message| message["ord"].as_str().unwrap_or_default().to_owned());
-        let until = messages.iter().position(|message| message["id"] == *perception.message).unwrap_or(messages.len());
-        let said = messages[..until]
-            .iter()
+        let state = self.canvas.snapshot().state;
+        let messages = state.children(&format!("{}/messages", chat::topic_path(&perception.topic)));
+        let answered = state.get(&chat::message_path(&perception.topic, &perception.message));
+        let answered = answered.and_then(|message| message["ord"].as_str()).unwrap_or("~");
+        let said = messages
+            .rev()
+            .skip_while(|message| message["ord"].as_str().unwrap_or_default() >= answered)
             .filter(|message| message["status"] == "final" || message["status"] == "interrupted");
         let mut events: Vec<Event> = said
+            .take(perception.history)
             .map(|message| {
                 let role = if message["sender"] == *self.me.id.0 { "assistant" } else { "user" };
                 Event::text(
@@ -126,7 +131,7 @@ impl Hands {
                 )
             })
             .collect();
-        events.drain(..events.len().saturating_sub(HISTORY_MAX));
+        events.reverse();
         events.push(Event::text("user", cut(&perception.content, MESSAGE_CHARS), nexus::Cause::default()));
         events
     }
@@ -169,7 +174,7 @@ impl Hands {
         };
         let reply_to = Some(perception.message);
         match self.status(&topic, &id).as_deref() {
-            None => self.act(chat::Op::Append { topic, id: id.clone(), content, reply_to }, origin).await?,
+            None => self.act(chat::Op::say(&topic, id.clone(), content, reply_to), origin).await?,
             Some("streaming") => self.act(chat::Op::Finish { topic, id: id.clone(), content }, origin).await?,
             // Somebody interrupted it, or an earlier try finished it.
             Some(_) => {}
@@ -223,7 +228,12 @@ impl Toolbox for Hands {
         let (topic, id, origin) = (perception.topic, Self::answer_id(context), self.origin(context));
         if self.status(&topic, &id).is_none() {
             self.act(
-                chat::Op::Open { topic: topic.clone(), id: id.clone(), reply_to: Some(perception.message) },
+                chat::Op::Open {
+                    topic: topic.clone(),
+                    id: id.clone(),
+                    reply_to: Some(perception.message),
+                    supplements: None,
+                },
                 &origin,
             )
             .await?;
@@ -239,7 +249,7 @@ impl Toolbox for Hands {
                 let Delta::Text(piece) = piece else { continue };
                 seq += 1;
                 if open {
-                    canvas.show(&json!({"t": "stream", "topic": topic, "msg": id, "seq": seq, "at_len": text.len(), "text": piece}));
+                    canvas.stream_piece(&topic, &id, seq, text.len(), &piece);
                 }
                 text.push_str(&piece);
                 let since = *kept_at.get_or_insert_with(Instant::now);

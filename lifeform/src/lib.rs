@@ -13,8 +13,9 @@ mod lifeforms;
 mod memory;
 pub mod metabolism;
 pub mod spec;
+pub mod spending;
 
-pub use canvas::{Canvas, CanvasId, Refusal};
+pub use canvas::{Canvas, CanvasId, Limits, Refusal};
 pub use hands::TOOLS;
 pub use life::{Head as LifeformHead, Status};
 pub use lifeforms::Lifeforms;

@@ -16,10 +16,10 @@ use tokio::task::JoinHandle;
 
 use crate::LifeformError;
 use crate::attention::Attention;
-use crate::canvas::{Canvas, chat};
+use crate::canvas::{Canvas, Op, chat};
 use crate::hands::{Hands, PERCEPTION, Perception};
 use crate::memory::Memory;
-use crate::metabolism::{Mode, Policy, means, mode};
+use crate::metabolism::{Fed, Mode, Policy, means, mode};
 use crate::spec::{LifeformId, LifeformSpec};
 
 /// How a lifeform stands.
@@ -57,6 +57,12 @@ pub struct Head {
     /// How often it fell dormant.
     #[serde(default)]
     pub rests: u64,
+    /// How often it came into want by itself, whatever was ordered.
+    #[serde(default)]
+    pub wants: u64,
+    /// Whether it is in want.
+    #[serde(default)]
+    pub in_want: bool,
 }
 
 impl Head {
@@ -73,6 +79,8 @@ pub(crate) struct Body {
     pub(crate) memory: Memory,
     pub(crate) head: Head,
     pub(crate) version: u64,
+    /// Whether the daemon was started just now: whoever was writing then writes no more.
+    pub(crate) restarted: bool,
 }
 
 pub(crate) enum Msg {
@@ -217,7 +225,9 @@ impl Alive {
         }
         let read = self.body.store.document::<u64>(&self.cursor()).await?.map_or(0, |found| found.value);
         self.attention.hear(read, None);
-        let mut follow = self.body.store.follow(self.body.canvas.stream().clone(), read);
+        // What the log holds no more was too long ago to be answered.
+        let from = read.max(self.body.canvas.snapshot().floor);
+        let mut follow = self.body.store.follow(self.body.canvas.stream().clone(), from);
         let me = me.clone();
         self.readers.push(tokio::spawn(async move {
             while let Ok(entry) = follow.next().await {
@@ -232,22 +242,23 @@ impl Alive {
 
     /// Messages that were being written when the last life ended and whose job is gone are marked so.
     async fn interrupt_orphans(&self, unfinished: &[Arc<str>]) {
-        let snapshot = self.body.canvas.snapshot();
-        let mut orphans: Vec<(String, String)> = Vec::new();
-        for (topic, value) in snapshot.state["topics"].as_object().into_iter().flatten() {
-            for (id, message) in value["messages"].as_object().into_iter().flatten() {
-                let mine = message["status"] == "streaming" && message["sender"] == *self.me.id.0;
-                if mine && !unfinished.iter().any(|job| *id == format!("msg_{job}")) {
-                    orphans.push((topic.clone(), id.clone()));
+        let state = self.body.canvas.snapshot().state;
+        let mut orphans: Vec<(Arc<str>, Arc<str>)> = Vec::new();
+        for topic in state.children("/topics").filter_map(|topic| topic["id"].as_str()) {
+            for message in state.children(&format!("{}/messages", chat::topic_path(topic))) {
+                let id = message["id"].as_str().unwrap_or_default();
+                // Another lifeform's message is for that one to go on with.
+                let sender = message["sender"].as_str().unwrap_or_default();
+                let is_ours = sender == &*self.me.id.0 || (self.body.restarted && !sender.starts_with("lifeform:"));
+                let is_open = message["status"] == "streaming" && is_ours;
+                if is_open && !unfinished.iter().any(|job| *id == format!("msg_{job}")) {
+                    orphans.push((topic.into(), id.into()));
                 }
             }
         }
         for (topic, id) in orphans {
-            let op = chat::Op::Interrupt {
-                topic: topic.into(),
-                id: id.into(),
-                reason: "the daemon stopped while this was being written".into(),
-            };
+            let reason = "the daemon stopped while this was being written".into();
+            let op = chat::Op::Interrupt { topic, id, reason };
             let _ = self
                 .body
                 .canvas
@@ -258,20 +269,16 @@ impl Alive {
 
     /// Turns a canvas entry into a perception, if a person said something new.
     fn hear(&mut self, entry: &Entry) {
-        #[derive(Deserialize)]
-        struct Said {
-            op: chat::Op,
-        }
-        let perception = match entry.decode::<Said>() {
-            Ok(Said { op: chat::Op::Append { topic, id, content, .. } }) if entry.by != self.me.id => {
-                Some(Perception {
-                    topic,
-                    message: id,
-                    sender: entry.by.to_string(),
-                    content,
-                    source: format!("{}@{}", self.body.canvas.stream(), entry.seq),
-                })
-            }
+        let perception = match Op::of_entry(self.body.canvas.kind, entry) {
+            Some(Op::Chat(chat::Op::Append { topic, id, content, .. })) if entry.by != self.me.id => Some(Perception {
+                topic,
+                message: id,
+                sender: entry.by.to_string(),
+                content,
+                source: format!("{}@{}", self.body.canvas.stream(), entry.seq),
+                history: means(self.body.head.mode).history,
+                cause: entry.cause.clone(),
+            }),
             _ => None,
         };
         self.attention.hear(entry.seq, perception);
@@ -291,10 +298,13 @@ impl Alive {
         let error = self.body.fascicles.job(job).await.ok().and_then(|head| head.error).unwrap_or_default();
         tracing::warn!(lifeform = %self.body.head.id, %job, %error, "an answer failed");
         let (topic, id): (Arc<str>, Arc<str>) = (topic.into(), format!("msg_{job}").into());
-        let snapshot = self.body.canvas.snapshot();
-        let op = match snapshot.state["topics"][&*topic]["messages"][&*id]["status"].as_str() {
+        let state = self.body.canvas.snapshot().state;
+        let found = state.get(&chat::message_path(&topic, &id));
+        // A reason is bounded, and an error may quote what a provider said.
+        let error: String = error.chars().take(240).collect();
+        let op = match found.and_then(|message| message["status"].as_str()) {
             Some("streaming") => chat::Op::Interrupt { topic, id, reason: error },
-            None => chat::Op::Append { topic, id, content: format!("I could not answer: {error}"), reply_to: None },
+            None => chat::Op::say(&topic, id, format!("I could not answer: {error}"), None),
             Some(_) => return,
         };
         let origin = Origin::new(self.me.clone(), nexus::Cause::of(format!("job:{job}")));
@@ -308,14 +318,20 @@ impl Alive {
         let free = self.free();
         let now = self.body.store.clock().now();
         let (was, status) = (self.body.head.mode, self.body.head.status);
-        self.body.head.mode =
-            mode(free.tokens, &self.body.head.definition.metabolism, &self.body.head.policy, was, now);
+        let account = self.body.store.account(&self.body.head.id).unwrap_or_default();
+        let fed = Fed::of(&account, now);
+        self.body.head.mode = mode(fed, &self.body.head.definition.metabolism, &self.body.head.policy, was, now);
+        let was_hungry = if self.body.head.in_want { Mode::Eco } else { Mode::Standard };
+        let by_itself = mode(fed, &self.body.head.definition.metabolism, &Policy::default(), was_hungry, now);
+        let in_want = by_itself == Mode::Eco;
+        self.body.head.wants += u64::from(in_want && !self.body.head.in_want);
+        let wanted = std::mem::replace(&mut self.body.head.in_want, in_want);
         let means = means(self.body.head.mode);
         let needed = self.need(means);
         // Holds of answers under way come back when they are settled; only a lifeform at rest can starve.
         let starving = !free.covers(needed) && self.jobs.is_empty();
         self.body.head.status = if starving { Status::Dormant } else { Status::Running };
-        if self.body.head.status != status || self.body.head.mode != was {
+        if self.body.head.status != status || self.body.head.mode != was || wanted != in_want {
             self.body.head.rests += u64::from(self.body.head.status == Status::Dormant && status != Status::Dormant);
             self.keep(&Origin::new(self.me.clone(), nexus::Cause::of("metabolism")), "metabolism").await?;
         }
@@ -328,7 +344,10 @@ impl Alive {
             if !self.free().covers(room) {
                 break;
             }
-            let perception = self.as_it_stands(perception.clone());
+            let perception = Perception { history: means.history, ..self.as_it_stands(perception.clone()) };
+            if self.body.head.mode == Mode::Eco && in_want {
+                self.say_that_it_is_in_want(&perception).await?;
+            }
             let job: Arc<str> = format!("{}.{}.r{rev}", self.body.head.id, perception.topic).into();
             match self.answer(me, rev, perception, job, means).await {
                 // There is a next beat.
@@ -341,9 +360,9 @@ impl Alive {
 
     /// The message as it is now: it may have been amended while it waited.
     fn as_it_stands(&self, mut perception: Perception) -> Perception {
-        let snapshot = self.body.canvas.snapshot();
-        let message = &snapshot.state["topics"][&*perception.topic]["messages"][&*perception.message];
-        if let (Some("final"), Some(content)) = (message["status"].as_str(), message["content"].as_str()) {
+        let state = self.body.canvas.snapshot().state;
+        let message = state.get(&chat::message_path(&perception.topic, &perception.message));
+        if let Some(("final", content)) = message.and_then(|m| Some((m["status"].as_str()?, m["content"].as_str()?))) {
             perception.content = content.to_owned();
         }
         perception
@@ -369,21 +388,29 @@ impl Alive {
     async fn say_so(&self, starving: bool) -> Result<(), LifeformError> {
         let Some((_, perception)) = self.attention.next().filter(|_| starving) else { return Ok(()) };
         let id: Arc<str> = format!("msg_resting_{}_{}", self.body.head.rests, perception.topic).into();
-        let op = chat::Op::Append {
-            topic: perception.topic.clone(),
-            id,
-            content: format!(
-                "I am resting: what I have left ({}) does not pay for an answer. A top-up wakes me, and then I will answer.",
-                self.free()
-            ),
-            reply_to: Some(perception.message.clone()),
-        };
+        let content = format!(
+            "I am resting: what I have left ({}) does not pay for an answer. A top-up wakes me, and then I will answer.",
+            self.free()
+        );
+        let op = chat::Op::say(&perception.topic, id, content, Some(perception.message.clone()));
         match self
             .body
             .canvas
             .apply(op, None, None, &Origin::new(self.me.clone(), nexus::Cause::of(perception.source.as_str())))
             .await
         {
+            Ok(_) | Err(LifeformError::Refused(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Tells a person, once in each time of want, why answers are shorter now. It needs no model.
+    async fn say_that_it_is_in_want(&self, perception: &Perception) -> Result<(), LifeformError> {
+        let id: Arc<str> = format!("msg_resting_want_{}_{}", self.body.head.wants, perception.topic).into();
+        let content = "I am running low, so my answers are shorter for now. A top-up restores them.".to_owned();
+        let op = chat::Op::say(&perception.topic, id, content, None);
+        let origin = Origin::new(self.me.clone(), nexus::Cause::of(perception.source.as_str()));
+        match self.body.canvas.apply(op, None, None, &origin).await {
             Ok(_) | Err(LifeformError::Refused(_)) => Ok(()),
             Err(error) => Err(error),
         }
@@ -398,12 +425,12 @@ impl Alive {
         job: Arc<str>,
         means: crate::metabolism::Means,
     ) -> Result<(), LifeformError> {
-        let origin = Origin::new(self.me.clone(), nexus::Cause::of(perception.source.as_str()));
+        let origin = Origin::new(self.me.clone(), perception.cause.and(perception.source.as_str()));
         let event =
             Event::json(PERCEPTION, serde_json::to_value(&perception).unwrap_or_default(), origin.cause.clone());
         let order = JobOrder {
             id: Some(job.clone()),
-            fascicle: self.body.head.definition.reply.clone(),
+            fascicle: self.body.head.definition.reply.variant(self.body.head.mode).clone(),
             owner: self.owner().into(),
             account: self.body.head.id.clone(),
             events: vec![event],

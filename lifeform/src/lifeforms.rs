@@ -1,24 +1,29 @@
 //! `Lifeforms`: the handle. Birth, start, stop, reboot, death; canvases, nutrients and policy.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fascicles::Fascicles;
 use neurons::llm::paid;
-use nexus::ledger::{Account, AccountOp, Amount};
+use nexus::ledger::{Account, AccountOp, Amount, Release};
 use nexus::store::{Expect, Hash, Key, Kind};
 use nexus::{Batch, Nexus, Origin, Principal, Store, StoreError};
 use ractor::ActorCell;
 
 use crate::LifeformError;
-use crate::canvas::{CHAT, Canvas, CanvasId};
+use crate::canvas::{CHAT, Canvas, CanvasHead, CanvasId, Kind as CanvasKind, Limits, Refusal};
 use crate::heartbeat::Heartbeat;
 use crate::life::{Body, Handle, Head, Status, plant};
 use crate::memory::Memory;
 use crate::metabolism::{Mode, Policy};
-use crate::spec::{LifeformId, LifeformSpec};
+use crate::spec::{LifeformId, LifeformSpec, check_release};
+use crate::spending::{self, Spending};
 
+/// Canvases in memory, past which those that nobody uses are let go.
+const CANVASES_AWAKE: usize = 256;
+/// Canvases one lifeform has.
+const CANVASES_MAX: usize = 100;
 /// Lifeforms one daemon hosts.
 const LIFEFORMS_MAX: usize = 1000;
 
@@ -35,12 +40,19 @@ struct Inner {
     supervisor: ActorCell,
     heartbeat: Heartbeat,
     alive: Mutex<HashMap<LifeformId, Handle>>,
-    canvases: Mutex<HashMap<LifeformId, Canvas>>,
+    canvases: Mutex<HashMap<(LifeformId, CanvasId), Canvas>>,
+    limits: Limits,
+    /// Who lived since the daemon was started.
+    lived: Mutex<HashSet<LifeformId>>,
     /// One change of standing at a time.
     standing: tokio::sync::Mutex<()>,
 }
 
 impl Inner {
+    fn canvases(&self) -> MutexGuard<'_, HashMap<(LifeformId, CanvasId), Canvas>> {
+        self.canvases.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn alive(&self) -> MutexGuard<'_, HashMap<LifeformId, Handle>> {
         self.alive.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -51,7 +63,7 @@ impl Lifeforms {
     ///
     /// # Errors
     /// The store's own.
-    pub async fn open(store: Store, nexus: Nexus, fascicles: Fascicles) -> Result<Self, LifeformError> {
+    pub async fn open(store: Store, nexus: Nexus, fascicles: Fascicles, limits: Limits) -> Result<Self, LifeformError> {
         let inner = Inner {
             store,
             nexus,
@@ -60,6 +72,8 @@ impl Lifeforms {
             heartbeat: Heartbeat::default(),
             alive: Mutex::default(),
             canvases: Mutex::default(),
+            limits,
+            lived: Mutex::default(),
             standing: tokio::sync::Mutex::default(),
         };
         let lifeforms = Self { inner: Arc::new(inner) };
@@ -85,7 +99,9 @@ impl Lifeforms {
         key: Option<Arc<str>>,
     ) -> Result<Head, LifeformError> {
         definition.check().map_err(LifeformError::Spec)?;
-        self.inner.fascicles.get(&definition.reply).await.map_err(|error| LifeformError::Spec(error.to_string()))?;
+        for fascicle in definition.reply.variants() {
+            self.inner.fascicles.get(fascicle).await.map_err(|error| LifeformError::Spec(error.to_string()))?;
+        }
         if self.list().await?.len() >= LIFEFORMS_MAX {
             return Err(LifeformError::Spec(format!("a daemon hosts at most {LIFEFORMS_MAX} lifeforms")));
         }
@@ -102,12 +118,18 @@ impl Lifeforms {
             policy: Policy::default(),
             created_at: self.inner.store.clock().now(),
             rests: 0,
+            wants: 0,
+            in_want: false,
         };
-        let birth = Batch::new(origin).create(Head::key(&id), &head).account(
+        let mut birth = Batch::new(origin).create(Head::key(&id), &head).account(
             id.clone(),
             AccountOp::Open(head.definition.nutrients),
             "birth",
         );
+        let release = head.definition.metabolism.release;
+        if release != Release::default() {
+            birth = birth.account(id.clone(), AccountOp::Release(Some(release)), "birth");
+        }
         match self.inner.store.commit(birth).await {
             Err(StoreError::Conflict { .. }) if key.is_some() => {
                 let made = self.get(&id).await?;
@@ -211,10 +233,8 @@ impl Lifeforms {
         let _one = self.inner.standing.lock().await;
         self.rest(origin, id, Status::Terminated).await?;
         self.inner.nexus.forget(id);
-        let canvas = self.inner.canvases.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
-        if let Some(canvas) = canvas {
-            canvas.close();
-        }
+        let mut canvases = self.inner.canvases();
+        canvases.extract_if(|(of, _), _| of == id).for_each(|(_, canvas)| canvas.close());
         Ok(())
     }
 
@@ -232,7 +252,12 @@ impl Lifeforms {
         key: Option<Arc<str>>,
     ) -> Result<Account, LifeformError> {
         self.get(id).await?;
-        let mut batch = Batch::new(origin).account(id.clone(), AccountOp::Credit(amount), memo);
+        let taken = Amount { tokens: -amount.tokens, micro_usd: -amount.micro_usd };
+        let op = match amount.tokens < 0 || amount.micro_usd < 0 {
+            true => AccountOp::Debit(taken),
+            false => AccountOp::Credit(amount),
+        };
+        let mut batch = Batch::new(origin).account(id.clone(), op, memo);
         let seen = key.map(|key| Key::new(Kind::Idempotency, format!("credit#{id}#{}#{key}", origin.principal.id)));
         let booked = (amount, memo.to_owned());
         if let Some(seen) = &seen {
@@ -251,6 +276,26 @@ impl Lifeforms {
             handle.beat();
         }
         self.account(id).await
+    }
+
+    /// From now on nutrients come to a lifeform by this rule.
+    ///
+    /// # Errors
+    /// [`LifeformError::NotFound`], [`LifeformError::Spec`] when the rule is none.
+    pub async fn release(&self, origin: &Origin, id: &LifeformId, rule: Release) -> Result<Account, LifeformError> {
+        check_release(&rule).map_err(LifeformError::Spec)?;
+        self.get(id).await?;
+        let rule = (rule != Release::default()).then_some(rule);
+        self.inner.store.commit(Batch::new(origin).account(id.clone(), AccountOp::Release(rule), "release")).await?;
+        self.account(id).await
+    }
+
+    /// Where the nutrients of an account went: a lifeform's, or the house's.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn spending(&self, account: &str) -> Result<Spending, LifeformError> {
+        Ok(spending::report(&self.inner.store, &self.inner.fascicles, account).await?)
     }
 
     /// Orders how a lifeform is to live.
@@ -278,34 +323,90 @@ impl Lifeforms {
         Ok(head)
     }
 
-    /// The chat canvas of a lifeform.
+    /// The chat canvas of a lifeform, which it has from birth.
     ///
     /// # Errors
     /// [`LifeformError::NotFound`].
     pub async fn canvas(&self, id: &LifeformId) -> Result<Canvas, LifeformError> {
-        if let Some(canvas) = self.inner.canvases.lock().unwrap_or_else(PoisonError::into_inner).get(id) {
-            return Ok(canvas.clone());
+        match self.named_canvas(id, &CHAT.into()).await {
+            Err(LifeformError::NoCanvas(chat)) => {
+                let origin = Origin::system("birth of a canvas");
+                Canvas::make(&self.inner.store, id, &chat, CanvasKind::Chat, "chat", &origin).await?;
+                self.named_canvas(id, &chat).await
+            }
+            found => found,
         }
-        self.versioned(id).await?;
-        let opened = Canvas::open(self.inner.store.clone(), id, CHAT.into()).await?;
-        // Whoever opened first is the owner; the other one's is dropped unused.
-        Ok(self
-            .inner
-            .canvases
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .entry(id.clone())
-            .or_insert(opened)
-            .clone())
     }
 
     /// The canvas of that name.
     ///
     /// # Errors
-    /// [`LifeformError::NoCanvas`].
+    /// [`LifeformError::NotFound`], [`LifeformError::NoCanvas`].
     pub async fn named_canvas(&self, id: &LifeformId, canvas: &CanvasId) -> Result<Canvas, LifeformError> {
-        let chat = self.canvas(id).await?;
-        if chat.id == *canvas { Ok(chat) } else { Err(LifeformError::NoCanvas(canvas.clone())) }
+        let name = (id.clone(), canvas.clone());
+        if let Some(canvas) = self.inner.canvases().get(&name) {
+            return Ok(canvas.clone());
+        }
+        let opened = Canvas::open(self.inner.store.clone(), id, canvas.clone(), self.inner.limits).await?;
+        let opened = {
+            let mut canvases = self.inner.canvases();
+            if canvases.len() >= CANVASES_AWAKE {
+                canvases.retain(|_, canvas| !canvas.is_idle());
+            }
+            // Whoever opened first is the owner; the other one's is dropped unused.
+            opened.map(|opened| canvases.entry(name.clone()).or_insert(opened).clone())
+        };
+        // One that was terminated meanwhile has none.
+        if let Err(error) = self.versioned(id).await {
+            let gone = self.inner.canvases().remove(&name);
+            gone.into_iter().for_each(|canvas| canvas.close());
+            return Err(error);
+        }
+        opened.ok_or_else(|| LifeformError::NoCanvas(canvas.clone()))
+    }
+
+    /// Makes a canvas; one of that name and type is found instead.
+    ///
+    /// # Errors
+    /// [`LifeformError::NotFound`]; [`LifeformError::Refused`] when the name is taken by another type, is none,
+    /// or the lifeform has as many as it may.
+    pub async fn create_canvas(
+        &self,
+        origin: &Origin,
+        id: &LifeformId,
+        canvas: &CanvasId,
+        kind: CanvasKind,
+        title: &str,
+    ) -> Result<Canvas, LifeformError> {
+        let refused = |path: &str, message: String| LifeformError::Refused(Refusal::schema(path, message));
+        neurons::spec::check_id(canvas).map_err(|message| refused("id", message))?;
+        if title.trim().is_empty() || title.chars().count() > 200 {
+            return Err(refused("title", "a title is 1 to 200 characters".into()));
+        }
+        let known = self.canvases(id).await?;
+        if known.len() >= CANVASES_MAX && !known.iter().any(|(name, ..)| name == canvas) {
+            return Err(refused("id", format!("a lifeform has at most {CANVASES_MAX} canvases")));
+        }
+        Canvas::make(&self.inner.store, id, canvas, kind, title, origin).await?;
+        self.named_canvas(id, canvas).await
+    }
+
+    /// The canvases of a lifeform with the revisions they are at, the chat first, then by age. None is opened for that.
+    ///
+    /// # Errors
+    /// [`LifeformError::NotFound`].
+    pub async fn canvases(&self, id: &LifeformId) -> Result<Vec<(CanvasId, CanvasHead, u64)>, LifeformError> {
+        self.canvas(id).await?;
+        let prefix = format!("{id}/");
+        let heads = self.inner.store.documents::<CanvasHead>(Kind::Canvas, &prefix, CANVASES_MAX + 1).await?;
+        let mut canvases = Vec::new();
+        for (name, head) in heads {
+            let Some(canvas) = name.strip_prefix(&prefix) else { break };
+            let rev = self.inner.store.head(&format!("canvas:{name}").into()).await?;
+            canvases.push((CanvasId::from(canvas), head.value, rev));
+        }
+        canvases.sort_by_key(|(name, head, _)| (&**name != CHAT, head.made_at));
+        Ok(canvases)
     }
 
     /// Halts every lifeform as it is: they wake at the next start of the daemon.
@@ -337,6 +438,7 @@ impl Lifeforms {
             memory: self.memory(id),
             head,
             version,
+            restarted: self.inner.lived.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone()),
         };
         let handle = Handle::spawn(body, self.inner.supervisor.clone()).await?;
         self.inner.heartbeat.start(id, handle.clone(), period);

@@ -2,6 +2,7 @@
 
 use neurons::Tier;
 use nexus::Timestamp;
+use nexus::ledger::Account;
 use serde::{Deserialize, Serialize};
 
 use crate::spec::Metabolism;
@@ -55,27 +56,68 @@ pub struct Means {
     pub tier: Tier,
     /// How long an answer may be.
     pub output_tokens_max: u32,
+    /// Earlier messages of a topic that an answer is given.
+    pub history: usize,
+    /// Beats that are let go by for each that is taken.
+    pub beats: u32,
+    /// Whether work that nobody waits for may be done.
+    pub background: bool,
 }
 
-/// The mode for so many free tokens. Between the two eco bounds it stays what it was, so that it does
+/// How a lifeform is fed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fed {
+    /// Tokens that are free.
+    pub free_tokens: i64,
+    /// Milliseconds until there are none at the present rate; `None` when that is never.
+    pub empty_in_ms: Option<i64>,
+}
+
+impl Fed {
+    /// How an account stands at `now`.
+    pub fn of(account: &Account, now: Timestamp) -> Self {
+        Self { free_tokens: account.at(now).available().tokens, empty_in_ms: account.empty_in_ms(now) }
+    }
+}
+
+const HOUR_MS: i64 = 3_600_000;
+/// How much of what brought a mode about must be left behind before it is left, in percent.
+const HYSTERESIS: i64 = 80;
+
+/// The mode for a lifeform that is fed so. Between the bounds of a mode it stays what it was, so that it does
 /// not flutter.
-pub fn mode(free_tokens: i64, metabolism: &Metabolism, policy: &Policy, was: Mode, now: Timestamp) -> Mode {
+pub fn mode(fed: Fed, metabolism: &Metabolism, policy: &Policy, was: Mode, now: Timestamp) -> Mode {
     let forced = policy.expires_at.is_none_or(|end| now < end);
+    let Fed { free_tokens: free, empty_in_ms } = fed;
+    let soon = |hours: i64| hours > 0 && empty_in_ms.is_some_and(|ms| ms < hours * HOUR_MS);
+    let hours = i64::from(metabolism.eco_below_hours);
     match policy.strategy {
         Strategy::ForceHyper if forced => Mode::Hyper,
         Strategy::ForceEco if forced => Mode::Eco,
-        _ if free_tokens < metabolism.eco_below_tokens => Mode::Eco,
-        _ if was == Mode::Eco && free_tokens < metabolism.eco_until_tokens => Mode::Eco,
+        _ if free < metabolism.eco_below_tokens || soon(hours) => Mode::Eco,
+        _ if was == Mode::Eco && (free < metabolism.eco_until_tokens || soon(hours * 100 / HYSTERESIS)) => Mode::Eco,
+        _ if metabolism.hyper_above_tokens == 0 => Mode::Standard,
+        _ if free > metabolism.hyper_above_tokens => Mode::Hyper,
+        _ if was == Mode::Hyper && free > metabolism.hyper_above_tokens / 100 * HYSTERESIS => Mode::Hyper,
         _ => Mode::Standard,
     }
+}
+
+/// How hungry a lifeform is: 0 where it leaves economy, 1 where it rests.
+pub fn hunger(free_tokens: i64, metabolism: &Metabolism) -> f64 {
+    let (rest, full) = (metabolism.rest_below_tokens as f64, metabolism.eco_until_tokens as f64);
+    let left = (free_tokens as f64 - rest) / (full - rest).max(1.0);
+    (1.0 - left).clamp(0.0, 1.0)
 }
 
 /// What `mode` may use.
 pub fn means(mode: Mode) -> Means {
     match mode {
-        Mode::Eco => Means { tier: Tier::Economy, output_tokens_max: 96 },
-        Mode::Standard => Means { tier: Tier::Standard, output_tokens_max: 384 },
-        Mode::Hyper => Means { tier: Tier::High, output_tokens_max: 1024 },
+        Mode::Eco => Means { tier: Tier::Economy, output_tokens_max: 96, history: 2, beats: 4, background: false },
+        Mode::Standard => {
+            Means { tier: Tier::Standard, output_tokens_max: 384, history: 6, beats: 1, background: true }
+        }
+        Mode::Hyper => Means { tier: Tier::High, output_tokens_max: 1024, history: 16, beats: 1, background: true },
     }
 }
 
@@ -86,7 +128,10 @@ mod tests {
     #[test]
     fn eco_begins_low_and_ends_higher() {
         let m = Metabolism { eco_below_tokens: 100, eco_until_tokens: 200, ..Metabolism::default() };
-        let at = |free, was| mode(free, &m, &Policy::default(), was, Timestamp::UNIX_EPOCH);
+        let at = |free_tokens, was| {
+            let fed = Fed { free_tokens, empty_in_ms: None };
+            mode(fed, &m, &Policy::default(), was, Timestamp::UNIX_EPOCH)
+        };
         assert_eq!(at(150, Mode::Standard), Mode::Standard);
         assert_eq!(at(99, Mode::Standard), Mode::Eco);
         assert_eq!(at(150, Mode::Eco), Mode::Eco);
@@ -97,8 +142,30 @@ mod tests {
     fn a_forced_mode_ends_when_its_time_is_up() {
         let end = Timestamp::from_second(100).unwrap();
         let policy = Policy { strategy: Strategy::ForceHyper, expires_at: Some(end), ..Policy::default() };
-        let at =
-            |second| mode(0, &Metabolism::default(), &policy, Mode::Standard, Timestamp::from_second(second).unwrap());
+        let fed = Fed { free_tokens: 0, empty_in_ms: None };
+        let m = Metabolism::default();
+        let at = |second| mode(fed, &m, &policy, Mode::Standard, Timestamp::from_second(second).unwrap());
         assert_eq!((at(99), at(100)), (Mode::Hyper, Mode::Eco));
+    }
+
+    #[test]
+    fn economy_begins_in_time_and_plenty_is_used() {
+        let m = Metabolism {
+            eco_below_tokens: 100,
+            eco_until_tokens: 200,
+            eco_below_hours: 8,
+            hyper_above_tokens: 1000,
+            rest_below_tokens: 50,
+            ..Metabolism::default()
+        };
+        let at = |free_tokens, hours: Option<i64>, was| {
+            let fed = Fed { free_tokens, empty_in_ms: hours.map(|hours| hours * HOUR_MS) };
+            mode(fed, &m, &Policy::default(), was, Timestamp::UNIX_EPOCH)
+        };
+        assert_eq!(at(500, Some(7), Mode::Standard), Mode::Eco, "it would be empty today");
+        assert_eq!((at(500, Some(9), Mode::Eco), at(500, Some(10), Mode::Eco)), (Mode::Eco, Mode::Standard));
+        assert_eq!((at(1000, None, Mode::Standard), at(1001, None, Mode::Standard)), (Mode::Standard, Mode::Hyper));
+        assert_eq!((at(801, None, Mode::Hyper), at(800, None, Mode::Hyper)), (Mode::Hyper, Mode::Standard));
+        assert_eq!([hunger(50, &m), hunger(125, &m), hunger(200, &m), hunger(0, &m)], [1.0, 0.5, 0.0, 1.0]);
     }
 }

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use fascicles::FascicleId;
-use nexus::ledger::Amount;
+use nexus::ledger::{Amount, Release};
 use serde::{Deserialize, Serialize};
+
+use crate::metabolism::Mode;
 
 /// Names a lifeform.
 pub type LifeformId = Arc<str>;
@@ -18,9 +20,9 @@ pub struct LifeformSpec {
     /// Who it is, in words for its models.
     #[serde(default)]
     pub persona: String,
-    /// The fascicle by which it answers.
-    #[serde(default = "reply")]
-    pub reply: FascicleId,
+    /// The fascicles by which it answers.
+    #[serde(default)]
+    pub reply: Skill,
     /// What it is born with.
     #[serde(default = "birth")]
     pub nutrients: Amount,
@@ -29,14 +31,85 @@ pub struct LifeformSpec {
     pub metabolism: Metabolism,
 }
 
+/// One skill in the variants that the modes of a lifeform choose from: `"reply"`, or
+/// `{standard = "reply", eco = "reply_in_short", hyper = "reply_with_care"}`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Written")]
+pub struct Skill {
+    /// What is run in balance, and wherever there is no other variant.
+    pub standard: FascicleId,
+    /// What is run in want.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub eco: Option<FascicleId>,
+    /// What is run in plenty.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hyper: Option<FascicleId>,
+}
+
+/// A skill as it may be written.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Written {
+    One(FascicleId),
+    Several(Several),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Several {
+    standard: FascicleId,
+    #[serde(default)]
+    eco: Option<FascicleId>,
+    #[serde(default)]
+    hyper: Option<FascicleId>,
+}
+
+impl From<Written> for Skill {
+    fn from(written: Written) -> Self {
+        match written {
+            Written::One(standard) => Self { standard, eco: None, hyper: None },
+            Written::Several(Several { standard, eco, hyper }) => Self { standard, eco, hyper },
+        }
+    }
+}
+
+impl Default for Skill {
+    fn default() -> Self {
+        Self { standard: "reply".into(), eco: None, hyper: None }
+    }
+}
+
+impl Skill {
+    /// The variant for a mode.
+    pub fn variant(&self, mode: Mode) -> &FascicleId {
+        let other = match mode {
+            Mode::Eco => self.eco.as_ref(),
+            Mode::Standard => None,
+            Mode::Hyper => self.hyper.as_ref(),
+        };
+        other.unwrap_or(&self.standard)
+    }
+
+    /// All of its variants.
+    pub fn variants(&self) -> impl Iterator<Item = &FascicleId> {
+        [Some(&self.standard), self.eco.as_ref(), self.hyper.as_ref()].into_iter().flatten()
+    }
+}
+
 /// How a lifeform keeps house.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Metabolism {
+    /// Nutrients that come by themselves, at most up to a ceiling.
+    pub release: Release,
     /// Below so many free tokens it lives on economy models and short answers.
     pub eco_below_tokens: i64,
     /// Above so many free tokens it leaves economy again.
     pub eco_until_tokens: i64,
+    /// It lives on economy, too, when at the present rate it would be empty within so many hours; 0 asks for no such thing.
+    pub eco_below_hours: u32,
+    /// Above so many free tokens it spares nothing; 0 is never.
+    pub hyper_above_tokens: i64,
     /// Below so many free tokens it rests.
     pub rest_below_tokens: i64,
     /// Milliseconds between two beats.
@@ -45,16 +118,33 @@ pub struct Metabolism {
 
 impl Default for Metabolism {
     fn default() -> Self {
-        Self { eco_below_tokens: 20_000, eco_until_tokens: 30_000, rest_below_tokens: 4_000, beat_ms: 30_000 }
+        Self {
+            release: Release::default(),
+            eco_below_tokens: 20_000,
+            eco_until_tokens: 30_000,
+            eco_below_hours: 0,
+            hyper_above_tokens: 0,
+            rest_below_tokens: 4_000,
+            beat_ms: 30_000,
+        }
     }
-}
-
-fn reply() -> FascicleId {
-    "reply".into()
 }
 
 fn birth() -> Amount {
     Amount::tokens(200_000)
+}
+
+/// Checks a rule of release.
+///
+/// # Errors
+/// A sentence naming the member and what is wrong with it.
+pub fn check_release(release: &Release) -> Result<(), String> {
+    let fits = |amount: Amount| [amount.tokens, amount.micro_usd].iter().all(|part| (0..=1 << 50).contains(part));
+    match (fits(release.per_hour), fits(release.ceiling)) {
+        (true, true) => Ok(()),
+        (false, _) => Err(format!("release.per_hour is 0 to {}", 1_i64 << 50)),
+        (_, false) => Err(format!("release.ceiling is 0 to {}", 1_i64 << 50)),
+    }
 }
 
 impl LifeformSpec {
@@ -82,6 +172,10 @@ impl LifeformSpec {
         {
             return Err("metabolism wants 0 <= rest_below_tokens <= eco_below_tokens <= eco_until_tokens".into());
         }
+        if m.hyper_above_tokens != 0 && m.hyper_above_tokens <= m.eco_until_tokens {
+            return Err("metabolism.hyper_above_tokens is 0 or above eco_until_tokens".into());
+        }
+        check_release(&m.release).map_err(|message| format!("metabolism.{message}"))?;
         if !(100..=86_400_000).contains(&m.beat_ms) {
             return Err("metabolism.beat_ms is 100 to 86400000".into());
         }

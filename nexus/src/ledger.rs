@@ -3,11 +3,16 @@
 //! Two currencies, integers both: tokens and micro-dollars. A hold sets an amount aside before a
 //! call is made; settling charges what was really used and gives the rest back. Holds nest: a
 //! child draws on its parent and returns what it did not use to it.
+//!
+//! Nutrients may come by themselves ([`Release`]): so many an hour, up to a ceiling. What has come is computed from
+//! the time that passed when somebody asks, and written with the next change of the account, never by itself.
 
 use std::sync::Arc;
 
 use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
+
+use crate::clock::Timestamp;
 
 /// An amount in both currencies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,6 +51,11 @@ impl Amount {
         }
     }
 
+    /// This many times an amount, in thousandths of an hour's milliseconds: see [`Bucket`].
+    fn times(self, ms: i64) -> [i128; 2] {
+        [i128::from(self.tokens) * i128::from(ms), i128::from(self.micro_usd) * i128::from(ms)]
+    }
+
     fn floor_zero(self) -> Self {
         Self { tokens: self.tokens.max(0), micro_usd: self.micro_usd.max(0) }
     }
@@ -66,6 +76,26 @@ pub struct Hold {
     pub parent: Option<Arc<str>>,
 }
 
+/// Nutrients that come by themselves (MISSION L3): a leaky bucket the other way round.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Release {
+    /// How much comes in an hour.
+    pub per_hour: Amount,
+    /// The balance at which no more comes. What is credited may go above it.
+    pub ceiling: Amount,
+}
+
+/// A rule with how far it was followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Bucket {
+    rule: Release,
+    /// Up to when what came is counted.
+    since: Timestamp,
+    /// What came since and makes no whole unit yet, in units an hour times milliseconds.
+    rest: [i64; 2],
+}
+
 /// One account: a lifeform's, or the daemon's `house`. A copy costs little, however much is under way.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Kept")]
@@ -77,10 +107,26 @@ pub struct Account {
     pub spent: Amount,
     /// Open holds by id.
     pub holds: OrdMap<Arc<str>, Hold>,
+    /// What came by itself, in all.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub released: Amount,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    bucket: Option<Bucket>,
+    /// What was charged in each of the last hours, by the hour's number since the epoch.
+    #[serde(default, skip_serializing_if = "OrdMap::is_empty")]
+    by_hour: OrdMap<i64, Amount>,
     /// What the holds come to.
     #[serde(skip)]
     held: Amount,
 }
+
+fn is_nothing(amount: &Amount) -> bool {
+    *amount == Amount::default()
+}
+
+/// Hours over which the burn rate is taken.
+const BURN_HOURS: i64 = 24;
+const HOUR_MS: i64 = 3_600_000;
 
 /// An account as it is kept.
 #[derive(Deserialize)]
@@ -88,12 +134,18 @@ struct Kept {
     balance: Amount,
     spent: Amount,
     holds: OrdMap<Arc<str>, Hold>,
+    #[serde(default)]
+    released: Amount,
+    #[serde(default)]
+    bucket: Option<Bucket>,
+    #[serde(default)]
+    by_hour: OrdMap<i64, Amount>,
 }
 
 impl From<Kept> for Account {
-    fn from(Kept { balance, spent, holds }: Kept) -> Self {
+    fn from(Kept { balance, spent, holds, released, bucket, by_hour }: Kept) -> Self {
         let held = holds.values().fold(Amount::default(), |sum, hold| sum.plus(hold.left));
-        Self { balance, spent, holds, held }
+        Self { balance, spent, holds, released, bucket, by_hour, held }
     }
 }
 
@@ -103,7 +155,7 @@ impl From<Kept> for Account {
 pub enum AccountOp {
     /// Opens the account with a first balance; on an open account it changes nothing.
     Open(Amount),
-    /// Adds to the balance; an operator may also take away.
+    /// Adds to the balance. A negative amount lowers a ceiling that was set too high, whatever is spent already.
     Credit(Amount),
     /// Sets `amount` aside under `id`.
     Hold {
@@ -114,6 +166,10 @@ pub enum AccountOp {
         /// How much at most.
         amount: Amount,
     },
+    /// Takes away what is free.
+    Debit(Amount),
+    /// From now on nutrients come by this rule, or by none.
+    Release(Option<Release>),
     /// Charges what was used and closes the hold. `None` is unknown usage: the whole hold is charged.
     Settle {
         /// The hold to close.
@@ -184,16 +240,112 @@ impl Account {
         self.balance.minus(self.held())
     }
 
-    /// Applies `op`, or refuses it and changes nothing.
+    /// The account at `now`, with what came by itself.
+    pub fn at(&self, now: Timestamp) -> Self {
+        let mut account = self.clone();
+        account.accrue(now);
+        account
+    }
+
+    /// The rule by which nutrients come, if there is one.
+    pub fn release(&self) -> Option<Release> {
+        self.bucket.map(|bucket| bucket.rule)
+    }
+
+    /// Counts what came since it was last counted.
+    fn accrue(&mut self, now: Timestamp) {
+        let Some(bucket) = &mut self.bucket else { return };
+        // A clock that was set back releases nothing, and nothing twice.
+        let ms = now.as_millisecond().saturating_sub(bucket.since.as_millisecond());
+        if ms <= 0 {
+            // One that was wrong by much, and is right again, must not stop what comes for years.
+            if ms < -HOUR_MS {
+                bucket.since = now;
+            }
+            return;
+        }
+        let [tokens, micro_usd] = bucket.rule.per_hour.times(ms);
+        let came = |came: i128, rest: &mut i64, balance: i64, ceiling: i64| {
+            let all = came + i128::from(*rest);
+            let whole = i64::try_from(all / i128::from(HOUR_MS)).unwrap_or(i64::MAX);
+            let room = ceiling.saturating_sub(balance).max(0);
+            // What runs over is lost.
+            *rest = if whole >= room { 0 } else { (all % i128::from(HOUR_MS)) as i64 };
+            whole.min(room)
+        };
+        let Release { ceiling, .. } = bucket.rule;
+        let released = Amount {
+            tokens: came(tokens, &mut bucket.rest[0], self.balance.tokens, ceiling.tokens),
+            micro_usd: came(micro_usd, &mut bucket.rest[1], self.balance.micro_usd, ceiling.micro_usd),
+        };
+        bucket.since = now;
+        self.balance = self.balance.plus(released);
+        self.released = self.released.plus(released);
+    }
+
+    /// What was charged in an hour, over the last day or as long as there was anything to charge.
+    pub fn burn_per_hour(&self, now: Timestamp) -> Amount {
+        let hour = now.as_millisecond().div_euclid(HOUR_MS);
+        let recent = self.by_hour.range(hour - BURN_HOURS + 1..=hour);
+        let charged = recent.clone().fold(Amount::default(), |sum, (_, charged)| sum.plus(*charged));
+        let hours = recent.map(|(hour, _)| *hour).next().map_or(1, |first| hour - first + 1);
+        Amount { tokens: charged.tokens / hours, micro_usd: charged.micro_usd / hours }
+    }
+
+    /// Milliseconds until nothing is free at the present burn rate, with what comes meanwhile; `None` when that is never.
+    pub fn empty_in_ms(&self, now: Timestamp) -> Option<i64> {
+        let (free, burn) = (self.at(now).available(), self.burn_per_hour(now));
+        let comes = self.release().unwrap_or_default().per_hour;
+        let until = |free: i64, burn: i64, comes: i64| {
+            let net = burn.saturating_sub(comes);
+            (net > 0).then(|| {
+                i64::try_from(i128::from(free.max(0)) * i128::from(HOUR_MS) / i128::from(net)).unwrap_or(i64::MAX)
+            })
+        };
+        let tokens = until(free.tokens, burn.tokens, comes.tokens);
+        [tokens, until(free.micro_usd, burn.micro_usd, comes.micro_usd)].into_iter().flatten().min()
+    }
+
+    /// Milliseconds until `needed` is free by what comes alone; `None` when that is never.
+    pub fn covers_in_ms(&self, needed: Amount, now: Timestamp) -> Option<i64> {
+        let account = self.at(now);
+        let (free, held, rule) = (account.available(), account.held(), account.release().unwrap_or_default());
+        let until = |free: i64, needed: i64, comes: i64, ceiling: i64, held: i64| match needed - free {
+            _ if needed <= 0 => Some(0),
+            missing if missing <= 0 => Some(0),
+            missing if comes > 0 && needed <= ceiling - held => {
+                i64::try_from((i128::from(missing) * i128::from(HOUR_MS) + i128::from(comes) - 1) / i128::from(comes))
+                    .ok()
+            }
+            _ => None,
+        };
+        let tokens = until(free.tokens, needed.tokens, rule.per_hour.tokens, rule.ceiling.tokens, held.tokens)?;
+        let micro_usd =
+            until(free.micro_usd, needed.micro_usd, rule.per_hour.micro_usd, rule.ceiling.micro_usd, held.micro_usd)?;
+        Some(tokens.max(micro_usd))
+    }
+
+    /// Applies `op` at a time, or refuses it and changes nothing but for what came by itself until then.
     ///
     /// # Errors
     /// See [`LedgerError`]; `name` is only used to name the account in it.
-    pub fn apply(&mut self, name: &Arc<str>, op: &AccountOp) -> Result<(), LedgerError> {
+    pub fn apply(&mut self, name: &Arc<str>, op: &AccountOp, at: Timestamp) -> Result<(), LedgerError> {
+        self.accrue(at);
         match op {
             AccountOp::Open(_) => {}
             AccountOp::Credit(amount) => self.balance = self.balance.plus(*amount),
+            AccountOp::Debit(amount) => {
+                let available = self.available();
+                if !available.covers(*amount) {
+                    return Err(LedgerError::Insufficient { account: name.clone(), needed: *amount, available });
+                }
+                self.balance = self.balance.minus(*amount);
+            }
+            AccountOp::Release(rule) => {
+                self.bucket = rule.map(|rule| Bucket { rule, since: at, rest: [0; 2] });
+            }
             AccountOp::Hold { id, parent, amount } => self.hold(name, id, parent.as_ref(), *amount)?,
-            AccountOp::Settle { id, used } => self.settle(name, id, *used)?,
+            AccountOp::Settle { id, used } => self.settle(name, id, *used, at)?,
         }
         Ok(())
     }
@@ -232,12 +384,26 @@ impl Account {
         Ok(())
     }
 
-    fn settle(&mut self, name: &Arc<str>, id: &Arc<str>, used: Option<Amount>) -> Result<(), LedgerError> {
+    fn settle(
+        &mut self,
+        name: &Arc<str>,
+        id: &Arc<str>,
+        used: Option<Amount>,
+        at: Timestamp,
+    ) -> Result<(), LedgerError> {
         let hold =
             self.holds.remove(id).ok_or_else(|| LedgerError::NoHold { account: name.clone(), hold: id.clone() })?;
         let used = used.unwrap_or(hold.left);
         self.balance = self.balance.minus(used);
         self.spent = self.spent.plus(used);
+        if !is_nothing(&used) {
+            let hour = at.as_millisecond().div_euclid(HOUR_MS);
+            let so_far = self.by_hour.get(&hour).copied().unwrap_or_default();
+            self.by_hour.insert(hour, so_far.plus(used));
+            while self.by_hour.get_min().is_some_and(|(first, _)| *first <= hour - BURN_HOURS) {
+                self.by_hour = self.by_hour.without(&self.by_hour.get_min().map_or(0, |(first, _)| *first));
+            }
+        }
         self.held = self.held.minus(hold.left);
         let rest = hold.left.minus(used).floor_zero();
         if let Some(parent) = hold.parent.and_then(|parent| self.holds.get_mut(&parent)) {
@@ -251,6 +417,12 @@ impl Account {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+    fn after(ms: i64) -> Timestamp {
+        Timestamp::from_millisecond(ms).unwrap()
+    }
 
     fn account(tokens: i64) -> (Arc<str>, Account) {
         ("a".into(), Account { balance: Amount::tokens(tokens), ..Account::default() })
@@ -267,24 +439,24 @@ mod tests {
     #[test]
     fn a_hold_past_the_balance_is_refused_and_changes_nothing() {
         let (name, mut a) = account(100);
-        a.apply(&name, &hold("x", None, 60)).unwrap();
+        a.apply(&name, &hold("x", None, 60), NOW).unwrap();
         let before = a.clone();
-        assert!(matches!(a.apply(&name, &hold("y", None, 41)), Err(LedgerError::Insufficient { .. })));
+        assert!(matches!(a.apply(&name, &hold("y", None, 41), NOW), Err(LedgerError::Insufficient { .. })));
         assert_eq!(a, before);
-        a.apply(&name, &hold("y", None, 40)).unwrap();
+        a.apply(&name, &hold("y", None, 40), NOW).unwrap();
         assert_eq!(a.available(), Amount::default());
     }
 
     #[test]
     fn a_child_draws_on_its_parent_and_returns_what_it_did_not_use() {
         let (name, mut a) = account(100);
-        a.apply(&name, &hold("job", None, 80)).unwrap();
-        a.apply(&name, &hold("call", Some("job"), 50)).unwrap();
-        assert!(a.apply(&name, &hold("call2", Some("job"), 31)).is_err());
-        a.apply(&name, &settle("call", Some(10))).unwrap();
+        a.apply(&name, &hold("job", None, 80), NOW).unwrap();
+        a.apply(&name, &hold("call", Some("job"), 50), NOW).unwrap();
+        assert!(a.apply(&name, &hold("call2", Some("job"), 31), NOW).is_err());
+        a.apply(&name, &settle("call", Some(10)), NOW).unwrap();
         assert_eq!(a.balance, Amount::tokens(90));
         assert_eq!(a.holds["job"].left, Amount::tokens(70));
-        a.apply(&name, &settle("job", Some(0))).unwrap();
+        a.apply(&name, &settle("job", Some(0)), NOW).unwrap();
         assert_eq!(a.available(), Amount::tokens(90));
     }
 
@@ -302,7 +474,7 @@ mod tests {
             hold("three", Some("job"), 10),
         ];
         for op in ops {
-            a.apply(&name, &op).unwrap();
+            a.apply(&name, &op, NOW).unwrap();
             let sum = a.holds.values().fold(Amount::default(), |sum, hold| sum.plus(hold.left));
             assert_eq!(a.held(), sum, "{op:?}");
             let read: Account = serde_json::from_str(&serde_json::to_string(&a).unwrap()).unwrap();
@@ -313,9 +485,63 @@ mod tests {
     #[test]
     fn unknown_usage_settles_the_whole_reservation() {
         let (name, mut a) = account(100);
-        a.apply(&name, &hold("x", None, 60)).unwrap();
-        a.apply(&name, &settle("x", None)).unwrap();
+        a.apply(&name, &hold("x", None, 60), NOW).unwrap();
+        a.apply(&name, &settle("x", None), NOW).unwrap();
         assert_eq!((a.balance, a.spent), (Amount::tokens(40), Amount::tokens(60)));
-        assert!(matches!(a.apply(&name, &settle("x", None)), Err(LedgerError::NoHold { .. })));
+        assert!(matches!(a.apply(&name, &settle("x", None), NOW), Err(LedgerError::NoHold { .. })));
+    }
+
+    #[test]
+    fn nutrients_come_by_the_clock_up_to_the_ceiling_however_often_one_looks() {
+        let rule = Release { per_hour: Amount::tokens(1000), ceiling: Amount::tokens(500) };
+        let (name, mut often) = account(100);
+        often.apply(&name, &AccountOp::Release(Some(rule)), NOW).unwrap();
+        let mut once = often.clone();
+        // 7 ms a time: no look makes a whole token, and none of them is lost.
+        for ms in (7..=720_000).step_by(7) {
+            often.apply(&name, &AccountOp::Credit(Amount::default()), after(ms)).unwrap();
+        }
+        once.apply(&name, &AccountOp::Credit(Amount::default()), after(719_999)).unwrap();
+        assert_eq!((often.balance, once.balance), (Amount::tokens(299), Amount::tokens(299)));
+        assert_eq!(once.released, Amount::tokens(199));
+        assert_eq!(once.at(after(10 * HOUR_MS)).balance, Amount::tokens(500), "what runs over is lost");
+        assert_eq!(once.at(NOW).balance, once.balance, "a clock set back takes nothing");
+        let read: Account = serde_json::from_str(&serde_json::to_string(&often).unwrap()).unwrap();
+        assert_eq!(read, often);
+        // A top-up may go above the ceiling; nothing comes until it is used.
+        once.apply(&name, &AccountOp::Credit(Amount::tokens(1000)), after(720_000)).unwrap();
+        assert_eq!(once.at(after(2 * HOUR_MS)).balance, Amount::tokens(1300));
+    }
+
+    #[test]
+    fn when_it_will_be_empty_and_when_it_can_pay_again_are_told_from_the_rates() {
+        let (name, mut a) = account(1000);
+        assert_eq!(a.empty_in_ms(NOW), None, "nothing burns");
+        for hour in 0..2 {
+            a.apply(&name, &hold("x", None, 100), after(hour * HOUR_MS)).unwrap();
+            a.apply(&name, &settle("x", Some(100)), after(hour * HOUR_MS)).unwrap();
+        }
+        let now = after(HOUR_MS);
+        assert_eq!((a.burn_per_hour(now), a.empty_in_ms(now)), (Amount::tokens(100), Some(8 * HOUR_MS)));
+        assert_eq!(a.burn_per_hour(after(30 * HOUR_MS)), Amount::default(), "yesterday is past");
+        assert_eq!(
+            (a.covers_in_ms(Amount::tokens(800), now), a.covers_in_ms(Amount::tokens(801), now)),
+            (Some(0), None)
+        );
+        let rule = Release { per_hour: Amount::tokens(50), ceiling: Amount::tokens(900) };
+        a.apply(&name, &AccountOp::Release(Some(rule)), now).unwrap();
+        assert_eq!(a.empty_in_ms(now), Some(16 * HOUR_MS));
+        assert_eq!(a.covers_in_ms(Amount::tokens(825), now), Some(HOUR_MS / 2));
+        assert_eq!(a.covers_in_ms(Amount::tokens(901), now), None, "above the ceiling nothing comes");
+    }
+
+    #[test]
+    fn only_what_is_free_can_be_taken_away() {
+        let (name, mut a) = account(100);
+        a.apply(&name, &hold("x", None, 60), NOW).unwrap();
+        let refused = a.apply(&name, &AccountOp::Debit(Amount::tokens(41)), NOW);
+        assert!(matches!(refused, Err(LedgerError::Insufficient { .. })));
+        a.apply(&name, &AccountOp::Debit(Amount::tokens(40)), NOW).unwrap();
+        assert_eq!((a.available(), a.balance), (Amount::default(), Amount::tokens(60)));
     }
 }

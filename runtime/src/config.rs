@@ -53,6 +53,8 @@ pub struct Config {
     pub house_micro_usd: i64,
     /// What is kept, and for how long.
     pub keep: Keep,
+    /// What may be done to canvases, and how long their logs are kept.
+    pub canvas: lifeform::Limits,
     /// The minds.
     pub nexus: Minds,
     /// The embedded model.

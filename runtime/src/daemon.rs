@@ -110,7 +110,7 @@ impl Daemon {
         let neurons = Neurons::open(store.clone(), tools, parts.models).await?;
         let shipped = shipped_fascicles()?;
         let fascicles = Fascicles::open(store.clone(), neurons.clone(), shipped, house::tools()).await?;
-        let lifeforms = Lifeforms::open(store.clone(), nexus.clone(), fascicles.clone()).await?;
+        let lifeforms = Lifeforms::open(store.clone(), nexus.clone(), fascicles.clone(), config.canvas).await?;
         let lifeform = match parts.first {
             Some(definition) => Some(first_lifeform(&lifeforms, definition).await?),
             None => None,

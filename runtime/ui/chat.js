@@ -60,6 +60,8 @@ function take(frame) {
       if (frame.kind.startsWith("message.")) standing();
       draw();
       break;
+    case "batch": frame.deltas.forEach(take); break;
+    case "skip": rev = frame.to; break;
     case "stream": {
       const known = partial[frame.msg] ?? state.topics[frame.topic]?.messages[frame.msg]?.content ?? "";
       if (new TextEncoder().encode(known).length === frame.at_len) partial[frame.msg] = known + frame.text;

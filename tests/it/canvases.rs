@@ -2,38 +2,23 @@
 
 use std::sync::Arc;
 
+use lifeform::Limits;
 use neurons::llm::scripted::Reply;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use tests::{Client, TestDaemon, honest, text_of};
+use tests::{Client, Mirror, TestDaemon, honest, text_of};
 
 /// A canvas whose lifeform is stopped, so that only people write on it.
-async fn quiet() -> (TestDaemon, String) {
-    let daemon = TestDaemon::start(honest).await;
+pub(crate) async fn quiet() -> (TestDaemon, String) {
+    limited(Limits::default()).await
+}
+
+/// The same, and an actor may do so much.
+pub(crate) async fn limited(limits: Limits) -> (TestDaemon, String) {
+    let daemon = TestDaemon::configured(move |config| config.canvas = limits, honest).await;
     let (id, base) = daemon.lifeform().await;
     daemon.operator.post(&format!("/v1/lifeforms/{id}/stop"), json!({})).await.expect(StatusCode::OK);
     (daemon, base)
-}
-
-/// Applies frames to a state as a client does, checking that each follows the one before.
-struct Mirror {
-    rev: u64,
-    state: Value,
-}
-
-impl Mirror {
-    fn take(&mut self, frame: &Value) {
-        match frame["t"].as_str().unwrap() {
-            "snapshot" => (self.rev, self.state) = (frame["rev"].as_u64().unwrap(), frame["state"].clone()),
-            "delta" => {
-                assert_eq!(frame["prev"], self.rev, "a gap or a repetition");
-                let patch: json_patch::Patch = serde_json::from_value(frame["patch"].clone()).unwrap();
-                json_patch::patch(&mut self.state, &patch).unwrap();
-                self.rev = frame["rev"].as_u64().unwrap();
-            }
-            _ => {}
-        }
-    }
 }
 
 async fn state(client: &Client, base: &str) -> Value {
@@ -58,7 +43,7 @@ async fn several_people_write_at_once_and_all_see_the_same() {
     let (daemon, base) = quiet().await;
     daemon.operator.topic(&base, "t1").await;
     let mut watcher = daemon.operator.subscribe(&base, None).await;
-    let mut mirror = Mirror { rev: 0, state: Value::Null };
+    let mut mirror = Mirror::default();
     watcher.until(|frame| frame["t"] == "live").await.iter().for_each(|frame| mirror.take(frame));
     let mut writers = Vec::new();
     for name in ["ada", "bob", "eve"] {
@@ -74,8 +59,9 @@ async fn several_people_write_at_once_and_all_see_the_same() {
     }
     let last = state(&daemon.operator, &base).await["rev"].as_u64().unwrap();
     watcher.until(|frame| frame["rev"] == last).await.iter().for_each(|frame| mirror.take(frame));
+    let maps = daemon.operator.get(&format!("{base}/state?form=maps")).await.expect(StatusCode::OK);
+    assert_eq!(mirror.state, maps["state"], "push and pull show one state");
     let rest = state(&daemon.operator, &base).await;
-    assert_eq!(lifeform::canvas::chat::as_arrays(&mirror.state), rest["state"], "push and pull show one state");
     let messages = rest["state"]["topics"][0]["messages"].as_array().unwrap().clone();
     assert_eq!(messages.len(), 60);
     let of_ada: Vec<&str> =
@@ -207,7 +193,7 @@ async fn an_answer_streams_and_can_be_interrupted() {
 
 #[tokio::test]
 async fn ops_over_the_socket_are_acknowledged_once_and_refused_by_name() {
-    let (daemon, base) = quiet().await;
+    let (daemon, base) = limited(Limits { ops_per_s: 5.0, ..Limits::default() }).await;
     let ada = daemon.person("user:ada", "participant").await;
     let mut socket = ada.subscribe(&base, None).await;
     socket.until(|frame| frame["t"] == "live").await;
@@ -273,18 +259,19 @@ async fn a_socket_authorised_by_header_or_subprotocol_may_just_listen() {
             .unwrap();
         request.headers_mut().insert(name, value.parse().unwrap());
         let (socket, _) = tokio_tungstenite::connect_async(request).await.unwrap();
-        let frames = tests::Socket(socket).until(|frame| frame["t"] == "live").await;
+        let frames = tests::Socket::over(socket).until(|frame| frame["t"] == "live").await;
         assert_eq!(frames[0]["you"], "user:operator");
     }
 }
 
 #[tokio::test]
 async fn a_subscriber_that_does_not_read_is_closed_and_slows_nobody() {
-    let (daemon, base) = quiet().await;
+    let (daemon, base) = limited(Limits { ops_per_s: 1e6, bytes_per_s: 1e9, ..Limits::default() }).await;
     let op = &daemon.operator;
     op.topic(&base, "t1").await;
     let mut slow = op.subscribe(&base, None).await;
     slow.until(|frame| frame["t"] == "live").await;
+    slow.send(&json!({"t": "presence", "state": {"here": true}, "ttl": 120})).await;
     let mut quick = op.subscribe(&base, None).await;
     quick.until(|frame| frame["t"] == "live").await;
     let big = "x".repeat(30_000);
@@ -292,11 +279,16 @@ async fn a_subscriber_that_does_not_read_is_closed_and_slows_nobody() {
         tokio::spawn(
             async move { quick.until(|frame| frame["patch"].to_string().contains("the last one")).await.len() },
         );
-    for _ in 0..400 {
+    // The machine itself takes some megabytes for a socket that nobody reads.
+    for _ in 0..1_000 {
         op.say(&base, "t1", &big).await;
     }
     op.say(&base, "t1", "the last one").await;
-    assert!(reader.await.unwrap() >= 401, "the other subscriber misses nothing");
+    assert!(reader.await.unwrap() >= 1_001, "the other subscriber misses nothing");
+    let present = async || op.get(&format!("{base}/presence")).await.body["present"].as_array().map_or(0, Vec::len);
+    while present().await > 0 {
+        tokio::task::yield_now().await;
+    }
     let (frames, code) = slow.closed().await;
     assert_eq!(code, 4408);
     let last = frames.last().unwrap();

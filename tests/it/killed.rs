@@ -67,7 +67,7 @@ pub(crate) struct Victim {
 }
 
 impl Victim {
-    fn start(folder: &Path) -> Self {
+    pub(crate) fn start(folder: &Path) -> Self {
         Self::under(&[], folder, None)
     }
 
@@ -170,7 +170,7 @@ async fn everything(client: &Client, work: &Work) -> (Vec<String>, i64, Vec<Stri
 }
 
 /// Starts, has writers write, and kills at a random moment; over and over.
-async fn kill_again_and_again<F: Future<Output = ()> + Send + 'static>(
+pub(crate) async fn kill_again_and_again<F: Future<Output = ()> + Send + 'static>(
     kills: usize,
     within_ms: u64,
     start: impl Fn(usize) -> Victim,
@@ -190,7 +190,7 @@ async fn kill_again_and_again<F: Future<Output = ()> + Send + 'static>(
     }
 }
 
-fn kills() -> usize {
+pub(crate) fn kills() -> usize {
     std::env::var("KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(8)
 }
 

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test that cannot go on fails there and says so")]
 
+mod canvas_gates;
+mod canvas_protocol;
 mod canvases;
 mod checkpoints;
 mod commons;
@@ -18,6 +20,8 @@ mod kinds;
 mod kip;
 mod lifeforms;
 mod meaning;
+mod metabolism;
+mod mind_maps;
 mod minds;
 mod neurons;
 mod openai;

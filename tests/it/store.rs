@@ -62,9 +62,24 @@ mod failing {
             store.commit(batch(n)).await.unwrap();
         }
         assert_eq!(values(&store).await, [0, 1, 2, 3, 4, 5]);
-        disk.kill();
-        let again = Store::open(disk, Arc::new(ManualClock::default())).await.unwrap();
+        let again = Store::open(disk.kill(), Arc::new(ManualClock::default())).await.unwrap();
         assert_eq!(values(&again).await, [0, 1, 2, 3, 4, 5]);
+    }
+
+    /// A life that was killed may still have a checkpoint or a commit to make.
+    #[tokio::test]
+    async fn what_a_killed_life_still_writes_is_refused() {
+        let disk = Arc::new(Memory::default());
+        let killed = Store::open(disk.clone(), Arc::new(ManualClock::default())).await.unwrap();
+        killed.commit(batch(0)).await.unwrap();
+        let again = Store::open(disk.kill(), Arc::new(ManualClock::default())).await.unwrap();
+        again.checkpoint().await.unwrap();
+        assert!(matches!(killed.checkpoint().await, Err(StoreError::LeaseLost(_))));
+        assert!(matches!(killed.commit(batch(1)).await, Err(StoreError::LeaseLost(_))));
+        drop(killed);
+        again.commit(batch(1)).await.unwrap();
+        assert_eq!(values(&again).await, [0, 1]);
+        assert_eq!(again.entries(&"s".into(), 0, 9).await.unwrap().len(), 2);
     }
 
     #[tokio::test]
@@ -101,8 +116,7 @@ mod failing {
             assert!(matches!(store.commit(batch(n)).await, Err(StoreError::Io(_))));
         }
         assert_eq!(values(&store).await, [0]);
-        disk.kill();
-        assert_eq!(values(&Store::open(disk, Arc::new(ManualClock::default())).await.unwrap()).await, [0]);
+        assert_eq!(values(&Store::open(disk.kill(), Arc::new(ManualClock::default())).await.unwrap()).await, [0]);
     }
 
     #[tokio::test]
@@ -117,8 +131,7 @@ mod failing {
             store.commit(batch(0)).await.unwrap();
             store.commit(batch(1)).await.unwrap();
             let acknowledged = store.commit(batch(2)).await.is_ok();
-            disk.kill();
-            let again = values(&Store::open(disk, Arc::new(ManualClock::default())).await.unwrap()).await;
+            let again = values(&Store::open(disk.kill(), Arc::new(ManualClock::default())).await.unwrap()).await;
             assert!(
                 again.starts_with(&[0, 1]) && again.len() <= 3 && (again.len() == 3 || !acknowledged),
                 "cut at {cut}: {again:?}"
@@ -221,30 +234,9 @@ mod on_disk {
     }
 }
 
-/// SurrealKV logs a transaction before it finds its memory table full, and drops that log with the table: see
-/// `Surreal::surely`. The folder is copied as a kill would leave it, once that log is gone.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_write_that_fills_the_databases_memory_survives_a_kill() {
-    let folder = tempfile::tempdir().unwrap();
-    let (store, copy) = (folder.path().join("store"), folder.path().join("copy"));
-    let disk = Surreal::embedded(&store).unwrap();
-    disk.open(nexus::Timestamp::UNIX_EPOCH).await.unwrap();
-    let logs = || {
-        let files = std::fs::read_dir(store.join("wal")).unwrap().map(|file| file.unwrap().file_name());
-        files.collect::<std::collections::BTreeSet<_>>()
-    };
-    let (first, mut n) = (logs(), 0);
-    while logs().is_subset(&first) {
-        n += 1;
-        assert!(n < 1_000, "the database never began a new log");
-        disk.append(n, vec![7; 300 << 10].into()).await.unwrap();
-    }
-    while !logs().is_disjoint(&first) {
-        tokio::task::yield_now().await;
-    }
-    copied(&store, &copy);
-    let left = Surreal::embedded(&copy).unwrap().open(nexus::Timestamp::UNIX_EPOCH).await.unwrap();
-    assert_eq!(left.log.iter().map(|(no, _)| *no).collect::<Vec<_>>(), (1..=n).collect::<Vec<_>>());
+/// The logs of the database in `store`.
+fn logs(store: &std::path::Path) -> std::collections::BTreeSet<std::ffi::OsString> {
+    std::fs::read_dir(store.join("wal")).unwrap().map(|file| file.unwrap().file_name()).collect()
 }
 
 /// Copies a folder as it stands.
@@ -271,10 +263,7 @@ async fn a_checkpoint_that_fills_the_databases_memory_survives_a_kill() {
     let (store, copy) = (folder.path().join("store"), folder.path().join("copy"));
     let disk = Surreal::embedded(&store).unwrap();
     disk.open(nexus::Timestamp::UNIX_EPOCH).await.unwrap();
-    let logs = || {
-        let files = std::fs::read_dir(store.join("wal")).unwrap().map(|file| file.unwrap().file_name());
-        files.collect::<std::collections::BTreeSet<_>>()
-    };
+    let logs = || logs(&store);
     let (key, stream) = (|n: u64| Key::new(Kind::Meta, format!("d{n}")), |n: u64| format!("s{n}").into());
     let entry = Entry {
         seq: 1,
@@ -314,6 +303,36 @@ async fn a_checkpoint_that_fills_the_databases_memory_survives_a_kill() {
         let there = disk.document(&key(known)).await.unwrap().is_some();
         let head = disk.head(&stream(known)).await.unwrap();
         assert_eq!((there, head), (known == n, u64::from(known == n)), "{known} of {n}");
+    }
+}
+
+/// SurrealKV splits a log that its memory table cannot hold, and a second kill loses the other part: see `Surreal::open`.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_read_back_after_a_kill_survives_the_next_one() {
+    use nexus::store::{Key, Kind, Projected, Projection, Versioned};
+    let folder = tempfile::tempdir().unwrap();
+    let [store, once, twice] = ["store", "once", "twice"].map(|name| folder.path().join(name));
+    let disk = Surreal::embedded(&store).unwrap();
+    disk.open(nexus::Timestamp::UNIX_EPOCH).await.unwrap();
+    let key = |n: u64| Key::new(Kind::Meta, format!("d{n}"));
+    let large: bytes::Bytes = vec![b'7'; 300 << 10].into();
+    let (first, mut n) = (logs(&store), 0);
+    while logs(&store).is_subset(&first) {
+        n += 1;
+        assert!(n < 1_000, "the database never began a new log");
+        disk.append(n, vec![7; 64].into()).await.unwrap();
+        let document = Some(Versioned { version: 1, value: large.clone() });
+        let documents = vec![Projected { key: key(n), document, stored: false }];
+        disk.project(Projection { upto: n, documents, ..Projection::default() }).await.unwrap();
+    }
+    copied(&store, &once);
+    let disk = Surreal::embedded(&once).unwrap();
+    disk.open(nexus::Timestamp::UNIX_EPOCH).await.unwrap();
+    copied(&once, &twice);
+    let disk = Surreal::embedded(&twice).unwrap();
+    assert_eq!(disk.open(nexus::Timestamp::UNIX_EPOCH).await.unwrap().checkpoint, n);
+    for known in 1..=n {
+        assert!(disk.document(&key(known)).await.unwrap().is_some(), "{known} of {n}");
     }
 }
 

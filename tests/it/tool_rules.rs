@@ -10,7 +10,7 @@ use neurons::llm::scripted::Reply;
 use reqwest::{Method, StatusCode};
 use runtime::config::{Host, Tools};
 use serde_json::{Value, json};
-use tests::TestDaemon;
+use tests::{TestDaemon, obedient};
 use tokio::sync::watch;
 
 /// A server outside that knows how many requests it had at once. Each waits until so many are there, or `patience` ends.
@@ -63,16 +63,6 @@ async fn no_more_calls_of_a_tool_or_a_host_are_made_at_once_than_it_takes() {
             "{most} at once: a host that takes {of_the_host}, tools that take {of_the_tool}"
         );
         assert!(most_allowed < 6 || most > 2, "where they may, they go side by side: {most} at once");
-    }
-}
-
-/// Calls what the user names, as in `look {"city": "Rome"}`, and repeats what the tool said.
-fn obedient(request: &ChatRequest, _: usize) -> Reply {
-    let last = request.messages.last().unwrap();
-    let said = last.content.clone().unwrap_or_default();
-    match (last.role.as_str(), said.split_once(' ')) {
-        ("user", Some((name, params))) => Reply::Tools(vec![("c1".into(), name.into(), params.into())]),
-        _ => Reply::Text(said),
     }
 }
 

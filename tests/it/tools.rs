@@ -13,7 +13,7 @@ use reqwest::StatusCode;
 use runtime::config::{Host, Server, Tools};
 use serde_json::{Value, json};
 use tests::notes::Notes;
-use tests::{Client, TestDaemon};
+use tests::{Client, TestDaemon, obedient};
 
 /// A request as the outside saw it.
 #[derive(Clone, Debug)]
@@ -78,16 +78,6 @@ impl Outside {
             json!({"name": name, "run": {"http": {"method": method, "url": format!("http://{}{path}", self.address)}}});
         tool.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         tool
-    }
-}
-
-/// A model that calls what the user names, as in `look {"city": "Rome"}`, and repeats what the tool said.
-fn obedient(request: &ChatRequest, _: usize) -> Reply {
-    let last = request.messages.last().unwrap();
-    let said = last.content.clone().unwrap_or_default();
-    match (last.role.as_str(), said.split_once(' ')) {
-        ("user", Some((name, params))) => Reply::Tools(vec![("c1".into(), name.into(), params.into())]),
-        _ => Reply::Text(said),
     }
 }
 

@@ -6,7 +6,7 @@ pub mod conformance;
 pub mod disk;
 pub mod notes;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,9 +37,12 @@ pub struct TestDaemon {
     /// A client with the operator's token.
     pub operator: Client,
     disk: Arc<Memory>,
-    tools: runtime::config::Tools,
+    configure: Configure,
     _folder: tempfile::TempDir,
 }
+
+/// What a test changes of the configuration.
+type Configure = Arc<dyn Fn(&mut Config) + Send + Sync>;
 
 /// A provider as the model of every tier, named by tier so that a script can tell them apart.
 pub fn models_of(provider: &Arc<dyn LlmProvider>) -> Models {
@@ -70,10 +73,29 @@ pub fn honest(request: &ChatRequest, _: usize) -> Reply {
     }
 }
 
+/// A model that calls what the user names, as in `look {"city": "Rome"}`, and repeats what the tool said.
+pub fn obedient(request: &ChatRequest, _: usize) -> Reply {
+    let last = request.messages.last().unwrap();
+    let said = last.content.clone().unwrap_or_default();
+    match (last.role.as_str(), said.split_once(' ')) {
+        ("user", Some((name, params))) => Reply::Tools(vec![("c1".into(), name.into(), params.into())]),
+        _ => Reply::Text(said),
+    }
+}
+
 impl TestDaemon {
     /// A daemon whose model answers by `script`.
     pub async fn start(script: impl Fn(&ChatRequest, usize) -> Reply + Send + Sync + 'static) -> Self {
-        Self::reaching(runtime::config::Tools::default(), script).await
+        Self::configured(|_| {}, script).await
+    }
+
+    /// One whose configuration is changed so.
+    pub async fn configured(
+        configure: impl Fn(&mut Config) + Send + Sync + 'static,
+        script: impl Fn(&ChatRequest, usize) -> Reply + Send + Sync + 'static,
+    ) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        Self::on(Arc::new(Memory::default()), Scripted::new(script), folder, Arc::new(configure)).await
     }
 
     /// One whose tools reach so far.
@@ -81,15 +103,15 @@ impl TestDaemon {
         tools: runtime::config::Tools,
         script: impl Fn(&ChatRequest, usize) -> Reply + Send + Sync + 'static,
     ) -> Self {
-        Self::on(Arc::new(Memory::default()), Scripted::new(script), tempfile::tempdir().unwrap(), tools).await
+        Self::configured(move |config| config.tools = tools.clone(), script).await
     }
 
-    async fn on(disk: Arc<Memory>, model: Scripted, folder: tempfile::TempDir, tools: runtime::config::Tools) -> Self {
+    async fn on(disk: Arc<Memory>, model: Scripted, folder: tempfile::TempDir, configure: Configure) -> Self {
         let clock = ManualClock::default();
         let models = models_of(&model.provider("scripted").unwrap());
         let flags = [("data", folder.path().display().to_string()), ("listen", "127.0.0.1:0".into())];
         let mut config = Config::load(None, &flags).unwrap();
-        config.tools = tools.clone();
+        configure(&mut config);
         let parts = Parts {
             backend: disk.clone() as Arc<dyn Backend>,
             clock: Arc::new(clock.clone()) as Arc<dyn Clock>,
@@ -98,16 +120,16 @@ impl TestDaemon {
         };
         let daemon = Daemon::start(&config, parts).await.unwrap();
         let operator = Client::new(format!("http://{}", daemon.address), daemon.token.clone());
-        Self { daemon, model, clock, operator, disk, tools, _folder: folder }
+        Self { daemon, model, clock, operator, disk, configure, _folder: folder }
     }
 
     /// What a machine does when its process dies: nothing is closed, another daemon wakes on the same disk.
     pub async fn kill_and_restart(self) -> Self {
         self.daemon.app.lifeforms().halt().await;
-        self.disk.kill();
-        let (disk, model, folder, tools) = (self.disk, self.model, self._folder, self.tools);
+        let disk = self.disk.kill();
+        let (model, folder, configure) = (self.model, self._folder, self.configure);
         drop(self.daemon);
-        Self::on(disk, model, folder, tools).await
+        Self::on(disk, model, folder, configure).await
     }
 
     /// A lifeform that lives, and the path of its chat canvas.
@@ -272,6 +294,11 @@ impl Client {
             .expect(StatusCode::CREATED)
     }
 
+    /// Does several ops to a canvas.
+    pub async fn post_ops(&self, base: &str, ops: Vec<Value>) -> Answer {
+        self.post(&format!("{base}/ops"), json!({"ops": ops})).await
+    }
+
     /// Subscribes to a canvas with this token in `hello`.
     pub async fn subscribe(&self, base: &str, resume: Option<Value>) -> Socket {
         let mut socket = self.socket(base).await;
@@ -285,7 +312,7 @@ impl Client {
         let protocols = format!("ailf.job.v1, bearer.{}", self.token);
         request.headers_mut().insert("sec-websocket-protocol", protocols.parse().unwrap());
         let (socket, _) = tokio_tungstenite::connect_async(request).await.unwrap();
-        Socket(socket)
+        Socket::over(socket)
     }
 
     /// All server-sent events of a GET until its end: names and data.
@@ -324,24 +351,38 @@ impl Client {
             format!("{}{base}/subscribe", self.base.replacen("http", "ws", 1)).into_client_request().unwrap();
         request.headers_mut().insert("sec-websocket-protocol", "ailf.canvas.v1".parse().unwrap());
         let (socket, _) = tokio_tungstenite::connect_async(request).await.unwrap();
-        Socket(socket)
+        Socket::over(socket)
     }
 }
 
 /// A subscription.
-pub struct Socket(pub WebSocketStream<MaybeTlsStream<tokio::net::TcpStream>>);
+pub struct Socket(pub WebSocketStream<MaybeTlsStream<tokio::net::TcpStream>>, VecDeque<Value>);
 
 impl Socket {
+    /// A subscription over an open socket.
+    pub fn over(socket: WebSocketStream<MaybeTlsStream<tokio::net::TcpStream>>) -> Self {
+        Self(socket, VecDeque::new())
+    }
+
     /// Sends a frame.
     pub async fn send(&mut self, frame: &Value) {
         self.0.send(Message::text(frame.to_string())).await.unwrap();
     }
 
-    /// The next frame, or the code the socket was closed with.
+    /// The next frame, or the code the socket was closed with. Deltas that come together are answered one by one.
     pub async fn next(&mut self) -> Result<Value, u16> {
         loop {
+            if let Some(delta) = self.1.pop_front() {
+                return Ok(delta);
+            }
             match tokio::time::timeout(PATIENCE, self.0.next()).await.unwrap() {
-                Some(Ok(Message::Text(text))) => return Ok(serde_json::from_str(&text).unwrap()),
+                Some(Ok(Message::Text(text))) => {
+                    let mut frame: Value = serde_json::from_str(&text).unwrap();
+                    match frame.get_mut("deltas").map(Value::take) {
+                        Some(Value::Array(deltas)) => self.1.extend(deltas),
+                        _ => return Ok(frame),
+                    }
+                }
                 Some(Ok(Message::Close(frame))) => return Err(frame.map_or(1005, |frame| frame.code.into())),
                 Some(Ok(_)) => {}
                 Some(Err(_)) | None => return Err(1006),
@@ -380,6 +421,32 @@ impl Socket {
                 || (frame["kind"] == "message.append" && frame["actor"]["kind"] == "lifeform")
         })
         .await
+    }
+}
+
+/// Applies frames to a state as a client does, checking that each follows the one before.
+#[derive(Default)]
+pub struct Mirror {
+    /// The revision it stands at.
+    pub rev: u64,
+    /// What it folded.
+    pub state: Value,
+}
+
+impl Mirror {
+    /// Takes a frame in.
+    pub fn take(&mut self, frame: &Value) {
+        match frame["t"].as_str().unwrap() {
+            "snapshot" => (self.rev, self.state) = (frame["rev"].as_u64().unwrap(), frame["state"].clone()),
+            "delta" => {
+                assert_eq!(frame["prev"], self.rev, "a gap or a repetition");
+                let patch: json_patch::Patch = serde_json::from_value(frame["patch"].clone()).unwrap();
+                json_patch::patch(&mut self.state, &patch).unwrap();
+                self.rev = frame["rev"].as_u64().unwrap();
+            }
+            "skip" => self.rev = frame["to"].as_u64().unwrap(),
+            _ => {}
+        }
     }
 }
 

@@ -1,17 +1,151 @@
 //! Canvases: live documents that people and lifeforms write together. One owner, one revision number,
-//! typed ops in, RFC 6902 patches out (MISSION L7; the protocol is in `runtime/src/api/ws.rs`).
+//! typed ops in, RFC 6902 patches out (MISSION L7; the protocol is in `runtime/src/api/ws/`).
+//!
+//! What a canvas of some kind may become is plain rules in a file of its own ([`chat`], [`mind_map`]); all
+//! else (order, durability, history, who is told) is the same for every kind and stands once.
 
+mod allowance;
 pub mod chat;
+mod edit;
+mod guarded;
+mod handle;
+mod log;
+pub mod mind_map;
 mod owner;
+mod presence;
+mod state;
 
 use std::sync::Arc;
 
-pub use owner::{Applied, Canvas, Frames, Snapshot};
+use nexus::{Principal, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+pub use allowance::Limits;
+pub use edit::Edit;
+pub use handle::{Canvas, Kept, Shown, Snapshot};
+pub use log::{Frame, Frames, Head as CanvasHead};
+pub use owner::{Applied, What};
+pub use presence::Present;
+pub use state::{Misfit, State, Touched, escape, with_lists};
 
 /// Names a canvas within its lifeform.
 pub type CanvasId = Arc<str>;
 /// The chat canvas every lifeform has.
 pub const CHAT: &str = "canvas_chat_main";
+/// Ops that one request may do at once, all or none.
+pub const OPS_AT_ONCE: usize = 100;
+/// The largest entity: a message with its whole history, say.
+pub const ENTITY_BYTES_MAX: usize = 1 << 20;
+/// How often one thing may lead to another by way of canvases before an op of a lifeform is refused.
+pub const HOPS_MAX: usize = 8;
+
+/// What sort of document a canvas is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Users, topics, messages (seed 003 §3.5.2 `zChat`).
+    #[default]
+    Chat,
+    /// Nodes in a tree, links between them, comments, proposals (seed 003 §3.5.3 `zMind`).
+    ZMind,
+}
+
+/// What can be done to a canvas.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Op {
+    /// To a chat.
+    Chat(chat::Op),
+    /// To a mind map.
+    Mind(mind_map::Op),
+}
+
+/// What the rules are told besides the op and the state.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask<'a> {
+    /// Who does it.
+    pub who: &'a Principal,
+    /// The revision the writer saw, if it guards the op.
+    pub base: Option<u64>,
+    /// The first revision that this write makes: what its own ops changed is not held against it.
+    pub first: u64,
+    /// The revision that the op makes.
+    pub rev: u64,
+    /// When.
+    pub at: Timestamp,
+}
+
+impl Kind {
+    /// The kind's name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Chat => "chat",
+            Self::ZMind => "zmind",
+        }
+    }
+
+    /// A canvas of this kind in which nothing is yet.
+    pub fn empty(self) -> State {
+        match self {
+            Self::Chat => State::empty(chat::COLLECTIONS),
+            Self::ZMind => State::empty(mind_map::COLLECTIONS),
+        }
+    }
+
+    /// The names of its ops.
+    pub fn ops(self) -> &'static [&'static str] {
+        match self {
+            Self::Chat => chat::OPS,
+            Self::ZMind => mind_map::OPS,
+        }
+    }
+
+    /// Reads an op.
+    ///
+    /// # Errors
+    /// [`Refusal::Schema`] naming what is wrong with it.
+    pub fn read(self, op: Value) -> Result<Op, Refusal> {
+        let name = op["kind"].as_str().unwrap_or_default();
+        if !self.ops().contains(&name) {
+            let message = format!("a {} takes {}, not \"{name}\"", self.as_str(), self.ops().join(", "));
+            return Err(Refusal::schema("kind", message));
+        }
+        let read = match self {
+            Self::Chat => serde_json::from_value(op).map(Op::Chat),
+            Self::ZMind => serde_json::from_value(op).map(Op::Mind),
+        };
+        read.map_err(|error| Refusal::schema("op", error))
+    }
+
+    /// What `op` makes of `state`, by the rules of this kind.
+    ///
+    /// # Errors
+    /// A [`Refusal`].
+    pub fn decide(self, state: &State, op: &Op, ask: &Ask) -> Result<Edit, Refusal> {
+        match (self, op) {
+            (Self::Chat, Op::Chat(op)) => chat::decide(state, op, ask),
+            (Self::ZMind, Op::Mind(op)) => mind_map::decide(state, op, ask),
+            _ => Err(Refusal::schema("kind", format!("it is no op of a {}", self.as_str()))),
+        }
+    }
+}
+
+impl Op {
+    /// The op's name on the wire.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Chat(op) => op.name(),
+            Self::Mind(op) => op.name(),
+        }
+    }
+}
+
+impl From<chat::Op> for Op {
+    fn from(op: chat::Op) -> Self {
+        Self::Chat(op)
+    }
+}
 
 /// Why an op was refused.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -26,14 +160,14 @@ pub enum Refusal {
     #[error("{path}: {message}")]
     Schema {
         /// Which member.
-        path: &'static str,
+        path: String,
         /// What is wrong.
         message: String,
     },
     /// It is another's.
     #[error("{0}")]
     Forbidden(String),
-    /// The message is in a state that does not allow it.
+    /// What it names is in a state that does not allow it.
     #[error("{0}")]
     State(String),
     /// The writer looked at an older revision of what it changes.
@@ -43,5 +177,20 @@ pub enum Refusal {
         base: u64,
         /// What there is.
         now: u64,
+        /// How it stands.
+        current: Arc<Value>,
     },
+    /// The actor does too much in too short a time.
+    #[error("{0}")]
+    Rate(String),
+    /// One thing led to another too often.
+    #[error("this came about by {0} acts on canvases, each because of the one before: it goes no further")]
+    Cascade(usize),
+}
+
+impl Refusal {
+    /// A member that is not as it must be.
+    pub fn schema(path: impl ToString, message: impl ToString) -> Self {
+        Self::Schema { path: path.to_string(), message: message.to_string() }
+    }
 }

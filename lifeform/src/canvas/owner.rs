@@ -1,265 +1,149 @@
 //! The single writer of one canvas. It decides ops in order against its state, commits all that wait as
-//! one batch, and only then answers and shows them. Frames are made once and shared by all subscribers.
+//! one flush, and only then answers and shows them.
 
-use std::collections::VecDeque;
+use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use nexus::store::{Entry, Hash, Key, Kind, Receipt, Stream};
-use nexus::{Batch, Origin, Store, StoreError};
-use serde::{Deserialize, Serialize};
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use json_patch::Patch;
+use nexus::store::{Entry, Hash, Op as StoreOp, Receipt};
+use nexus::{Batch, Cause, Origin, PrincipalId, PrincipalKind, StoreError, Timestamp};
 use serde_json::{Value, json};
-use tokio::sync::{broadcast, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
-use super::{CanvasId, Refusal, chat};
+use super::allowance::Allowance;
+use super::handle::{Kept, Shared, Snapshot, snapshot_of};
+use super::log::{Delta, Done, Frame, Head, Loaded, Log, Once, frame};
+use super::{Ask, HOPS_MAX, Limits, OPS_AT_ONCE, Op, Refusal, State, chat, guarded};
 use crate::LifeformError;
 
-/// Ops that may wait for one canvas.
-const OPS_WAITING_MAX: usize = 1024;
-/// Ops that share one commit.
+/// Writes that share one flush.
 const BATCH_MAX: usize = 128;
-/// Recent frames kept for subscribers; older ones are read from the journal.
-const RING_MAX: usize = 1024;
-/// Ops between two snapshots.
-const SNAPSHOT_EVERY: u64 = 500;
-/// Ephemeral frames a slow subscriber may fall behind before it misses some.
-const EPHEMERAL_MAX: usize = 1024;
+/// Bytes that one write may leave in the journal.
+const WRITTEN_MAX: usize = 2 << 20;
+/// Ops between two times that rows are written.
+const KEEP_EVERY: u64 = 1_000;
+/// Bytes of ops between the same.
+const KEEP_BYTES: usize = 1 << 20;
 
-/// A canvas as a document.
-#[derive(Clone, Serialize, Deserialize)]
-struct Kept {
-    epoch: Arc<str>,
-    rev: u64,
-    state: Value,
+/// What is to be done to a canvas.
+#[derive(Clone, Debug, PartialEq)]
+pub enum What {
+    /// These, all or none.
+    Ops(Vec<Op>),
+    /// What a JSON Patch asks for; whether the writer named the revision it saw.
+    Patch(Patch, bool),
 }
 
-/// A journal entry of a canvas.
-#[derive(Serialize, Deserialize)]
-struct Delta {
-    op: chat::Op,
-    patch: json_patch::Patch,
-}
-
-/// What an op did.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// What a write did.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
-    /// The revision it made.
+    /// The revision of its last op.
     pub rev: u64,
+    /// How many ops it had.
+    pub ops: u64,
     /// Whether it had been done before.
     pub dup: bool,
 }
 
-/// The whole canvas at one revision.
-#[derive(Clone)]
-pub struct Snapshot {
-    /// Names this log; another epoch can never be resumed.
-    pub epoch: Arc<str>,
-    /// The revision.
-    pub rev: u64,
-    /// The state, with keyed maps.
-    pub state: Value,
+/// A write on its way.
+pub(super) struct Write {
+    pub(super) what: What,
+    pub(super) op_id: Option<Arc<str>>,
+    pub(super) base: Option<u64>,
+    pub(super) origin: Origin,
+    pub(super) reply: oneshot::Sender<Result<Applied, LifeformError>>,
 }
 
-/// What a subscriber gets next.
-pub enum Frames {
-    /// Delta frames in order, each with the revision it makes; empty when there is nothing new.
-    Deltas(Vec<(u64, Arc<str>)>),
-    /// The subscriber asks for what this log never had: it must start from a snapshot.
-    Reset,
-}
-
-struct Shared {
-    snapshot: Snapshot,
-    ring: VecDeque<(u64, Arc<str>)>,
-}
-
-struct Write {
-    op: chat::Op,
-    op_id: Option<Arc<str>>,
-    base: Option<u64>,
-    origin: Origin,
-    reply: oneshot::Sender<Result<Applied, LifeformError>>,
-}
-
-/// A cheap handle on one canvas.
-#[derive(Clone)]
-pub struct Canvas {
-    /// Its name.
-    pub id: CanvasId,
-    stream: Stream,
-    store: Store,
-    shared: Arc<RwLock<Shared>>,
-    writer: mpsc::Sender<Write>,
-    head: watch::Receiver<u64>,
-    ephemeral: broadcast::Sender<Arc<str>>,
-    close: Arc<watch::Sender<bool>>,
-}
-
-impl Canvas {
-    /// Wakes the chat canvas `id` of `lifeform`, or makes it.
-    ///
-    /// # Errors
-    /// The store's own.
-    pub async fn open(store: Store, lifeform: &str, id: CanvasId) -> Result<Self, LifeformError> {
-        let stream: Stream = format!("canvas:{lifeform}/{id}").into();
-        let key = Key::new(Kind::Canvas, format!("{lifeform}/{id}"));
-        let (snapshot, ring) = load(&store, &key, &stream).await?;
-        let (writer, inbox) = mpsc::channel(OPS_WAITING_MAX);
-        let (head_sender, head) = watch::channel(snapshot.rev);
-        let shared = Arc::new(RwLock::new(Shared { snapshot, ring }));
-        let (ephemeral, _) = broadcast::channel(EPHEMERAL_MAX);
-        let (close, closed) = watch::channel(false);
-        let owner = Owner {
-            store: store.clone(),
-            key,
-            stream: stream.clone(),
-            trial: shared.read().unwrap_or_else(PoisonError::into_inner).snapshot.clone(),
-            shared: shared.clone(),
-            inbox,
-            head: head_sender,
-            closed,
-        };
-        tokio::spawn(owner.run());
-        Ok(Self { id, stream, store, shared, writer, head, ephemeral, close: Arc::new(close) })
-    }
-
-    /// The journal stream of this canvas; its entry numbers are the revisions.
-    pub fn stream(&self) -> &Stream {
-        &self.stream
-    }
-
-    /// The canvas as it stands.
-    pub fn snapshot(&self) -> Snapshot {
-        self.shared.read().unwrap_or_else(PoisonError::into_inner).snapshot.clone()
-    }
-
-    /// A watch on the revision.
-    pub fn watch(&self) -> watch::Receiver<u64> {
-        self.head.clone()
-    }
-
-    /// Does `op`: durable when this returns. The same `op_id` of the same principal is done once.
-    ///
-    /// # Errors
-    /// [`LifeformError::Refused`] when the rules say no, [`LifeformError::Overloaded`] when too much waits.
-    pub async fn apply(
-        &self,
-        op: chat::Op,
-        op_id: Option<Arc<str>>,
-        base: Option<u64>,
-        origin: &Origin,
-    ) -> Result<Applied, LifeformError> {
-        let (reply, answer) = oneshot::channel();
-        let write = Write { op, op_id, base, origin: origin.clone(), reply };
-        self.writer.try_send(write).map_err(|refused| match refused {
-            mpsc::error::TrySendError::Full(_) => LifeformError::Overloaded,
-            mpsc::error::TrySendError::Closed(_) => LifeformError::NoCanvas(self.id.clone()),
-        })?;
-        answer.await.map_err(|_| LifeformError::Store(StoreError::Closed))?
-    }
-
-    /// Delta frames after revision `after`, at most a page of them.
-    ///
-    /// # Errors
-    /// The store's own.
-    pub async fn frames(&self, after: u64) -> Result<Frames, LifeformError> {
-        {
-            let shared = self.shared.read().unwrap_or_else(PoisonError::into_inner);
-            if after > shared.snapshot.rev {
-                return Ok(Frames::Reset);
-            }
-            if after == shared.snapshot.rev || shared.ring.front().is_some_and(|(first, _)| *first <= after + 1) {
-                return Ok(Frames::Deltas(
-                    shared.ring.iter().filter(|(rev, _)| *rev > after).take(256).cloned().collect(),
-                ));
-            }
-        }
-        let mut frames = Vec::new();
-        for entry in self.store.entries(&self.stream, after, usize::MAX).await? {
-            let delta: Delta = entry.decode()?;
-            frames.push((entry.seq, frame(&entry, &delta)));
-        }
-        Ok(Frames::Deltas(frames))
-    }
-
-    /// Ends the canvas for everyone: subscribers are told, and no op is taken any more.
-    pub fn close(&self) {
-        self.close.send_replace(true);
-    }
-
-    /// Shows something that need not last.
-    pub fn show(&self, frame: &Value) {
-        let _ = self.ephemeral.send(frame.to_string().into());
-    }
-
-    /// Receives what is shown.
-    pub fn ephemeral(&self) -> broadcast::Receiver<Arc<str>> {
-        self.ephemeral.subscribe()
-    }
-}
-
-/// The canvas as its last snapshot and the journal after it have it; a canvas nobody made is made.
-async fn load(store: &Store, key: &Key, stream: &Stream) -> Result<(Snapshot, VecDeque<(u64, Arc<str>)>), StoreError> {
-    let mut kept = match store.document::<Kept>(key).await? {
-        Some(found) => found.value,
-        None => {
-            let fresh =
-                Kept { epoch: uuid::Uuid::new_v4().simple().to_string()[..8].into(), rev: 0, state: chat::empty() };
-            store.commit(Batch::new(&Origin::system("birth of a canvas")).create(key.clone(), &fresh)).await?;
-            fresh
-        }
-    };
-    let mut ring = VecDeque::new();
-    loop {
-        let page = store.entries(stream, kept.rev, usize::MAX).await?;
-        if page.is_empty() {
-            break;
-        }
-        for entry in page {
-            let delta: Delta = entry.decode()?;
-            apply(&mut kept.state, &delta.patch)?;
-            kept.rev = entry.seq;
-            push(&mut ring, entry.seq, frame(&entry, &delta));
-        }
-    }
-    Ok((Snapshot { epoch: kept.epoch, rev: kept.rev, state: kept.state }, ring))
-}
-
-fn apply(state: &mut Value, patch: &json_patch::Patch) -> Result<(), StoreError> {
-    json_patch::patch(state, patch)
-        .map_err(|error| StoreError::Corrupt(format!("a canvas patch does not apply: {error}")))
-}
-
-fn push(ring: &mut VecDeque<(u64, Arc<str>)>, rev: u64, frame: Arc<str>) {
-    if ring.len() == RING_MAX {
-        ring.pop_front();
-    }
-    ring.push_back((rev, frame));
-}
-
-/// The delta as every subscriber gets it.
-fn frame(entry: &Entry, delta: &Delta) -> Arc<str> {
-    let by = &*entry.by.0;
-    let kind = by.split_once(':').map_or("system", |(kind, _)| kind);
-    json!({"t": "delta", "rev": entry.seq, "prev": entry.seq - 1, "at": entry.at, "actor": {"kind": kind, "id": by}, "kind": delta.op.kind(), "cause": entry.cause, "patch": delta.patch}).to_string().into()
-}
-
-struct Owner {
-    store: Store,
-    key: Key,
-    stream: Stream,
+/// See the module.
+pub(super) struct Owner {
+    log: Log,
+    head: Head,
     /// The state with everything that is being committed; readers see `shared`.
-    trial: Snapshot,
+    trial: State,
+    rev: u64,
+    stale: BTreeSet<Arc<str>>,
+    /// Bytes and ops since rows were written.
+    unkept: (usize, u64),
+    /// Rows that are being written.
+    keeping: Option<JoinHandle<Rewritten>>,
     shared: Arc<RwLock<Shared>>,
     inbox: mpsc::Receiver<Write>,
-    head: watch::Sender<u64>,
+    published: watch::Sender<u64>,
     closed: watch::Receiver<bool>,
+    limits: Limits,
+    allowance: Allowance,
+    done: Done,
+    /// Held by whoever works on this canvas.
+    alive: Arc<()>,
 }
 
-type UnderWay = (Write, Delta, JoinHandle<Result<Receipt, StoreError>>);
+/// What came of writing rows, and which they were.
+type Rewritten = (Result<Head, StoreError>, BTreeSet<Arc<str>>);
+
+/// A write that was decided and is being committed.
+struct UnderWay {
+    write: Write,
+    deltas: Vec<Delta>,
+    names: Vec<Arc<str>>,
+    /// The state it makes, and the revision.
+    state: State,
+    commit: BoxFuture<'static, Result<Receipt, StoreError>>,
+}
+
+/// What the ops of a write come to.
+struct Decided {
+    state: State,
+    deltas: Vec<Delta>,
+    names: Vec<Arc<str>>,
+    /// The deltas as they are kept.
+    bodies: Vec<Bytes>,
+}
+
+/// How often something on a canvas led to this.
+fn hops(cause: &Cause) -> usize {
+    cause.0.iter().filter(|reference| reference.starts_with("canvas:")).count()
+}
 
 impl Owner {
-    async fn run(mut self) {
+    pub(super) fn new(
+        log: Log,
+        loaded: Loaded,
+        limits: Limits,
+        inbox: mpsc::Receiver<Write>,
+        published: watch::Sender<u64>,
+        closed: watch::Receiver<bool>,
+        alive: Arc<()>,
+    ) -> (Self, Arc<RwLock<Shared>>) {
+        let Loaded { head, rev, state, ring, stale, done } = loaded;
+        let snapshot = snapshot_of(&head, rev, head.made_at, &state);
+        let shared = Arc::new(RwLock::new(Shared { snapshot, ring }));
+        let unkept = (0, rev - head.rev);
+        let allowance = Allowance::default();
+        let owner = Self {
+            log,
+            head,
+            trial: state,
+            rev,
+            stale,
+            unkept,
+            keeping: None,
+            shared: shared.clone(),
+            inbox,
+            published,
+            closed,
+            limits,
+            allowance,
+            done,
+            alive,
+        };
+        (owner, shared)
+    }
+
+    pub(super) async fn run(mut self) {
         let mut waiting = Vec::with_capacity(BATCH_MAX);
         loop {
             tokio::select! {
@@ -268,11 +152,10 @@ impl Owner {
                     return;
                 },
             }
-            let before = self.trial.rev;
-            // Ops of different origins share a flush, not a batch: each stands for itself in the journal.
+            // Writes of different origins share a flush, not a batch: each stands for itself in the journal.
             let mut under_way: Vec<UnderWay> = Vec::new();
             for write in waiting.drain(..) {
-                let twice = under_way.iter().any(|(other, ..)| other.op_id.is_some() && other.op_id == write.op_id);
+                let twice = write.op_id.is_some() && under_way.iter().any(|other| other.write.op_id == write.op_id);
                 if twice {
                     // A repetition is judged by what became of the first.
                     self.settle(std::mem::take(&mut under_way)).await;
@@ -280,121 +163,277 @@ impl Owner {
                 under_way.extend(self.decide(write).await);
             }
             self.settle(under_way).await;
-            if before / SNAPSHOT_EVERY < self.trial.rev / SNAPSHOT_EVERY {
+            let (bytes, ops) = self.unkept;
+            if self.kept().await && (bytes >= KEEP_BYTES || ops >= KEEP_EVERY) {
                 self.keep().await;
             }
         }
     }
 
-    /// Writes a snapshot, so that waking need not replay the whole journal. It is no part of any op.
-    async fn keep(&self) {
-        let snapshot = &self.trial;
-        let kept = Kept { epoch: snapshot.epoch.clone(), rev: snapshot.rev, state: snapshot.state.clone() };
-        let batch = Batch::new(&Origin::system("canvas snapshot")).put(self.key.clone(), &kept);
-        if let Err(error) = self.store.commit(batch).await {
-            tracing::warn!(canvas = %self.stream, %error, "no snapshot; waking will replay more");
-        }
+    /// Writes the rows of what changed, so that waking need not replay the whole journal, and cuts the log; beside
+    /// whatever is written meanwhile.
+    async fn keep(&mut self) {
+        let floor = match self.log.floor(&self.head, self.rev, &self.limits).await {
+            Ok(floor) => floor,
+            Err(error) => return tracing::warn!(canvas = %self.log.stream, %error, "its log is not cut"),
+        };
+        let (log, head, state, rev) = (self.log.clone(), self.head.clone(), self.trial.clone(), self.rev);
+        let (stale, alive, shared) = (std::mem::take(&mut self.stale), self.alive.clone(), self.shared.clone());
+        self.unkept = (0, 0);
+        let kept = tokio::spawn(async move {
+            let head = log.keep(&head, &state, rev, &stale, floor).await;
+            if let Ok(head) = &head {
+                shared.write().unwrap_or_else(PoisonError::into_inner).snapshot.floor = head.floor;
+            }
+            drop(alive);
+            (head, stale)
+        });
+        self.keeping = Some(kept);
     }
 
-    /// Decides one op and starts its commit; answers refusals and repetitions at once.
-    async fn decide(&mut self, write: Write) -> Option<UnderWay> {
-        let op_hash = Hash::of(&nexus::store::json(&write.op));
-        let seen = write
-            .op_id
-            .as_ref()
-            .map(|op_id| Key::new(Kind::Idempotency, format!("{}#{}#{op_id}", self.stream, write.origin.principal.id)));
-        if let Some(seen) = &seen {
-            match self.store.document::<(u64, Hash)>(seen).await {
-                Ok(None) => {}
-                Ok(Some(found)) => {
-                    let (rev, before) = found.value;
-                    let message = "it was used for something else before".to_owned();
-                    let other = LifeformError::Refused(Refusal::Schema { path: "idempotency key", message });
-                    let _ =
-                        write.reply.send(if before == op_hash { Ok(Applied { rev, dup: true }) } else { Err(other) });
-                    return None;
-                }
-                Err(error) => {
-                    let _ = write.reply.send(Err(error.into()));
-                    return None;
-                }
+    /// Takes in what came of writing rows, once that is done; answers whether it is.
+    async fn kept(&mut self) -> bool {
+        let Some(keeping) = self.keeping.take_if(|keeping| keeping.is_finished()) else {
+            return self.keeping.is_none();
+        };
+        match keeping.await {
+            Ok((Ok(head), _)) => self.head = head,
+            Ok((Err(error), stale)) => {
+                tracing::warn!(canvas = %self.log.stream, %error, "its rows are not written; waking will replay more");
+                self.stale.extend(stale);
+            }
+            Err(panic) => {
+                tracing::error!(canvas = %self.log.stream, %panic, "its rows are not written");
+                // Which rows are behind is told by the journal.
+                self.reload().await;
             }
         }
-        let rev = self.trial.rev + 1;
-        let decided = chat::decide(
-            &self.trial.state,
-            &write.op,
-            &write.origin.principal,
-            write.base,
-            rev,
-            self.store.clock().now(),
-        );
-        let refused = |write: Write, refusal: Refusal| {
-            let _ = write.reply.send(Err(LifeformError::Refused(refusal)));
-            None
-        };
-        let patch: json_patch::Patch = match decided.map(serde_json::from_value) {
-            Ok(Ok(patch)) => patch,
-            Ok(Err(error)) => return refused(write, Refusal::State(format!("the patch is not well made: {error}"))),
-            Err(refusal) => return refused(write, refusal),
-        };
-        // What is sent out is what was applied here.
-        if let Err(error) = apply(&mut self.trial.state, &patch) {
-            return refused(write, Refusal::State(error.to_string()));
+        true
+    }
+
+    /// Decides one write and starts its commit; answers refusals and repetitions at once.
+    async fn decide(&mut self, write: Write) -> Option<UnderWay> {
+        let request = nexus::store::json(&match &write.what {
+            What::Ops(ops) => json!(ops),
+            What::Patch(patch, _) => json!(patch),
+        });
+        let asked: Arc<str> = Hash::of(&request).hex()[..16].into();
+        if let Some(op_id) = &write.op_id
+            && let Some(answer) = self.seen(&write.origin.principal.id, op_id, &asked).await
+        {
+            let _ = write.reply.send(answer);
+            return None;
         }
-        self.trial.rev = rev;
-        let delta = Delta { op: write.op.clone(), patch };
-        let mut batch = Batch::new(&write.origin).append_after(self.stream.clone(), rev - 1, write.op.kind(), &delta);
-        if let Some(seen) = seen {
-            batch = batch.create(seen, &(rev, op_hash));
+        let now = self.log.store.clock().now();
+        let decided = match self.ops(&write, request.len()).await {
+            Ok(ops) => self.judge(&write, &ops, request.len(), &asked, now),
+            Err(refusal) => Err(refusal),
+        };
+        let Decided { state, deltas, names, bodies } = match decided {
+            Ok(decided) => decided,
+            Err(refusal) => {
+                let _ = write.reply.send(Err(LifeformError::Refused(refusal)));
+                return None;
+            }
+        };
+        let mut batch = Batch::new(&write.origin);
+        for (at, (data, kind)) in bodies.into_iter().zip(&names).enumerate() {
+            let (stream, expect) = (self.log.stream.clone(), Some(self.rev + at as u64));
+            batch.push(StoreOp::Append { stream, expect, kind: kind.clone(), data });
         }
-        let store = self.store.clone();
-        // The committer takes batches in the order they are handed over, and `spawn` alone would not keep it.
-        let commit = store.submit(batch).await;
-        Some((write, delta, tokio::spawn(commit)))
+        self.rev += deltas.len() as u64;
+        self.trial = state.clone();
+        // It is handed over already: what is kept is the wait for it.
+        let commit = Box::pin(self.log.store.submit(batch).await);
+        Some(UnderWay { write, deltas, names, state, commit })
+    }
+
+    /// The ops of a write, once its actor may do so many, and all that messages carry was kept before.
+    async fn ops(&mut self, write: &Write, bytes: usize) -> Result<Vec<Op>, Refusal> {
+        let who = &write.origin.principal;
+        let hops = hops(&write.origin.cause);
+        if who.kind == PrincipalKind::Lifeform && hops > HOPS_MAX {
+            return Err(Refusal::Cascade(hops));
+        }
+        let count = match &write.what {
+            What::Ops(ops) => ops.len(),
+            What::Patch(patch, _) => patch.0.len(),
+        };
+        if count == 0 || count > OPS_AT_ONCE {
+            return Err(Refusal::schema("ops", format!("1 to {OPS_AT_ONCE} at once")));
+        }
+        if write.base.is_some_and(|base| base > self.rev) {
+            return Err(Refusal::schema("base_rev", format!("the canvas is at revision {}", self.rev)));
+        }
+        self.allowance.take(&who.id, count, bytes, &self.limits, Instant::now())?;
+        let ops = match &write.what {
+            What::Ops(ops) => ops.clone(),
+            What::Patch(patch, is_guarded) => guarded::read(self.head.kind, &self.trial, patch, *is_guarded)?,
+        };
+        self.carried(&ops).await?;
+        Ok(ops)
+    }
+
+    async fn carried(&self, ops: &[Op]) -> Result<(), Refusal> {
+        let carried = |op: &Op| match op {
+            Op::Chat(chat::Op::Append { attachments, .. }) => attachments.clone(),
+            _ => Vec::new(),
+        };
+        for attachment in ops.iter().flat_map(carried).collect::<Vec<_>>() {
+            let known = self.log.store.document::<Kept>(&self.log.attachment(&attachment.hash)).await;
+            if !matches!(&known, Ok(Some(known)) if known.value.bytes == attachment.bytes) {
+                let why = format!("{} of {} bytes was not kept for this canvas", attachment.hash, attachment.bytes);
+                return Err(Refusal::schema("attachments", why));
+            }
+        }
+        Ok(())
+    }
+
+    /// What was answered under that id, if it was used; `None` when it is new.
+    async fn seen(
+        &mut self,
+        who: &PrincipalId,
+        op_id: &Arc<str>,
+        asked: &Arc<str>,
+    ) -> Option<Result<Applied, LifeformError>> {
+        if let Err(error) = self.log.remember(&self.head, &mut self.done).await {
+            return Some(Err(error.into()));
+        }
+        let Once { rev, ops, asked: before } = self.done.get(who, op_id)?;
+        let other = || Refusal::schema("idempotency key", "it was used for something else before");
+        Some(if before == *asked { Ok(Applied { rev, ops, dup: true }) } else { Err(LifeformError::Refused(other())) })
+    }
+
+    /// Decides all ops of a write on a copy of the state.
+    fn judge(
+        &mut self,
+        write: &Write,
+        ops: &[Op],
+        bytes: usize,
+        asked: &Arc<str>,
+        at: Timestamp,
+    ) -> Result<Decided, Refusal> {
+        let who = &write.origin.principal;
+        let mut decided =
+            Decided { state: self.trial.clone(), deltas: Vec::new(), names: Vec::new(), bodies: Vec::new() };
+        let (mut stale, mut written) = (Vec::new(), 0);
+        for (place, op) in ops.iter().enumerate() {
+            let rev = self.rev + 1 + place as u64;
+            let ask = Ask { who, base: write.base, first: self.rev + 1, rev, at };
+            let placed = |refusal| if ops.len() > 1 { in_place(refusal, place) } else { refusal };
+            let patch = self.head.kind.decide(&decided.state, op, &ask).map_err(placed)?.patch();
+            // What is sent out is what was applied here.
+            let touched = decided.state.apply(&patch).map_err(|misfit| placed(Refusal::State(misfit.to_string())))?;
+            stale.extend(touched.paths);
+            let op_id = write.op_id.clone();
+            let asked = op_id.as_ref().map(|_| asked.clone());
+            let delta = Delta { op: json!(op), patch, inverse: Patch(touched.inverse), op_id, asked };
+            let body = nexus::store::json(&delta);
+            written += body.len();
+            if written > WRITTEN_MAX {
+                let why = format!("all of it changes over {WRITTEN_MAX} bytes of the canvas: do it in several writes");
+                return Err(Refusal::schema("ops", why));
+            }
+            decided.bodies.push(body);
+            decided.deltas.push(delta);
+            decided.names.push(Arc::from(op.name()));
+        }
+        // What a few words do may be much to write.
+        self.allowance.take(&who.id, 0, written.saturating_sub(bytes) / 4, &self.limits, Instant::now())?;
+        self.stale.extend(stale);
+        self.unkept.0 += written;
+        self.unkept.1 += ops.len() as u64;
+        Ok(decided)
     }
 
     /// Waits for the commits in order, publishes what went through, answers.
     async fn settle(&mut self, under_way: Vec<UnderWay>) {
-        let mut answers = Vec::with_capacity(under_way.len());
-        for (write, delta, commit) in under_way {
-            let committed = commit.await.unwrap_or_else(|panic| Err(StoreError::Io(panic.to_string())));
-            let answer = committed.and_then(|receipt| self.publish(&write, &delta, &receipt));
+        let (mut answers, mut is_whole) = (Vec::with_capacity(under_way.len()), true);
+        for UnderWay { write, deltas, names, state, commit } in under_way {
+            let committed = commit.await;
+            let asked = deltas.first().and_then(|delta| Some((delta.op_id.clone()?, delta.asked.clone()?)));
+            let answer = committed.map(|receipt| {
+                let entries = deltas.iter().zip(&names).zip(&receipt.versions);
+                let frames = entries.map(|((delta, name), rev)| {
+                    let entry = Entry {
+                        seq: *rev,
+                        at: receipt.at,
+                        by: write.origin.principal.id.clone(),
+                        cause: write.origin.cause.clone(),
+                        kind: name.clone(),
+                        data: nexus::store::json(&Value::Null),
+                    };
+                    frame(&entry, delta)
+                });
+                // What follows a write that failed is read again with it, so that no frame is missing before it.
+                let frames: Vec<Frame> = frames.collect();
+                match is_whole {
+                    true => self.publish(frames, state, receipt.at),
+                    false => Applied {
+                        rev: frames.last().map_or(0, |frame| frame.rev),
+                        ops: frames.len() as u64,
+                        dup: false,
+                    },
+                }
+            });
+            is_whole &= answer.is_ok();
+            if let (Ok(Applied { rev, ops, .. }), Some((id, asked))) = (&answer, asked) {
+                self.done.add(&write.origin.principal.id, &id, Once { rev: *rev, ops: *ops, asked });
+            }
             answers.push((write.reply, answer));
         }
         if answers.iter().any(|(_, answer)| answer.is_err()) {
-            // What was not committed did not happen; and if somebody else wrote this stream, that did.
-            match load(&self.store, &self.key, &self.stream).await {
-                Ok((snapshot, ring)) => {
-                    self.trial = snapshot.clone();
-                    let rev = snapshot.rev;
-                    *self.shared.write().unwrap_or_else(PoisonError::into_inner) = Shared { snapshot, ring };
-                    self.head.send_replace(rev);
-                }
-                Err(_) => self.trial = self.shared.read().unwrap_or_else(PoisonError::into_inner).snapshot.clone(),
-            }
+            self.reload().await;
         }
+        // Whoever watches is woken once for all that was flushed together.
+        let rev = self.shared.read().unwrap_or_else(PoisonError::into_inner).snapshot.rev;
+        self.published.send_if_modified(|known| std::mem::replace(known, rev) != rev);
         for (reply, answer) in answers {
             let _ = reply.send(answer.map_err(LifeformError::from));
         }
     }
 
-    fn publish(&self, write: &Write, delta: &Delta, receipt: &Receipt) -> Result<Applied, StoreError> {
-        let rev = receipt.versions[0];
-        let entry = Entry {
-            seq: rev,
-            at: receipt.at,
-            by: write.origin.principal.id.clone(),
-            cause: write.origin.cause.clone(),
-            kind: delta.op.kind().into(),
-            data: nexus::store::json(&Value::Null),
-        };
+    /// What was not committed did not happen; and if somebody else wrote this stream, that did.
+    async fn reload(&mut self) {
+        // Rows that are just being written must not be read by halves.
+        if let Some(keeping) = self.keeping.take() {
+            drop(keeping.await);
+        }
+        match self.log.load().await {
+            Ok(Some(loaded)) => {
+                let Loaded { head, rev, state, ring, stale, done } = loaded;
+                let snapshot = snapshot_of(&head, rev, self.log.store.clock().now(), &state);
+                *self.shared.write().unwrap_or_else(PoisonError::into_inner) = Shared { snapshot, ring };
+                self.unkept.1 = rev - head.rev;
+                (self.head, self.rev, self.trial, self.stale, self.done) = (head, rev, state, stale, done);
+                self.published.send_replace(rev);
+            }
+            Ok(None) | Err(_) => {
+                let shared = self.shared.read().unwrap_or_else(PoisonError::into_inner);
+                (self.trial, self.rev) = (shared.snapshot.state.clone(), shared.snapshot.rev);
+            }
+        }
+    }
+
+    fn publish(&self, frames: Vec<Frame>, state: State, at: Timestamp) -> Applied {
+        let rev = frames.last().map_or(self.rev, |frame| frame.rev);
+        let ops = frames.len() as u64;
         let mut shared = self.shared.write().unwrap_or_else(PoisonError::into_inner);
-        apply(&mut shared.snapshot.state, &delta.patch)?;
-        shared.snapshot.rev = rev;
-        push(&mut shared.ring, rev, frame(&entry, delta));
-        drop(shared);
-        self.head.send_replace(rev);
-        Ok(Applied { rev, dup: false })
+        let floor = shared.snapshot.floor;
+        shared.snapshot = Snapshot { floor, ..snapshot_of(&self.head, rev, at, &state) };
+        frames.into_iter().for_each(|frame| shared.ring.push(frame));
+        Applied { rev, ops, dup: false }
+    }
+}
+
+/// A refusal of one of several ops says which.
+fn in_place(refusal: Refusal, at: usize) -> Refusal {
+    match refusal {
+        Refusal::Schema { path, message } => Refusal::Schema { path: format!("ops/{at}/{path}"), message },
+        Refusal::Missing(what) => Refusal::Missing(format!("ops/{at}: {what}")),
+        Refusal::Exists(what) => Refusal::Exists(format!("ops/{at}: {what}")),
+        Refusal::Forbidden(why) => Refusal::Forbidden(format!("ops/{at}: {why}")),
+        Refusal::State(why) => Refusal::State(format!("ops/{at}: {why}")),
+        other => other,
     }
 }

@@ -104,8 +104,8 @@ fn event_schema(content: &Value) -> Value {
 /// The tools of a neuron as the model is shown them.
 fn tools(spec: &NeuronSpec) -> Vec<Value> {
     let described = |tool: &ToolSpec| match tool.run {
-        Runner::Kip { .. } if tool.description.is_empty() => {
-            (crate::tools::kip::description(), crate::tools::kip::parameters())
+        Runner::Kip { readonly, .. } if tool.description.is_empty() => {
+            (crate::tools::kip::description(), crate::tools::kip::parameters(readonly))
         }
         _ => (tool.description.clone(), tool.parameters.clone()),
     };

@@ -196,6 +196,7 @@ impl<'p> Purchase<'p> {
     /// Sets the cost aside, with what is `asked`, when its `turn` with the provider has come.
     async fn reserve(self, turn: Turn, announce: Batch, asked: Value) -> Result<Reserved<'p>, NeuronError> {
         let Self { payer: Payer { store, origin, account }, model, bound, journal } = self;
+        let bought = model;
         let bound = model.price.of(bound);
         let id: Arc<str> = format!("call_{}", uuid::Uuid::now_v7().simple()).into();
         let op = AccountOp::Hold { id: id.clone(), parent: None, amount: bound };
@@ -207,7 +208,9 @@ impl<'p> Purchase<'p> {
         }
         debug_assert_eq!(announce.origin.principal, origin.principal, "the origin is the purchase's");
         let (store, origin, account) = (store.clone(), origin.clone(), Arc::from(account));
-        let hold = Hold { store: store.clone(), origin, account, journal, id, bound, is_sent: false, is_open: true };
+        let model = model.name.as_str().into();
+        let hold =
+            Hold { store: store.clone(), origin, account, journal, id, model, bound, is_sent: false, is_open: true };
         // Whoever asks may go away while it is written: what was set aside then is given back.
         let (reserving, reserved) = oneshot::channel();
         tokio::spawn(async move {
@@ -217,7 +220,7 @@ impl<'p> Purchase<'p> {
             let _ = reserving.send(committed.map(|_| hold));
         });
         let hold = reserved.await.map_err(|_| NeuronError::Died("nothing could be set aside".into()))??;
-        Ok(Reserved { model, turn, hold })
+        Ok(Reserved { model: bought, turn, hold })
     }
 }
 
@@ -233,6 +236,7 @@ struct Hold {
     /// The invocation it is made for.
     journal: Option<Stream>,
     id: Arc<str>,
+    model: Arc<str>,
     bound: Amount,
     is_sent: bool,
     is_open: bool,
@@ -241,7 +245,10 @@ struct Hold {
 impl Hold {
     /// What settles it: `used`, or all of it; with what is recorded, and noted in the invocation.
     fn settlement(&self, used: Option<Amount>, kind: &str, entry: Value, noted: (&str, Value)) -> Batch {
-        let entry = joined(json!({"call": self.id}), joined(entry, json!({"charged": used.unwrap_or(self.bound)})));
+        let entry = joined(
+            json!({"call": self.id, "model": self.model}),
+            joined(entry, json!({"charged": used.unwrap_or(self.bound)})),
+        );
         let settle = AccountOp::Settle { id: self.id.clone(), used };
         let batch = Batch::new(&self.origin).account(self.account.clone(), settle, "settle");
         let batch = batch.append(calls_stream(&self.account), kind, &entry);
@@ -353,7 +360,8 @@ pub async fn settle_unknown(store: &Store, account: &str) -> Result<usize, Neuro
         store.account(account).map(|account| account.holds.keys().cloned().collect()).unwrap_or_default();
     let origin = Origin::system("restart");
     for hold in &holds {
-        let entry = json!({"call": hold, "error": "the daemon stopped while this call was under way; its reservation is charged in full", "outcome": "unknown"});
+        let charged = store.account(account).and_then(|account| account.holds.get(hold).map(|hold| hold.left));
+        let entry = json!({"call": hold, "charged": charged.unwrap_or_default(), "error": "the daemon stopped while this call was under way; its reservation is charged in full", "outcome": "unknown"});
         store
             .commit(
                 Batch::new(&origin)

@@ -21,13 +21,16 @@ pub(crate) fn description() -> String {
 /// What the parameter is titled that holds a command, so that the embedded model writes it by the grammar. A title
 /// is what every provider lets pass.
 pub(crate) const COMMAND_TITLE: &str = "KIP command";
+/// The same where only commands that read are taken.
+pub(crate) const QUERY_TITLE: &str = "KIP query";
 
 /// The JSON Schema of its parameters (draft7 §6.1).
-pub(crate) fn parameters() -> Value {
+pub(crate) fn parameters(readonly: bool) -> Value {
+    let title = if readonly { QUERY_TITLE } else { COMMAND_TITLE };
     json!({
         "type": "object",
         "properties": {
-            "command": {"type": "string", "title": COMMAND_TITLE, "description": "one KIP command"},
+            "command": {"type": "string", "title": title, "description": "one KIP command"},
             "commands": {"type": "array", "items": {"type": "string"}, "description": "several commands, instead of command"},
             "parameters": {"type": "object", "description": "values for $name in the command"},
             "dry_run": {"type": "boolean", "description": "check it and write nothing"},

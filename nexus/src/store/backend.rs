@@ -33,6 +33,8 @@ pub struct Projection {
     pub journals: Vec<(Stream, Vec<Entry>)>,
     /// Streams that were removed, before what is new in them.
     pub forgotten: Vec<Stream>,
+    /// Streams whose entries up to a number may go, before what is new in them is written.
+    pub trimmed: Vec<(Stream, u64)>,
     /// Accounts as they stand.
     pub accounts: Vec<(Arc<str>, Account)>,
     /// Elements of graphs as they stand, by nexus and number, in order; `None` is a deletion.
@@ -67,7 +69,7 @@ pub trait Backend: Send + Sync + 'static {
     /// Takes the lease, migrates, and answers where the last life ended.
     async fn open(&self, now: Timestamp) -> Result<Opened, StoreError>;
 
-    /// Writes log row `n`, fenced by the lease; durable when it returns. A row `n` that is there
+    /// Writes log row `n`, fenced by whatever keeps a second process out; durable when it returns. A row `n` that is there
     /// already was never acknowledged and is replaced, so an unknown outcome is resolved by asking again.
     async fn append(&self, n: u64, row: Bytes) -> Result<(), StoreError>;
 
@@ -77,6 +79,15 @@ pub trait Backend: Send + Sync + 'static {
 
     /// One projected document.
     async fn document(&self, key: &Key) -> Result<Option<Versioned<Bytes>>, StoreError>;
+
+    /// Several projected documents, in the order they are asked for.
+    async fn each(&self, keys: &[Key]) -> Result<Vec<Option<Versioned<Bytes>>>, StoreError> {
+        let mut found = Vec::with_capacity(keys.len());
+        for key in keys {
+            found.push(self.document(key).await?);
+        }
+        Ok(found)
+    }
 
     /// Projected documents of a kind with ids after `after`, in order.
     async fn documents(

@@ -26,8 +26,12 @@ pub enum Kind {
     Running,
     /// The head of a lifeform.
     Lifeform,
-    /// A canvas snapshot.
+    /// The head of a canvas.
     Canvas,
+    /// An entity of a canvas as it stood at some revision.
+    Entity,
+    /// Something that messages of a canvas carry.
+    Attachment,
     /// A neuron call that somebody made.
     Invocation,
     /// A paused neuron call.
@@ -38,6 +42,8 @@ pub enum Kind {
     Token,
     /// How far a follower has read a stream.
     Cursor,
+    /// A report of where an account's nutrients went.
+    Spending,
     /// Keys, counters and marks of the daemon itself.
     Meta,
     /// The head of a nexus: its next element number.
@@ -54,11 +60,14 @@ impl Kind {
             Self::Running => "running",
             Self::Lifeform => "lifeform",
             Self::Canvas => "canvas",
+            Self::Entity => "entity",
+            Self::Attachment => "attachment",
             Self::Invocation => "invocation",
             Self::Continuation => "continuation",
             Self::Idempotency => "idempotency",
             Self::Token => "token",
             Self::Cursor => "cursor",
+            Self::Spending => "spending",
             Self::Meta => "meta",
             Self::Nexus => "nexus",
         }
@@ -187,6 +196,13 @@ pub enum Op {
         /// Which stream.
         stream: Stream,
     },
+    /// Lets go of the oldest entries of a journal stream; some of them may stay for a while.
+    Trim {
+        /// Which stream.
+        stream: Stream,
+        /// The number of the last entry that may go.
+        upto: u64,
+    },
 }
 
 /// Changes that happen all or not at all, in order.
@@ -268,6 +284,12 @@ impl Batch {
     /// Removes a stream with all its entries.
     pub fn forget(mut self, stream: impl Into<Stream>) -> Self {
         self.ops.push(Op::Forget { stream: stream.into() });
+        self
+    }
+
+    /// Lets go of the entries of a stream up to number `upto`: nobody reads from before it any more.
+    pub fn trim(mut self, stream: impl Into<Stream>, upto: u64) -> Self {
+        self.ops.push(Op::Trim { stream: stream.into(), upto });
         self
     }
 

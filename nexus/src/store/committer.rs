@@ -192,7 +192,7 @@ impl Committer {
         let judged = if bytes > COMMIT_BYTES_MAX {
             Err(StoreError::TooLarge { bytes, max: COMMIT_BYTES_MAX })
         } else {
-            self.read(|state| state.judge(staged, &frame.ops))
+            self.read(|state| state.judge(staged, &frame.ops, at))
         };
         match judged {
             Ok(versions) => Ok((frame, Receipt { log: n, at, versions })),

@@ -102,6 +102,10 @@ impl<B: Backend> Backend for Faulty<B> {
         }
     }
 
+    async fn each(&self, keys: &[Key]) -> Result<Vec<Option<Versioned<Bytes>>>, StoreError> {
+        self.inner.each(keys).await
+    }
+
     async fn document(&self, key: &Key) -> Result<Option<Versioned<Bytes>>, StoreError> {
         self.inner.document(key).await
     }

@@ -1,7 +1,9 @@
 //! The backend that keeps its rows in memory. Opened again, it answers what it held when the last
-//! holder went away, so that a test can kill a store and wake another on the same "disk".
+//! holder went away, so that a test can kill a store and wake another on the same "disk"; what the
+//! killed one still writes is refused, as a database refuses whoever lost its lease.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -16,6 +18,8 @@ use crate::ledger::Account;
 #[derive(Default)]
 struct Rows {
     in_use: bool,
+    /// Rises with each life; who names another one writes no more.
+    epoch: u64,
     log: BTreeMap<u64, Bytes>,
     checkpoint: u64,
     documents: BTreeMap<Key, Versioned<Bytes>>,
@@ -28,13 +32,26 @@ struct Rows {
 /// See the module.
 #[derive(Default)]
 pub struct Memory {
-    rows: Mutex<Rows>,
+    rows: Arc<Mutex<Rows>>,
+    /// The life this one opened.
+    epoch: AtomicU64,
 }
 
 impl Memory {
-    /// What a machine does when its process is killed: the rows stay, the lock goes.
-    pub fn kill(&self) {
-        self.rows().in_use = false;
+    /// What a machine does when its process is killed: the rows stay, the lock goes. Answers the disk for the next life.
+    #[must_use = "what is killed writes no more"]
+    pub fn kill(&self) -> Arc<Self> {
+        let mut rows = self.rows();
+        rows.in_use = false;
+        rows.epoch += 1;
+        Arc::new(Self { rows: self.rows.clone(), epoch: AtomicU64::default() })
+    }
+
+    /// The rows, for whoever holds them.
+    fn held(&self) -> Result<MutexGuard<'_, Rows>, StoreError> {
+        let rows = self.rows();
+        let epoch = rows.epoch;
+        if epoch == self.epoch.load(Ordering::SeqCst) { Ok(rows) } else { Err(StoreError::LeaseLost(epoch)) }
     }
 
     fn rows(&self) -> MutexGuard<'_, Rows> {
@@ -49,6 +66,8 @@ impl Backend for Memory {
         if std::mem::replace(&mut rows.in_use, true) {
             return Err(StoreError::Locked("in memory".into()));
         }
+        rows.epoch += 1;
+        self.epoch.store(rows.epoch, Ordering::SeqCst);
         Ok(Opened {
             checkpoint: rows.checkpoint,
             accounts: rows.accounts.clone(),
@@ -57,12 +76,12 @@ impl Backend for Memory {
     }
 
     async fn append(&self, n: u64, row: Bytes) -> Result<(), StoreError> {
-        self.rows().log.insert(n, row);
+        self.held()?.log.insert(n, row);
         Ok(())
     }
 
     async fn project(&self, projection: Projection) -> Result<(), StoreError> {
-        let mut rows = self.rows();
+        let mut rows = self.held()?;
         for Projected { key, document, .. } in projection.documents {
             match document {
                 Some(document) => rows.documents.insert(key, document),
@@ -71,6 +90,9 @@ impl Backend for Memory {
         }
         for stream in &projection.forgotten {
             rows.journals.remove(stream);
+        }
+        for (stream, upto) in &projection.trimmed {
+            rows.journals.entry(stream.clone()).or_default().retain(|entry| entry.seq > *upto);
         }
         for (stream, entries) in projection.journals {
             rows.journals.entry(stream).or_default().extend(entries);
@@ -112,11 +134,12 @@ impl Backend for Memory {
     async fn entries(&self, stream: &Stream, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
         let rows = self.rows();
         let entries = rows.journals.get(stream).map_or(&[][..], Vec::as_slice);
-        Ok(entries.iter().skip(after as usize).take(limit).cloned().collect())
+        let skip = entries.partition_point(|entry| entry.seq <= after);
+        Ok(entries.iter().skip(skip).take(limit).cloned().collect())
     }
 
     async fn head(&self, stream: &Stream) -> Result<u64, StoreError> {
-        Ok(self.rows().journals.get(stream).map_or(0, |entries| entries.len() as u64))
+        Ok(self.rows().journals.get(stream).and_then(|entries| entries.last()).map_or(0, |last| last.seq))
     }
 
     async fn payload(&self, hash: &Hash) -> Result<Option<Bytes>, StoreError> {
@@ -143,7 +166,9 @@ impl Backend for Memory {
     }
 
     async fn close(&self) -> Result<(), StoreError> {
-        self.kill();
+        if let Ok(mut rows) = self.held() {
+            rows.in_use = false;
+        }
         Ok(())
     }
 }

@@ -227,6 +227,11 @@ impl Store {
             entries.extend(fresh);
         }
         entries.truncate(limit);
+        // What is missing is told by name, and not passed over.
+        if let Some(pair) = entries.windows(2).find(|pair| pair[1].seq != pair[0].seq + 1) {
+            let (last, next) = (pair[0].seq, pair[1].seq);
+            return Err(StoreError::Corrupt(format!("{stream}: entry {next} follows entry {last}")));
+        }
         Ok(entries)
     }
 
@@ -248,9 +253,9 @@ impl Store {
         Follow { store: self.clone(), stream, after, wake, page: Vec::new().into_iter() }
     }
 
-    /// An account as it stands, or `None` when nobody opened it.
+    /// An account as it stands now, with what came by itself, or `None` when nobody opened it.
     pub fn account(&self, account: &str) -> Option<Account> {
-        self.read(|state| state.account(account))
+        self.read(|state| state.account(account)).map(|account| account.at(self.clock.now()))
     }
 
     /// The bytes kept under `hash`.

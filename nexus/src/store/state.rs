@@ -40,6 +40,8 @@ struct Journal {
     fresh: std::collections::VecDeque<(u64, Entry)>,
     /// The log row that removed what projections hold of it; 0 when none did.
     forgotten: u64,
+    /// The last entry that projections need not hold, and the log row that said so; 0 when none did.
+    trimmed: (u64, u64),
 }
 
 /// Elements of one graph that no projection holds, each with its log row; `None` is a removal.
@@ -161,7 +163,9 @@ impl State {
                 Op::Put { key, .. } | Op::Delete { key, .. } if !self.documents.contains_key(key) => {
                     keys.push(key.clone())
                 }
-                Op::Append { stream, .. } | Op::Forget { stream } if !self.journals.contains_key(stream) => {
+                Op::Append { stream, .. } | Op::Forget { stream } | Op::Trim { stream, .. }
+                    if !self.journals.contains_key(stream) =>
+                {
                     streams.push(stream.clone())
                 }
                 Op::Account { account, .. } => {
@@ -211,11 +215,11 @@ impl State {
 
     /// Judges one batch against what is committed and what is staged before it. On success its
     /// effects are staged and its versions answered; on refusal nothing changed.
-    pub(super) fn judge(&self, staged: &mut Staged, ops: &[Op]) -> Result<Vec<u64>, StoreError> {
+    pub(super) fn judge(&self, staged: &mut Staged, ops: &[Op], at: Timestamp) -> Result<Vec<u64>, StoreError> {
         let mut trial = Staged::default();
         let mut versions = Vec::with_capacity(ops.len());
         for op in ops {
-            versions.push(self.judge_op(staged, &mut trial, op)?);
+            versions.push(self.judge_op(staged, &mut trial, op, at)?);
         }
         staged.documents.extend(trial.documents);
         staged.heads.extend(trial.heads);
@@ -223,7 +227,7 @@ impl State {
         Ok(versions)
     }
 
-    fn judge_op(&self, staged: &Staged, trial: &mut Staged, op: &Op) -> Result<u64, StoreError> {
+    fn judge_op(&self, staged: &Staged, trial: &mut Staged, op: &Op, at: Timestamp) -> Result<u64, StoreError> {
         let version_of = |trial: &Staged, key: &Key| {
             let pending = trial
                 .documents
@@ -262,7 +266,7 @@ impl State {
                     .get(account)
                     .or_else(|| staged.accounts.get(account))
                     .or_else(|| self.accounts.get(account).map(|(account, _)| account));
-                let changed = next_account(account, known, op)?;
+                let changed = next_account(account, known, op, at)?;
                 let stream = ledger_stream(account);
                 let head = next_head(trial, &stream);
                 trial.heads.insert(stream, head + 1);
@@ -273,7 +277,7 @@ impl State {
                 trial.heads.insert(stream.clone(), 0);
                 Ok(0)
             }
-            Op::Elements { .. } | Op::Payload { .. } => Ok(0),
+            Op::Elements { .. } | Op::Payload { .. } | Op::Trim { .. } => Ok(0),
         }
     }
 
@@ -296,10 +300,14 @@ impl State {
                 Op::Account { account, op, memo } => {
                     let known = self.accounts.get(account).map(|(account, _)| account);
                     // The batch was judged before it was written, so this cannot refuse.
-                    if let Ok(changed) = next_account(account, known, op) {
-                        let line = super::json(
-                            &serde_json::json!({"op": op, "memo": memo, "balance": changed.balance, "held": changed.held()}),
-                        );
+                    let before = known.map(|account| account.released).unwrap_or_default();
+                    if let Ok(changed) = next_account(account, known, op, frame.at) {
+                        let mut line = serde_json::json!({"op": op, "memo": memo, "balance": changed.balance, "held": changed.held()});
+                        // What came by itself since the line before is part of this one.
+                        if changed.released != before {
+                            line["released"] = serde_json::json!(changed.released.minus(before));
+                        }
+                        let line = super::json(&line);
                         self.accounts.insert(account.clone(), (changed, n));
                         self.push(n, frame, &ledger_stream(account), "transaction".into(), line);
                     }
@@ -307,6 +315,10 @@ impl State {
                 Op::Forget { stream } => {
                     let gone = Journal { forgotten: n, ..Journal::default() };
                     self.journals.insert(stream.clone(), gone);
+                }
+                Op::Trim { stream, upto } => {
+                    let journal = self.journals.entry(stream.clone()).or_default();
+                    journal.trimmed = (journal.trimmed.0.max(*upto), n);
                 }
                 Op::Elements { nexus, rows } => {
                     let fresh = self.elements.entry(nexus.clone()).or_default();
@@ -385,6 +397,10 @@ impl State {
                 let forgotten = self.journals.iter().filter(|(_, journal)| journal.forgotten > 0);
                 forgotten.map(|(stream, _)| stream.clone()).collect()
             },
+            trimmed: {
+                let trimmed = self.journals.iter().filter(|(_, journal)| journal.trimmed.1 > 0);
+                trimmed.map(|(stream, journal)| (stream.clone(), journal.trimmed.0)).collect()
+            },
             accounts: self
                 .accounts
                 .iter()
@@ -423,6 +439,9 @@ impl State {
             if journal.forgotten <= upto {
                 journal.forgotten = 0;
             }
+            if journal.trimmed.1 <= upto {
+                journal.trimmed = (0, 0);
+            }
         }
         self.watchers.retain(|_, watcher| watcher.receiver_count() > 0);
         for (_, row) in self.accounts.values_mut().filter(|(_, row)| *row <= upto) {
@@ -445,7 +464,8 @@ impl State {
             self.documents.retain(|_, known| known.row > 0);
         }
         if self.journals.len() > CLEAN_MAX {
-            self.journals.retain(|_, journal| !journal.fresh.is_empty() || journal.forgotten > 0);
+            self.journals
+                .retain(|_, journal| !journal.fresh.is_empty() || journal.forgotten > 0 || journal.trimmed.1 > 0);
         }
     }
 
@@ -468,6 +488,7 @@ fn next_account(
     name: &Arc<str>,
     known: Option<&Account>,
     op: &crate::ledger::AccountOp,
+    at: Timestamp,
 ) -> Result<Account, StoreError> {
     use crate::ledger::{AccountOp, LedgerError};
     let mut account = match (known, op) {
@@ -475,7 +496,7 @@ fn next_account(
         (None, AccountOp::Open(balance)) => Account::with(*balance),
         (None, _) => return Err(LedgerError::NotOpen(name.clone()).into()),
     };
-    account.apply(name, op)?;
+    account.apply(name, op, at)?;
     Ok(account)
 }
 
@@ -488,10 +509,12 @@ type Known = (Vec<(Key, Option<Versioned<Bytes>>)>, Vec<(Stream, u64)>);
 /// Asks the backend for documents and stream heads.
 pub(super) async fn ask(backend: &dyn Backend, keys: Vec<Key>, streams: Vec<Stream>) -> Result<Known, StoreError> {
     let (mut documents, mut heads) = (Vec::with_capacity(keys.len()), Vec::with_capacity(streams.len()));
-    for key in keys {
-        let found = backend.document(&key).await?;
-        documents.push((key, found));
-    }
+    let found = match keys.as_slice() {
+        [] => Vec::new(),
+        [key] => vec![backend.document(key).await?],
+        several => backend.each(several).await?,
+    };
+    documents.extend(keys.into_iter().zip(found));
     for stream in streams {
         let head = backend.head(&stream).await?;
         heads.push((stream, head));

@@ -46,6 +46,7 @@ pub async fn all(disks: &dyn Fn() -> Box<dyn Fn() -> Arc<dyn Backend> + Sync>) {
     payloads_are_kept_once_under_their_hash(&*disks()).await;
     graph_rows_come_back_in_order(&*disks()).await;
     a_forgotten_stream_is_gone_and_may_begin_again(&*disks()).await;
+    a_trimmed_stream_keeps_its_numbers_and_what_is_newer(&*disks()).await;
     many_writers_lose_nothing(&*disks()).await;
     an_oversize_commit_is_refused_alone(&*disks()).await;
     a_second_opener_is_told_that_the_store_is_in_use(&*disks()).await;
@@ -240,6 +241,29 @@ async fn a_forgotten_stream_is_gone_and_may_begin_again(disk: Disk<'_>) {
     assert_eq!(heads(&store).await, (1, 1));
     let entries = store.entries(&gone, 0, 10).await.unwrap_or_default();
     assert_eq!(entries.iter().map(|entry| entry.to_json()["data"].clone()).collect::<Vec<_>>(), [json!("again")]);
+    store.close().await.unwrap_or_else(|error| panic!("{error}"));
+}
+
+async fn a_trimmed_stream_keeps_its_numbers_and_what_is_newer(disk: Disk<'_>) {
+    let store = open(disk).await;
+    let long: Stream = "long".into();
+    for n in 0..3_u64 {
+        let lines = (0..400_u64).fold(batch(), |lines, m| lines.append(long.clone(), "k", &(n * 400 + m + 1)));
+        must(&store, lines).await;
+        store.checkpoint().await.unwrap_or_else(|error| panic!("{error}"));
+    }
+    must(&store, batch().trim(long.clone(), 900).append(long.clone(), "k", &1201)).await;
+    let newer = async |store: &Store| {
+        let entries = store.entries(&long, 900, 1000).await.unwrap_or_default();
+        (entries.first().map(|entry| entry.seq), store.head(&long).await.unwrap_or(0))
+    };
+    assert_eq!(newer(&store).await, (Some(901), 1201));
+    store.close().await.unwrap_or_else(|error| panic!("{error}"));
+    let store = open(disk).await;
+    assert_eq!(newer(&store).await, (Some(901), 1201));
+    let oldest = store.entries(&long, 0, 1).await.unwrap_or_default();
+    assert!(oldest.first().is_none_or(|entry| entry.seq > 600), "the oldest are gone");
+    assert_eq!(must(&store, batch().append(long.clone(), "k", &1202)).await.versions, [1202]);
     store.close().await.unwrap_or_else(|error| panic!("{error}"));
 }
 

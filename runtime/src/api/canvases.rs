@@ -1,36 +1,43 @@
-//! `/v1/lifeforms/{id}/canvases`: the seed's REST over a canvas (seed 003 §6.3.4). Lists are arrays here
-//! and keyed maps on the wire; both are renderings of one state.
+//! `/v1/lifeforms/{id}/canvases`: what every canvas has, whatever its type (seed 003 §6.3.4). Lists are arrays here
+//! and keyed maps on the wire; both are renderings of one state. What only a chat has is in `chat.rs`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use lifeform::canvas::chat::{self, Op};
-use lifeform::canvas::{Applied, Frames};
+use lifeform::canvas::{Applied, Frames, Kind, Snapshot, What};
 use lifeform::{Canvas, CanvasId, LifeformId};
+use nexus::Origin;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::App;
 use super::error::ApiError;
-use super::extract::{ApiJson, ApiPath, ApiQuery, Caller, IdempotencyKey, Participant};
+use super::extract::{ApiBytes, ApiJson, ApiPath, ApiQuery, Caller, IdempotencyKey, Participant};
 use super::neurons::Entries;
 
-fn base_path(id: &str, canvas: &str) -> String {
-    format!("/v1/lifeforms/{id}/canvases/{canvas}")
-}
+pub(super) type CanvasPath = ApiPath<(LifeformId, CanvasId)>;
 
 fn meta(id: &str, canvas: &Canvas) -> Value {
-    let snapshot = canvas.snapshot();
-    let base = base_path(id, &canvas.id);
+    let Snapshot { epoch, rev, floor, .. } = canvas.snapshot();
+    meta_of(id, &canvas.id, canvas.kind, &canvas.title, &epoch, rev, floor)
+}
+
+fn meta_of(id: &str, name: &str, kind: Kind, title: &str, epoch: &str, rev: u64, floor: u64) -> Value {
+    let base = format!("/v1/lifeforms/{id}/canvases/{name}");
     json!({
-        "id": canvas.id,
-        "type": "chat",
-        "rev": snapshot.rev,
-        "epoch": snapshot.epoch,
+        "id": name,
+        "type": kind,
+        "title": title,
+        "rev": rev,
+        "epoch": epoch,
+        "schema_ver": 1,
+        "ops": kind.ops(),
+        "log": {"from_rev": floor},
         "api": {"rest_base_path": base, "realtime_protocol": {"type": "websocket", "endpoint": format!("{base}/subscribe"), "subprotocol": super::ws::SUBPROTOCOL}},
     })
 }
@@ -42,8 +49,41 @@ pub(super) async fn list(
     _caller: Caller,
     ApiPath(id): ApiPath<LifeformId>,
 ) -> Result<Json<Value>, ApiError> {
-    let canvas = app.lifeforms.canvas(&id).await?;
-    Ok(Json(json!({"canvases": [meta(&id, &canvas)]})))
+    let canvases = app.lifeforms.canvases(&id).await?;
+    let shown = canvases
+        .iter()
+        .map(|(name, head, rev)| meta_of(&id, name, head.kind, &head.title, &head.epoch, *rev, head.floor));
+    Ok(Json(json!({"canvases": shown.collect::<Vec<_>>()})))
+}
+
+/// What a new canvas takes.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CanvasBody {
+    /// What it is: `chat` or `zmind`.
+    #[serde(rename = "type")]
+    #[schema(value_type = String)]
+    kind: Kind,
+    /// What it is called.
+    title: String,
+    /// Its id; made when absent.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    id: Option<CanvasId>,
+}
+
+/// Makes a canvas. One of that id and type is answered as it is.
+#[utoipa::path(post, path = "/v1/lifeforms/{id}/canvases", params(("id" = String, Path)), request_body = CanvasBody, responses((status = 201, description = "the meta-information"), (status = 404, description = "no such lifeform"), (status = 409, description = "the id is another type's")))]
+pub(super) async fn create(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    ApiPath(id): ApiPath<LifeformId>,
+    IdempotencyKey(key): IdempotencyKey,
+    ApiJson(body): ApiJson<CanvasBody>,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
+    let name = body.id.unwrap_or_else(|| fresh("canvas", key.as_ref(), &origin));
+    let canvas = app.lifeforms.create_canvas(&origin, &id, &name, body.kind, &body.title).await?;
+    Ok((StatusCode::CREATED, Json(meta(&id, &canvas))))
 }
 
 /// What a canvas is and how to work on it.
@@ -51,100 +91,250 @@ pub(super) async fn list(
 pub(super) async fn read(
     State(app): State<App>,
     _caller: Caller,
-    ApiPath((id, canvas)): ApiPath<(LifeformId, CanvasId)>,
+    ApiPath((id, canvas)): CanvasPath,
 ) -> Result<Json<Value>, ApiError> {
     let canvas = app.lifeforms.named_canvas(&id, &canvas).await?;
     Ok(Json(meta(&id, &canvas)))
 }
 
-/// The whole canvas, lists as arrays.
-#[utoipa::path(get, path = "/v1/lifeforms/{id}/canvases/{canvas}/state", params(("id" = String, Path), ("canvas" = String, Path)), responses((status = 200, description = "the state")))]
+/// A time to look at.
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct At {
+    /// The revision to look at; the latest when absent.
+    #[serde(default)]
+    at_rev: Option<u64>,
+    /// `arrays`, or `maps` as subscribers fold it.
+    #[serde(default)]
+    #[param(inline)]
+    form: Form,
+}
+
+/// How collections are shown.
+#[derive(Clone, Copy, Default, Deserialize, PartialEq, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum Form {
+    /// In their order (the seed's form).
+    #[default]
+    Arrays,
+    /// By id.
+    Maps,
+}
+
+/// The whole canvas, now or at an earlier revision that its log still holds.
+#[utoipa::path(get, path = "/v1/lifeforms/{id}/canvases/{canvas}/state", params(("id" = String, Path), ("canvas" = String, Path), At), responses((status = 200, description = "{epoch, rev, state}"), (status = 409, description = "the log holds that revision no more")))]
 pub(super) async fn state(
     State(app): State<App>,
     _caller: Caller,
-    ApiPath((id, canvas)): ApiPath<(LifeformId, CanvasId)>,
+    ApiPath((id, canvas)): CanvasPath,
+    ApiQuery(asked): ApiQuery<At>,
 ) -> Result<Response, ApiError> {
-    let snapshot = app.lifeforms.named_canvas(&id, &canvas).await?.snapshot();
-    let tag = format!("\"{}:{}\"", snapshot.epoch, snapshot.rev);
-    let body = json!({"epoch": snapshot.epoch, "rev": snapshot.rev, "state": chat::as_arrays(&snapshot.state)});
-    Ok(([(header::ETAG, tag)], Json(body)).into_response())
+    let canvas = app.lifeforms.named_canvas(&id, &canvas).await?;
+    let snapshot = match asked.at_rev {
+        Some(rev) => canvas.snapshot_at(rev).await?,
+        None => canvas.snapshot(),
+    };
+    let shown = match asked.form {
+        Form::Arrays => snapshot.state.to_arrays(),
+        Form::Maps => snapshot.state.to_json(),
+    };
+    let body = json!({"epoch": snapshot.epoch, "rev": snapshot.rev, "state": shown});
+    Ok(([(header::ETAG, tag(&snapshot, snapshot.rev))], Json(body)).into_response())
+}
+
+/// The tag of something that was last changed at `rev`.
+pub(super) fn tag(snapshot: &Snapshot, rev: u64) -> String {
+    format!("\"{}:{rev}\"", snapshot.epoch)
 }
 
 /// The deltas after a revision: the same objects a subscriber gets.
-#[utoipa::path(get, path = "/v1/lifeforms/{id}/canvases/{canvas}/ops", params(("id" = String, Path), ("canvas" = String, Path), Entries), responses((status = 200, description = "deltas in order"), (status = 410, description = "this canvas never had that revision")))]
+#[utoipa::path(get, path = "/v1/lifeforms/{id}/canvases/{canvas}/ops", params(("id" = String, Path), ("canvas" = String, Path), Entries), responses((status = 200, description = "deltas in order"), (status = 410, description = "this canvas never had that revision, or its log holds it no more")))]
 pub(super) async fn ops(
     State(app): State<App>,
     _caller: Caller,
-    ApiPath((id, canvas)): ApiPath<(LifeformId, CanvasId)>,
+    ApiPath((id, canvas)): CanvasPath,
     ApiQuery(page): ApiQuery<Entries>,
 ) -> Result<Json<Value>, ApiError> {
     let after = page.after;
     let canvas = app.lifeforms.named_canvas(&id, &canvas).await?;
     match canvas.frames(after).await? {
         Frames::Deltas(frames) => {
-            let deltas: Vec<Value> =
-                frames.iter().take(page.limit()).filter_map(|(_, frame)| serde_json::from_str(frame).ok()).collect();
-            Ok(Json(json!({"ops": deltas, "rev": canvas.snapshot().rev})))
+            let deltas = frames.iter().take(page.limit());
+            let deltas: Vec<Value> = deltas.filter_map(|frame| serde_json::from_str(&frame.text).ok()).collect();
+            Ok(Json(json!({"ops": deltas, "rev": canvas.rev()})))
         }
-        Frames::Reset => {
-            Err(ApiError::new(StatusCode::GONE, "reset", format!("this canvas is at an earlier revision than {after}"))
-                .hint("read /state and go on from there"))
+        Frames::Reset(reason) => {
+            let detail = format!("revision {after} of this canvas cannot be gone on from: {reason}");
+            Err(ApiError::new(StatusCode::GONE, "reset", detail).hint("read /state and go on from there"))
         }
     }
 }
 
-/// What a new topic takes.
+/// Several ops at once.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct TopicBody {
-    /// Its title.
-    title: String,
-    /// Its id; made when absent.
+pub(super) struct OpsBody {
+    /// The ops, as a subscriber would send them: `{kind, …}`.
+    #[schema(value_type = Vec<Object>)]
+    ops: Vec<Value>,
+    /// The revision that was seen: what changed since is not written over.
     #[serde(default)]
-    #[schema(value_type = Option<String>)]
-    id: Option<Arc<str>>,
+    base_rev: Option<u64>,
 }
 
-/// Does an op and answers `{id, rev, epoch}`; a repetition says so in a header.
-async fn apply(
+/// Does several ops, all of them or none, each a revision of its own.
+#[utoipa::path(post, path = "/v1/lifeforms/{id}/canvases/{canvas}/ops", params(("id" = String, Path), ("canvas" = String, Path)), request_body = OpsBody, responses((status = 200, description = "{rev, ops, epoch}"), (status = 403, description = "one of them is not allowed"), (status = 404, description = "one of them names what is not there"), (status = 409, description = "one of them cannot be done as things stand"), (status = 412, description = "it was changed meanwhile"), (status = 422, description = "one of them is not well made")))]
+pub(super) async fn write(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    ApiPath((id, canvas)): CanvasPath,
+    IdempotencyKey(key): IdempotencyKey,
+    headers: HeaderMap,
+    ApiJson(body): ApiJson<OpsBody>,
+) -> Result<Response, ApiError> {
+    let canvas = app.lifeforms.named_canvas(&id, &canvas).await?;
+    let base = base_of(&canvas, &headers, body.base_rev)?;
+    let read = body.ops.into_iter().map(|op| canvas.kind.read(op));
+    let ops = read.collect::<Result<Vec<_>, _>>().map_err(lifeform::LifeformError::Refused)?;
+    apply(&canvas, What::Ops(ops), key, base, &origin, StatusCode::OK, None).await
+}
+
+/// Changes a canvas by a JSON Patch (RFC 6902). It is done by the rules of the ops that do the same, and says what it saw: by
+/// `If-Match`, or by a `test`.
+#[utoipa::path(patch, path = "/v1/lifeforms/{id}/canvases/{canvas}", params(("id" = String, Path), ("canvas" = String, Path)), request_body(content = Vec<Object>, content_type = "application/json-patch+json"), responses((status = 200, description = "{rev, ops, epoch}"), (status = 403, description = "one of them is not allowed"), (status = 404, description = "it names what is not there"), (status = 409, description = "a test fails, or it cannot be done as things stand"), (status = 412, description = "it was changed meanwhile"), (status = 422, description = "it writes what a patch cannot")))]
+pub(super) async fn patch(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    ApiPath((id, canvas)): CanvasPath,
+    IdempotencyKey(key): IdempotencyKey,
+    headers: HeaderMap,
+    ApiBytes(body): ApiBytes,
+) -> Result<Response, ApiError> {
+    let media_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if media_type.split(';').next().map(str::trim) != Some("application/json-patch+json") {
+        return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_a_patch", "the body is a JSON Patch")
+            .hint("send Content-Type: application/json-patch+json"));
+    }
+    let patch =
+        serde_json::from_slice(&body).map_err(|error| ApiError::invalid(format!("not a JSON Patch: {error}")))?;
+    let canvas = app.lifeforms.named_canvas(&id, &canvas).await?;
+    let base = base_of(&canvas, &headers, None)?;
+    apply(&canvas, What::Patch(patch, base.is_some()), key, base, &origin, StatusCode::OK, None).await
+}
+
+/// Who is there and what they are at.
+#[utoipa::path(get, path = "/v1/lifeforms/{id}/canvases/{canvas}/presence", params(("id" = String, Path), ("canvas" = String, Path)), responses((status = 200, description = "{present: [{who, state, ttl}]}")))]
+pub(super) async fn present(
+    State(app): State<App>,
+    _caller: Caller,
+    ApiPath((id, canvas)): CanvasPath,
+) -> Result<Json<Value>, ApiError> {
+    let canvas = app.lifeforms.named_canvas(&id, &canvas).await?;
+    Ok(Json(json!({"present": canvas.present()})))
+}
+
+/// A sign of presence.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PresenceBody {
+    /// What one is at, as the clients of this canvas agree: `{"typing": {"topic": "t1"}}`.
+    #[schema(value_type = Object)]
+    state: Value,
+    /// Seconds for which it holds, up to 120.
+    #[serde(default = "eight")]
+    ttl: u64,
+}
+
+fn eight() -> u64 {
+    8
+}
+
+/// Says that one is there, for those who have no socket. Nothing of it is kept.
+#[utoipa::path(post, path = "/v1/lifeforms/{id}/canvases/{canvas}/presence", params(("id" = String, Path), ("canvas" = String, Path)), request_body = PresenceBody, responses((status = 204, description = "shown")))]
+pub(super) async fn be_present(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    ApiPath((id, canvas)): CanvasPath,
+    ApiJson(body): ApiJson<PresenceBody>,
+) -> Result<StatusCode, ApiError> {
+    let canvas = app.lifeforms.named_canvas(&id, &canvas).await?;
+    let noted = canvas.be_present(&origin.principal.id, 0, &body.state, Duration::from_secs(body.ttl));
+    noted.map_err(lifeform::LifeformError::Refused)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// The largest attachment.
+const ATTACHMENT_BYTES_MAX: usize = 2 << 20;
+
+/// How large the bodies of uploads may be.
+pub(super) fn upload_limit() -> DefaultBodyLimit {
+    DefaultBodyLimit::max(ATTACHMENT_BYTES_MAX)
+}
+
+/// Keeps bytes that messages of this canvas may carry, once, under their SHA-256. Up to 2 MiB.
+#[utoipa::path(post, path = "/v1/lifeforms/{id}/canvases/{canvas}/attachments", params(("id" = String, Path), ("canvas" = String, Path)), request_body(content = String, content_type = "application/octet-stream"), responses((status = 201, description = "{hash, media_type, bytes}"), (status = 413, description = "over 2 MiB")))]
+pub(super) async fn attach(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    ApiPath((id, canvas)): CanvasPath,
+    headers: HeaderMap,
+    ApiBytes(body): ApiBytes,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
+    if body.is_empty() {
+        return Err(ApiError::invalid("an attachment has at least one byte"));
+    }
+    let canvas = app.lifeforms.named_canvas(&id, &canvas).await?;
+    let media_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let media_type = media_type.filter(|name| name.len() <= 255).unwrap_or("application/octet-stream");
+    let kept = canvas.attach(body, media_type, &origin).await?;
+    Ok((StatusCode::CREATED, Json(json!(kept))))
+}
+
+/// The bytes of an attachment.
+#[utoipa::path(get, path = "/v1/lifeforms/{id}/canvases/{canvas}/attachments/{hash}", params(("id" = String, Path), ("canvas" = String, Path), ("hash" = String, Path)), responses((status = 200, description = "the bytes, in their media type")))]
+pub(super) async fn attachment(
+    State(app): State<App>,
+    _caller: Caller,
+    ApiPath((id, canvas, hash)): ApiPath<(LifeformId, CanvasId, String)>,
+) -> Result<Response, ApiError> {
+    let canvas = app.lifeforms.named_canvas(&id, &canvas).await?;
+    let missing = || ApiError::new(StatusCode::NOT_FOUND, "not_found", format!("attachment {hash} does not exist"));
+    let (media_type, body) = canvas.attachment(&hash).await?.ok_or_else(missing)?;
+    // What people upload is never shown as a page of this daemon.
+    let headers = [
+        (header::CONTENT_TYPE, media_type),
+        (header::CONTENT_DISPOSITION, "attachment".into()),
+        (header::CONTENT_SECURITY_POLICY, "sandbox; default-src 'none'".into()),
+        (header::ETAG, format!("\"{hash}\"")),
+    ];
+    Ok((headers, body).into_response())
+}
+
+/// Does a write and answers `{id, rev, ops, epoch}`; a repetition says so in a header.
+pub(super) async fn apply(
     canvas: &Canvas,
-    op: Op,
+    what: What,
     key: Option<Arc<str>>,
     base: Option<u64>,
-    origin: &nexus::Origin,
+    origin: &Origin,
     made: StatusCode,
-    id: &str,
+    id: Option<&str>,
 ) -> Result<Response, ApiError> {
-    let Applied { rev, dup } = canvas.apply(op, key, base, origin).await?;
-    let body = Json(json!({"id": id, "rev": rev, "epoch": canvas.snapshot().epoch}));
-    let replayed = dup.then_some((HeaderName::from_static("idempotency-replayed"), "true"));
-    Ok((made, replayed.map(|header| [header]).into_iter().flatten().collect::<HeaderPairs>(), body).into_response())
-}
-
-/// Headers that may be none.
-struct HeaderPairs(Vec<(HeaderName, &'static str)>);
-
-impl FromIterator<(HeaderName, &'static str)> for HeaderPairs {
-    fn from_iter<T: IntoIterator<Item = (HeaderName, &'static str)>>(pairs: T) -> Self {
-        Self(pairs.into_iter().collect())
+    let Applied { rev, ops, dup } = canvas.write(what, key, base, origin).await?;
+    let mut body = json!({"rev": rev, "ops": ops, "epoch": canvas.snapshot().epoch});
+    if let Some(id) = id {
+        body["id"] = json!(id);
     }
-}
-
-impl axum::response::IntoResponseParts for HeaderPairs {
-    type Error = std::convert::Infallible;
-
-    fn into_response_parts(
-        self,
-        mut parts: axum::response::ResponseParts,
-    ) -> Result<axum::response::ResponseParts, Self::Error> {
-        for (name, value) in self.0 {
-            parts.headers_mut().insert(name, header::HeaderValue::from_static(value));
-        }
-        Ok(parts)
+    let mut response = (made, Json(body)).into_response();
+    if dup {
+        let replayed = HeaderName::from_static("idempotency-replayed");
+        response.headers_mut().insert(replayed, header::HeaderValue::from_static("true"));
     }
+    Ok(response)
 }
 
-fn fresh(prefix: &str, key: Option<&Arc<str>>, origin: &nexus::Origin) -> Arc<str> {
+/// An id for something new.
+pub(super) fn fresh(prefix: &str, key: Option<&Arc<str>>, origin: &Origin) -> Arc<str> {
     match key {
         // The same key names the same thing, so that a repetition finds it.
         Some(key) => format!(
@@ -156,154 +346,8 @@ fn fresh(prefix: &str, key: Option<&Arc<str>>, origin: &nexus::Origin) -> Arc<st
     }
 }
 
-/// Opens a topic.
-#[utoipa::path(post, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics", params(("id" = String, Path), ("canvas" = String, Path)), request_body = TopicBody, responses((status = 201, description = "opened")))]
-pub(super) async fn create_topic(
-    State(app): State<App>,
-    Participant(origin): Participant,
-    ApiPath((id, canvas)): ApiPath<(LifeformId, CanvasId)>,
-    IdempotencyKey(key): IdempotencyKey,
-    ApiJson(body): ApiJson<TopicBody>,
-) -> Result<Response, ApiError> {
-    let canvas = app.lifeforms.named_canvas(&id, &canvas).await?;
-    let topic = body.id.unwrap_or_else(|| fresh("topic", key.as_ref(), &origin));
-    let op = Op::TopicCreate { id: topic.clone(), title: body.title };
-    apply(&canvas, op, key, None, &origin, StatusCode::CREATED, &topic).await
-}
-
-/// Lists topics, without their messages.
-#[utoipa::path(get, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics", params(("id" = String, Path), ("canvas" = String, Path)), responses((status = 200, description = "the topics in order")))]
-pub(super) async fn topics(
-    State(app): State<App>,
-    _caller: Caller,
-    ApiPath((id, canvas)): ApiPath<(LifeformId, CanvasId)>,
-) -> Result<Json<Value>, ApiError> {
-    let snapshot = app.lifeforms.named_canvas(&id, &canvas).await?.snapshot();
-    let mut arrays = chat::as_arrays(&snapshot.state);
-    let topics: Vec<Value> = arrays["topics"]
-        .as_array_mut()
-        .into_iter()
-        .flatten()
-        .map(|topic| {
-            let count = topic["messages"].as_array().map_or(0, Vec::len);
-            if let Some(topic) = topic.as_object_mut() {
-                topic.shift_remove("messages");
-                topic.insert("message_count".into(), count.into());
-            }
-            topic.take()
-        })
-        .collect();
-    Ok(Json(json!({"topics": topics, "rev": snapshot.rev})))
-}
-
-/// What a new message takes.
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct MessageBody {
-    /// What is said.
-    content: String,
-    /// Its id; made when absent.
-    #[serde(default)]
-    #[schema(value_type = Option<String>)]
-    id: Option<Arc<str>>,
-    /// What it answers.
-    #[serde(default)]
-    #[schema(value_type = Option<String>)]
-    reply_to: Option<Arc<str>>,
-}
-
-type TopicPath = ApiPath<(LifeformId, CanvasId, Arc<str>)>;
-type MessagePath = ApiPath<(LifeformId, CanvasId, Arc<str>, Arc<str>)>;
-
-/// Says something. Nobody has to wait for an answer before saying more.
-#[utoipa::path(post, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages", params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path)), request_body = MessageBody, responses((status = 201, description = "said, durably"), (status = 404, description = "no such topic"), (status = 422, description = "not a message")))]
-pub(super) async fn append(
-    State(app): State<App>,
-    Participant(origin): Participant,
-    ApiPath((id, canvas, topic)): TopicPath,
-    IdempotencyKey(key): IdempotencyKey,
-    ApiJson(body): ApiJson<MessageBody>,
-) -> Result<Response, ApiError> {
-    let canvas = app.lifeforms.named_canvas(&id, &canvas).await?;
-    let message = body.id.unwrap_or_else(|| fresh("msg", key.as_ref(), &origin));
-    let op = Op::Append { topic, id: message.clone(), content: body.content, reply_to: body.reply_to };
-    apply(&canvas, op, key, None, &origin, StatusCode::CREATED, &message).await
-}
-
-/// The messages of a topic in order.
-#[utoipa::path(get, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages", params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path)), responses((status = 200, description = "the messages")))]
-pub(super) async fn messages(
-    State(app): State<App>,
-    _caller: Caller,
-    ApiPath((id, canvas, topic)): TopicPath,
-) -> Result<Json<Value>, ApiError> {
-    let snapshot = app.lifeforms.named_canvas(&id, &canvas).await?.snapshot();
-    let arrays = chat::as_arrays(&snapshot.state);
-    let found = arrays["topics"].as_array().into_iter().flatten().find(|found| found["id"] == *topic);
-    match found {
-        Some(found) => Ok(Json(json!({"messages": found["messages"], "rev": snapshot.rev}))),
-        None => Err(ApiError::new(StatusCode::NOT_FOUND, "not_found", format!("topic {topic} does not exist"))),
-    }
-}
-
-async fn find(
-    app: &App,
-    id: &LifeformId,
-    canvas: &CanvasId,
-    topic: &str,
-    message: &str,
-) -> Result<(Canvas, Value), ApiError> {
-    let canvas = app.lifeforms.named_canvas(id, canvas).await?;
-    let snapshot = canvas.snapshot();
-    match snapshot.state["topics"][topic]["messages"].get(message) {
-        Some(found) => Ok((canvas, chat::message_as_array(found.clone()))),
-        None => Err(ApiError::new(
-            StatusCode::NOT_FOUND,
-            "not_found",
-            format!("message {message} does not exist in topic {topic}"),
-        )),
-    }
-}
-
-/// One message with its history.
-#[utoipa::path(get, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages/{message}", params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), ("message" = String, Path)), responses((status = 200, description = "the message")))]
-pub(super) async fn message(
-    State(app): State<App>,
-    _caller: Caller,
-    ApiPath((id, canvas, topic, message)): MessagePath,
-) -> Result<Response, ApiError> {
-    let (canvas, found) = find(&app, &id, &canvas, &topic, &message).await?;
-    let tag = format!("\"{}:{}\"", canvas.snapshot().epoch, found["rev"]);
-    Ok(([(header::ETAG, tag)], Json(found)).into_response())
-}
-
-/// What was said before, oldest first.
-#[utoipa::path(get, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages/{message}/revisions", params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), ("message" = String, Path)), responses((status = 200, description = "the history")))]
-pub(super) async fn revisions(
-    State(app): State<App>,
-    _caller: Caller,
-    ApiPath((id, canvas, topic, message)): MessagePath,
-) -> Result<Json<Value>, ApiError> {
-    let (_, found) = find(&app, &id, &canvas, &topic, &message).await?;
-    Ok(Json(json!({"revisions": found["revisions"]})))
-}
-
-/// What an amendment takes.
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct AmendBody {
-    /// The new text.
-    content: String,
-    /// Why.
-    #[serde(default)]
-    reason: String,
-    /// The revision of the message that was seen.
-    #[serde(default)]
-    base_rev: Option<u64>,
-}
-
 /// The revision in `If-Match: "epoch:rev"`, or `base_rev` of the body.
-fn base_of(canvas: &Canvas, headers: &HeaderMap, base_rev: Option<u64>) -> Result<Option<u64>, ApiError> {
+pub(super) fn base_of(canvas: &Canvas, headers: &HeaderMap, base_rev: Option<u64>) -> Result<Option<u64>, ApiError> {
     let Some(tag) = headers.get(header::IF_MATCH) else { return Ok(base_rev) };
     let wrong = || ApiError::new(StatusCode::BAD_REQUEST, "if_match", "If-Match is \"epoch:rev\", as ETag gave it");
     let (epoch, rev) = tag.to_str().ok().and_then(|tag| tag.trim_matches('"').rsplit_once(':')).ok_or_else(wrong)?;
@@ -311,58 +355,4 @@ fn base_of(canvas: &Canvas, headers: &HeaderMap, base_rev: Option<u64>) -> Resul
         return Err(ApiError::new(StatusCode::PRECONDITION_FAILED, "stale", "this canvas was made anew since"));
     }
     Ok(Some(rev.parse().map_err(|_| wrong())?))
-}
-
-/// Says a message differently; what was said before is kept.
-#[utoipa::path(patch, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages/{message}", params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), ("message" = String, Path)), request_body = AmendBody, responses((status = 200, description = "amended"), (status = 403, description = "not its author"), (status = 412, description = "it was changed meanwhile")))]
-pub(super) async fn amend(
-    State(app): State<App>,
-    Participant(origin): Participant,
-    ApiPath((id, canvas, topic, message)): MessagePath,
-    IdempotencyKey(key): IdempotencyKey,
-    headers: HeaderMap,
-    ApiJson(body): ApiJson<AmendBody>,
-) -> Result<Response, ApiError> {
-    let canvas = app.lifeforms.named_canvas(&id, &canvas).await?;
-    let base = base_of(&canvas, &headers, body.base_rev)?;
-    let op = Op::Amend { topic, id: message.clone(), content: body.content, reason: body.reason };
-    apply(&canvas, op, key, base, &origin, StatusCode::OK, &message).await
-}
-
-/// Why something is done.
-#[derive(Deserialize, utoipa::IntoParams)]
-#[into_params(parameter_in = Query)]
-pub(super) struct Why {
-    /// In words.
-    #[serde(default)]
-    reason: String,
-}
-
-/// Takes a message back; its text stays in its history.
-#[utoipa::path(delete, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages/{message}", params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), ("message" = String, Path), Why), responses((status = 200, description = "retracted"), (status = 403, description = "not its author")))]
-pub(super) async fn retract(
-    State(app): State<App>,
-    Participant(origin): Participant,
-    ApiPath((id, canvas, topic, message)): MessagePath,
-    ApiQuery(why): ApiQuery<Why>,
-    IdempotencyKey(key): IdempotencyKey,
-    headers: HeaderMap,
-) -> Result<Response, ApiError> {
-    let canvas = app.lifeforms.named_canvas(&id, &canvas).await?;
-    let base = base_of(&canvas, &headers, None)?;
-    let op = Op::Retract { topic, id: message.clone(), reason: why.reason };
-    apply(&canvas, op, key, base, &origin, StatusCode::OK, &message).await
-}
-
-/// Asks whoever is writing a message to break off; the text so far stays.
-#[utoipa::path(post, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages/{message}/interrupt", params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), ("message" = String, Path), Why), responses((status = 200, description = "interrupted"), (status = 409, description = "it is not being written")))]
-pub(super) async fn interrupt(
-    State(app): State<App>,
-    Participant(origin): Participant,
-    ApiPath((id, canvas, topic, message)): MessagePath,
-    ApiQuery(why): ApiQuery<Why>,
-) -> Result<Response, ApiError> {
-    let canvas = app.lifeforms.named_canvas(&id, &canvas).await?;
-    let op = Op::Interrupt { topic, id: message.clone(), reason: why.reason };
-    apply(&canvas, op, None, None, &origin, StatusCode::OK, &message).await
 }

@@ -10,6 +10,7 @@ use neurons::{LlmError, NeuronError};
 use nexus::ledger::LedgerError;
 use nexus::{NexusError, StoreError};
 use serde::Serialize;
+use serde_json::Value;
 use utoipa::ToSchema;
 
 /// A refusal as a client sees it (RFC 9457).
@@ -32,6 +33,12 @@ pub(crate) struct Problem {
     /// Everything that is wrong with a definition.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     faults: Vec<Fault>,
+    /// Which member of what was sent is wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<String>,
+    /// What there is instead of what the caller saw.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    current: Option<Value>,
 }
 
 /// A problem on its way out.
@@ -43,12 +50,21 @@ pub(crate) struct ApiError {
     hint: &'static str,
     retry_after_s: Option<u64>,
     faults: Vec<Fault>,
+    about: Option<Box<About>>,
+}
+
+/// What a problem is about, where that can be told.
+#[derive(Debug, Default)]
+struct About {
+    path: Option<String>,
+    current: Option<Value>,
 }
 
 impl ApiError {
     /// A problem of that status, code and detail.
     pub(crate) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
-        Self { status, code, detail: detail.into(), hint: "", retry_after_s: None, faults: Vec::new() }
+        let detail = detail.into();
+        Self { status, code, detail, hint: "", retry_after_s: None, faults: Vec::new(), about: None }
     }
 
     /// The problem with advice.
@@ -71,6 +87,7 @@ impl ApiError {
 
     /// The problem as a document.
     pub(crate) fn problem(self) -> Problem {
+        let About { path, current } = self.about.map(|about| *about).unwrap_or_default();
         Problem {
             kind: "about:blank",
             title: self.status.canonical_reason().unwrap_or("error"),
@@ -79,7 +96,14 @@ impl ApiError {
             detail: self.detail,
             hint: self.hint,
             faults: self.faults,
+            path,
+            current,
         }
+    }
+
+    /// Which member of what was sent is wrong.
+    pub(crate) fn path(&self) -> Option<&str> {
+        self.about.as_ref()?.path.as_deref()
     }
 
     fn retry_after(mut self, seconds: u64) -> Self {
@@ -275,11 +299,21 @@ impl From<LifeformError> for ApiError {
             LifeformError::Refused(refusal) => match refusal {
                 CanvasRefusal::Missing(_) => Self::new(StatusCode::NOT_FOUND, "not_found", detail),
                 CanvasRefusal::Exists(_) => Self::new(StatusCode::CONFLICT, "exists", detail),
-                CanvasRefusal::Schema { .. } => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "schema", detail),
+                CanvasRefusal::Schema { path, .. } => {
+                    let about = About { path: Some(path), current: None };
+                    let schema = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "schema", detail);
+                    Self { about: Some(Box::new(about)), ..schema }
+                }
                 CanvasRefusal::Forbidden(_) => Self::forbidden(detail),
                 CanvasRefusal::State(_) => Self::new(StatusCode::CONFLICT, "state", detail),
-                CanvasRefusal::Stale { .. } => Self::new(StatusCode::PRECONDITION_FAILED, "stale", detail)
-                    .hint("read the message again and amend what you find"),
+                CanvasRefusal::Stale { current, .. } => {
+                    let stale = Self::new(StatusCode::PRECONDITION_FAILED, "stale", detail);
+                    let stale = stale.hint("look at what there is and change that");
+                    let about = About { path: None, current: Some((*current).clone()) };
+                    Self { about: Some(Box::new(about)), ..stale }
+                }
+                CanvasRefusal::Rate(_) => Self::new(StatusCode::TOO_MANY_REQUESTS, "rate", detail).retry_after(1),
+                CanvasRefusal::Cascade(_) => Self::new(StatusCode::CONFLICT, "cascade", detail),
             },
             LifeformError::Fascicle(error) => error.into(),
             LifeformError::Nexus(error) => error.into(),

@@ -48,10 +48,10 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for ApiJson<T> {
     }
 }
 
-/// A body of text whose refusal is a problem document like any other.
-pub(crate) struct ApiText(pub(crate) String);
+/// A body of bytes whose refusal is a problem document like any other.
+pub(crate) struct ApiBytes(pub(crate) Bytes);
 
-impl<S: Send + Sync> FromRequest<S> for ApiText {
+impl<S: Send + Sync> FromRequest<S> for ApiBytes {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
@@ -61,7 +61,18 @@ impl<S: Send + Sync> FromRequest<S> for ApiText {
             }
             other => ApiError::new(other, "body", rejection.body_text()),
         };
-        let bytes = Bytes::from_request(request, state).await.map_err(large)?;
+        Bytes::from_request(request, state).await.map(Self).map_err(large)
+    }
+}
+
+/// A body of text whose refusal is a problem document like any other.
+pub(crate) struct ApiText(pub(crate) String);
+
+impl<S: Send + Sync> FromRequest<S> for ApiText {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        let ApiBytes(bytes) = ApiBytes::from_request(request, state).await?;
         let text = String::from_utf8(bytes.into()).map_err(|error| {
             ApiError::new(StatusCode::BAD_REQUEST, "not_text", format!("the body is not UTF-8: {error}"))
         })?;

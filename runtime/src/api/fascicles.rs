@@ -121,7 +121,7 @@ pub(super) async fn delete(
     ApiQuery(Forced { force }): ApiQuery<Forced>,
 ) -> Result<StatusCode, ApiError> {
     if !force {
-        let lives_by_it = |head: &lifeform::LifeformHead| head.definition.reply == id;
+        let lives_by_it = |head: &lifeform::LifeformHead| head.definition.reply.variants().any(|known| *known == id);
         if let Some(head) = app.lifeforms.list().await?.into_iter().find(lives_by_it) {
             let detail = format!("lifeform {} answers by fascicle {id}", head.id);
             return Err(ApiError::new(StatusCode::CONFLICT, "in_use", detail)

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use lifeform::metabolism::{Policy, Strategy};
+use lifeform::metabolism::{self, Policy, Strategy};
 use lifeform::{LifeformHead, LifeformId, LifeformSpec};
 use neurons::HOUSE;
 use neurons::llm::paid;
 use nexus::Timestamp;
-use nexus::ledger::{Account, Amount};
+use nexus::ledger::{Account, Amount, Release};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -38,6 +38,7 @@ fn summary(head: &LifeformHead, account: &Account) -> Value {
         "name": head.definition.name,
         "status": head.status,
         "mode": head.mode,
+        "hunger": metabolism::hunger(account.available().tokens, &head.definition.metabolism),
         "policy": head.policy,
         "nutrients": resources_of(account),
         "created_at": head.created_at,
@@ -46,7 +47,15 @@ fn summary(head: &LifeformHead, account: &Account) -> Value {
 }
 
 fn resources_of(account: &Account) -> Value {
-    json!({"balance": account.balance, "held": account.held(), "available": account.available(), "spent": account.spent})
+    json!({"balance": account.balance, "held": account.held(), "available": account.available(), "spent": account.spent, "released": account.released, "release": account.release()})
+}
+
+/// The same with how fast it goes, and when it will be gone.
+fn rates_of(account: &Account, now: Timestamp) -> Value {
+    let mut rates = resources_of(account);
+    rates["burn_per_hour"] = json!(account.burn_per_hour(now));
+    rates["empty_in_s"] = json!(account.empty_in_ms(now).map(|ms| ms / 1000));
+    rates
 }
 
 async fn summed_up(app: &App, head: &LifeformHead) -> Value {
@@ -193,7 +202,7 @@ pub(super) async fn resources(
 ) -> Result<Json<Value>, ApiError> {
     let account = app.lifeforms.account(&id).await?;
     let (lines, next) = journal(&app, format!("ledger:{id}").into(), &page).await?;
-    let mut body = resources_of(&account);
+    let mut body = rates_of(&account, app.store.clock().now());
     body["transactions"] = lines.into();
     body["next"] = next;
     Ok(Json(body))
@@ -208,10 +217,71 @@ pub(super) async fn house(
 ) -> Result<Json<Value>, ApiError> {
     let account = app.store.account(HOUSE).unwrap_or_default();
     let (lines, next) = journal(&app, format!("ledger:{HOUSE}").into(), &page).await?;
-    let mut body = resources_of(&account);
+    let mut body = rates_of(&account, app.store.clock().now());
     body["transactions"] = lines.into();
     body["next"] = next;
     Ok(Json(body))
+}
+
+/// Where a lifeform's nutrients went: by model, neuron, fascicle, person, goal and day.
+#[utoipa::path(get, path = "/v1/lifeforms/{id}/resources/report", params(("id" = String, Path)), responses((status = 200, description = "{upto, total, by: {model: {name: {calls, charged}}, …}}")))]
+pub(super) async fn report(
+    State(app): State<App>,
+    _caller: Caller,
+    ApiPath(id): ApiPath<LifeformId>,
+) -> Result<Json<Value>, ApiError> {
+    app.lifeforms.get(&id).await?;
+    Ok(Json(app.lifeforms.spending(&id).await?.into()))
+}
+
+/// The same for the house. For operators.
+#[utoipa::path(get, path = "/v1/house/resources/report", responses((status = 200, description = "{upto, total, by}"), (status = 403, description = "this is for operators")))]
+pub(super) async fn house_report(State(app): State<App>, _operator: Operator) -> Result<Json<Value>, ApiError> {
+    Ok(Json(app.lifeforms.spending(HOUSE).await?.into()))
+}
+
+/// A rule by which nutrients come.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ReleaseBody {
+    /// How much comes in an hour: `{tokens, micro_usd}`.
+    #[schema(value_type = Object)]
+    per_hour: Nutrients,
+    /// The balance at which no more comes.
+    #[schema(value_type = Object)]
+    ceiling: Nutrients,
+}
+
+/// An amount of which a part may be left out.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[derive(Default)]
+pub(super) struct Nutrients {
+    tokens: i64,
+    micro_usd: i64,
+}
+
+impl From<Nutrients> for Amount {
+    fn from(Nutrients { tokens, micro_usd }: Nutrients) -> Self {
+        Self { tokens, micro_usd }
+    }
+}
+
+/// From now on nutrients come to a lifeform by this rule: so many an hour, as long as its balance is below the ceiling. Nothing
+/// an hour ends it.
+#[utoipa::path(put, path = "/v1/lifeforms/{id}/resources/release", params(("id" = String, Path)), request_body = ReleaseBody, responses((status = 200, description = "balance, rates and the rule")))]
+pub(super) async fn set_release(
+    State(app): State<App>,
+    Operator(origin): Operator,
+    ApiPath(id): ApiPath<LifeformId>,
+    ApiJson(body): ApiJson<ReleaseBody>,
+) -> Result<Json<Value>, ApiError> {
+    let mut rule = Release { per_hour: body.per_hour.into(), ceiling: body.ceiling.into() };
+    if rule.per_hour == Amount::default() {
+        rule = Release::default();
+    }
+    let account = app.lifeforms.release(&origin, &id, rule).await?;
+    Ok(Json(rates_of(&account, app.store.clock().now())))
 }
 
 /// What the house paid for: each call with what was said in it. For operators.
@@ -311,5 +381,8 @@ pub(super) async fn list_fascicles(
     ApiPath(id): ApiPath<LifeformId>,
 ) -> Result<Json<Value>, ApiError> {
     let head = app.lifeforms.get(&id).await?;
-    Ok(Json(json!({"fascicles": [{"id": head.definition.reply, "status": "active"}]})))
+    let reply = &head.definition.reply;
+    let active = reply.variant(head.mode);
+    let shown = reply.variants().map(|id| json!({"id": id, "status": if id == active { "active" } else { "idle" }}));
+    Ok(Json(json!({"fascicles": shown.collect::<Vec<_>>()})))
 }

@@ -1,6 +1,7 @@
 //! HTTP and WebSocket: every route on one page. Handlers extract, call once, convert.
 
 mod canvases;
+mod chat;
 mod document;
 mod error;
 mod extract;
@@ -34,7 +35,7 @@ use axum::routing::{any, get, post};
 use tokio::sync::watch;
 use tower_http::catch_panic::CatchPanicLayer;
 use utoipa::OpenApi;
-use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt};
 use utoipa_axum::routes;
 
 use crate::tokens::Tokens;
@@ -164,6 +165,9 @@ pub fn router(app: App) -> Router {
         .routes(routes!(lifeforms::act))
         .routes(routes!(lifeforms::transact))
         .routes(routes!(lifeforms::resources))
+        .routes(routes!(lifeforms::report))
+        .routes(routes!(lifeforms::set_release))
+        .routes(routes!(lifeforms::house_report))
         .routes(routes!(lifeforms::set_policy, lifeforms::policy))
         .routes(routes!(lifeforms::house))
         .routes(routes!(lifeforms::house_calls))
@@ -177,15 +181,21 @@ pub fn router(app: App) -> Router {
         .routes(routes!(nexus::import))
         .routes(routes!(nexus::export))
         .routes(routes!(nexus::grammar))
-        .routes(routes!(canvases::list))
-        .routes(routes!(canvases::read))
+        .routes(routes!(canvases::list, canvases::create))
+        .routes(routes!(canvases::read, canvases::patch))
         .routes(routes!(canvases::state))
-        .routes(routes!(canvases::ops))
-        .routes(routes!(canvases::create_topic, canvases::topics))
-        .routes(routes!(canvases::append, canvases::messages))
-        .routes(routes!(canvases::message, canvases::amend, canvases::retract))
-        .routes(routes!(canvases::revisions))
-        .routes(routes!(canvases::interrupt))
+        .routes(routes!(canvases::ops, canvases::write))
+        .routes(routes!(canvases::present, canvases::be_present))
+        .routes(routes!(canvases::attach).layer(canvases::upload_limit()))
+        .routes(routes!(canvases::attachment))
+        .routes(routes!(chat::create_topic, chat::topics))
+        .routes(routes!(chat::topic, chat::edit_topic))
+        .routes(routes!(chat::mark_read))
+        .routes(routes!(chat::append, chat::messages))
+        .routes(routes!(chat::message, chat::amend, chat::retract))
+        .routes(routes!(chat::revisions))
+        .routes(routes!(chat::interrupt))
+        .routes(routes!(chat::restore))
         .routes(routes!(tokens::add, tokens::list))
         .routes(routes!(tokens::revoke))
         .split_for_parts();

@@ -109,6 +109,9 @@ impl Screen {
                 }
             }
             Some("delta") if self.live => return Ok(self.delta(frame)),
+            Some("batch") if self.live => {
+                return Ok(frame["deltas"].as_array().into_iter().flatten().map(|delta| self.delta(delta)).sum());
+            }
             _ => {}
         }
         Ok(0)

@@ -5,7 +5,7 @@ use nexus::kip::lang::lark::{Setting, lark};
 use serde_json::{Value, json};
 
 use crate::llm::wire::types::ChatRequest;
-use crate::tools::kip::COMMAND_TITLE;
+use crate::tools::kip::{COMMAND_TITLE, QUERY_TITLE};
 
 /// The grammar a request asks for.
 pub(super) enum Shape {
@@ -19,6 +19,8 @@ pub(super) enum Shape {
     Tool(Value),
     /// One call of a tool that takes a KIP command, by its name.
     KipTool(String),
+    /// The same of one that takes commands which read.
+    KipQueryTool(String),
 }
 
 /// Schemas larger than this are refused.
@@ -49,11 +51,12 @@ fn tool_shape(request: &ChatRequest) -> Result<Shape, String> {
     let only = request.tool_choice.as_ref().and_then(|choice| choice["function"]["name"].as_str());
     let wanted = |function: &&Value| only.is_none_or(|only| function["name"] == only);
     let functions: Vec<&Value> = request.tools.iter().map(|tool| &tool["function"]).filter(wanted).collect();
+    let titled = |one: &Value, title: &str| one["parameters"]["properties"]["command"]["title"] == title;
+    let name = |one: &Value| one["name"].as_str().unwrap_or_default().to_owned();
     match functions.as_slice() {
         [] => Err("tool_choice names no tool of this request".into()),
-        [one] if one["parameters"]["properties"]["command"]["title"] == COMMAND_TITLE => {
-            Ok(Shape::KipTool(one["name"].as_str().unwrap_or_default().into()))
-        }
+        [one] if titled(one, COMMAND_TITLE) => Ok(Shape::KipTool(name(one))),
+        [one] if titled(one, QUERY_TITLE) => Ok(Shape::KipQueryTool(name(one))),
         several => {
             let branches: Vec<Value> = several.iter().map(|function| branch(function)).collect();
             Ok(Shape::Tool(json!({"anyOf": branches})))
@@ -73,7 +76,7 @@ pub(super) fn check(request: &ChatRequest) -> Result<(), String> {
         return Err("a request needs at least one message".into());
     }
     match shape(request)? {
-        Shape::Text | Shape::Kip | Shape::KipTool(_) => Ok(()),
+        Shape::Text | Shape::Kip | Shape::KipTool(_) | Shape::KipQueryTool(_) => Ok(()),
         Shape::Json(schema) | Shape::Tool(schema) if schema.to_string().len() > SCHEMA_BYTES_MAX => {
             Err(format!("a schema over {SCHEMA_BYTES_MAX} bytes"))
         }
@@ -87,7 +90,7 @@ pub(super) fn check(request: &ChatRequest) -> Result<(), String> {
 impl Shape {
     /// Whether it is a tool call.
     pub(super) fn is_tool(&self) -> bool {
-        matches!(self, Self::Tool(_) | Self::KipTool(_))
+        matches!(self, Self::Tool(_) | Self::KipTool(_) | Self::KipQueryTool(_))
     }
 
     /// The grammar it is written by, if it is not free.
@@ -96,14 +99,18 @@ impl Shape {
             Self::Text => None,
             Self::Json(schema) | Self::Tool(schema) => Some(of_schema(schema)),
             Self::Kip => Some(TopLevelGrammar::from_lark(format!("start: command\n{}", lark(Setting::Text)))),
-            Self::KipTool(name) => {
-                // Both texts are quoted twice: as JSON, and as a word of the grammar.
-                let open = json!(format!(r#"{{"name":{},"arguments":{{"command":""#, json!(name))).to_string();
-                let start = format!("start: {open} command \"\\\"}}}}\"\n");
-                Some(TopLevelGrammar::from_lark(start + &lark(Setting::Json)))
-            }
+            Self::KipTool(name) => Some(kip_call(&name, "command")),
+            Self::KipQueryTool(name) => Some(kip_call(&name, "(find | \"EXPLAIN \" find | describe | search)")),
         }
     }
+}
+
+/// The grammar of a call of a tool that takes `what` of KIP.
+fn kip_call(name: &str, what: &str) -> TopLevelGrammar {
+    // Both texts are quoted twice: as JSON, and as a word of the grammar.
+    let open = json!(format!(r#"{{"name":{},"arguments":{{"command":""#, json!(name))).to_string();
+    let start = format!("start: {open} {what} \"\\\"}}}}\"\n");
+    TopLevelGrammar::from_lark(start + &lark(Setting::Json))
 }
 
 /// The grammar of a schema, without free white space: small models lose themselves in it.
@@ -117,6 +124,7 @@ fn of_schema(mut schema: Value) -> TopLevelGrammar {
 #[cfg(test)]
 mod tests {
     use llguidance::{Matcher, ParserFactory};
+    use nexus::kip::lang::parser::seems_to_write;
     use rand::rngs::StdRng;
     use rand::{RngExt, SeedableRng};
     use toktrie::ApproximateTokEnv;
@@ -169,15 +177,20 @@ mod tests {
 
     #[test]
     fn a_call_of_a_kip_tool_is_json_around_a_command() {
-        let mut whole = 0;
-        for seed in 0..100 {
-            let Some(text) = babble(Shape::KipTool("execute_kip".into()), seed) else { continue };
-            let call: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
-            let command = call["arguments"]["command"].as_str().unwrap();
-            parses(command);
-            assert_eq!(call["name"], "execute_kip");
-            whole += 1;
+        for shape in [Shape::KipTool, Shape::KipQueryTool] {
+            let (mut whole, mut writes) = (0, 0);
+            for seed in 0..100 {
+                let Some(text) = babble(shape("execute_kip".into()), seed) else { continue };
+                let call: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
+                let command = call["arguments"]["command"].as_str().unwrap();
+                parses(command);
+                assert_eq!(call["name"], "execute_kip");
+                whole += 1;
+                writes += u32::from(seems_to_write(command));
+            }
+            assert!(whole > 40, "{whole} whole calls");
+            let reads_alone = matches!(shape(String::new()), Shape::KipQueryTool(_));
+            assert_eq!(writes == 0, reads_alone, "{writes} of {whole} write");
         }
-        assert!(whole > 40, "{whole} whole calls");
     }
 }

@@ -5,12 +5,13 @@
 //! for features that are not used here. The database runs on threads of its own with the deep stacks
 //! it needs, so the process around it may be an ordinary one, paused test time included.
 
+mod log;
 mod schema;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -27,6 +28,7 @@ use super::backend::{Backend, Opened, PAGE_ELEMENTS, Page, Projected, Projection
 use super::batch::{Entry, Hash, Key, Kind, Stream, Versioned};
 use crate::clock::Timestamp;
 use crate::ledger::Account;
+use log::Log;
 
 /// Memory the database may use for unflushed writes; it also bounds how much is replayed after a kill.
 const MEMTABLE_BYTES: usize = 32 << 20;
@@ -43,10 +45,12 @@ pub struct Surreal {
     /// `None` once dropped: a runtime must not be dropped inside another one.
     runtime: Option<Runtime>,
     opened: Mutex<Option<(Arc<Datastore>, Client<Db>)>>,
-    /// The epoch of our lease; every flush names it.
+    /// The epoch of our lease; every projection names it.
     epoch: AtomicI64,
-    /// Rows of the log that were written, those that were written again counted again.
-    tries: AtomicI64,
+    /// What is not projected yet; `None` until it is opened.
+    log: Arc<Mutex<Option<Log>>>,
+    /// The last row that the projection before covers.
+    projected: AtomicU64,
 }
 
 #[derive(Clone, SurrealValue)]
@@ -119,7 +123,8 @@ impl Surreal {
             runtime: Some(runtime),
             opened: Mutex::new(None),
             epoch: AtomicI64::new(0),
-            tries: AtomicI64::new(0),
+            log: Arc::default(),
+            projected: AtomicU64::new(0),
         })
     }
 
@@ -204,22 +209,13 @@ impl Backend for Surreal {
         std::fs::create_dir_all(&path).map_err(|error| StoreError::Io(format!("{}: {error}", path.display())))?;
         let (datastore, db, epoch, opened) = self
             .on_its_threads(async move {
-                let settings = ConfigMap::empty()
-                    .with_key_value("surrealkv_max_memtable_size", MEMTABLE_BYTES.to_string())
-                    .with_key_value("surrealkv_block_cache_capacity", BLOCK_CACHE_BYTES.to_string())
-                    .with_key_value("live_query_engine", "inline");
-                let url = format!("surrealkv://{}?sync=every", path.display());
-                let built =
-                    Datastore::builder().with_config(settings).without_maintenance_tasks().build_with_path(&url).await;
-                let datastore = built.map_err(|error| {
-                    let text = error.to_string();
-                    let locked = text.contains("locked by another process") || text.contains("already locked");
-                    if locked {
-                        StoreError::Locked(path.display().to_string())
-                    } else {
-                        StoreError::Io(format!("{}: {text}", path.display()))
-                    }
-                })?;
+                // SurrealKV 0.21 splits a log that its memory table cannot hold when it reads it back: one part is
+                // flushed, which says that the whole log is, and the other is nowhere when it is killed again. A log holds
+                // at most a full table and one transaction more, so it is read back into a table of three, and closed.
+                if was_cut_short(&path) {
+                    built(&path, 3 * MEMTABLE_BYTES).await?.shutdown().await.map_err(io)?;
+                }
+                let datastore = built(&path, MEMTABLE_BYTES).await?;
                 datastore.check_version().await.map_err(io)?;
                 datastore.bootstrap().await.map_err(io)?;
                 let db: Client<Db> =
@@ -231,29 +227,33 @@ impl Backend for Surreal {
                 Ok((datastore, db, epoch, opened))
             })
             .await?;
+        let (folder, checkpoint) = (self.path.join("log"), opened.checkpoint);
+        let read = tokio::task::spawn_blocking(move || Log::open(&folder, checkpoint));
+        let (log, rows) = read.await.map_err(|panic| StoreError::Io(format!("the log died: {panic}")))??;
+        // A store of before the log had files holds its last rows in the database.
+        let mut whole: BTreeMap<u64, Bytes> = opened.log.into_iter().collect();
+        whole.extend(rows);
+        for (place, n) in whole.keys().enumerate() {
+            let expected = opened.checkpoint + 1 + place as u64;
+            if *n != expected {
+                return Err(StoreError::Corrupt(format!("row {expected} of the log is missing, and row {n} is there")));
+            }
+        }
+        self.projected.store(opened.checkpoint, Ordering::SeqCst);
+        let opened = Opened { log: whole.into_iter().collect(), ..opened };
+        *self.log.lock().unwrap_or_else(PoisonError::into_inner) = Some(log);
         self.epoch.store(epoch, Ordering::SeqCst);
         *self.opened.lock().unwrap_or_else(PoisonError::into_inner) = Some((datastore, db));
         Ok(opened)
     }
 
     async fn append(&self, n: u64, row: Bytes) -> Result<(), StoreError> {
-        const APPEND: &str = "BEGIN;
-            LET $held = (SELECT VALUE epoch FROM ONLY lease:store FOR UPDATE);
-            IF $held != $epoch { THROW 'lease lost' };
-            UPSERT type::record('log', $n) CONTENT { n: $n, b: $b, try: $try } RETURN NONE;
-            COMMIT;";
-        let (db, epoch) = (self.db()?, self.epoch());
-        self.surely(|| {
-            let (db, row) = (db.clone(), DbBytes::from(row.to_vec()));
-            // A row that does not change is not written.
-            let tried = self.tries.fetch_add(1, Ordering::SeqCst);
-            self.on_its_threads(async move {
-                let asked =
-                    db.query(APPEND).bind(("epoch", epoch)).bind(("n", n as i64)).bind(("b", row)).bind(("try", tried));
-                settle(asked.await.map_err(io)?).map(drop)
-            })
-        })
-        .await
+        let log = self.log.clone();
+        let written = tokio::task::spawn_blocking(move || {
+            let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
+            log.as_mut().ok_or(StoreError::Closed)?.append(n, &row)
+        });
+        written.await.map_err(|panic| StoreError::Io(format!("the log died: {panic}")))?
     }
 
     async fn project(&self, projection: Projection) -> Result<(), StoreError> {
@@ -297,14 +297,14 @@ impl Backend for Surreal {
             DELETE log WHERE n <= $upto RETURN NONE;
             UPDATE meta:checkpoint SET n = $upto, again = (again ?? 0) + 1 RETURN NONE;
             COMMIT;";
-        let (db, epoch) = (self.db()?, self.epoch());
+        let (db, epoch, upto) = (self.db()?, self.epoch(), projection.upto);
         let db_of_pages = db.clone();
         let rows = self
             .on_its_threads(async move {
                 let mut projection = projection;
                 let pages = pages_of(&db_of_pages, std::mem::take(&mut projection.elements)).await?;
-                let forgotten = rows_of(&db_of_pages, &projection.forgotten).await?;
-                Rows::of(projection, pages, forgotten)
+                let gone = rows_of(&db_of_pages, &projection.forgotten, &projection.trimmed).await?;
+                Rows::of(projection, pages, gone)
             })
             .await?;
         let again = AtomicBool::new(false);
@@ -329,7 +329,15 @@ impl Backend for Surreal {
                 settle(asked.await.map_err(io)?).map(drop)
             })
         })
-        .await
+        .await?;
+        // One projection's worth of rows is kept longer than it must be: should the database lose the last one, they are there.
+        let before = self.projected.swap(upto, Ordering::SeqCst);
+        let log = self.log.clone();
+        let trimmed = tokio::task::spawn_blocking(move || {
+            log.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(|log| log.trim(before))
+        });
+        drop(trimmed.await);
+        Ok(())
     }
 
     async fn document(&self, key: &Key) -> Result<Option<Versioned<Bytes>>, StoreError> {
@@ -341,6 +349,29 @@ impl Backend for Surreal {
                 .bind(("name", key.1.to_string()));
             let rows: Vec<DocRow> = settle(asked.await.map_err(io)?)?.take(0).map_err(io)?;
             Ok(rows.into_iter().next().map(DocRow::document))
+        })
+        .await
+    }
+
+    async fn each(&self, keys: &[Key]) -> Result<Vec<Option<Versioned<Bytes>>>, StoreError> {
+        let (db, keys) = (self.db()?, keys.to_vec());
+        self.on_its_threads(async move {
+            let mut known: HashMap<Key, Versioned<Bytes>> = HashMap::new();
+            for some in keys.chunks(ROWS_ASKED) {
+                let names: Vec<Vec<String>> =
+                    some.iter().map(|key| vec![key.0.as_str().to_owned(), key.1.to_string()]).collect();
+                let asked = db
+                    .query("SELECT * FROM array::map($names, |$name| type::record('doc', $name))")
+                    .bind(("names", names));
+                let rows: Vec<DocRow> = settle(asked.await.map_err(io)?)?.take(0).map_err(io)?;
+                let mut rows: HashMap<(String, String), DocRow> =
+                    rows.into_iter().map(|row| ((row.kind.clone(), row.name.clone()), row)).collect();
+                for key in some {
+                    let name = (key.0.as_str().to_owned(), key.1.to_string());
+                    known.extend(rows.remove(&name).map(|row| (key.clone(), row.document())));
+                }
+            }
+            Ok(keys.iter().map(|key| known.get(key).cloned()).collect())
         })
         .await
     }
@@ -451,12 +482,38 @@ impl Backend for Surreal {
     async fn close(&self) -> Result<(), StoreError> {
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some((datastore, db)) = opened else { return Ok(()) };
+        *self.log.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.on_its_threads(async move {
             drop(db);
             datastore.shutdown().await.map_err(io)
         })
         .await
     }
+}
+
+/// Whether the database in `store` was not closed: its own logs hold something.
+fn was_cut_short(store: &Path) -> bool {
+    let files = std::fs::read_dir(store.join("wal")).into_iter().flatten();
+    files.filter_map(|file| file.ok()?.metadata().ok()).any(|file| file.len() > 0)
+}
+
+/// The datastore in `store`, with memory tables of that size.
+async fn built(store: &Path, memtable_bytes: usize) -> Result<Arc<Datastore>, StoreError> {
+    let settings = ConfigMap::empty()
+        .with_key_value("surrealkv_max_memtable_size", memtable_bytes.to_string())
+        .with_key_value("surrealkv_block_cache_capacity", BLOCK_CACHE_BYTES.to_string())
+        .with_key_value("live_query_engine", "inline");
+    let url = format!("surrealkv://{}?sync=every", store.display());
+    let built = Datastore::builder().with_config(settings).without_maintenance_tasks().build_with_path(&url).await;
+    built.map_err(|error| {
+        let text = error.to_string();
+        let locked = text.contains("locked by another process") || text.contains("already locked");
+        if locked {
+            StoreError::Locked(store.display().to_string())
+        } else {
+            StoreError::Io(format!("{}: {text}", store.display()))
+        }
+    })
 }
 
 /// Takes the lease: the epoch rises, and whoever held the last one can flush no more.
@@ -498,16 +555,22 @@ async fn read_opened(db: &Client<Db>) -> Result<Opened, StoreError> {
     })
 }
 
-/// The rows of streams.
-async fn rows_of(db: &Client<Db>, streams: &[Stream]) -> Result<Vec<RecordId>, StoreError> {
+/// The rows of streams that go as a whole, and those of others that hold nothing past a number.
+async fn rows_of(db: &Client<Db>, whole: &[Stream], upto: &[(Stream, u64)]) -> Result<Vec<RecordId>, StoreError> {
+    let whole = whole.iter().map(|stream| (stream, i64::MAX));
+    let parts = upto.iter().map(|(stream, upto)| (stream, *upto as i64));
     let mut rows = Vec::new();
-    for stream in streams {
+    for (stream, upto) in whole.chain(parts) {
+        // Rows are named by their last entry.
         let asked = db
-            .query("SELECT VALUE id FROM journal:[$stream, 0]..=[$stream, 9223372036854775807]")
-            .bind(("stream", stream.to_string()));
+            .query("SELECT VALUE id FROM journal:[$stream, 0]..=[$stream, $upto]")
+            .bind(("stream", stream.to_string()))
+            .bind(("upto", upto));
         let journal: Vec<RecordId> = settle(asked.await.map_err(io)?)?.take(0).map_err(io)?;
         rows.extend(journal);
-        rows.push(RecordId::new("stream", stream.to_string()));
+        if upto == i64::MAX {
+            rows.push(RecordId::new("stream", stream.to_string()));
+        }
     }
     Ok(rows)
 }
@@ -523,8 +586,8 @@ struct ChangedPage {
     elements: BTreeMap<u64, Bytes>,
 }
 
-/// Pages asked for at once.
-const PAGES_AT_ONCE: usize = 512;
+/// Rows asked for at once.
+const ROWS_ASKED: usize = 512;
 
 /// The first page from `from` on: over the gaps where there are none, such as that between concepts and links.
 async fn next_page(db: &Client<Db>, nexus: &str, from: i64) -> Result<Option<i64>, StoreError> {
@@ -547,7 +610,7 @@ async fn pages_of(db: &Client<Db>, elements: Vec<(Arc<str>, u64, Option<Bytes>)>
         }
     }
     for (nexus, numbers) in numbers {
-        for some in numbers.chunks(PAGES_AT_ONCE) {
+        for some in numbers.chunks(ROWS_ASKED) {
             let asked = db
                 .query("SELECT * FROM array::map($numbers, |$no| type::record('page', [$nexus, $no]))")
                 .bind(("nexus", nexus.to_string()))
@@ -631,9 +694,8 @@ impl Rows {
         accounts.chain(streams).chain(payloads).chain(docs).chain(pages).chain(journals).cloned().collect()
     }
 
-    fn of(projection: Projection, pages: Pages, forgotten: Vec<RecordId>) -> Result<Self, StoreError> {
-        let mut rows =
-            Self { upto: projection.upto as i64, unsure: projection.unsure, gone: forgotten, ..Self::default() };
+    fn of(projection: Projection, pages: Pages, gone: Vec<RecordId>) -> Result<Self, StoreError> {
+        let mut rows = Self { upto: projection.upto as i64, unsure: projection.unsure, gone, ..Self::default() };
         let mut new_docs = Vec::new();
         for Projected { key: Key(kind, name), document, stored } in projection.documents {
             let (kind, name) = (kind.as_str().to_owned(), name.to_string());

@@ -1,0 +1,100 @@
+//! The patch that an op makes, put together piece by piece, and what rules of every kind of canvas ask.
+
+use json_patch::jsonptr::PointerBuf;
+use json_patch::{AddOperation, Patch, PatchOperation, RemoveOperation};
+use nexus::{PrincipalKind, Role};
+use serde_json::{Value, json};
+
+use super::state::escape;
+use super::{Ask, Refusal, State};
+
+/// See the module. It adds (which on a member that is there replaces it) and removes.
+#[derive(Clone, Debug, Default)]
+pub struct Edit(Vec<PatchOperation>);
+
+impl Edit {
+    /// Puts `value` at `path`, whatever was there.
+    pub fn put(&mut self, path: impl AsRef<str>, value: Value) {
+        let path = pointer(path.as_ref());
+        self.0.push(PatchOperation::Add(AddOperation { path, value }));
+    }
+
+    /// Removes what is at `path`.
+    pub fn remove(&mut self, path: impl AsRef<str>) {
+        let path = pointer(path.as_ref());
+        self.0.push(PatchOperation::Remove(RemoveOperation { path }));
+    }
+
+    /// All of another after this.
+    pub fn then(&mut self, other: Self) {
+        self.0.extend(other.0);
+    }
+
+    /// The patch.
+    pub fn patch(self) -> Patch {
+        Patch(self.0)
+    }
+
+    /// Makes the writer known to the canvas, if it is not.
+    pub fn introduce(&mut self, state: &State, ask: &Ask) {
+        let id = &*ask.who.id.0;
+        let path = format!("/users/{}", escape(id));
+        if state.get(&path).is_none() {
+            let name = id.split_once(':').map_or(id, |(_, name)| name);
+            self.put(path, json!({"id": id, "name": name, "kind": ask.who.kind}));
+        }
+    }
+
+    /// Notes at which revision an entity was changed.
+    pub fn touch(&mut self, path: &str, ask: &Ask) {
+        self.put(format!("{path}/rev"), json!(ask.rev));
+    }
+}
+
+/// Every path is made of escaped segments, so this is never the empty one.
+fn pointer(path: &str) -> PointerBuf {
+    PointerBuf::parse(path).unwrap_or_default()
+}
+
+/// Whether the writer may change what others wrote.
+pub(super) fn is_operator(ask: &Ask) -> bool {
+    ask.who.may(Role::Operator) && ask.who.kind != PrincipalKind::Lifeform
+}
+
+/// Whether `entity` is still as the writer saw it.
+pub(super) fn unchanged(entity: &Value, ask: &Ask) -> Result<(), Refusal> {
+    let now = entity["rev"].as_u64().unwrap_or(0);
+    match ask.base {
+        Some(base) if base < now && now < ask.first => {
+            Err(Refusal::Stale { base, now, current: entity.clone().into() })
+        }
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn check_id(path: &'static str, id: &str) -> Result<(), Refusal> {
+    neurons::spec::check_id(id).map_err(|message| Refusal::schema(path, message))
+}
+
+/// Text that says something, within a bound of bytes.
+pub(super) fn check_text(path: &'static str, text: &str, bytes_max: usize) -> Result<(), Refusal> {
+    if text.trim().is_empty() {
+        return Err(Refusal::schema(path, "it says nothing"));
+    }
+    check_length(path, text, bytes_max)
+}
+
+/// Text that may be empty, within a bound of bytes.
+pub(super) fn check_length(path: &'static str, text: &str, bytes_max: usize) -> Result<(), Refusal> {
+    match text.len() {
+        bytes if bytes > bytes_max => {
+            Err(Refusal::schema(path, format!("{bytes} bytes are over the bound of {bytes_max}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Keys that sort in the order of revisions, for what is only ever appended.
+pub(super) fn order(rev: u64) -> String {
+    format!("{rev:012}")
+}

@@ -1,0 +1,635 @@
+//! The mind map (seed 003 §3.5.3 `zMind`): nodes in a tree, links across it, comments, and proposals that
+//! somebody else decides. Pure rules, like those of the chat.
+//!
+//! A node's place among its siblings is a fractional key that is made here between two named neighbours, so
+//! that nobody's index moves under somebody else's hands. A node is never its own ancestor.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use fractional_index::FractionalIndex;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::edit::{check_id, check_length, check_text, is_operator, unchanged};
+use super::state::{Collection, escape};
+use super::{Ask, ENTITY_BYTES_MAX, Edit, Refusal, State};
+
+/// What a mind map is made of.
+pub(super) const COLLECTIONS: &[Collection] = &[&["users"], &["nodes"], &["links"], &["comments"], &["proposals"]];
+
+/// The names of the ops.
+pub const OPS: &[&str] = &[
+    "node.add",
+    "node.edit",
+    "node.move",
+    "node.merge",
+    "node.remove",
+    "link.add",
+    "link.edit",
+    "link.remove",
+    "comment.add",
+    "comment.edit",
+    "comment.resolve",
+    "comment.remove",
+    "proposal.make",
+    "proposal.accept",
+    "proposal.reject",
+];
+
+/// Where a node is put: right before one sibling, right after one, or, without neighbours, last.
+#[derive(Clone, Copy)]
+struct Among<'a> {
+    before: &'a Option<Arc<str>>,
+    after: &'a Option<Arc<str>>,
+}
+
+/// What can be done to a mind map.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", deny_unknown_fields)]
+pub enum Op {
+    /// Puts a node under another, or at the top.
+    #[serde(rename = "node.add")]
+    AddNode {
+        /// Its id.
+        id: Arc<str>,
+        /// Its title.
+        title: String,
+        /// What it says beyond its title.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        body: String,
+        /// The node it stands under.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        parent: Option<Arc<str>>,
+        /// The sibling it stands right before.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        before: Option<Arc<str>>,
+        /// The sibling it stands right after; without either it comes last.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        after: Option<Arc<str>>,
+    },
+    /// Says a node differently; what it said is kept.
+    #[serde(rename = "node.edit")]
+    EditNode {
+        /// Which one.
+        id: Arc<str>,
+        /// Its new title.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        title: Option<String>,
+        /// Its new body.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        body: Option<String>,
+        /// Why.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        reason: String,
+    },
+    /// Moves a node with all that is under it.
+    #[serde(rename = "node.move")]
+    MoveNode {
+        /// Which one.
+        id: Arc<str>,
+        /// The node it is to stand under; none is the top.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        parent: Option<Arc<str>>,
+        /// The sibling it is to stand right before.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        before: Option<Arc<str>>,
+        /// The sibling it is to stand right after; without either it comes last.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        after: Option<Arc<str>>,
+    },
+    /// Makes one node of two: what is under, linked to or said of `id` becomes that of `into`.
+    #[serde(rename = "node.merge")]
+    MergeNode {
+        /// The node that goes.
+        id: Arc<str>,
+        /// The node that stays; it keeps its title and takes the other's words into its body.
+        into: Arc<str>,
+        /// Why.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        reason: String,
+    },
+    /// Removes a node with its links and comments.
+    #[serde(rename = "node.remove")]
+    RemoveNode {
+        /// Which one.
+        id: Arc<str>,
+        /// Whether all that is under it goes too; otherwise a node with others under it stays.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        with_children: bool,
+    },
+    /// Links two nodes across the tree.
+    #[serde(rename = "link.add")]
+    AddLink {
+        /// Its id.
+        id: Arc<str>,
+        /// From which node.
+        from: Arc<str>,
+        /// To which node.
+        to: Arc<str>,
+        /// What ties them.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        label: String,
+    },
+    /// Says differently what ties two nodes.
+    #[serde(rename = "link.edit")]
+    EditLink {
+        /// Which one.
+        id: Arc<str>,
+        /// What ties them.
+        label: String,
+    },
+    /// Removes a link.
+    #[serde(rename = "link.remove")]
+    RemoveLink {
+        /// Which one.
+        id: Arc<str>,
+    },
+    /// Says something about a node.
+    #[serde(rename = "comment.add")]
+    AddComment {
+        /// Its id.
+        id: Arc<str>,
+        /// About which node.
+        node: Arc<str>,
+        /// What.
+        content: String,
+        /// The comment it answers.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reply_to: Option<Arc<str>>,
+    },
+    /// Says a comment differently.
+    #[serde(rename = "comment.edit")]
+    EditComment {
+        /// Which one.
+        id: Arc<str>,
+        /// What.
+        content: String,
+    },
+    /// Marks a comment as dealt with, or not.
+    #[serde(rename = "comment.resolve")]
+    ResolveComment {
+        /// Which one.
+        id: Arc<str>,
+        /// Whether it is.
+        resolved: bool,
+    },
+    /// Removes a comment and the answers to it.
+    #[serde(rename = "comment.remove")]
+    RemoveComment {
+        /// Which one.
+        id: Arc<str>,
+    },
+    /// Suggests a change that somebody else accepts or rejects.
+    #[serde(rename = "proposal.make")]
+    Propose {
+        /// Its id.
+        id: Arc<str>,
+        /// Why.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        reason: String,
+        /// The ops that would be done.
+        ops: Vec<Op>,
+    },
+    /// Does what was proposed.
+    #[serde(rename = "proposal.accept")]
+    Accept {
+        /// Which proposal.
+        id: Arc<str>,
+    },
+    /// Puts a proposal aside; its maker may, too.
+    #[serde(rename = "proposal.reject")]
+    Reject {
+        /// Which proposal.
+        id: Arc<str>,
+        /// Why.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        reason: String,
+    },
+}
+
+/// Nodes of one map.
+pub const NODES_MAX: usize = 10_000;
+/// Links, and comments, and proposals of one map.
+pub const OTHERS_MAX: usize = 10_000;
+/// Bytes of a node's body, and of a comment.
+pub const BODY_BYTES_MAX: usize = 16 << 10;
+/// Times one node may be changed.
+pub const REVISIONS_MAX: usize = 1_000;
+/// Ops of one proposal.
+pub const PROPOSED_MAX: usize = 20;
+/// Characters of an order key.
+const ORD_MAX: usize = 512;
+/// Bytes of a title, a label and a reason.
+const LINE_BYTES_MAX: usize = 1_000;
+
+impl Op {
+    /// The op's name on the wire.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::AddNode { .. } => "node.add",
+            Self::EditNode { .. } => "node.edit",
+            Self::MoveNode { .. } => "node.move",
+            Self::MergeNode { .. } => "node.merge",
+            Self::RemoveNode { .. } => "node.remove",
+            Self::AddLink { .. } => "link.add",
+            Self::EditLink { .. } => "link.edit",
+            Self::RemoveLink { .. } => "link.remove",
+            Self::AddComment { .. } => "comment.add",
+            Self::EditComment { .. } => "comment.edit",
+            Self::ResolveComment { .. } => "comment.resolve",
+            Self::RemoveComment { .. } => "comment.remove",
+            Self::Propose { .. } => "proposal.make",
+            Self::Accept { .. } => "proposal.accept",
+            Self::Reject { .. } => "proposal.reject",
+        }
+    }
+}
+
+/// What `op` makes of `state`.
+///
+/// # Errors
+/// A [`Refusal`]; the state is then as it was.
+pub(super) fn decide(state: &State, op: &Op, ask: &Ask) -> Result<Edit, Refusal> {
+    let mut edit = Edit::default();
+    edit.introduce(state, ask);
+    edit.then(match op {
+        Op::AddNode { id, title, body, parent, before, after } => {
+            add_node(state, id, title, body, parent.as_deref(), Among { before, after }, ask)?
+        }
+        Op::EditNode { id, title, body, reason } => {
+            edit_node(state, id, title.as_deref(), body.as_deref(), reason, ask)?
+        }
+        Op::MoveNode { id, parent, before, after } => {
+            move_node(state, id, parent.as_deref(), Among { before, after }, ask)?
+        }
+        Op::MergeNode { id, into, reason } => merge(state, id, into, reason, ask)?,
+        Op::RemoveNode { id, with_children } => remove_node(state, id, *with_children, ask)?,
+        Op::AddLink { id, from, to, label } => add_link(state, id, from, to, label, ask)?,
+        Op::EditLink { id, label } => {
+            unchanged(found(state, "links", id)?, ask)?;
+            check_length("label", label, LINE_BYTES_MAX)?;
+            changed("links", id, &[("label", json!(label))], ask)
+        }
+        Op::RemoveLink { id } => {
+            unchanged(found(state, "links", id)?, ask)?;
+            removed("links", id)
+        }
+        Op::AddComment { id, node, content, reply_to } => {
+            add_comment(state, id, node, content, reply_to.as_deref(), ask)?
+        }
+        Op::EditComment { id, content } => {
+            check_text("content", content, BODY_BYTES_MAX)?;
+            unchanged(own(state, "comments", id, ask)?, ask)?;
+            changed("comments", id, &[("content", json!(content)), ("edited_at", json!(ask.at))], ask)
+        }
+        Op::ResolveComment { id, resolved } => {
+            found(state, "comments", id)?;
+            changed("comments", id, &[("resolved", json!(resolved)), ("resolved_by", json!(ask.who.id))], ask)
+        }
+        Op::RemoveComment { id } => {
+            own(state, "comments", id, ask)?;
+            let mut edit = removed("comments", id);
+            for answer in state.children("/comments").filter(|other| other["reply_to"] == **id) {
+                edit.remove(path("comments", text(answer, "id")));
+            }
+            edit
+        }
+        Op::Propose { id, reason, ops } => propose(state, id, reason, ops, ask)?,
+        Op::Accept { id } => accept(state, id, ask)?,
+        Op::Reject { id, reason } => {
+            check_length("reason", reason, LINE_BYTES_MAX)?;
+            open_proposal(state, id)?;
+            let decided = [("status", json!("rejected")), ("decided_by", json!(ask.who.id)), ("answer", json!(reason))];
+            changed("proposals", id, &decided, ask)
+        }
+    });
+    Ok(edit)
+}
+
+/// Where an entity of a collection stands in the state.
+pub fn path(collection: &str, id: &str) -> String {
+    format!("/{collection}/{}", escape(id))
+}
+
+fn text<'a>(entity: &'a Value, member: &str) -> &'a str {
+    entity[member].as_str().unwrap_or_default()
+}
+
+fn found<'a>(state: &'a State, collection: &str, id: &str) -> Result<&'a Value, Refusal> {
+    let what = collection.trim_end_matches('s');
+    state.get(&path(collection, id)).ok_or_else(|| Refusal::Missing(format!("{what} {id}")))
+}
+
+fn own<'a>(state: &'a State, collection: &str, id: &str, ask: &Ask) -> Result<&'a Value, Refusal> {
+    let found = found(state, collection, id)?;
+    match found["by"] == *ask.who.id.0 || is_operator(ask) {
+        true => Ok(found),
+        false => Err(Refusal::Forbidden("only its author or an operator changes it".into())),
+    }
+}
+
+fn changed(collection: &str, id: &str, members: &[(&str, Value)], ask: &Ask) -> Edit {
+    let (path, mut edit) = (path(collection, id), Edit::default());
+    for (name, value) in members {
+        edit.put(format!("{path}/{name}"), value.clone());
+    }
+    edit.touch(&path, ask);
+    edit
+}
+
+fn removed(collection: &str, id: &str) -> Edit {
+    let mut edit = Edit::default();
+    edit.remove(path(collection, id));
+    edit
+}
+
+/// Makes an entity with who made it and when.
+fn made(state: &State, collection: &str, id: &str, mut entity: Value, max: usize, ask: &Ask) -> Result<Edit, Refusal> {
+    check_id("id", id)?;
+    if state.get(&path(collection, id)).is_some() {
+        return Err(Refusal::Exists(format!("{} {id}", collection.trim_end_matches('s'))));
+    }
+    if state.count(&format!("/{collection}")) >= max {
+        return Err(Refusal::State(format!("a mind map has at most {max} {collection}")));
+    }
+    entity["id"] = json!(id);
+    entity["by"] = json!(ask.who.id);
+    entity["at"] = json!(ask.at);
+    entity["rev"] = json!(ask.rev);
+    if entity.get("ord").is_none() {
+        entity["ord"] = json!(super::edit::order(ask.rev));
+    }
+    let mut edit = Edit::default();
+    edit.put(path(collection, id), entity);
+    Ok(edit)
+}
+
+// ---- the tree ----
+
+fn under<'a>(state: &'a State, parent: Option<&'a str>) -> impl DoubleEndedIterator<Item = &'a Value> {
+    state.children("/nodes").filter(move |node| node["parent"].as_str() == parent)
+}
+
+/// The node and all that is under it.
+fn family(state: &State, id: &str) -> BTreeSet<String> {
+    let mut children: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for node in state.children("/nodes") {
+        children.entry(text(node, "parent")).or_default().push(text(node, "id"));
+    }
+    let mut family = BTreeSet::new();
+    let mut waiting = vec![id];
+    while let Some(node) = waiting.pop() {
+        family.insert(node.to_owned());
+        waiting.extend(children.remove(node).into_iter().flatten());
+    }
+    family
+}
+
+/// A key for a place under `parent`, between the neighbours that were named.
+fn key(state: &State, parent: Option<&str>, among: Among, moving: Option<&str>) -> Result<String, Refusal> {
+    let siblings: Vec<&Value> = under(state, parent).filter(|node| Some(text(node, "id")) != moving).collect();
+    let at = |id: &Arc<str>, member: &str| {
+        let place = siblings.iter().position(|sibling| text(sibling, "id") == &**id);
+        place.ok_or_else(|| Refusal::schema(member, format!("node {id} does not stand there")))
+    };
+    let place = match (among.before, among.after) {
+        (Some(before), None) => at(before, "before")?,
+        (None, Some(after)) => at(after, "after")? + 1,
+        (None, None) => siblings.len(),
+        (Some(before), Some(after)) => match (at(before, "before")?, at(after, "after")? + 1) {
+            (place, next) if place == next => place,
+            _ => return Err(Refusal::schema("before", "the two neighbours do not stand side by side")),
+        },
+    };
+    let ord = |sibling: &&Value| FractionalIndex::from_string(text(sibling, "ord")).ok();
+    let (lower, upper) =
+        (place.checked_sub(1).and_then(|place| siblings.get(place)).and_then(ord), siblings.get(place).and_then(ord));
+    let key = FractionalIndex::new(lower.as_ref(), upper.as_ref()).map(|key| key.to_string());
+    key.filter(|key| key.len() <= ORD_MAX)
+        .ok_or_else(|| Refusal::State("there is no more room between these two: move one of them first".into()))
+}
+
+fn add_node(
+    state: &State,
+    id: &str,
+    title: &str,
+    body: &str,
+    parent: Option<&str>,
+    among: Among,
+    ask: &Ask,
+) -> Result<Edit, Refusal> {
+    check_text("title", title, LINE_BYTES_MAX)?;
+    check_length("body", body, BODY_BYTES_MAX)?;
+    if let Some(parent) = parent {
+        found(state, "nodes", parent)?;
+    }
+    let ord = key(state, parent, among, None)?;
+    let node = json!({"title": title, "body": body, "parent": parent, "ord": ord, "revisions": {}});
+    made(state, "nodes", id, node, NODES_MAX, ask)
+}
+
+fn edit_node(
+    state: &State,
+    id: &str,
+    title: Option<&str>,
+    body: Option<&str>,
+    reason: &str,
+    ask: &Ask,
+) -> Result<Edit, Refusal> {
+    let node = found(state, "nodes", id)?;
+    unchanged(node, ask)?;
+    if title.is_none() && body.is_none() {
+        return Err(Refusal::schema("title", "an edit has a title, a body or both"));
+    }
+    revised(node, title.unwrap_or(text(node, "title")), body.unwrap_or(text(node, "body")), reason, ask)
+}
+
+/// A node with other words; what it said goes into its history.
+fn revised(node: &Value, title: &str, body: &str, reason: &str, ask: &Ask) -> Result<Edit, Refusal> {
+    check_text("title", title, LINE_BYTES_MAX)?;
+    check_length("body", body, BODY_BYTES_MAX)?;
+    check_length("reason", reason, LINE_BYTES_MAX)?;
+    let (id, revisions) = (text(node, "id"), node["revisions"].as_object());
+    let number = revisions.map_or(0, serde_json::Map::len) + 1;
+    let bytes = |past: &Value| text(past, "title").len() + text(past, "body").len() + text(past, "reason").len();
+    let history: usize = revisions.into_iter().flatten().map(|(_, past)| bytes(past)).sum();
+    if number > REVISIONS_MAX || history + bytes(node) > ENTITY_BYTES_MAX / 2 {
+        return Err(Refusal::State("the node was changed as often as its history can keep".into()));
+    }
+    let past = json!({"n": number, "title": node["title"], "body": node["body"], "by": ask.who.id, "reason": reason, "at": ask.at, "rev": ask.rev});
+    let mut edit = Edit::default();
+    edit.put(format!("{}/revisions/{number}", path("nodes", id)), past);
+    edit.then(changed("nodes", id, &[("title", json!(title)), ("body", json!(body))], ask));
+    Ok(edit)
+}
+
+fn move_node(state: &State, id: &str, parent: Option<&str>, among: Among, ask: &Ask) -> Result<Edit, Refusal> {
+    unchanged(found(state, "nodes", id)?, ask)?;
+    if let Some(parent) = parent {
+        found(state, "nodes", parent)?;
+        acyclic(state, id, parent, "parent")?;
+    }
+    let ord = key(state, parent, among, Some(id))?;
+    Ok(changed("nodes", id, &[("parent", json!(parent)), ("ord", json!(ord))], ask))
+}
+
+/// Refuses to put `id` under itself: `parent` must not be in its family.
+fn acyclic(state: &State, id: &str, parent: &str, member: &'static str) -> Result<(), Refusal> {
+    let mut above = Some(parent.to_owned());
+    while let Some(node) = above {
+        if node == id {
+            return Err(Refusal::schema(
+                member,
+                format!("node {parent} stands under node {id}: that would be a cycle"),
+            ));
+        }
+        above = state.get(&path("nodes", &node)).and_then(|node| node["parent"].as_str()).map(str::to_owned);
+    }
+    Ok(())
+}
+
+fn merge(state: &State, id: &str, into: &str, reason: &str, ask: &Ask) -> Result<Edit, Refusal> {
+    let (gone, stays) = (found(state, "nodes", id)?, found(state, "nodes", into)?);
+    unchanged(gone, ask)?;
+    if id == into {
+        return Err(Refusal::schema("into", "a node is not merged into itself"));
+    }
+    acyclic(state, id, into, "into")?;
+    let words = [text(stays, "body"), text(gone, "title"), text(gone, "body")];
+    let body = words.into_iter().filter(|words| !words.is_empty()).collect::<Vec<_>>().join("\n\n");
+    let mut edit = revised(stays, text(stays, "title"), &body, reason, ask)?;
+    // The children of the one come after those of the other, in their order.
+    let mut last = under(state, Some(into)).next_back().map(|node| text(node, "ord").to_owned());
+    for child in under(state, Some(id)) {
+        let lower = last.as_deref().and_then(|ord| FractionalIndex::from_string(ord).ok());
+        let ord = FractionalIndex::new(lower.as_ref(), None).map(|key| key.to_string()).unwrap_or_default();
+        edit.then(changed("nodes", text(child, "id"), &[("parent", json!(into)), ("ord", json!(ord))], ask));
+        last = Some(ord);
+    }
+    let mut ends: BTreeSet<(String, String)> = state
+        .children("/links")
+        .filter(|link| !touches(link, id))
+        .map(|link| (text(link, "from").to_owned(), text(link, "to").to_owned()))
+        .collect();
+    for link in state.children("/links").filter(|link| touches(link, id)) {
+        let other = |end: &str| if text(link, end) == id { into.to_owned() } else { text(link, end).to_owned() };
+        let (from, to) = (other("from"), other("to"));
+        if from == to || !ends.insert((from.clone(), to.clone())) {
+            edit.then(removed("links", text(link, "id")));
+        } else {
+            edit.then(changed("links", text(link, "id"), &[("from", json!(from)), ("to", json!(to))], ask));
+        }
+    }
+    for comment in state.children("/comments").filter(|comment| text(comment, "node") == id) {
+        edit.then(changed("comments", text(comment, "id"), &[("node", json!(into))], ask));
+    }
+    edit.then(removed("nodes", id));
+    Ok(edit)
+}
+
+fn touches(link: &Value, id: &str) -> bool {
+    text(link, "from") == id || text(link, "to") == id
+}
+
+fn remove_node(state: &State, id: &str, with_children: bool, ask: &Ask) -> Result<Edit, Refusal> {
+    unchanged(found(state, "nodes", id)?, ask)?;
+    let gone = family(state, id);
+    if gone.len() > 1 && !with_children {
+        let others = gone.len() - 1;
+        return Err(Refusal::State(format!("{others} other nodes stand under it: move them, or say with_children")));
+    }
+    let mut edit = Edit::default();
+    let links =
+        state.children("/links").filter(|link| gone.contains(text(link, "from")) || gone.contains(text(link, "to")));
+    links.for_each(|link| edit.remove(path("links", text(link, "id"))));
+    let comments = state.children("/comments").filter(|comment| gone.contains(text(comment, "node")));
+    comments.for_each(|comment| edit.remove(path("comments", text(comment, "id"))));
+    gone.iter().for_each(|node| edit.remove(path("nodes", node)));
+    Ok(edit)
+}
+
+// ---- what lies across the tree ----
+
+fn add_link(state: &State, id: &str, from: &str, to: &str, label: &str, ask: &Ask) -> Result<Edit, Refusal> {
+    check_length("label", label, LINE_BYTES_MAX)?;
+    found(state, "nodes", from)?;
+    found(state, "nodes", to)?;
+    if from == to {
+        return Err(Refusal::schema("to", "a node is not linked to itself"));
+    }
+    if state.children("/links").any(|link| text(link, "from") == from && text(link, "to") == to) {
+        return Err(Refusal::Exists(format!("a link from {from} to {to}")));
+    }
+    made(state, "links", id, json!({"from": from, "to": to, "label": label}), OTHERS_MAX, ask)
+}
+
+fn add_comment(
+    state: &State,
+    id: &str,
+    node: &str,
+    content: &str,
+    reply_to: Option<&str>,
+    ask: &Ask,
+) -> Result<Edit, Refusal> {
+    check_text("content", content, BODY_BYTES_MAX)?;
+    found(state, "nodes", node)?;
+    let mut comment = json!({"node": node, "content": content, "resolved": false});
+    if let Some(answered) = reply_to {
+        if text(found(state, "comments", answered)?, "node") != node {
+            return Err(Refusal::schema("reply_to", "it is said about another node"));
+        }
+        comment["reply_to"] = json!(answered);
+    }
+    made(state, "comments", id, comment, OTHERS_MAX, ask)
+}
+
+// ---- proposals ----
+
+fn propose(state: &State, id: &str, reason: &str, ops: &[Op], ask: &Ask) -> Result<Edit, Refusal> {
+    check_length("reason", reason, LINE_BYTES_MAX)?;
+    if ops.is_empty() || ops.len() > PROPOSED_MAX {
+        return Err(Refusal::schema("ops", format!("a proposal has 1 to {PROPOSED_MAX} ops")));
+    }
+    // What could not be done now is not proposed.
+    done(state, ops, ask)?;
+    let proposal = json!({"ops": ops, "reason": reason, "status": "open"});
+    made(state, "proposals", id, proposal, OTHERS_MAX, ask)
+}
+
+/// The edits of several ops, each decided on what those before it made.
+fn done(state: &State, ops: &[Op], ask: &Ask) -> Result<Edit, Refusal> {
+    let (mut trial, mut whole) = (state.clone(), Edit::default());
+    // A guard is about the proposal, not about what it changes.
+    let ask = &Ask { base: None, ..*ask };
+    for (at, op) in ops.iter().enumerate() {
+        if matches!(op, Op::Propose { .. } | Op::Accept { .. } | Op::Reject { .. }) {
+            return Err(Refusal::schema(format!("ops/{at}"), "a proposal is not about proposals"));
+        }
+        let edit = decide(&trial, op, ask)?;
+        let misfit = |error: super::state::Misfit| Refusal::State(error.to_string());
+        trial.apply(&edit.clone().patch()).map_err(misfit)?;
+        whole.then(edit);
+    }
+    Ok(whole)
+}
+
+fn open_proposal<'a>(state: &'a State, id: &str) -> Result<&'a Value, Refusal> {
+    let proposal = found(state, "proposals", id)?;
+    match text(proposal, "status") {
+        "open" => Ok(proposal),
+        decided => Err(Refusal::State(format!("the proposal was {decided} already"))),
+    }
+}
+
+fn accept(state: &State, id: &str, ask: &Ask) -> Result<Edit, Refusal> {
+    let proposal = open_proposal(state, id)?;
+    if proposal["by"] == *ask.who.id.0 && !is_operator(ask) {
+        return Err(Refusal::Forbidden("somebody else decides what you proposed".into()));
+    }
+    let ops: Vec<Op> = serde_json::from_value(proposal["ops"].clone())
+        .map_err(|error| Refusal::State(format!("the proposal cannot be read any more: {error}")))?;
+    let mut edit = done(state, &ops, ask)?;
+    edit.then(changed("proposals", id, &[("status", json!("accepted")), ("decided_by", json!(ask.who.id))], ask));
+    Ok(edit)
+}

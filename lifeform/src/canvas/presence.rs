@@ -1,0 +1,74 @@
+//! Who is there and what they are at: typing, looking at a node. It need not last, so nothing of it is kept.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use nexus::PrincipalId;
+use serde::Serialize;
+use serde_json::Value;
+use tokio::time::Instant;
+
+/// Whoever is there at once; past it the rest is not shown.
+const PRESENT_MAX: usize = 1024;
+/// Bytes of what somebody is at.
+pub(super) const STATE_BYTES_MAX: usize = 2048;
+/// The longest a sign of presence holds.
+pub(super) const TTL_MAX: Duration = Duration::from_secs(120);
+
+/// One who is there.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Present {
+    /// Who.
+    pub who: PrincipalId,
+    /// What they are at, in the form that the clients of a canvas agree on.
+    pub state: Value,
+    /// Seconds for which this holds still.
+    pub ttl: u64,
+}
+
+/// All who are there.
+#[derive(Default)]
+pub(super) struct Presence {
+    /// By who and the session they are there in.
+    present: HashMap<(PrincipalId, u128), (Value, Instant)>,
+}
+
+impl Presence {
+    /// Notes what somebody is at; answers whether there was room for them.
+    pub(super) fn note(
+        &mut self,
+        who: &PrincipalId,
+        session: u128,
+        state: Value,
+        until: Instant,
+        now: Instant,
+    ) -> bool {
+        self.present.retain(|_, (_, until)| *until > now);
+        let name = (who.clone(), session);
+        let room = self.present.len() < PRESENT_MAX || self.present.contains_key(&name);
+        if room {
+            self.present.insert(name, (state, until));
+        }
+        room
+    }
+
+    /// Takes note that a session ended; answers whether nobody of that name is there any more.
+    pub(super) fn leave(&mut self, who: &PrincipalId, session: u128) -> bool {
+        self.present.remove(&(who.clone(), session)).is_some() && !self.present.keys().any(|(other, _)| other == who)
+    }
+
+    /// All who are there now.
+    pub(super) fn list(&self, now: Instant) -> Vec<Present> {
+        let here = self.present.iter().filter(|(_, (_, until))| *until > now);
+        let mut here: Vec<Present> = here
+            .map(|((who, _), (state, until))| Present {
+                who: who.clone(),
+                state: state.clone(),
+                ttl: until.duration_since(now).as_secs().max(1),
+            })
+            .collect();
+        here.sort_by(|one, other| one.who.cmp(&other.who).then(other.ttl.cmp(&one.ttl)));
+        here.dedup_by(|one, other| one.who == other.who);
+        here
+    }
+}

@@ -1,0 +1,417 @@
+//! The state of a canvas: entities under their JSON Pointers, in keyed maps. A clone is a pointer, so a reader
+//! keeps a revision for as long as it likes, and a trial costs what it changes.
+//!
+//! As JSON, `/topics/t1/messages/m1` is where it says: entities of a nested collection stand in their parent's
+//! member of that name. [`State::apply`] takes the RFC 6902 patches that subscribers are sent, and nothing else
+//! changes a state.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use json_patch::jsonptr::PointerBuf;
+use json_patch::{AddOperation, Patch, PatchOperation, RemoveOperation, ReplaceOperation};
+use serde_json::{Map, Value};
+
+/// A collection of entities: the members on the way to it, `["topics", "messages"]` being `/topics/{id}/messages`.
+pub(super) type Collection = &'static [&'static str];
+
+/// Where an entity stands in its collection: by `ord`, then by its pointer.
+type Place = (Arc<str>, Arc<str>, Arc<str>);
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct State {
+    collections: &'static [Collection],
+    entities: imbl::OrdMap<Arc<str>, Arc<Value>>,
+    order: imbl::OrdSet<Place>,
+    counts: imbl::HashMap<Arc<str>, usize>,
+}
+
+/// What a patch did.
+#[derive(Debug, Default)]
+pub struct Touched {
+    /// The pointers of the entities it made, changed or removed.
+    pub paths: Vec<Arc<str>>,
+    /// The patch that takes it back.
+    pub inverse: Vec<PatchOperation>,
+}
+
+/// Why a patch does not apply. A patch is made by the rules of a canvas, so this is a fault of theirs.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("the patch does not apply at {path}: {message}")]
+pub struct Misfit {
+    /// Where.
+    pub path: String,
+    /// Why.
+    pub message: String,
+}
+
+fn misfit(path: impl ToString, message: impl ToString) -> Misfit {
+    Misfit { path: path.to_string(), message: message.to_string() }
+}
+
+/// A segment of a JSON Pointer (RFC 6901 §3).
+pub fn escape(segment: &str) -> String {
+    segment.replace('~', "~0").replace('/', "~1")
+}
+
+/// The collection an entity is in.
+fn collection_of(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(collection, _)| collection)
+}
+
+impl State {
+    /// A canvas in which nothing is yet, with its collections, parents before what is nested in them.
+    pub fn empty(collections: &'static [Collection]) -> Self {
+        Self { collections, entities: imbl::OrdMap::new(), order: imbl::OrdSet::new(), counts: imbl::HashMap::new() }
+    }
+
+    /// The entity at a pointer.
+    pub fn get(&self, path: &str) -> Option<&Value> {
+        self.entities.get(path).map(|entity| &**entity)
+    }
+
+    /// The entities of a collection in their order, as `children("/topics/t1/messages")`: by `ord`, then `id`.
+    pub fn children<'a>(&'a self, collection: &str) -> impl DoubleEndedIterator<Item = &'a Value> + use<'a> {
+        let collection: Arc<str> = collection.into();
+        let (least, most): (Arc<str>, Arc<str>) = ("".into(), "\u{10ffff}".into());
+        let places = self.order.range((collection.clone(), least.clone(), least)..=(collection, most.clone(), most));
+        places.filter_map(move |(_, _, path)| self.entities.get(path)).map(|entity| &**entity)
+    }
+
+    /// How many entities a collection has.
+    pub fn count(&self, collection: &str) -> usize {
+        self.counts.get(collection).copied().unwrap_or(0)
+    }
+
+    /// How many entities there are.
+    pub fn len(&self) -> usize {
+        self.entities.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.entities.is_empty()
+    }
+
+    fn insert(&mut self, path: Arc<str>, entity: Arc<Value>) {
+        let collection: Arc<str> = collection_of(&path).into();
+        let ord: Arc<str> = entity["ord"].as_str().unwrap_or_default().into();
+        if let Some(before) = self.entities.insert(path.clone(), entity) {
+            self.order.remove(&(collection.clone(), before["ord"].as_str().unwrap_or_default().into(), path.clone()));
+        } else {
+            *self.counts.entry(collection.clone()).or_insert(0) += 1;
+        }
+        self.order.insert((collection, ord, path));
+    }
+
+    fn take(&mut self, path: &str) -> Option<Arc<Value>> {
+        let entity = self.entities.remove(path)?;
+        let collection: Arc<str> = collection_of(path).into();
+        if let Some(count) = self.counts.get_mut(&collection) {
+            *count -= 1;
+        }
+        self.order.remove(&(collection, entity["ord"].as_str().unwrap_or_default().into(), path.into()));
+        Some(entity)
+    }
+
+    /// Puts an entity where it was kept.
+    pub(super) fn restore(&mut self, path: &str, entity: Value) {
+        self.insert(path.into(), Arc::new(entity));
+    }
+
+    /// Puts all entities of a state as [`Self::to_json`] has it; answers their pointers.
+    pub(super) fn restore_whole(&mut self, whole: Value) -> Result<Vec<Arc<str>>, Misfit> {
+        let mut touched = Touched::default();
+        let Value::Object(whole) = whole else { return Err(misfit("", "a state is a map of collections")) };
+        for (name, entities) in whole {
+            for (id, entity) in entities.as_object().cloned().unwrap_or_default() {
+                self.put_new(&format!("/{name}/{}", escape(&id)), entity, &mut touched)?;
+            }
+        }
+        Ok(touched.paths)
+    }
+
+    /// What stands at a pointer of the state as [`Self::to_json`] has it.
+    pub fn at(&self, pointer: &str) -> Option<Value> {
+        match self.locate(pointer) {
+            Ok((path, rest)) if rest.is_empty() => self.get(&path).map(|_| self.entity_json(&path)),
+            Ok((path, rest)) => match self.get(&path)?.pointer(&rest) {
+                Some(found) => Some(found.clone()),
+                None => self.entity_json(&path).pointer(&rest).cloned(),
+            },
+            Err(_) => self.to_json().pointer(pointer).cloned(),
+        }
+    }
+
+    /// Applies a patch whole, or nothing of it.
+    ///
+    /// # Errors
+    /// [`Misfit`] names the first place where it does not fit.
+    pub fn apply(&mut self, patch: &Patch) -> Result<Touched, Misfit> {
+        self.apply_where(patch, |_| true)
+    }
+
+    /// The same for those entities alone of which `is_due` says so: of the others it was applied before.
+    pub(super) fn apply_where(&mut self, patch: &Patch, is_due: impl Fn(&str) -> bool) -> Result<Touched, Misfit> {
+        let mut trial = self.clone();
+        let mut touched = Touched::default();
+        for op in &patch.0 {
+            let pointer = op.path().as_str();
+            let (path, rest) = trial.locate(pointer)?;
+            if !is_due(&path) {
+                continue;
+            }
+            match op {
+                PatchOperation::Add(AddOperation { value, .. })
+                | PatchOperation::Replace(ReplaceOperation { value, .. })
+                    if rest.is_empty() =>
+                {
+                    trial.put(&path, value.clone(), &mut touched)?;
+                }
+                PatchOperation::Remove(_) if rest.is_empty() => trial.remove(&path, &mut touched)?,
+                _ => trial.change(&path, &rest, op, &mut touched)?,
+            }
+        }
+        touched.inverse.reverse();
+        *self = trial;
+        Ok(touched)
+    }
+
+    /// The entity a pointer leads to or into, and the pointer's rest within it.
+    fn locate(&self, pointer: &str) -> Result<(String, String), Misfit> {
+        let segments: Vec<&str> = pointer.split('/').skip(1).collect();
+        let is_way = |names: &[&str]| {
+            segments.len() >= 2 * names.len() && names.iter().enumerate().all(|(at, name)| segments[2 * at] == *name)
+        };
+        let deepest = self.collections.iter().filter(|names| is_way(names)).map(|names| 2 * names.len()).max();
+        let deepest = deepest.ok_or_else(|| misfit(pointer, "it leads to no entity"))?;
+        let path = |some: &[&str]| some.iter().map(|segment| format!("/{segment}")).collect::<String>();
+        Ok((path(&segments[..deepest]), path(&segments[deepest..])))
+    }
+
+    /// The names of the collections nested in the entity at `path`.
+    fn nested(&self, path: &str) -> impl Iterator<Item = &'static str> + use<> {
+        let names: Vec<&str> = path.split('/').skip(1).step_by(2).collect();
+        let deeper = self.collections.iter().filter(|way| way.len() == names.len() + 1 && way.starts_with(&names));
+        deeper.filter_map(|way| way.last().copied()).collect::<Vec<_>>().into_iter()
+    }
+
+    fn put(&mut self, path: &str, value: Value, touched: &mut Touched) -> Result<(), Misfit> {
+        if self.get(path).is_some() {
+            self.remove(path, touched)?;
+        }
+        // Its removal takes what is nested in it along.
+        touched.inverse.push(remove(path));
+        self.put_new(path, value, touched)
+    }
+
+    fn put_new(&mut self, path: &str, mut value: Value, touched: &mut Touched) -> Result<(), Misfit> {
+        for name in self.nested(path) {
+            let Some(nested) = value.as_object_mut().and_then(|members| members.shift_remove(name)) else { continue };
+            let Value::Object(nested) = nested else { return Err(misfit(path, format!("{name} is a map"))) };
+            for (id, entity) in nested {
+                self.put_new(&format!("{path}/{name}/{}", escape(&id)), entity, touched)?;
+            }
+        }
+        touched.paths.push(path.into());
+        self.insert(path.into(), Arc::new(value));
+        Ok(())
+    }
+
+    fn remove(&mut self, path: &str, touched: &mut Touched) -> Result<(), Misfit> {
+        if self.get(path).is_none() {
+            return Err(misfit(path, "there is no such entity"));
+        }
+        touched.inverse.push(add(path, self.entity_json(path)));
+        let mut waiting = vec![path.to_owned()];
+        while let Some(path) = waiting.pop() {
+            for name in self.nested(&path) {
+                let collection = format!("{path}/{name}");
+                waiting.extend(self.children(&collection).map(|entity| entity_path(&collection, entity)));
+            }
+            self.take(&path);
+            touched.paths.push(path.into());
+        }
+        Ok(())
+    }
+
+    /// Changes something within an entity.
+    fn change(&mut self, path: &str, rest: &str, op: &PatchOperation, touched: &mut Touched) -> Result<(), Misfit> {
+        let whole = format!("{path}{rest}");
+        let mut entity = self.entities.get(path).cloned().ok_or_else(|| misfit(&whole, "there is no such entity"))?;
+        let before = entity.pointer(rest).cloned();
+        let op = within(op, rest).ok_or_else(|| misfit(&whole, "only add, replace and remove are used"))?;
+        json_patch::patch(Arc::make_mut(&mut entity), &[op]).map_err(|error| misfit(&whole, error))?;
+        touched.inverse.push(before.map_or_else(|| remove(&whole), |before| add(&whole, before)));
+        touched.paths.push(path.into());
+        self.insert(path.into(), entity);
+        Ok(())
+    }
+
+    /// The state as subscribers fold it: keyed maps.
+    pub fn to_json(&self) -> Value {
+        self.whole(&|collection| {
+            let keyed = self.children(collection).map(|entity| {
+                let id = entity["id"].as_str().unwrap_or_default();
+                (id.to_owned(), self.entity_json(&entity_path(collection, entity)))
+            });
+            Value::Object(keyed.collect())
+        })
+    }
+
+    /// The state as REST shows it: each collection an array in order (the seed's form).
+    pub fn to_arrays(&self) -> Value {
+        self.whole(&|collection| self.array(collection))
+    }
+
+    fn whole(&self, shown: &dyn Fn(&str) -> Value) -> Value {
+        let whole = self.collections.iter().filter(|names| names.len() == 1);
+        Value::Object(whole.map(|names| (names[0].into(), shown(&format!("/{}", names[0])))).collect())
+    }
+
+    /// The entity at a pointer with what is nested in it.
+    fn entity_json(&self, path: &str) -> Value {
+        let mut value = self.get(path).cloned().unwrap_or_default();
+        for name in self.nested(path) {
+            let collection = format!("{path}/{name}");
+            let members = self.children(&collection).map(|entity| {
+                let id = entity["id"].as_str().unwrap_or_default();
+                (id.to_owned(), self.entity_json(&entity_path(&collection, entity)))
+            });
+            let members: Map<String, Value> = members.collect();
+            if let Some(value) = value.as_object_mut() {
+                value.insert(name.into(), Value::Object(members));
+            }
+        }
+        value
+    }
+
+    /// A collection as an array in order.
+    pub fn array(&self, collection: &str) -> Value {
+        let shown = self.children(collection).map(|entity| {
+            let mut shown = with_lists(entity.clone());
+            let path = entity_path(collection, entity);
+            for name in self.nested(&path) {
+                shown[name] = self.array(&format!("{path}/{name}"));
+            }
+            shown
+        });
+        shown.collect()
+    }
+}
+
+/// Where an entity of a collection stands; it knows its own id.
+fn entity_path(collection: &str, entity: &Value) -> String {
+    format!("{collection}/{}", escape(entity["id"].as_str().unwrap_or_default()))
+}
+
+/// Members that are maps by number on the wire and arrays at REST.
+const NUMBERED: [&str; 2] = ["revisions", "suggestions"];
+
+/// An entity as REST shows it: what is numbered as arrays in order.
+pub fn with_lists(mut entity: Value) -> Value {
+    for name in NUMBERED {
+        let Some(Value::Object(map)) = entity.get_mut(name).map(Value::take) else { continue };
+        let by_number: BTreeMap<u64, Value> =
+            map.into_iter().filter_map(|(number, value)| Some((number.parse().ok()?, value))).collect();
+        entity[name] = by_number.into_values().collect();
+    }
+    entity
+}
+
+fn add(path: &str, value: Value) -> PatchOperation {
+    PatchOperation::Add(AddOperation { path: PointerBuf::parse(path).unwrap_or_default(), value })
+}
+
+fn remove(path: &str) -> PatchOperation {
+    PatchOperation::Remove(RemoveOperation { path: PointerBuf::parse(path).unwrap_or_default() })
+}
+
+/// `op` with the pointer `rest` instead of its own; `None` for kinds that patches of a canvas do not have.
+fn within(op: &PatchOperation, rest: &str) -> Option<PatchOperation> {
+    let path = PointerBuf::parse(rest).ok()?;
+    Some(match op {
+        PatchOperation::Add(AddOperation { value, .. }) => {
+            PatchOperation::Add(AddOperation { path, value: value.clone() })
+        }
+        PatchOperation::Replace(ReplaceOperation { value, .. }) => {
+            PatchOperation::Replace(ReplaceOperation { path, value: value.clone() })
+        }
+        PatchOperation::Remove(_) => PatchOperation::Remove(RemoveOperation { path }),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const CHAT: &[Collection] = &[&["users"], &["topics"], &["topics", "messages"]];
+
+    fn patched(state: &mut State, patch: Value) -> Result<Patch, Misfit> {
+        state.apply(&serde_json::from_value(patch).unwrap()).map(|touched| Patch(touched.inverse))
+    }
+
+    /// Whoever folds the patches with any library of RFC 6902 has what this has.
+    #[test]
+    fn what_is_folded_as_plain_json_is_the_same() {
+        let mut state = State::empty(CHAT);
+        let mut plain = state.to_json();
+        let patches = [
+            json!([{"op": "add", "path": "/users/a", "value": {"id": "a"}}, {"op": "add", "path": "/topics/t", "value": {"id": "t", "ord": "1", "messages": {}}}]),
+            json!([{"op": "add", "path": "/topics/t/messages/m~1x", "value": {"id": "m/x", "ord": "2", "content": "hi", "revisions": {}}}]),
+            json!([{"op": "add", "path": "/topics/t-x", "value": {"id": "t-x", "ord": "0", "messages": {}}}]),
+            json!([{"op": "replace", "path": "/topics/t/messages/m~1x/content", "value": "ho"}, {"op": "add", "path": "/topics/t/messages/m~1x/revisions/1", "value": {"content": "hi"}}]),
+            json!([{"op": "remove", "path": "/topics/t-x"}, {"op": "replace", "path": "/topics/t/ord", "value": "9"}]),
+        ];
+        for patch in patches {
+            json_patch::patch(&mut plain, &serde_json::from_value::<Patch>(patch.clone()).unwrap()).unwrap();
+            patched(&mut state, patch).unwrap();
+            assert_eq!(state.to_json(), plain);
+        }
+        let arrays = state.to_arrays();
+        assert_eq!(arrays["topics"][0]["messages"][0]["revisions"], json!([{"content": "hi"}]));
+        patched(&mut state, json!([{"op": "remove", "path": "/topics/t"}])).unwrap();
+        assert_eq!((state.len(), state.to_json()), (1, json!({"users": {"a": {"id": "a"}}, "topics": {}})));
+        assert_eq!((state.count("/topics"), state.count("/topics/t/messages")), (0, 0));
+    }
+
+    #[test]
+    fn every_patch_can_be_taken_back() {
+        let mut state = State::empty(CHAT);
+        let patches = [
+            json!([{"op": "add", "path": "/topics/t", "value": {"id": "t", "ord": "1", "messages": {"m": {"id": "m", "ord": "1"}}}}]),
+            json!([{"op": "add", "path": "/topics/t/messages/n", "value": {"id": "n", "ord": "0"}}, {"op": "add", "path": "/topics/t/messages/n/ord", "value": "2"}]),
+            json!([{"op": "remove", "path": "/topics/t/messages/m"}, {"op": "replace", "path": "/topics/t", "value": {"id": "t", "ord": "3"}}]),
+            json!([{"op": "remove", "path": "/topics/t"}]),
+        ];
+        let mut history = Vec::new();
+        for patch in patches {
+            let before = state.to_json();
+            history.push((before, patched(&mut state, patch).unwrap()));
+        }
+        for (before, inverse) in history.into_iter().rev() {
+            state.apply(&inverse).unwrap();
+            assert_eq!(state.to_json(), before);
+        }
+        assert!(state.is_empty());
+    }
+
+    #[test]
+    fn a_patch_that_does_not_fit_changes_nothing() {
+        let mut state = State::empty(CHAT);
+        patched(&mut state, json!([{"op": "add", "path": "/users/a", "value": {"id": "a"}}])).unwrap();
+        let before = state.to_json();
+        for (wrong, path) in [
+            (json!([{"op": "remove", "path": "/users/a"}, {"op": "remove", "path": "/users/b"}]), "/users/b"),
+            (json!([{"op": "replace", "path": "/topics/t/title", "value": 1}]), "/topics/t/title"),
+            (json!([{"op": "add", "path": "/elsewhere/t", "value": 1}]), "/elsewhere/t"),
+            (json!([{"op": "replace", "path": "/users/a/none", "value": 1}]), "/users/a/none"),
+        ] {
+            assert_eq!(patched(&mut state, wrong).unwrap_err().path, path);
+            assert_eq!(state.to_json(), before);
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Where the nutrients went (MISSION L3): by model, neuron, fascicle, person, goal and day. The record of calls is the
+//! truth; a report folds what is new in it onto the last one, so asking again costs only what happened since.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fascicles::Fascicles;
+use neurons::llm::paid::calls_stream;
+use nexus::ledger::Amount;
+use nexus::store::{Entry, Expect, Key, Kind};
+use nexus::{Batch, Origin, Store, StoreError};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Names in one dimension; past it the rest is counted as `other`.
+const NAMES_MAX: usize = 1_000;
+/// Pages folded between two times that the report is kept.
+const PAGES: usize = 16;
+
+/// How many calls there were and what was charged for them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tally {
+    /// Calls of models.
+    pub calls: u64,
+    /// What they came to.
+    pub charged: Amount,
+}
+
+impl Tally {
+    fn add(&mut self, charged: Amount) {
+        self.calls += 1;
+        self.charged = self.charged.plus(charged);
+    }
+}
+
+/// A report of one account.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Spending {
+    /// The last entry of the record of calls that is in it.
+    pub upto: u64,
+    /// All of it.
+    pub total: Tally,
+    /// By `model`, `neuron`, `fascicle`, `person`, `goal` and `day`, and then by name.
+    pub by: BTreeMap<String, BTreeMap<String, Tally>>,
+}
+
+impl Spending {
+    fn add(&mut self, dimension: &str, name: &str, charged: Amount) {
+        let names = self.by.entry(dimension.to_owned()).or_default();
+        let room = names.len() < NAMES_MAX || names.contains_key(name);
+        names.entry(if room { name } else { "other" }.to_owned()).or_default().add(charged);
+    }
+}
+
+/// The report of `account` as it stands.
+///
+/// # Errors
+/// The store's own.
+pub(crate) async fn report(store: &Store, fascicles: &Fascicles, account: &str) -> Result<Spending, StoreError> {
+    let key = Key::new(Kind::Spending, account);
+    let stream = calls_stream(account);
+    loop {
+        let kept = store.document::<Spending>(&key).await?;
+        let (version, mut report) = kept.map_or((0, Spending::default()), |kept| (kept.version, kept.value));
+        let (from, mut pages) = (report.upto, 0);
+        let mut whole = false;
+        while pages < PAGES && !whole {
+            let page = store.entries(&stream, report.upto, usize::MAX).await?;
+            whole = page.is_empty();
+            for entry in page {
+                report.upto = entry.seq;
+                fold(store, fascicles, &mut report, &entry).await?;
+            }
+            pages += 1;
+        }
+        if report.upto == from {
+            return Ok(report);
+        }
+        let keep = Batch::new(&Origin::system("report")).put_expecting(key.clone(), Expect::Version(version), &report);
+        match store.commit(keep).await {
+            Ok(_) if whole => return Ok(report),
+            // Somebody else asked at once: what they kept is gone on from.
+            Ok(_) | Err(StoreError::Conflict { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+async fn fold(store: &Store, fascicles: &Fascicles, report: &mut Spending, entry: &Entry) -> Result<(), StoreError> {
+    #[derive(Deserialize)]
+    struct Settled {
+        #[serde(default)]
+        model: Option<String>,
+        charged: Amount,
+    }
+    let Ok(Settled { model, charged }) = serde_json::from_slice::<Settled>(&entry.data) else { return Ok(()) };
+    report.total.add(charged);
+    report.add("model", model.as_deref().unwrap_or("unknown"), charged);
+    report.add("day", &entry.at.to_string()[..10], charged);
+    let refs = &entry.cause.0;
+    let last = |prefix: &str| refs.iter().rev().find_map(|reference| reference.strip_prefix(prefix));
+    if let Some((job, step)) = last("job:").and_then(|at| at.rsplit_once('/').or(Some((at, "")))) {
+        let (job, step) = innermost(job, step);
+        let head = fascicles.job(&Arc::from(job)).await.ok();
+        report.add("fascicle", head.as_ref().map_or("gone", |head| &*head.fascicle), charged);
+        report.add("neuron", &step, charged);
+    } else if let Some(neuron) = last("neuron:") {
+        report.add("neuron", neuron, charged);
+    }
+    if let Some(goal) = last("goal:") {
+        report.add("goal", goal, charged);
+    }
+    let person = match refs.iter().find(|reference| reference.starts_with("canvas:")) {
+        Some(reference) => who_wrote(store, reference).await?,
+        None => entry.by.to_string(),
+    };
+    report.add("person", &person, charged);
+    Ok(())
+}
+
+/// The job and the step in `job:{job}/{step}`; a step within steps has slashes of its own, and a job's name has none.
+fn innermost(job: &str, step: &str) -> (String, String) {
+    match job.split_once('/') {
+        Some((job, outer)) => (job.to_owned(), format!("{outer}/{step}")),
+        None => (job.to_owned(), step.to_owned()),
+    }
+}
+
+/// Who wrote the canvas entry that a reference names.
+async fn who_wrote(store: &Store, reference: &str) -> Result<String, StoreError> {
+    let place = reference.rsplit_once('@').and_then(|(stream, rev)| Some((stream, rev.parse::<u64>().ok()?)));
+    let Some((stream, rev)) = place.filter(|(_, rev)| *rev > 0) else { return Ok("unknown".into()) };
+    let found = store.entries(&stream.into(), rev - 1, 1).await?;
+    Ok(found.first().filter(|entry| entry.seq == rev).map_or("unknown".into(), |entry| entry.by.to_string()))
+}
+
+/// A report as the API shows it.
+impl From<Spending> for Value {
+    fn from(report: Spending) -> Self {
+        serde_json::to_value(report).unwrap_or_default()
+    }
+}

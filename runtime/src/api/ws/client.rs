@@ -1,0 +1,106 @@
+//! What a client sends.
+
+use std::sync::Arc;
+
+use axum::extract::ws::{Message, WebSocket};
+use futures::StreamExt;
+use futures::stream::SplitStream;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Closing;
+
+/// A frame of a client.
+#[derive(Deserialize)]
+#[serde(tag = "t", rename_all = "snake_case")]
+pub(super) enum FromClient {
+    /// The first one.
+    Hello(Box<Hello>),
+    /// Does something to the canvas.
+    Op {
+        /// The client's own name for it; the same one again is done once.
+        cid: Arc<str>,
+        /// The revision that was seen.
+        #[serde(default)]
+        base_rev: Option<u64>,
+        /// The op.
+        op: Value,
+    },
+    /// Says what one is at.
+    Presence {
+        /// What.
+        state: Value,
+        /// Seconds for which it holds.
+        #[serde(default = "eight")]
+        ttl: u64,
+    },
+    /// Asks for a pong.
+    Ping {
+        /// What to answer with it.
+        #[serde(default)]
+        n: u64,
+    },
+    /// Says that one is there still.
+    Ack {},
+}
+
+/// How one wants to listen.
+#[derive(Deserialize)]
+pub(super) struct Hello {
+    /// The version of the protocol.
+    #[serde(default = "one")]
+    pub(super) v: u32,
+    /// The token, if no header brought it.
+    #[serde(default)]
+    pub(super) token: Option<String>,
+    /// Where to go on from.
+    #[serde(default)]
+    pub(super) resume: Option<Resume>,
+    /// Which ephemeral frames are wanted, `stream` and `presence`; all when absent.
+    #[serde(default)]
+    pub(super) want: Option<Vec<String>>,
+    /// Only what is at or under these pointers; everything when absent.
+    #[serde(default)]
+    pub(super) paths: Vec<String>,
+    /// How many bytes may wait for this socket, if less than is allowed.
+    #[serde(default)]
+    pub(super) max_lag: Option<usize>,
+}
+
+/// A revision of a log.
+#[derive(Clone, Deserialize)]
+pub(super) struct Resume {
+    pub(super) epoch: Arc<str>,
+    pub(super) rev: u64,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn eight() -> u64 {
+    8
+}
+
+/// The next frame that means something; `None` when the client is gone.
+pub(super) async fn next(stream: &mut SplitStream<WebSocket>) -> Result<Option<FromClient>, Closing> {
+    loop {
+        match stream.next().await {
+            None | Some(Ok(Message::Close(_))) => return Ok(None),
+            Some(Err(error)) if error.to_string().contains("too large") || error.to_string().contains("too long") => {
+                return Err(Closing::because(4413, "too_large"));
+            }
+            Some(Err(_)) => return Ok(None),
+            Some(Ok(Message::Ping(_))) => {}
+            Some(Ok(Message::Pong(_))) => return Ok(Some(FromClient::Ack {})),
+            Some(Ok(Message::Binary(_))) => return Err(Closing::because(1003, "text_frames_only")),
+            Some(Ok(Message::Text(text))) => {
+                return serde_json::from_str(&text).map(Some).map_err(|error| Closing {
+                    code: 1007,
+                    reason: "bad_frame",
+                    last: Some(json!({"t": "error", "code": "bad_frame", "message": error.to_string(), "fatal": true})),
+                });
+            }
+        }
+    }
+}

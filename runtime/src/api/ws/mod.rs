@@ -1,0 +1,124 @@
+//! `…/subscribe`: the canvas protocol over a WebSocket, JSON text frames, `t` first.
+//!
+//! Two channels share the socket. Deltas are durable: numbered, in order, never dropped; a subscriber
+//! that cannot keep up is told to resume and closed, and nobody else is slowed. Streams, presence and pongs are
+//! ephemeral. The token comes by header, by subprotocol (`bearer.<token>`) or in `hello`, never in the URL.
+
+mod client;
+mod outbox;
+mod session;
+mod view;
+
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::extract::ws::{CloseFrame, Message, WebSocket};
+use axum::http::{HeaderMap, header};
+use axum::response::Response;
+use futures::stream::SplitSink;
+use futures::{SinkExt, StreamExt};
+use lifeform::{CanvasId, LifeformId};
+use nexus::Principal;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::App;
+use super::error::ApiError;
+use super::extract::{ApiPath, ApiUpgrade};
+
+/// The subprotocol's name.
+pub(super) const SUBPROTOCOL: &str = "ailf.canvas.v1";
+/// The largest frame a client may send.
+const FRAME_BYTES_MAX: usize = 256 << 10;
+/// The code of a subscriber that does not keep up.
+const SLOW: u16 = 4408;
+/// How long a subscriber may take to receive the last frames.
+const FAREWELL_MAX: Duration = Duration::from_secs(2);
+/// The same for one that is closed because it is slow.
+const FAREWELL_MAX_SLOW: Duration = Duration::from_secs(30);
+
+/// Why a socket is closed.
+struct Closing {
+    code: u16,
+    reason: &'static str,
+    /// A last frame.
+    last: Option<Value>,
+}
+
+impl Closing {
+    fn because(code: u16, reason: &'static str) -> Self {
+        let last = json!({"t": "error", "code": reason, "fatal": true});
+        Self { code, reason, last: Some(last) }
+    }
+
+    /// The client went away.
+    fn gone() -> Self {
+        Self { code: 1000, reason: "gone", last: None }
+    }
+
+    fn slow() -> Self {
+        Self { code: SLOW, reason: "slow", last: None }
+    }
+}
+
+/// Whoever opens a socket, by the token in a header or a subprotocol.
+pub(super) fn principal(app: &App, headers: &HeaderMap) -> Option<Principal> {
+    let by_header = headers
+        .get(header::AUTHORIZATION)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.split_once(' '))
+        .map(|(_, token)| token.trim().to_owned());
+    let protocols =
+        headers.get(header::SEC_WEBSOCKET_PROTOCOL).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let by_protocol =
+        protocols.split(',').filter_map(|protocol| protocol.trim().strip_prefix("bearer.")).map(str::to_owned).next();
+    by_header.or(by_protocol).and_then(|token| app.tokens.principal(&token))
+}
+
+/// The subprotocols that are agreed to: ours, or else the one that carries the token, since a browser refuses an answer that
+/// agrees to none of those it offered.
+pub(super) fn offered(headers: &HeaderMap, ours: &'static str) -> Vec<String> {
+    let protocols =
+        headers.get(header::SEC_WEBSOCKET_PROTOCOL).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let offered: Vec<&str> = protocols.split(',').map(str::trim).collect();
+    match offered.contains(&ours) {
+        true => vec![ours.to_owned()],
+        false => offered.into_iter().filter(|offered| offered.starts_with("bearer.")).map(str::to_owned).collect(),
+    }
+}
+
+/// Opens the socket.
+pub(super) async fn subscribe(
+    State(app): State<App>,
+    ApiPath((id, canvas)): ApiPath<(LifeformId, CanvasId)>,
+    headers: HeaderMap,
+    ApiUpgrade(upgrade): ApiUpgrade,
+) -> Result<Response, ApiError> {
+    let principal = principal(&app, &headers);
+    // Left alone, a socket that only listens would hold 128 KiB to read into.
+    let upgrade = upgrade
+        .protocols(offered(&headers, SUBPROTOCOL))
+        .max_message_size(FRAME_BYTES_MAX)
+        .max_frame_size(FRAME_BYTES_MAX)
+        .read_buffer_size(4096)
+        .write_buffer_size(4096);
+    Ok(upgrade.on_upgrade(move |socket| async move {
+        let (sink, stream) = socket.split();
+        let Ok(_permit) = app.sockets.clone().try_acquire_owned() else {
+            return close(sink, Closing::because(4429, "too_many_sockets")).await;
+        };
+        session::serve(app, id, canvas, principal, sink, stream).await;
+    }))
+}
+
+async fn close(mut sink: SplitSink<WebSocket, Message>, closing: Closing) {
+    let farewell = async {
+        if let Some(last) = closing.last {
+            let _ = sink.send(Message::text(last.to_string())).await;
+        }
+        let _ = sink.send(Message::Close(Some(CloseFrame { code: closing.code, reason: closing.reason.into() }))).await;
+    };
+    // Who reads slowly still learns why, once he reads again.
+    let patience = if closing.code == SLOW { FAREWELL_MAX_SLOW } else { FAREWELL_MAX };
+    let _ = timeout(patience, farewell).await;
+}

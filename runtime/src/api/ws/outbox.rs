@@ -1,0 +1,121 @@
+//! What waits for one socket, within bounds, and how it is sent. Whatever waits together is flushed together.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::ws::{Message, Utf8Bytes, WebSocket};
+use bytes::Bytes;
+use futures::SinkExt;
+use futures::future::poll_fn;
+use futures::stream::SplitSink;
+use tokio::time::Instant;
+
+use super::Closing;
+
+/// Frames that may wait.
+const FRAMES_MAX: usize = 1024;
+/// The least that a client may ask for: below it nothing would ever have room.
+const BYTES_MIN: usize = 16 << 10;
+/// Bytes that may wait.
+pub(super) const BYTES_MAX: usize = 1 << 20;
+
+/// See the module.
+pub(super) struct Outbox {
+    queue: VecDeque<Message>,
+    bytes: usize,
+    bytes_max: usize,
+    /// Whether something was handed to the socket that it has not sent on yet.
+    unflushed: bool,
+    /// When the socket took something last, or began to have something to take.
+    progress: Instant,
+}
+
+/// How long a socket may take nothing of what waits for it.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A frame that all who are sent it share.
+struct Shared(Arc<str>);
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+fn message(frame: &Arc<str>) -> Message {
+    let bytes = Bytes::from_owner(Shared(frame.clone()));
+    // It is text, so this is never the empty one.
+    Message::Text(Utf8Bytes::try_from(bytes).unwrap_or_default())
+}
+
+impl Outbox {
+    /// One that holds at most so many bytes.
+    pub(super) fn new(bytes_max: Option<usize>) -> Self {
+        let bytes_max = bytes_max.unwrap_or(BYTES_MAX).clamp(BYTES_MIN, BYTES_MAX);
+        Self { queue: VecDeque::new(), bytes: 0, bytes_max, unflushed: false, progress: Instant::now() }
+    }
+
+    /// Whether more may be read for this socket.
+    pub(super) fn has_room(&self) -> bool {
+        self.bytes < self.bytes_max / 2 && self.queue.len() < FRAMES_MAX / 2
+    }
+
+    /// When this socket will have been too slow, if it takes nothing until then.
+    pub(super) fn patience_ends(&self) -> Instant {
+        self.progress + PATIENCE
+    }
+
+    /// Whether there is anything to send.
+    pub(super) fn is_due(&self) -> bool {
+        self.unflushed || !self.queue.is_empty()
+    }
+
+    /// Queues a frame that must not be dropped, or says that the subscriber is too slow.
+    pub(super) fn push(&mut self, frame: &Arc<str>) -> Result<(), Closing> {
+        // One frame always has room, however large: nobody is slow before anything waits.
+        if !self.queue.is_empty() && (self.bytes >= self.bytes_max || self.queue.len() >= FRAMES_MAX) {
+            return Err(Closing::slow());
+        }
+        self.put(message(frame), frame.len());
+        Ok(())
+    }
+
+    /// Queues a frame that may be dropped, if there is plenty of room.
+    pub(super) fn hint(&mut self, frame: &Arc<str>) {
+        if self.bytes < self.bytes_max / 4 && self.queue.len() < FRAMES_MAX / 4 {
+            self.put(message(frame), frame.len());
+        }
+    }
+
+    /// Queues a ping.
+    pub(super) fn ping(&mut self) {
+        self.put(Message::Ping(Bytes::new()), 0);
+    }
+
+    fn put(&mut self, message: Message, bytes: usize) {
+        if !self.is_due() {
+            self.progress = Instant::now();
+        }
+        self.bytes += bytes;
+        self.queue.push_back(message);
+    }
+
+    /// Sends all that waits. It may be given up at any point and taken up again: nothing is sent twice or lost by that.
+    pub(super) async fn send(&mut self, sink: &mut SplitSink<WebSocket, Message>) -> Result<(), Closing> {
+        let gone = |_| Closing::gone();
+        while !self.queue.is_empty() {
+            poll_fn(|context| sink.poll_ready_unpin(context)).await.map_err(gone)?;
+            let Some(message) = self.queue.pop_front() else { break };
+            if let Message::Text(text) = &message {
+                self.bytes -= text.len();
+            }
+            self.unflushed = true;
+            self.progress = Instant::now();
+            sink.start_send_unpin(message).map_err(gone)?;
+        }
+        sink.flush().await.map_err(gone)?;
+        self.unflushed = false;
+        Ok(())
+    }
+}

@@ -1,0 +1,370 @@
+//! One subscriber: greeted, brought up to date, then told what happens while it may act itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::ws::{Message, WebSocket};
+use futures::stream::{FuturesOrdered, SplitSink, SplitStream};
+use futures::{FutureExt, StreamExt};
+use lifeform::canvas::{Applied, Frames, Shown, Snapshot, What};
+use lifeform::{Canvas, CanvasId, LifeformError, LifeformId};
+use nexus::{Cause, Origin, Principal, Role};
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_stream::wrappers::BroadcastStream;
+use tokio_stream::wrappers::errors::BroadcastStreamRecvError;
+
+use super::super::App;
+use super::super::error::ApiError;
+use super::client::{FromClient, Hello, Resume, next};
+use super::outbox::{BYTES_MAX, Outbox};
+use super::view::{PATHS_MAX, View};
+use super::{Closing, FRAME_BYTES_MAX, SLOW, close};
+
+/// How long a socket without credentials may take to bring them.
+const HELLO_MAX: Duration = Duration::from_secs(5);
+/// How long a socket with credentials is waited for before it is taken as a listener.
+const HELLO_GRACE: Duration = Duration::from_millis(500);
+/// How often a ping is sent; two without an answer close the socket.
+const PING_EVERY: Duration = Duration::from_secs(20);
+/// How long one page of a replay may take to be received.
+const REPLAY_MAX: Duration = Duration::from_secs(30);
+/// Ops of one socket that may be on their way; past it no more are read.
+const OPS_UNDER_WAY: usize = 64;
+
+type Sink = SplitSink<WebSocket, Message>;
+type Stream = SplitStream<WebSocket>;
+
+/// Serves a socket until either side ends it.
+pub(super) async fn serve(
+    app: App,
+    id: LifeformId,
+    name: CanvasId,
+    mut principal: Option<Principal>,
+    sink: Sink,
+    mut stream: Stream,
+) {
+    let mut first = None;
+    let wait = if principal.is_some() { HELLO_GRACE } else { HELLO_MAX };
+    match timeout(wait, next(&mut stream)).await {
+        Ok(Ok(Some(frame))) => first = Some(frame),
+        Ok(Ok(None)) => return,
+        Ok(Err(closing)) => return close(sink, closing).await,
+        Err(_) => {}
+    }
+    let (hello, held) = match first {
+        Some(FromClient::Hello(hello)) => (Some(*hello), None),
+        other => (None, other),
+    };
+    let token = hello.as_ref().and_then(|hello| hello.token.clone());
+    principal = principal.or_else(|| app.tokens.principal(&token?));
+    let Some(principal) = principal else { return close(sink, Closing::because(4401, "unauthorized")).await };
+    if let Some(refused) = hello.as_ref().and_then(refuse) {
+        return close(sink, refused).await;
+    }
+    let Ok(canvas) = app.lifeforms.named_canvas(&id, &name).await else {
+        return close(sink, Closing::because(4404, "not_found")).await;
+    };
+    Session::new(app, canvas, principal, hello, sink).run(held, stream).await;
+}
+
+/// What of a `hello` cannot be.
+fn refuse(hello: &Hello) -> Option<Closing> {
+    if hello.v != 1 {
+        return Some(Closing::because(1002, "version"));
+    }
+    (hello.paths.len() > PATHS_MAX).then(|| Closing::because(4413, "too_many_paths"))
+}
+
+/// The answer to an op that is on its way.
+type Answer = (Arc<str>, Result<Applied, LifeformError>);
+type Pending = FuturesOrdered<futures::future::BoxFuture<'static, Answer>>;
+
+struct Session {
+    id: uuid::Uuid,
+    app: App,
+    canvas: Canvas,
+    principal: Principal,
+    sink: Sink,
+    outbox: Outbox,
+    view: View,
+    resume: Option<Resume>,
+    wants: [bool; 2],
+    pending: Pending,
+    /// Whether it said what it is at.
+    present: bool,
+}
+
+impl Session {
+    fn new(app: App, canvas: Canvas, principal: Principal, hello: Option<Hello>, sink: Sink) -> Self {
+        let (mut resume, mut wants, mut paths, mut max_lag) = (None, [true; 2], Vec::new(), None);
+        if let Some(hello) = hello {
+            if let Some(want) = hello.want {
+                wants = ["stream", "presence"].map(|name| want.iter().any(|wanted| wanted == name));
+            }
+            (resume, paths, max_lag) = (hello.resume, hello.paths, hello.max_lag);
+        }
+        let (outbox, view) = (Outbox::new(max_lag), View::new(paths));
+        let id = uuid::Uuid::new_v4();
+        Self { id, app, canvas, principal, sink, outbox, view, resume, wants, pending: Pending::new(), present: false }
+    }
+
+    async fn run(mut self, held: Option<FromClient>, mut stream: Stream) {
+        let closing = match self.converse(held, &mut stream).await {
+            Ok(()) => Closing { code: 1000, reason: "bye", last: None },
+            Err(closing) => closing,
+        };
+        if self.present {
+            self.canvas.leave(&self.principal.id, self.id.as_u128());
+        }
+        let slow = closing.code == SLOW;
+        if slow {
+            tracing::info!(principal = %self.principal.id, canvas = %self.canvas.id, "closing a slow subscriber");
+        } else {
+            // What waits for anybody else is sent first.
+            let _ = timeout(super::FAREWELL_MAX, self.outbox.send(&mut self.sink)).await;
+        }
+        let Snapshot { epoch, rev, .. } = self.canvas.snapshot();
+        let lagged = json!({"t": "reset", "reason": "lagged", "epoch": epoch, "rev": rev});
+        let last = if slow { Some(lagged) } else { closing.last };
+        drop((self.canvas, self.outbox));
+        close(self.sink, Closing { last, ..closing }).await;
+    }
+
+    async fn converse(&mut self, held: Option<FromClient>, stream: &mut Stream) -> Result<(), Closing> {
+        // Watching begins before reading: no op can fall between the replay and what follows.
+        let mut head = self.canvas.watch();
+        // One that is asked again and again keeps its place; a receiver would take a new one each time.
+        let mut shown = BroadcastStream::new(self.canvas.ephemeral());
+        let mut stopping = self.app.stopping.clone();
+        let stopped = async move { drop(stopping.wait_for(|stop| *stop).await) };
+        tokio::pin!(stopped);
+        let mut sent = self.greet().await?;
+        let mut pings = tokio::time::interval_at(Instant::now() + PING_EVERY, PING_EVERY);
+        let mut unanswered = 0;
+        if let Some(frame) = held {
+            self.take(frame)?;
+        }
+        let mut behind = true;
+        loop {
+            // What happened is read as the socket takes it: who is slow is behind, and holds nothing up.
+            while behind && self.outbox.has_room() {
+                (sent, behind) = self.page_of(sent).await?;
+                // What goes out without waiting goes out now.
+                self.outbox.send(&mut self.sink).now_or_never().transpose()?;
+            }
+            let patience_ends = self.outbox.patience_ends();
+            tokio::select! {
+                sent = self.outbox.send(&mut self.sink), if self.outbox.is_due() => sent?,
+                () = sleep_until(patience_ends), if self.outbox.is_due() => return Err(Closing::slow()),
+                changed = head.changed(), if !behind => {
+                    changed.map_err(|_| Closing::because(4410, "terminated"))?;
+                    behind = true;
+                }
+                frame = next(stream), if self.pending.len() < OPS_UNDER_WAY => match frame? {
+                    None => return Ok(()),
+                    Some(frame) => {
+                        unanswered = 0;
+                        self.take(frame)?;
+                    }
+                },
+                Some((cid, answer)) = self.pending.next(), if !self.pending.is_empty() => {
+                    let answer = self.told(&cid, answer);
+                    self.outbox.push(&answer.to_string().into())?;
+                }
+                frame = shown.next() => match frame {
+                    Some(Ok(frame)) => self.show(&frame),
+                    // Ephemeral frames may be missed; the next checkpoint brings their text.
+                    Some(Err(BroadcastStreamRecvError::Lagged(_))) => {}
+                    None => return Err(Closing::because(4410, "terminated")),
+                },
+                _ = pings.tick() => {
+                    if !self.app.tokens.knows(&self.principal) {
+                        return Err(Closing::because(4401, "unauthorized"));
+                    }
+                    unanswered += 1;
+                    if unanswered > 2 {
+                        return Err(Closing::because(SLOW, "no_pong"));
+                    }
+                    self.outbox.ping();
+                }
+                () = &mut stopped => {
+                    let bye = json!({"t": "bye", "retry_after_ms": 500});
+                    return Err(Closing { code: 1012, reason: "restart", last: Some(bye) });
+                }
+            }
+        }
+    }
+
+    /// Sends a frame and waits until it is received: while replaying, the subscriber sets the pace.
+    async fn put(&mut self, frame: &Arc<str>) -> Result<(), Closing> {
+        self.outbox.push(frame)?;
+        timeout(REPLAY_MAX, self.outbox.send(&mut self.sink)).await.map_err(|_| Closing::slow())?
+    }
+
+    async fn put_json(&mut self, frame: Value) -> Result<(), Closing> {
+        self.put(&frame.to_string().into()).await
+    }
+
+    /// `hello`, then the snapshot or the replay, then `live`; answers the revision that was sent.
+    async fn greet(&mut self) -> Result<u64, Closing> {
+        let snapshot = self.canvas.snapshot();
+        let Snapshot { epoch, rev, floor, .. } = &snapshot;
+        let resume = self.resume.take();
+        let why_not = |asked: &Resume| match asked {
+            asked if asked.epoch != *epoch => Some("epoch_changed"),
+            asked if asked.rev > *rev => Some("ahead_of_log"),
+            asked if asked.rev < *floor => Some("log_trimmed"),
+            _ => None,
+        };
+        let refused = resume.as_ref().and_then(why_not);
+        let from = resume.filter(|_| refused.is_none()).map(|resume| resume.rev);
+        let mode = if from.is_some() { "resume" } else { "snapshot" };
+        let replay = from.map_or(0, |from| rev - from);
+        self.put_json(json!({"t": "hello", "v": 1, "session": self.id, "canvas": self.canvas.id, "type": self.canvas.kind, "schema_ver": 1, "epoch": epoch, "rev": rev, "mode": mode, "replay": replay,
+            "you": self.principal.id, "limits": {"frame": FRAME_BYTES_MAX, "queue": BYTES_MAX, "ops_under_way": OPS_UNDER_WAY}, "ping_s": PING_EVERY.as_secs()})).await?;
+        if let Some(reason) = refused {
+            self.put_json(json!({"t": "reset", "reason": reason, "epoch": epoch, "rev": rev})).await?;
+        }
+        let sent = match from {
+            Some(from) => self.replay(from).await?,
+            None => {
+                let state = self.view.state(&snapshot.state);
+                self.put_json(
+                    json!({"t": "snapshot", "epoch": epoch, "rev": rev, "part": 1, "parts": 1, "state": state}),
+                )
+                .await?;
+                *rev
+            }
+        };
+        if self.wants[1] {
+            for present in self.canvas.present() {
+                let frame =
+                    json!({"t": "presence", "who": {"id": present.who}, "state": present.state, "ttl": present.ttl});
+                self.put_json(frame).await?;
+            }
+        }
+        self.put_json(json!({"t": "live", "rev": sent})).await?;
+        Ok(sent)
+    }
+
+    /// The frames after `sent` as this subscriber gets them, and the revision they reach.
+    async fn page(&mut self, sent: u64) -> Result<(Vec<Arc<str>>, u64), Closing> {
+        match self.canvas.frames(sent).await {
+            Ok(Frames::Deltas(frames)) if self.view.is_whole() && frames.len() > 1 => {
+                let rev = frames.last().map_or(sent, |frame| frame.rev);
+                Ok((self.canvas.shared_page(sent, rev, || self.view.frames(&frames)), rev))
+            }
+            Ok(Frames::Deltas(frames)) => {
+                Ok((self.view.frames(&frames), frames.last().map_or(sent, |frame| frame.rev)))
+            }
+            Ok(Frames::Reset(_)) => Err(Closing::because(4409, "epoch")),
+            Err(_) => Err(Closing::because(1011, "store")),
+        }
+    }
+
+    async fn replay(&mut self, mut sent: u64) -> Result<u64, Closing> {
+        loop {
+            let (frames, rev) = self.page(sent).await?;
+            if frames.is_empty() {
+                return Ok(sent);
+            }
+            for frame in frames {
+                self.put(&frame).await?;
+            }
+            sent = rev;
+        }
+    }
+
+    /// Queues the next deltas after `sent`; answers the revision that was queued last, and whether there are more.
+    async fn page_of(&mut self, sent: u64) -> Result<(u64, bool), Closing> {
+        if sent == self.canvas.rev() {
+            return Ok((sent, false));
+        }
+        let (frames, rev) = self.page(sent).await?;
+        frames.iter().try_for_each(|frame| self.outbox.push(frame))?;
+        Ok((rev, rev != self.canvas.rev()))
+    }
+
+    /// Passes on what need not last.
+    fn show(&mut self, shown: &Shown) {
+        let (wanted, seen) = match shown {
+            Shown::Stream { path, .. } => (self.wants[0], self.view.sees(path)),
+            Shown::Presence { .. } => (self.wants[1], true),
+        };
+        if wanted && seen {
+            self.outbox.hint(shown.text());
+        }
+    }
+
+    fn take(&mut self, frame: FromClient) -> Result<(), Closing> {
+        match frame {
+            FromClient::Hello(_) => Err(Closing::because(1002, "hello_twice")),
+            FromClient::Ack {} => Ok(()),
+            FromClient::Ping { n } => {
+                let pong = json!({"t": "pong", "n": n, "rev": self.canvas.rev()});
+                self.outbox.hint(&pong.to_string().into());
+                Ok(())
+            }
+            FromClient::Op { .. } | FromClient::Presence { .. } if !self.app.tokens.knows(&self.principal) => {
+                Err(Closing::because(4401, "unauthorized"))
+            }
+            FromClient::Presence { state, ttl } => {
+                let noted =
+                    self.canvas.be_present(&self.principal.id, self.id.as_u128(), &state, Duration::from_secs(ttl));
+                self.present |= noted.is_ok();
+                if let Err(refusal) = noted {
+                    let refused = self.told(&"presence".into(), Err(LifeformError::Refused(refusal)));
+                    self.outbox.push(&refused.to_string().into())?;
+                }
+                Ok(())
+            }
+            FromClient::Op { cid, base_rev, op } => {
+                let answer = self.submit(&cid, base_rev, op);
+                let cid_of_answer = cid.clone();
+                self.pending.push_back(Box::pin(async move {
+                    let answer = match answer {
+                        Ok(answer) => answer.await.unwrap_or(Err(LifeformError::Store(nexus::StoreError::Closed))),
+                        Err(refused) => Err(refused),
+                    };
+                    (cid_of_answer, answer)
+                }));
+                Ok(())
+            }
+        }
+    }
+
+    /// Hands an op to the canvas: what one socket sends is done in that order.
+    fn submit(
+        &self,
+        cid: &Arc<str>,
+        base: Option<u64>,
+        op: Value,
+    ) -> Result<oneshot::Receiver<Result<Applied, LifeformError>>, LifeformError> {
+        use lifeform::Refusal;
+        if !(self.principal.may(Role::Participant) || self.principal.may(Role::Lifeform)) {
+            return Err(LifeformError::Refused(Refusal::Forbidden("this token may only look".into())));
+        }
+        if cid.is_empty() || cid.len() > 255 {
+            return Err(LifeformError::Refused(Refusal::schema("cid", "1 to 255 characters")));
+        }
+        let op = self.canvas.kind.read(op).map_err(LifeformError::Refused)?;
+        let origin = Origin::new(self.principal.clone(), Cause::of(format!("ws:{}", self.canvas.id)));
+        self.canvas.submit(What::Ops(vec![op]), Some(cid.clone()), base, &origin)
+    }
+
+    fn told(&self, cid: &Arc<str>, answer: Result<Applied, LifeformError>) -> Value {
+        match answer {
+            Ok(Applied { rev, dup, .. }) => json!({"t": "acked", "cid": cid, "rev": rev, "dup": dup}),
+            Err(error) => {
+                let error = ApiError::from(error);
+                let mut told = json!({"t": "reject", "cid": cid, "code": error.code(), "message": error.detail(), "rev": self.canvas.rev()});
+                if let Some(path) = error.path() {
+                    told["path"] = json!(path);
+                }
+                told
+            }
+        }
+    }
+}
