@@ -4,6 +4,7 @@
 //! [`Lifeforms`] is the handle. Decisions are plain functions (`metabolism`, `attention`, the rules of a
 //! canvas); one actor a lifeform commits and acts on them.
 
+mod alive;
 mod attention;
 pub mod canvas;
 mod hands;
@@ -12,8 +13,10 @@ mod life;
 mod lifeforms;
 mod memory;
 pub mod metabolism;
+mod perception;
 pub mod spec;
 pub mod spending;
+pub mod trace;
 
 pub use canvas::{Canvas, CanvasId, Limits, Refusal};
 pub use hands::TOOLS;

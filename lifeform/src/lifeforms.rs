@@ -8,7 +8,7 @@ use fascicles::Fascicles;
 use neurons::llm::paid;
 use nexus::ledger::{Account, AccountOp, Amount, Release};
 use nexus::store::{Expect, Hash, Key, Kind};
-use nexus::{Batch, Nexus, Origin, Principal, Store, StoreError};
+use nexus::{Batch, Nexus, Origin, Principal, Store, StoreError, Timestamp};
 use ractor::ActorCell;
 
 use crate::LifeformError;
@@ -19,11 +19,14 @@ use crate::memory::Memory;
 use crate::metabolism::{Mode, Policy};
 use crate::spec::{LifeformId, LifeformSpec, check_release};
 use crate::spending::{self, Spending};
+use crate::trace::{self, Walk};
 
 /// Canvases in memory, past which those that nobody uses are let go.
 const CANVASES_AWAKE: usize = 256;
 /// Canvases one lifeform has.
 const CANVASES_MAX: usize = 100;
+/// Members of one canvas, and canvases of others that a lifeform takes part in.
+const MEMBERS_MAX: usize = 64;
 /// Lifeforms one daemon hosts.
 const LIFEFORMS_MAX: usize = 1000;
 
@@ -99,7 +102,7 @@ impl Lifeforms {
         key: Option<Arc<str>>,
     ) -> Result<Head, LifeformError> {
         definition.check().map_err(LifeformError::Spec)?;
-        for fascicle in definition.reply.variants() {
+        for fascicle in definition.fascicles() {
             self.inner.fascicles.get(fascicle).await.map_err(|error| LifeformError::Spec(error.to_string()))?;
         }
         if self.list().await?.len() >= LIFEFORMS_MAX {
@@ -233,6 +236,14 @@ impl Lifeforms {
         let _one = self.inner.standing.lock().await;
         self.rest(origin, id, Status::Terminated).await?;
         self.inner.nexus.forget(id);
+        for (name, ..) in self.canvases_of(id).await? {
+            let name = format!("{id}/{name}");
+            for (member, _) in self.members_under(&format!("of/{name}/")).await? {
+                if let Some(handle) = self.inner.alive().get(&member) {
+                    handle.leave(&name);
+                }
+            }
+        }
         let mut canvases = self.inner.canvases();
         canvases.extract_if(|(of, _), _| of == id).for_each(|(_, canvas)| canvas.close());
         Ok(())
@@ -296,6 +307,25 @@ impl Lifeforms {
     /// The store's own.
     pub async fn spending(&self, account: &str) -> Result<Spending, LifeformError> {
         Ok(spending::report(&self.inner.store, &self.inner.fascicles, account).await?)
+    }
+
+    /// What led to an entry of a lifeform's life, and what came of it. `None` when there is no such entry.
+    ///
+    /// # Errors
+    /// [`LifeformError::NotFound`].
+    pub async fn trace(&self, id: &LifeformId, from: &str) -> Result<Option<Walk>, LifeformError> {
+        let own = self.canvases(id).await?.into_iter().map(|(name, ..)| format!("{id}/{name}").into());
+        let others = self.memberships(id).await?.into_iter().map(|(name, _)| name);
+        let canvases: Vec<Arc<str>> = own.chain(others).map(|name: Arc<str>| format!("canvas:{name}").into()).collect();
+        Ok(trace::walk(&self.inner.store, id, &canvases, from).await?)
+    }
+
+    /// The KIP that the answer of a job was given, as it was run.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn kip_of(&self, job: &str) -> Result<Vec<serde_json::Value>, LifeformError> {
+        Ok(trace::kip_of(&self.inner.store, job).await?)
     }
 
     /// Orders how a lifeform is to live.
@@ -388,7 +418,13 @@ impl Lifeforms {
             return Err(refused("id", format!("a lifeform has at most {CANVASES_MAX} canvases")));
         }
         Canvas::make(&self.inner.store, id, canvas, kind, title, origin).await?;
-        self.named_canvas(id, canvas).await
+        let made = self.named_canvas(id, canvas).await?;
+        if kind == CanvasKind::Chat
+            && let Some(handle) = self.inner.alive().get(id)
+        {
+            handle.join(made.clone());
+        }
+        Ok(made)
     }
 
     /// The canvases of a lifeform with the revisions they are at, the chat first, then by age. None is opened for that.
@@ -397,6 +433,10 @@ impl Lifeforms {
     /// [`LifeformError::NotFound`].
     pub async fn canvases(&self, id: &LifeformId) -> Result<Vec<(CanvasId, CanvasHead, u64)>, LifeformError> {
         self.canvas(id).await?;
+        self.canvases_of(id).await
+    }
+
+    async fn canvases_of(&self, id: &LifeformId) -> Result<Vec<(CanvasId, CanvasHead, u64)>, LifeformError> {
         let prefix = format!("{id}/");
         let heads = self.inner.store.documents::<CanvasHead>(Kind::Canvas, &prefix, CANVASES_MAX + 1).await?;
         let mut canvases = Vec::new();
@@ -406,6 +446,95 @@ impl Lifeforms {
             canvases.push((CanvasId::from(canvas), head.value, rev));
         }
         canvases.sort_by_key(|(name, head, _)| (&**name != CHAT, head.made_at));
+        Ok(canvases)
+    }
+
+    /// Lets a lifeform take part in a canvas of another: it hears what is said there from now on, and speaks when it is spoken
+    /// to. What it is already, it stays.
+    ///
+    /// # Errors
+    /// [`LifeformError::NotFound`], [`LifeformError::NoCanvas`], [`LifeformError::Refused`] for its own canvas, one that is no
+    /// chat, or when there are as many as there may be.
+    pub async fn join(&self, origin: &Origin, canvas: &Canvas, member: &LifeformId) -> Result<(), LifeformError> {
+        self.get(member).await?;
+        let refused = |why: String| Err(LifeformError::Refused(Refusal::State(why)));
+        if canvas.name().starts_with(&format!("{member}/")) {
+            return refused("a lifeform takes part in its own canvases anyway".into());
+        }
+        if canvas.kind != CanvasKind::Chat {
+            return refused("only chats have members".into());
+        }
+        let known = self.members(canvas).await?;
+        if known.iter().any(|(known, _)| known == member) {
+            return Ok(());
+        }
+        if known.len() >= MEMBERS_MAX || self.memberships(member).await?.len() >= MEMBERS_MAX {
+            return refused(format!("a canvas has at most {MEMBERS_MAX} members, and a lifeform as many memberships"));
+        }
+        let since = self.inner.store.clock().now();
+        let [of_member, of_canvas] = membership(canvas.name(), member);
+        self.inner.store.commit(Batch::new(origin).put(of_member, &since).put(of_canvas, &since)).await?;
+        if let Some(handle) = self.inner.alive().get(member) {
+            handle.join(canvas.clone());
+        }
+        Ok(())
+    }
+
+    /// Lets it take part no more.
+    ///
+    /// # Errors
+    /// [`LifeformError::Refused`] when it did not.
+    pub async fn leave(&self, origin: &Origin, canvas: &Canvas, member: &LifeformId) -> Result<(), LifeformError> {
+        let [of_member, of_canvas] = membership(canvas.name(), member);
+        if self.inner.store.document::<Timestamp>(&of_canvas).await?.is_none() {
+            return Err(LifeformError::Refused(Refusal::Missing(format!("member {member}"))));
+        }
+        self.inner
+            .store
+            .commit(Batch::new(origin).delete(of_member, Expect::Any).delete(of_canvas, Expect::Any))
+            .await?;
+        if let Some(handle) = self.inner.alive().get(member) {
+            handle.leave(canvas.name());
+        }
+        Ok(())
+    }
+
+    /// The lifeforms that take part in a canvas of another, and since when.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn members(&self, canvas: &Canvas) -> Result<Vec<(LifeformId, Timestamp)>, LifeformError> {
+        self.members_under(&format!("of/{}/", canvas.name())).await
+    }
+
+    /// The canvases of others that a lifeform takes part in, as `{lifeform}/{canvas}`.
+    async fn memberships(&self, id: &LifeformId) -> Result<Vec<(Arc<str>, Timestamp)>, LifeformError> {
+        self.members_under(&format!("in/{id}/")).await
+    }
+
+    async fn members_under(&self, prefix: &str) -> Result<Vec<(Arc<str>, Timestamp)>, LifeformError> {
+        let found = self.inner.store.documents::<Timestamp>(Kind::Member, prefix, MEMBERS_MAX).await?;
+        let under = found.into_iter().map_while(|(key, since)| Some((key.strip_prefix(prefix)?.into(), since.value)));
+        Ok(under.collect())
+    }
+
+    /// The canvases on which a lifeform listens: its own chats, and those of others that it takes part in.
+    async fn taken_part_in(&self, id: &LifeformId) -> Result<Vec<Canvas>, LifeformError> {
+        let mut canvases = Vec::new();
+        for (name, head, _) in self.canvases(id).await? {
+            if head.kind == CanvasKind::Chat {
+                canvases.push(self.named_canvas(id, &name).await?);
+            }
+        }
+        for (name, _) in self.memberships(id).await? {
+            let Some((owner, canvas)) = name.split_once('/') else { continue };
+            match self.named_canvas(&owner.into(), &canvas.into()).await {
+                Ok(canvas) => canvases.push(canvas),
+                // Its owner is gone.
+                Err(LifeformError::NotFound(_) | LifeformError::NoCanvas(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
         Ok(canvases)
     }
 
@@ -420,7 +549,7 @@ impl Lifeforms {
 
     fn memory(&self, id: &LifeformId) -> Memory {
         let me = Origin::new(Principal::lifeform(id), nexus::Cause::default());
-        Memory::new(self.inner.nexus.clone(), id.clone(), me)
+        Memory::new(self.inner.nexus.clone(), self.inner.store.clock().clone(), id.clone(), me)
     }
 
     async fn live(&self, id: &LifeformId) -> Result<(), LifeformError> {
@@ -429,12 +558,12 @@ impl Lifeforms {
             return Ok(());
         }
         let (head, version) = self.versioned(id).await?;
-        let canvas = self.canvas(id).await?;
+        let canvases = self.taken_part_in(id).await?;
         let period = Duration::from_millis(head.definition.metabolism.beat_ms);
         let body = Body {
             store: self.inner.store.clone(),
             fascicles: self.inner.fascicles.clone(),
-            canvas,
+            canvases,
             memory: self.memory(id),
             head,
             version,
@@ -479,4 +608,9 @@ impl Lifeforms {
             .await?;
         Ok(head)
     }
+}
+
+/// Under which names it is kept that a lifeform takes part in a canvas: by the lifeform, and by the canvas.
+fn membership(canvas: &str, member: &str) -> [Key; 2] {
+    [Key::new(Kind::Member, format!("in/{member}/{canvas}")), Key::new(Kind::Member, format!("of/{canvas}/{member}"))]
 }

@@ -5,22 +5,25 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use nexus::kip::graph::text::terms;
-use nexus::{Nexus, NexusError, NexusId, Origin, Request};
+use nexus::{Clock, Nexus, NexusError, NexusId, Origin, Request};
 use serde_json::{Value, json};
 
-/// Names the person who talks, and keeps when and how often (K13).
+/// Names whoever talks, and keeps when, how often and about what (K13).
 const MEET: &str = r#"
 UPSERT {
   CONCEPT ?person { {type: "Person", name: $person}
-    SET ATTRIBUTES { id: $person, person_class: "Human", name: $name, relationship_to_self: "user" } }
+    SET ATTRIBUTES { id: $person, person_class: $class, name: $name, relationship_to_self: $relation, interaction_summary: $summary } }
 }
 WITH METADATA { source: $source, confidence: 1.0, status: "active" }"#;
+
+/// What is kept of talking with somebody.
+const MET: &str = r#"FIND(?p.attributes.interaction_summary) WHERE { ?p {type: "Person", name: $person} }"#;
 
 /// Keeps one fact with who said it and where.
 const LEARN: &str = r#"
 UPSERT {
   CONCEPT ?fact { {type: "Fact", name: $statement}
-    SET ATTRIBUTES { statement: $statement, subject: $subject, topic: $topic }
+    SET ATTRIBUTES { statement: $statement, subject: $subject, topic: $topic, message: $message }
     SET PROPOSITIONS {
       ("stated_by", {type: "Person", name: $person})
       ("belongs_to_domain", {type: "Domain", name: "Conversation"})
@@ -28,8 +31,24 @@ UPSERT {
 }
 WITH METADATA { source: $source, author: $person, evidence: [$source], confidence: 0.8, status: "active" }"#;
 
+/// Marks what a message stated as no longer so, when it was changed or taken back.
+const UNSAY: &str = r#"
+UPDATE ?f SET METADATA { status: $status, superseded_by: $source }
+WHERE { ?f {type: "Fact"} FILTER(?f.attributes.message == $message && ?f.metadata.status == "active") }"#;
+
+/// Marks one fact as no longer so.
+const SUPERSEDE: &str = r#"
+UPDATE ?f SET METADATA { status: "superseded", superseded_by: $by }
+WHERE { ?f {id: $fact} }"#;
+
 /// Finds what was said about the words of a question.
-const RECALL: &str = r#"SEARCH CONCEPT $words WITH TYPE "Fact" MODE "keyword" LIMIT 4"#;
+const RECALL: &str = r#"SEARCH CONCEPT $words WITH TYPE "Fact" MODE "keyword" LIMIT 12"#;
+
+/// Facts that come to mind at once.
+const RECALLED_MAX: usize = 4;
+
+/// Topics kept of talking with somebody.
+const KEY_TOPICS_MAX: usize = 8;
 
 /// Who stated a fact.
 const STATED_BY: &str = r#"FIND(?p.name) WHERE { (?f {id: $fact}, "stated_by", ?p) } LIMIT 1"#;
@@ -53,18 +72,41 @@ pub(crate) struct Recalled {
     pub(crate) score: f64,
 }
 
+/// What was recalled, and the KIP that found it (K8).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Recollection {
+    /// Best first.
+    pub(crate) recalled: Vec<Recalled>,
+    /// The commands with their parameters, as they were run.
+    pub(crate) kip: Vec<Value>,
+}
+
+/// Where facts were stated.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stated<'a> {
+    /// By whom.
+    pub(crate) person: &'a str,
+    /// In which topic.
+    pub(crate) topic: &'a str,
+    /// In which message.
+    pub(crate) message: &'a str,
+    /// The canvas revision, as a reference.
+    pub(crate) source: &'a str,
+}
+
 /// What a lifeform keeps in mind.
 #[derive(Clone)]
 pub(crate) struct Memory {
     nexus: Nexus,
+    clock: Arc<dyn Clock>,
     id: NexusId,
     me: Origin,
 }
 
 impl Memory {
     /// The memory of the lifeform that `me` acts for.
-    pub(crate) fn new(nexus: Nexus, id: NexusId, me: Origin) -> Self {
-        Self { nexus, id, me }
+    pub(crate) fn new(nexus: Nexus, clock: Arc<dyn Clock>, id: NexusId, me: Origin) -> Self {
+        Self { nexus, clock, id, me }
     }
 
     async fn run(&self, command: &str, parameters: Value, cause: &Origin) -> Result<Value, NexusError> {
@@ -85,47 +127,106 @@ impl Memory {
         self.run(NAME_SELF, json!({"id": id, "name": name, "persona": persona}), &self.me).await.map(drop)
     }
 
-    /// What comes to mind at `words`, best first.
+    /// What comes to mind at `words`, of what still holds, besides what the messages `besides` state.
     ///
     /// # Errors
     /// The store's own.
-    pub(crate) async fn recall(&self, words: &str, cause: &Origin) -> Result<Vec<Recalled>, NexusError> {
-        let hits = self.run(RECALL, json!({"words": words}), cause).await?;
+    pub(crate) async fn recall(
+        &self,
+        words: &str,
+        besides: &[Arc<str>],
+        cause: &Origin,
+    ) -> Result<Recollection, NexusError> {
+        let mut found = Recollection::default();
+        let mut run = async |command: &str, parameters: Value| {
+            found.kip.push(json!({"command": command, "parameters": parameters}));
+            self.run(command, parameters, cause).await
+        };
+        let hits = run(RECALL, json!({"words": words})).await?;
         let mut recalled = Vec::new();
         for hit in hits["result"].as_array().into_iter().flatten() {
             let score = hit["metadata"]["_score"].as_f64().unwrap_or(0.0);
+            let holds = hit["metadata"]["status"].as_str().is_none_or(|status| status == "active");
             let (Some(id), Some(statement)) = (hit["id"].as_str(), hit["attributes"]["statement"].as_str()) else {
                 continue;
             };
-            if score >= RELEVANCE_FLOOR {
-                let person =
-                    self.run(STATED_BY, json!({"fact": id}), cause).await?["result"][0].as_str().map(Into::into);
+            let is_beside =
+                hit["attributes"]["message"].as_str().is_some_and(|stated| besides.iter().any(|id| **id == *stated));
+            if holds && !is_beside && score >= RELEVANCE_FLOOR && recalled.len() < RECALLED_MAX {
+                let person = run(STATED_BY, json!({"fact": id})).await?["result"][0].as_str().map(Into::into);
                 recalled.push(Recalled { id: id.into(), statement: statement.into(), person, score });
             }
         }
-        Ok(recalled)
+        found.recalled = recalled;
+        Ok(found)
     }
 
-    /// Keeps facts that `person` stated; answers the ids of their concepts.
+    /// Notes that somebody said something; the same thing again is noted once.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub(crate) async fn meet(&self, stated: Stated<'_>, cause: &Origin) -> Result<(), NexusError> {
+        let Stated { person, topic, source, .. } = stated;
+        let name = person.split_once(':').map_or(person, |(_, name)| name);
+        let met = self.run(MET, json!({"person": person}), cause).await?;
+        let before = &met["result"][0];
+        if before["last_source"] == source {
+            return Ok(());
+        }
+        let mut topics: Vec<&str> = vec![topic];
+        let known = before["key_topics"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        topics.extend(known.filter(|known| *known != topic).take(KEY_TOPICS_MAX - 1));
+        let summary = json!({
+            "last_seen_at": self.clock.now(),
+            "interaction_count": before["interaction_count"].as_u64().unwrap_or(0) + 1,
+            "key_topics": topics,
+            "last_source": source,
+        });
+        let is_lifeform = person.starts_with("lifeform:");
+        let (class, relation) = if is_lifeform { ("AI", "collaborator") } else { ("Human", "user") };
+        let met = json!({"person": person, "name": name, "source": source, "class": class, "relation": relation, "summary": summary});
+        self.run(MEET, met, cause).await.map(drop)
+    }
+
+    /// Keeps facts that somebody stated; answers the ids of their concepts.
     ///
     /// # Errors
     /// The store's own.
     pub(crate) async fn learn(
         &self,
-        person: &str,
-        topic: &str,
-        source: &str,
+        stated: Stated<'_>,
         facts: &[Fact],
         cause: &Origin,
     ) -> Result<Vec<String>, NexusError> {
-        let name = person.split_once(':').map_or(person, |(_, name)| name);
-        self.run(MEET, json!({"person": person, "name": name, "source": source}), cause).await?;
+        let Stated { person, topic, message, source } = stated;
         let mut kept = Vec::new();
         for fact in facts {
-            let answer = self.run(LEARN, json!({"statement": fact.statement, "subject": fact.subject, "topic": topic, "person": person, "source": source}), cause).await?;
+            let answer = self.run(LEARN, json!({"statement": fact.statement, "subject": fact.subject, "topic": topic, "message": message, "person": person, "source": source}), cause).await?;
             kept.extend(answer["result"]["upsert_concept_nodes"][0].as_str().map(Into::into));
         }
         Ok(kept)
+    }
+
+    /// What a message stated holds no more: it was changed (`superseded`) or taken back (`retracted`) by the entry `source`.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub(crate) async fn unsay(
+        &self,
+        message: &str,
+        status: &str,
+        source: &str,
+        cause: &Origin,
+    ) -> Result<(), NexusError> {
+        self.run(UNSAY, json!({"message": message, "status": status, "source": source}), cause).await.map(drop)
+    }
+
+    /// A fact holds no more, because of another.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub(crate) async fn supersede(&self, fact: &str, by: &str, cause: &Origin) -> Result<(), NexusError> {
+        self.run(SUPERSEDE, json!({"fact": fact, "by": by}), cause).await.map(drop)
     }
 }
 

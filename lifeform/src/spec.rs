@@ -23,6 +23,9 @@ pub struct LifeformSpec {
     /// The fascicles by which it answers.
     #[serde(default)]
     pub reply: Skill,
+    /// What it does with what is said and not for it to answer; no model is needed for that.
+    #[serde(default = "heed")]
+    pub heed: Skill,
     /// What it is born with.
     #[serde(default = "birth")]
     pub nutrients: Amount,
@@ -130,6 +133,10 @@ impl Default for Metabolism {
     }
 }
 
+fn heed() -> Skill {
+    Skill { standard: "heed".into(), eco: None, hyper: None }
+}
+
 fn birth() -> Amount {
     Amount::tokens(200_000)
 }
@@ -148,6 +155,11 @@ pub fn check_release(release: &Release) -> Result<(), String> {
 }
 
 impl LifeformSpec {
+    /// The fascicles it lives by.
+    pub fn fascicles(&self) -> impl Iterator<Item = &FascicleId> {
+        self.reply.variants().chain(self.heed.variants())
+    }
+
     /// Checks what serde cannot.
     ///
     /// # Errors

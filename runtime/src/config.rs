@@ -21,10 +21,11 @@ pub const DEFAULTS: &str = include_str!("../../config/lifeformd.toml");
 pub const LIFEFORMS: [(&str, &str); 1] = [("first", include_str!("../../config/lifeforms/first.toml"))];
 
 /// Shipped fascicles.
-pub const FASCICLES: [&str; 7] = [
+pub const FASCICLES: [&str; 8] = [
     include_str!("../../config/fascicles/answer_with_memory.toml"),
     include_str!("../../config/fascicles/draft_and_review.toml"),
     include_str!("../../config/fascicles/intent_analysis.toml"),
+    include_str!("../../config/fascicles/heed.toml"),
     include_str!("../../config/fascicles/reply.toml"),
     include_str!("../../config/fascicles/research.toml"),
     include_str!("../../config/fascicles/review_and_repair.toml"),

@@ -44,7 +44,7 @@ async fn a_lifeform_is_made_started_stopped_rebooted_and_terminated() {
     assert_eq!(op.get("/v1/lifeforms").await.expect(StatusCode::OK)["lifeforms"][0]["id"], made["id"]);
     assert_eq!(
         op.get(&format!("{path}/fascicles")).await.expect(StatusCode::OK)["fascicles"][0],
-        json!({"id": "reply", "status": "active"})
+        json!({"id": "reply", "skill": "reply", "status": "active"})
     );
     assert_eq!(op.delete(&path).await.status, StatusCode::NO_CONTENT);
     op.get(&path).await.refused(404, "lifeform_not_found");

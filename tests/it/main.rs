@@ -9,6 +9,7 @@ mod checkpoints;
 mod commons;
 mod conformance;
 mod crashes;
+mod dialogue;
 mod edge;
 mod embedded;
 mod growth;

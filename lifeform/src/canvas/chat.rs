@@ -20,6 +20,7 @@ pub(super) const COLLECTIONS: &[Collection] = &[&["users"], &["topics"], &["topi
 
 /// The names of the ops.
 pub const OPS: &[&str] = &[
+    "user.name",
     "topic.create",
     "topic.edit",
     "topic.role",
@@ -80,6 +81,12 @@ pub struct Attachment {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", deny_unknown_fields)]
 pub enum Op {
+    /// Says what one is called, by which others may call one in a text.
+    #[serde(rename = "user.name")]
+    UserName {
+        /// One's name.
+        name: String,
+    },
     /// Opens a topic.
     #[serde(rename = "topic.create")]
     TopicCreate {
@@ -146,6 +153,12 @@ pub enum Op {
         /// What it carries.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         attachments: Vec<Attachment>,
+        /// All the messages it answers, when there are several.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        answers: Vec<Arc<str>>,
+        /// The concepts it rests on, by their ids in its author's mind.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        rests_on: Vec<Arc<str>>,
     },
     /// Begins to say something that is not finished yet.
     #[serde(rename = "message.stream_open")]
@@ -160,6 +173,9 @@ pub enum Op {
         /// What it adds to.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         supplements: Option<Arc<str>>,
+        /// All the messages it answers, when there are several.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        answers: Vec<Arc<str>>,
     },
     /// Makes what was said so far durable.
     #[serde(rename = "message.checkpoint")]
@@ -180,6 +196,9 @@ pub enum Op {
         id: Arc<str>,
         /// All of its text.
         content: String,
+        /// The concepts it rests on, by their ids in its author's mind.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        rests_on: Vec<Arc<str>>,
     },
     /// Breaks off; the text so far stays.
     #[serde(rename = "message.interrupt")]
@@ -291,19 +310,31 @@ const REACTIONS_MAX: usize = 64;
 const ATTACHMENTS_MAX: usize = 16;
 /// Roles, and marks of readers, in one topic.
 const MARKS_MAX: usize = 1_000;
+/// Messages that one answers, and concepts it rests on.
+const LINKS_MAX: usize = 64;
 /// Bytes of a reason.
 const REASON_BYTES_MAX: usize = 1_000;
 
 impl Op {
     /// Says something whole.
     pub fn say(topic: &Arc<str>, id: Arc<str>, content: String, reply_to: Option<Arc<str>>) -> Self {
-        let (supplements, urgent, attachments) = (None, false, Vec::new());
-        Self::Append { topic: topic.clone(), id, content, reply_to, supplements, urgent, attachments }
+        Self::Append {
+            topic: topic.clone(),
+            id,
+            content,
+            reply_to,
+            supplements: None,
+            urgent: false,
+            attachments: Vec::new(),
+            answers: Vec::new(),
+            rests_on: Vec::new(),
+        }
     }
 
     /// The op's name on the wire.
     pub fn name(&self) -> &'static str {
         match self {
+            Self::UserName { .. } => "user.name",
             Self::TopicCreate { .. } => "topic.create",
             Self::TopicEdit { .. } => "topic.edit",
             Self::TopicRole { .. } => "topic.role",
@@ -341,15 +372,20 @@ pub(super) fn decide(state: &State, op: &Op, ask: &Ask) -> Result<Edit, Refusal>
     let mut edit = Edit::default();
     edit.introduce(state, ask);
     edit.then(match op {
+        Op::UserName { name } => name_user(name, ask)?,
         Op::TopicCreate { id, title, turns } => create_topic(state, id, title, *turns, ask)?,
         Op::TopicEdit { id, title, turns, archived } => {
             edit_topic(state, id, title.as_deref(), *turns, *archived, ask)?
         }
         Op::TopicRole { id, who, role } => give_role(state, id, who, *role, ask)?,
         Op::Read { id, upto } => read(state, id, upto, ask)?,
-        Op::Append { topic, id, content, reply_to, supplements, urgent, attachments } => {
+        Op::Append { topic, id, content, reply_to, supplements, urgent, attachments, answers, rests_on } => {
             check_text("content", content, CONTENT_BYTES_MAX)?;
             let mut message = message(state, topic, id, reply_to.as_deref(), supplements.as_deref(), ask)?;
+            link(&mut message, state, topic, answers)?;
+            if !rests_on.is_empty() {
+                message["rests_on"] = json!(concepts(rests_on)?);
+            }
             message["content"] = json!(content);
             let mentioned = mentions(state, content);
             if !mentioned.is_empty() {
@@ -364,13 +400,20 @@ pub(super) fn decide(state: &State, op: &Op, ask: &Ask) -> Result<Edit, Refusal>
             }
             put(message_path(topic, id), message)
         }
-        Op::Open { topic, id, reply_to, supplements } => {
+        Op::Open { topic, id, reply_to, supplements, answers } => {
             let mut message = message(state, topic, id, reply_to.as_deref(), supplements.as_deref(), ask)?;
+            link(&mut message, state, topic, answers)?;
             message["status"] = json!("streaming");
             put(message_path(topic, id), message)
         }
         Op::Checkpoint { topic, id, content } => write(state, topic, id, content, "streaming", ask)?,
-        Op::Finish { topic, id, content } => write(state, topic, id, content, "final", ask)?,
+        Op::Finish { topic, id, content, rests_on } => {
+            let mut edit = write(state, topic, id, content, "final", ask)?;
+            if !rests_on.is_empty() {
+                edit.put(format!("{}/rests_on", message_path(topic, id)), json!(concepts(rests_on)?));
+            }
+            edit
+        }
         Op::Interrupt { topic, id, reason } => interrupt(state, topic, id, reason, ask)?,
         Op::Amend { topic, id, content, reason } => {
             check_text("content", content, CONTENT_BYTES_MAX)?;
@@ -393,6 +436,14 @@ fn put(path: String, value: Value) -> Edit {
     let mut edit = Edit::default();
     edit.put(path, value);
     edit
+}
+
+/// What one is called. Who is not known yet is introduced by any op.
+fn name_user(name: &str, ask: &Ask) -> Result<Edit, Refusal> {
+    if name.trim().is_empty() || name.chars().count() > 80 || name.contains(char::is_control) {
+        return Err(Refusal::schema("name", "a name is 1 to 80 characters, none of them a control character"));
+    }
+    Ok(put(format!("/users/{}/name", escape(&ask.who.id.0)), json!(name)))
 }
 
 // ---- topics ----
@@ -525,7 +576,11 @@ fn message(
     if state.count(&format!("{}/messages", topic_path(in_topic))) >= MESSAGES_MAX {
         return Err(Refusal::State(format!("a topic has at most {MESSAGES_MAX} messages: open another")));
     }
-    if ask.who.kind != PrincipalKind::Lifeform && (id.starts_with("msg_lf_") || id.starts_with("msg_resting_")) {
+    let is_lifeform = ask.who.kind == PrincipalKind::Lifeform;
+    if is_lifeform && topic["turns"] == json!(Turns::OneAtATime) && another_speaks(state, in_topic, ask) {
+        return Err(Refusal::State("another lifeform is speaking; one at a time".into()));
+    }
+    if !is_lifeform && (id.starts_with("msg_lf_") || id.starts_with("msg_resting_")) {
         return Err(Refusal::schema("id", "ids like this are the lifeform's own"));
     }
     for linked in [reply_to, supplements].into_iter().flatten() {
@@ -539,6 +594,36 @@ fn message(
         message["supplements"] = json!(supplemented);
     }
     Ok(message)
+}
+
+/// Whether a lifeform other than the writer is writing in a topic.
+fn another_speaks(state: &State, topic: &str, ask: &Ask) -> bool {
+    let newest = state.children(&format!("{}/messages", topic_path(topic))).rev().take(NEWEST);
+    newest
+        .filter(|message| message["status"] == "streaming" && message["sender"] != *ask.who.id.0)
+        .any(|message| message["sender"].as_str().is_some_and(|sender| sender.starts_with("lifeform:")))
+}
+
+/// Messages of a topic among which it is looked for who is speaking.
+const NEWEST: usize = 64;
+
+/// Notes the messages that a new one answers.
+fn link(message: &mut Value, state: &State, topic: &str, answers: &[Arc<str>]) -> Result<(), Refusal> {
+    if answers.len() > LINKS_MAX {
+        return Err(Refusal::schema("answers", format!("at most {LINKS_MAX}")));
+    }
+    answers.iter().try_for_each(|answered| find(state, topic, answered).map(drop))?;
+    if !answers.is_empty() {
+        message["answers"] = json!(answers);
+    }
+    Ok(())
+}
+
+fn concepts(ids: &[Arc<str>]) -> Result<&[Arc<str>], Refusal> {
+    match ids.len() > LINKS_MAX || ids.iter().any(|id| id.is_empty() || id.len() > 128) {
+        true => Err(Refusal::schema("rests_on", format!("at most {LINKS_MAX} ids of 1 to 128 bytes"))),
+        false => Ok(ids),
+    }
 }
 
 /// Calls in one text that are looked at.

@@ -177,6 +177,11 @@ impl Canvas {
         }))
     }
 
+    /// Its name among all canvases, `{lifeform}/{canvas}`.
+    pub fn name(&self) -> &str {
+        self.log.stream.strip_prefix("canvas:").unwrap_or(&self.log.stream)
+    }
+
     /// The journal stream of this canvas; its entry numbers are the revisions.
     pub fn stream(&self) -> &Stream {
         &self.log.stream

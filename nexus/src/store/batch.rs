@@ -32,6 +32,8 @@ pub enum Kind {
     Entity,
     /// Something that messages of a canvas carry.
     Attachment,
+    /// That a lifeform takes part in a canvas of another.
+    Member,
     /// A neuron call that somebody made.
     Invocation,
     /// A paused neuron call.
@@ -62,6 +64,7 @@ impl Kind {
             Self::Canvas => "canvas",
             Self::Entity => "entity",
             Self::Attachment => "attachment",
+            Self::Member => "member",
             Self::Invocation => "invocation",
             Self::Continuation => "continuation",
             Self::Idempotency => "idempotency",

@@ -20,7 +20,7 @@ use super::error::ApiError;
 use super::extract::{ApiJson, ApiPath, ApiQuery, Caller, IdempotencyKey, Participant};
 
 type TopicPath = ApiPath<(LifeformId, CanvasId, Arc<str>)>;
-type MessagePath = ApiPath<(LifeformId, CanvasId, Arc<str>, Arc<str>)>;
+pub(super) type MessagePath = ApiPath<(LifeformId, CanvasId, Arc<str>, Arc<str>)>;
 
 /// The chat of that name.
 async fn chat(app: &App, id: &LifeformId, canvas: &CanvasId) -> Result<Canvas, ApiError> {
@@ -203,7 +203,17 @@ pub(super) async fn append(
     let canvas = chat(&app, &id, &canvas).await?;
     let message = body.id.unwrap_or_else(|| fresh("msg", key.as_ref(), &origin));
     let MessageBody { content, reply_to, supplements, urgent, attachments, .. } = body;
-    let op = Op::Append { topic, id: message.clone(), content, reply_to, supplements, urgent, attachments };
+    let op = Op::Append {
+        topic,
+        id: message.clone(),
+        content,
+        reply_to,
+        supplements,
+        urgent,
+        attachments,
+        answers: Vec::new(),
+        rests_on: Vec::new(),
+    };
     apply(&canvas, one(op), key, None, &origin, StatusCode::CREATED, Some(&message)).await
 }
 

@@ -297,7 +297,7 @@ pub(super) async fn house_calls(
 }
 
 /// A page of a journal and where the next one starts.
-async fn journal(app: &App, stream: Arc<str>, page: &Entries) -> Result<(Vec<Value>, Value), ApiError> {
+pub(super) async fn journal(app: &App, stream: Arc<str>, page: &Entries) -> Result<(Vec<Value>, Value), ApiError> {
     let entries = app.store.entries(&stream, page.after, page.limit()).await?;
     let next = (entries.len() == page.limit()).then(|| entries.last().map(|entry| entry.seq)).flatten();
     Ok((entries.iter().map(nexus::store::Entry::to_json).collect(), json!(next)))
@@ -360,19 +360,6 @@ pub(super) async fn calls(
     Ok(Json(json!({"calls": calls, "next": next})))
 }
 
-/// How the lifeform's standing changed, and why.
-#[utoipa::path(get, path = "/v1/lifeforms/{id}/trace", params(("id" = String, Path), Entries), responses((status = 200, description = "a page of the trace")))]
-pub(super) async fn trace(
-    State(app): State<App>,
-    _caller: Caller,
-    ApiPath(id): ApiPath<LifeformId>,
-    ApiQuery(page): ApiQuery<Entries>,
-) -> Result<Json<Value>, ApiError> {
-    app.lifeforms.get(&id).await?;
-    let (entries, next) = journal(&app, format!("trace:{id}").into(), &page).await?;
-    Ok(Json(json!({"entries": entries, "next": next})))
-}
-
 /// The fascicles a lifeform lives by.
 #[utoipa::path(get, path = "/v1/lifeforms/{id}/fascicles", params(("id" = String, Path)), responses((status = 200, description = "its fascicles")))]
 pub(super) async fn list_fascicles(
@@ -381,8 +368,12 @@ pub(super) async fn list_fascicles(
     ApiPath(id): ApiPath<LifeformId>,
 ) -> Result<Json<Value>, ApiError> {
     let head = app.lifeforms.get(&id).await?;
-    let reply = &head.definition.reply;
-    let active = reply.variant(head.mode);
-    let shown = reply.variants().map(|id| json!({"id": id, "status": if id == active { "active" } else { "idle" }}));
+    let skills = [("reply", &head.definition.reply), ("heed", &head.definition.heed)];
+    let shown = skills.iter().flat_map(|(skill, variants)| {
+        let active = variants.variant(head.mode);
+        variants
+            .variants()
+            .map(move |id| json!({"id": id, "skill": skill, "status": if id == active { "active" } else { "idle" }}))
+    });
     Ok(Json(json!({"fascicles": shown.collect::<Vec<_>>()})))
 }

@@ -10,11 +10,14 @@ mod health;
 mod invocations;
 mod jobs;
 mod lifeforms;
+mod members;
 mod neurons;
 mod nexus;
 mod openai;
+mod otlp;
 mod tokens;
 mod tools;
+mod trace;
 mod ws;
 
 use std::net::SocketAddr;
@@ -172,7 +175,8 @@ pub fn router(app: App) -> Router {
         .routes(routes!(lifeforms::house))
         .routes(routes!(lifeforms::house_calls))
         .routes(routes!(lifeforms::calls))
-        .routes(routes!(lifeforms::trace))
+        .routes(routes!(trace::trace))
+        .routes(routes!(trace::evidence))
         .routes(routes!(lifeforms::list_fascicles))
         .routes(routes!(nexus::of_lifeform))
         .routes(routes!(nexus::execute))
@@ -184,6 +188,8 @@ pub fn router(app: App) -> Router {
         .routes(routes!(canvases::list, canvases::create))
         .routes(routes!(canvases::read, canvases::patch))
         .routes(routes!(canvases::state))
+        .routes(routes!(members::list))
+        .routes(routes!(members::join, members::leave))
         .routes(routes!(canvases::ops, canvases::write))
         .routes(routes!(canvases::present, canvases::be_present))
         .routes(routes!(canvases::attach).layer(canvases::upload_limit()))

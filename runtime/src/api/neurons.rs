@@ -110,7 +110,7 @@ pub(super) struct Entries {
     pub(super) after: u64,
     /// At most so many, up to 200.
     #[serde(default = "fifty")]
-    limit: usize,
+    pub(super) limit: usize,
 }
 
 impl Entries {

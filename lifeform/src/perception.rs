@@ -1,0 +1,344 @@
+//! What a change of a canvas means to a lifeform that did not make it (MISSION L7, L8). Plain functions of the entry and
+//! the canvas as it stands.
+
+use std::sync::Arc;
+
+use nexus::store::Entry;
+use nexus::{Cause, PrincipalId};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::canvas::chat::{self, TopicRole, Turns};
+use crate::canvas::{Op, State};
+
+/// Times a thought that was not spoken yet is begun anew because more was said.
+const EXTENSIONS_MAX: u32 = 3;
+
+/// What stops a thought when it is all that somebody says.
+const STOP_WORDS: [&str; 14] = [
+    "stop",
+    "stop it",
+    "cancel",
+    "never mind",
+    "nevermind",
+    "forget it",
+    "停",
+    "停下",
+    "算了",
+    "别说了",
+    "やめて",
+    "止めて",
+    "ストップ",
+    "もういい",
+];
+
+/// A topic of some canvas.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct Place {
+    /// The canvas, as `{lifeform}/{canvas}`.
+    pub(crate) canvas: Arc<str>,
+    /// The topic.
+    pub(crate) topic: Arc<str>,
+}
+
+/// How something came to be said.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "change")]
+pub(crate) enum Change {
+    /// It is new.
+    #[default]
+    New,
+    /// It was said differently before.
+    Amended {
+        /// How.
+        before: String,
+    },
+    /// It was taken back.
+    Retracted,
+}
+
+/// Something that somebody said.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Said {
+    /// The revision of the canvas that made it so.
+    pub(crate) rev: u64,
+    /// Which message.
+    pub(crate) message: Arc<str>,
+    /// Whose it is.
+    pub(crate) sender: Arc<str>,
+    /// Its text.
+    pub(crate) content: String,
+    /// The revision as a reference.
+    pub(crate) source: Arc<str>,
+    /// How it came to be so.
+    #[serde(default)]
+    pub(crate) change: Change,
+    /// Whether whoever is speaking should break off for it.
+    #[serde(default)]
+    pub(crate) urgent: bool,
+    /// Whether it is for this lifeform to answer, or only to be heeded.
+    #[serde(default)]
+    pub(crate) to_answer: bool,
+    /// What it adds to.
+    #[serde(default)]
+    pub(crate) supplements: Option<Arc<str>>,
+    /// What led to it.
+    #[serde(default)]
+    pub(crate) cause: Cause,
+}
+
+/// What is thought about at once: the event that a reply job begins with.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Perception {
+    /// Where.
+    pub(crate) place: Place,
+    /// What was said, oldest first; never empty.
+    pub(crate) said: Vec<Said>,
+    /// Earlier messages of the topic that an answer is given.
+    #[serde(default)]
+    pub(crate) history: usize,
+    /// An answer that was broken off and is completed by this one.
+    #[serde(default)]
+    pub(crate) resumes: Option<Arc<str>>,
+    /// How often it was broken off.
+    #[serde(default)]
+    pub(crate) tries: u32,
+}
+
+impl Perception {
+    /// The last thing that was said.
+    pub(crate) fn last(&self) -> &Said {
+        self.said.last().unwrap_or_else(|| unreachable!("a perception is of something"))
+    }
+
+    /// All that was said.
+    pub(crate) fn content(&self) -> String {
+        self.said.iter().map(|said| said.content.as_str()).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Whether any of it is to be answered.
+    pub(crate) fn to_answer(&self) -> bool {
+        self.said.iter().any(|said| said.to_answer)
+    }
+
+    /// What led to it.
+    pub(crate) fn cause(&self) -> Cause {
+        let last = self.last();
+        last.cause.and(last.source.clone())
+    }
+}
+
+/// A perception that a job is busy with.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Thought {
+    /// The job.
+    pub(crate) job: Arc<str>,
+    /// What it is about.
+    pub(crate) perception: Perception,
+    /// How often it was begun anew because more was said.
+    #[serde(default)]
+    pub(crate) extended: u32,
+}
+
+impl Thought {
+    /// The message that the job writes, which is the same after a restart.
+    pub(crate) fn answer(&self) -> Arc<str> {
+        format!("msg_{}", self.job).into()
+    }
+}
+
+/// What an entry is to a lifeform.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Heard {
+    /// Somebody said something there, or said it differently.
+    Said(Arc<str>, Said),
+    /// Somebody broke off what the lifeform was saying there.
+    BrokenOff(Arc<str>, Arc<str>),
+}
+
+/// What `entry`, which did `op` and left `state`, is to `me`.
+pub(crate) fn perceive(me: &PrincipalId, entry: &Entry, op: Op, state: &State, source: Arc<str>) -> Option<Heard> {
+    let Op::Chat(op) = op else { return None };
+    if entry.by == *me {
+        return None;
+    }
+    let (topic, id, content, change) = match op {
+        chat::Op::Append { topic, id, content, .. } | chat::Op::Finish { topic, id, content, .. } => {
+            (topic, id, Some(content), Change::New)
+        }
+        chat::Op::Amend { topic, id, .. } | chat::Op::Settle { topic, id, accept: true, .. } => {
+            let before = before(state.get(&chat::message_path(&topic, &id))?);
+            (topic, id, None, Change::Amended { before })
+        }
+        chat::Op::Restore { topic, id, .. } => (topic, id, None, Change::New),
+        chat::Op::Retract { topic, id, .. } => (topic, id, None, Change::Retracted),
+        chat::Op::Interrupt { topic, id, .. } => {
+            let message = state.get(&chat::message_path(&topic, &id))?;
+            return (message["sender"] == *me.0).then_some(Heard::BrokenOff(topic, id));
+        }
+        _ => return None,
+    };
+    let message = state.get(&chat::message_path(&topic, &id))?;
+    let sender: Arc<str> = message["sender"].as_str()?.into();
+    if *sender == *me.0 {
+        return None;
+    }
+    let link = |member: &str| message[member].as_str().map(Arc::from);
+    let said = Said {
+        rev: entry.seq,
+        to_answer: is_for(me, state, &topic, message, &change),
+        content: content.unwrap_or_else(|| message["content"].as_str().unwrap_or_default().to_owned()),
+        urgent: change == Change::New && message["urgent"] == true,
+        supplements: link("supplements"),
+        message: id,
+        sender,
+        source,
+        change,
+        cause: entry.cause.clone(),
+    };
+    Some(Heard::Said(topic, said))
+}
+
+/// What a message said before it was last changed.
+fn before(message: &Value) -> String {
+    let past = message["revisions"].as_object().into_iter().flatten().map(|(_, past)| past);
+    let last = past.max_by_key(|past| past["n"].as_u64().unwrap_or(0));
+    last.and_then(|past| past["content"].as_str()).unwrap_or_default().to_owned()
+}
+
+/// Whether a message is for `me` to answer, by the turns and roles of its topic. What a lifeform says is answered only by
+/// whom it speaks to: two that answer everything would never end.
+fn is_for(me: &PrincipalId, state: &State, topic: &str, message: &Value, change: &Change) -> bool {
+    let Some(in_topic) = state.get(&chat::topic_path(topic)) else { return false };
+    let role = serde_json::from_value::<TopicRole>(in_topic["roles"][&*me.0].clone()).ok();
+    let turns = serde_json::from_value::<Turns>(in_topic["turns"].clone()).unwrap_or_default();
+    let called: Vec<&str> = message["mentions"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let is_called = called.contains(&&*me.0);
+    let calls_another = called.iter().any(|who| who.starts_with("lifeform:") && *who != &*me.0);
+    let sender_of = |id: &Value| Some(state.get(&chat::message_path(topic, id.as_str()?))?["sender"] == *me.0);
+    let replies = sender_of(&message["reply_to"]).unwrap_or(false);
+    let from_lifeform = message["sender"].as_str().is_some_and(|sender| sender.starts_with("lifeform:"));
+    let addressed = is_called || replies;
+    role != Some(TopicRole::Listener)
+        && match (change, turns) {
+            (Change::Retracted, _) => false,
+            // What was never answered needs no other answer now.
+            (Change::Amended { .. }, _) => is_answered(me, state, topic, &message["id"]),
+            (Change::New, Turns::Mentioned) => addressed,
+            (Change::New, _) if from_lifeform => addressed,
+            (Change::New, _) => addressed || !calls_another,
+        }
+}
+
+/// Whether `me` said something in answer to a message.
+fn is_answered(me: &PrincipalId, state: &State, topic: &str, id: &Value) -> bool {
+    let mut said = state.children(&format!("{}/messages", chat::topic_path(topic)));
+    said.any(|message| {
+        let answers = message["answers"].as_array().is_some_and(|answers| answers.contains(id));
+        message["sender"] == *me.0 && (message["reply_to"] == *id || answers)
+    })
+}
+
+/// How far what a thought has to say was said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Speech {
+    /// Nothing yet.
+    Silent,
+    /// It is being said.
+    Speaking,
+    /// It was said.
+    Over,
+}
+
+/// What something newer does to a thought of the same topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bearing {
+    /// It waits until the thought has come to its end.
+    Waits,
+    /// Both are thought about together, from the beginning.
+    Extends,
+    /// It comes first; the thought is completed after it.
+    Redirects,
+    /// The thought is given up.
+    Cancels,
+}
+
+/// See [`Bearing`].
+pub(crate) fn bearing(said: &Said, thought: &Thought, speech: Speech) -> Bearing {
+    let thinks_of = |message: &Arc<str>| thought.perception.said.iter().any(|known| known.message == *message);
+    let is_all_of_it = thought.perception.said.iter().all(|known| known.message == said.message);
+    if speech == Speech::Over || !thought.perception.to_answer() {
+        return Bearing::Waits;
+    }
+    match &said.change {
+        Change::Retracted if is_all_of_it => Bearing::Cancels,
+        Change::Amended { .. } if thinks_of(&said.message) => Bearing::Extends,
+        Change::Retracted | Change::Amended { .. } => Bearing::Waits,
+        Change::New if said.to_answer && is_stop(&said.content) => Bearing::Cancels,
+        Change::New if said.to_answer && said.urgent => Bearing::Redirects,
+        Change::New if said.to_answer && said.supplements.as_ref().is_some_and(thinks_of) => Bearing::Extends,
+        Change::New if said.to_answer && speech == Speech::Silent && thought.extended < EXTENSIONS_MAX => {
+            Bearing::Extends
+        }
+        Change::New => Bearing::Waits,
+    }
+}
+
+/// Whether somebody says only that he wants no more.
+pub(crate) fn is_stop(content: &str) -> bool {
+    let words = content.trim().trim_end_matches(['.', '!', '。', '！', '…']).to_lowercase();
+    STOP_WORDS.contains(&words.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(message: &str, content: &str) -> Said {
+        Said {
+            rev: 1,
+            message: message.into(),
+            sender: "user:ada".into(),
+            content: content.into(),
+            source: "canvas:lf/c@1".into(),
+            change: Change::New,
+            urgent: false,
+            to_answer: true,
+            supplements: None,
+            cause: Cause::default(),
+        }
+    }
+
+    fn thought(said: Vec<Said>) -> Thought {
+        let place = Place { canvas: "lf/c".into(), topic: "t".into() };
+        let perception = Perception { place, said, history: 6, resumes: None, tries: 0 };
+        Thought { job: "j".into(), perception, extended: 0 }
+    }
+
+    #[test]
+    fn more_extends_a_silent_thought_waits_for_a_spoken_one_and_urgency_and_stop_break_it_off() {
+        let busy = thought(vec![said("m1", "What is my cat called?")]);
+        let at = |said: &Said, speech| bearing(said, &busy, speech);
+        let more = said("m2", "And how old is it?");
+        assert_eq!(at(&more, Speech::Silent), Bearing::Extends);
+        assert_eq!(at(&more, Speech::Speaking), Bearing::Waits);
+        assert_eq!(
+            bearing(&more, &Thought { extended: EXTENSIONS_MAX, ..busy.clone() }, Speech::Silent),
+            Bearing::Waits
+        );
+        let added = Said { supplements: Some("m1".into()), ..more.clone() };
+        assert_eq!(at(&added, Speech::Speaking), Bearing::Extends);
+        let urgent = Said { urgent: true, ..more.clone() };
+        assert_eq!(at(&urgent, Speech::Speaking), Bearing::Redirects);
+        assert_eq!(at(&said("m3", "Stop!"), Speech::Speaking), Bearing::Cancels);
+        assert_eq!(at(&said("m3", "Stop the music"), Speech::Speaking), Bearing::Waits);
+        assert_eq!(at(&Said { to_answer: false, ..urgent.clone() }, Speech::Speaking), Bearing::Waits);
+        assert_eq!(at(&urgent, Speech::Over), Bearing::Waits, "there is nothing left to break off");
+        let amended = Said { change: Change::Amended { before: "x".into() }, ..said("m1", "y") };
+        assert_eq!(at(&amended, Speech::Speaking), Bearing::Extends);
+        let gone = Said { change: Change::Retracted, to_answer: false, ..said("m1", "") };
+        assert_eq!(at(&gone, Speech::Speaking), Bearing::Cancels);
+        let both = thought(vec![said("m1", "a"), said("m2", "b")]);
+        assert_eq!(bearing(&gone, &both, Speech::Speaking), Bearing::Waits);
+    }
+}

@@ -1,0 +1,245 @@
+//! Why something happened, and what came of it (MISSION L6, K8). Every journal entry names what led to it, nearest last; so
+//! a walk back reads what an entry names, and a walk forward reads what was written since and names the entry.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use fascicles::run::Fact;
+use neurons::llm::paid::calls_stream;
+use nexus::store::{Entry, Stream};
+use nexus::{Store, StoreError, Timestamp};
+use serde_json::{Value, json};
+
+/// Entries that a walk in one direction answers.
+const STEPS_MAX: usize = 200;
+/// Entries of one stream that a walk forward looks at.
+const LOOKED_AT_MAX: usize = 5_000;
+/// Jobs whose journals a walk forward reads.
+const JOBS_MAX: usize = 32;
+/// Characters of a text within an entry that a walk shows.
+const TEXT_CHARS: usize = 400;
+
+/// An entry that a walk came by.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// Names it, `{stream}@{number}`.
+    pub reference: Arc<str>,
+    /// The entry.
+    pub entry: Entry,
+}
+
+/// What was found of an entry's causes and effects.
+#[derive(Clone, Debug)]
+pub struct Walk {
+    /// Where it began.
+    pub from: Step,
+    /// What led to it, nearest first.
+    pub back: Vec<Step>,
+    /// References that name no entry that is kept: a request, or a log that was cut.
+    pub roots: Vec<Arc<str>>,
+    /// What it led to, in the order in which it happened.
+    pub forward: Vec<Step>,
+    /// Whether there is more than a walk answers.
+    pub more: bool,
+}
+
+impl Step {
+    fn at(stream: &str, entry: Entry) -> Self {
+        Self { reference: format!("{stream}@{}", entry.seq).into(), entry }
+    }
+
+    fn stream(&self) -> &str {
+        self.reference.rsplit_once('@').map_or(&self.reference, |(stream, _)| stream)
+    }
+
+    /// The step as the API shows it: long texts are cut, and whoever may not read prompts sees of a call what it cost.
+    pub fn to_json(&self, prompts: bool) -> Value {
+        let mut shown = self.entry.to_json();
+        shown["ref"] = json!(self.reference);
+        let is_call = self.reference.starts_with("calls:") || self.reference.starts_with("invocation:");
+        if is_call && !prompts {
+            let kept = ["call", "model", "charged", "usage", "error"];
+            let data = shown["data"].as_object().cloned().unwrap_or_default();
+            shown["data"] = data.into_iter().filter(|(member, _)| kept.contains(&member.as_str())).collect();
+        }
+        cut(&mut shown["data"]);
+        shown
+    }
+}
+
+fn cut(value: &mut Value) {
+    match value {
+        Value::String(text) if text.chars().count() > TEXT_CHARS => {
+            *text = text.chars().take(TEXT_CHARS).chain(['…']).collect();
+        }
+        Value::Array(items) => items.iter_mut().for_each(cut),
+        Value::Object(members) => members.values_mut().for_each(cut),
+        _ => {}
+    }
+}
+
+/// Whether a stream is of the life of `lifeform`.
+fn is_of(lifeform: &str, stream: &str) -> bool {
+    let Some((kind, rest)) = stream.split_once(':') else { return false };
+    match kind {
+        "calls" | "ledger" | "trace" | "nexus" => rest == lifeform,
+        // What is said on canvases may be read by all who may read; a job is named by whose it is.
+        "canvas" => true,
+        "job" | "invocation" => rest.strip_prefix(lifeform).is_some_and(|rest| rest.starts_with('.')),
+        _ => false,
+    }
+}
+
+/// The entry that a reference names: `{stream}@{number}`, or `job:{job}` and `job:{job}/{step}`.
+async fn resolve(store: &Store, lifeform: &str, reference: &str) -> Result<Option<Step>, StoreError> {
+    if let Some((stream, number)) = reference.rsplit_once('@')
+        && let Ok(number @ 1..) = number.parse::<u64>()
+    {
+        if !is_of(lifeform, stream) {
+            return Ok(None);
+        }
+        let found = store.entries(&stream.into(), number - 1, 1).await?;
+        let entry = found.into_iter().next().filter(|entry| entry.seq == number);
+        return Ok(entry.map(|entry| Step::at(stream, entry)));
+    }
+    let Some(rest) = reference.strip_prefix("job:") else { return Ok(None) };
+    let (job, step) = rest.split_once('/').map_or((rest, None), |(job, step)| (job, Some(step)));
+    let stream: Stream = format!("job:{job}").into();
+    if !is_of(lifeform, &stream) {
+        return Ok(None);
+    }
+    let entries = store.entries(&stream, 0, usize::MAX).await?;
+    let is_it = |entry: &Entry| match (step, entry.decode::<Fact>()) {
+        (None, _) => true,
+        (Some(step), Ok(Fact::Started { step: started, .. })) => *started == *step,
+        _ => false,
+    };
+    Ok(entries.into_iter().find(is_it).map(|entry| Step::at(&stream, entry)))
+}
+
+/// Walks from `reference`, back to roots and forward to effects; `canvases` are the journals of the lifeform's canvases.
+/// `None` when nothing of the lifeform's has that name.
+///
+/// # Errors
+/// The store's own.
+pub(crate) async fn walk(
+    store: &Store,
+    lifeform: &str,
+    canvases: &[Stream],
+    reference: &str,
+) -> Result<Option<Walk>, StoreError> {
+    let Some(from) = resolve(store, lifeform, reference).await? else { return Ok(None) };
+    let (back, roots, cut_back) = walk_back(store, lifeform, &from).await?;
+    let (forward, cut_forward) = walk_forward(store, lifeform, canvases, reference, &from).await?;
+    Ok(Some(Walk { from, back, roots, forward, more: cut_back || cut_forward }))
+}
+
+async fn walk_back(store: &Store, lifeform: &str, from: &Step) -> Result<(Vec<Step>, Vec<Arc<str>>, bool), StoreError> {
+    let nearest_first = |entry: &Entry| entry.cause.0.iter().rev().cloned().collect::<Vec<Arc<str>>>();
+    let mut asked: VecDeque<Arc<str>> = nearest_first(&from.entry).into();
+    let mut seen: BTreeSet<Arc<str>> = asked.iter().cloned().collect();
+    seen.insert(from.reference.clone());
+    let (mut back, mut roots) = (Vec::new(), Vec::new());
+    while let Some(reference) = asked.pop_front() {
+        if back.len() == STEPS_MAX {
+            return Ok((back, roots, true));
+        }
+        match resolve(store, lifeform, &reference).await? {
+            Some(step) if step.reference == from.reference => {}
+            Some(step) => {
+                seen.insert(step.reference.clone());
+                asked.extend(nearest_first(&step.entry).into_iter().filter(|cause| seen.insert(cause.clone())));
+                back.push(step);
+            }
+            None => roots.push(reference),
+        }
+    }
+    Ok((back, roots, false))
+}
+
+async fn walk_forward(
+    store: &Store,
+    lifeform: &str,
+    canvases: &[Stream],
+    reference: &str,
+    from: &Step,
+) -> Result<(Vec<Step>, bool), StoreError> {
+    let mut streams: VecDeque<Stream> = canvases.iter().cloned().collect();
+    let own = ["ledger", "trace", "nexus"].map(|kind| format!("{kind}:{lifeform}").into());
+    streams.extend(own.into_iter().chain([calls_stream(lifeform)]));
+    if from.stream().starts_with("job:") {
+        streams.push_back(from.stream().into());
+    }
+    let mut known: BTreeSet<Stream> = streams.iter().cloned().collect();
+    let (mut forward, mut more, mut jobs) = (Vec::new(), false, 0);
+    while let Some(stream) = streams.pop_front() {
+        let mut after = before(store, &stream, from.entry.at).await?;
+        let mut looked_at = 0;
+        loop {
+            let page = store.entries(&stream, after, usize::MAX).await?;
+            let Some(last) = page.last() else { break };
+            after = last.seq;
+            looked_at += page.len();
+            for entry in page {
+                let names_it = entry.cause.0.iter().position(|cause| names(cause, reference, &from.reference));
+                let is_earlier = *stream == *from.stream() && entry.seq <= from.entry.seq;
+                let is_rest_of_job = stream.starts_with("job:") && *stream == *from.stream();
+                if is_earlier || (names_it.is_none() && !is_rest_of_job) {
+                    continue;
+                }
+                // What it led to by way of a job is told by that job's own journal, too.
+                let through = entry.cause.0.iter().skip(names_it.map_or(0, |place| place + 1));
+                for job in through.filter_map(|cause| cause.strip_prefix("job:")) {
+                    let job: Stream = format!("job:{}", job.split('/').next().unwrap_or(job)).into();
+                    if jobs < JOBS_MAX && known.insert(job.clone()) {
+                        jobs += 1;
+                        streams.push_back(job);
+                    }
+                }
+                forward.push(Step::at(&stream, entry));
+            }
+            if looked_at >= LOOKED_AT_MAX {
+                more = true;
+                break;
+            }
+        }
+    }
+    forward.sort_by(|a, b| (a.entry.at, &a.reference).cmp(&(b.entry.at, &b.reference)));
+    more |= forward.len() > STEPS_MAX;
+    forward.truncate(STEPS_MAX);
+    Ok((forward, more))
+}
+
+/// Whether a cause names what was asked for: as it was asked for, as the entry's own name, or a step of the job.
+fn names(cause: &str, asked: &str, entry: &str) -> bool {
+    let is_step = |of: &str| of.starts_with("job:") && cause.strip_prefix(of).is_some_and(|rest| rest.starts_with('/'));
+    cause == asked || cause == entry || is_step(asked)
+}
+
+/// The number of the last entry of a stream that was written before `at`.
+async fn before(store: &Store, stream: &Stream, at: Timestamp) -> Result<u64, StoreError> {
+    let (mut low, mut high) = (0, store.head(stream).await?);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match store.entries(stream, middle, 1).await?.first() {
+            Some(entry) if entry.at < at => low = entry.seq,
+            Some(_) => high = middle,
+            None => break,
+        }
+    }
+    Ok(low)
+}
+
+/// What the job of an answer was given by KIP: the commands with their parameters, as they were run (K8).
+///
+/// # Errors
+/// The store's own.
+pub(crate) async fn kip_of(store: &Store, job: &str) -> Result<Vec<Value>, StoreError> {
+    let mut commands = Vec::new();
+    for entry in store.entries(&format!("job:{job}").into(), 0, usize::MAX).await? {
+        if let Ok(Fact::Done { output, .. }) = entry.decode::<Fact>() {
+            commands.extend(output["kip"].as_array().into_iter().flatten().cloned());
+        }
+    }
+    Ok(commands)
+}

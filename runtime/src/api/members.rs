@@ -1,0 +1,51 @@
+//! Who else takes part in a canvas: lifeforms other than the one it belongs to (MISSION L8).
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use lifeform::{CanvasId, LifeformId};
+use serde_json::{Value, json};
+
+use super::App;
+use super::canvases::CanvasPath;
+use super::error::ApiError;
+use super::extract::{ApiPath, Caller, Operator};
+
+type MemberPath = ApiPath<(LifeformId, CanvasId, LifeformId)>;
+
+/// The lifeforms that take part in a canvas besides its own.
+#[utoipa::path(get, path = "/v1/lifeforms/{id}/canvases/{canvas}/members", params(("id" = String, Path), ("canvas" = String, Path)), responses((status = 200, description = "{members: [{id, since}]}"), (status = 404, description = "there is none")))]
+pub(super) async fn list(
+    State(app): State<App>,
+    _caller: Caller,
+    ApiPath((id, canvas)): CanvasPath,
+) -> Result<Json<Value>, ApiError> {
+    let canvas = app.lifeforms.named_canvas(&id, &canvas).await?;
+    let members = app.lifeforms.members(&canvas).await?;
+    let shown: Vec<Value> = members.iter().map(|(member, since)| json!({"id": member, "since": since})).collect();
+    Ok(Json(json!({"members": shown})))
+}
+
+/// Lets another lifeform take part: it hears what is said from now on, and answers when it is spoken to.
+#[utoipa::path(put, path = "/v1/lifeforms/{id}/canvases/{canvas}/members/{member}", params(("id" = String, Path), ("canvas" = String, Path), ("member" = String, Path)), responses((status = 204, description = "it takes part"), (status = 404, description = "there is no such lifeform"), (status = 409, description = "it cannot take part")))]
+pub(super) async fn join(
+    State(app): State<App>,
+    Operator(origin): Operator,
+    ApiPath((id, canvas, member)): MemberPath,
+) -> Result<StatusCode, ApiError> {
+    let canvas = app.lifeforms.named_canvas(&id, &canvas).await?;
+    app.lifeforms.join(&origin, &canvas, &member).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Lets it take part no more.
+#[utoipa::path(delete, path = "/v1/lifeforms/{id}/canvases/{canvas}/members/{member}", params(("id" = String, Path), ("canvas" = String, Path), ("member" = String, Path)), responses((status = 204, description = "it takes part no more"), (status = 404, description = "it did not")))]
+pub(super) async fn leave(
+    State(app): State<App>,
+    Operator(origin): Operator,
+    ApiPath((id, canvas, member)): MemberPath,
+) -> Result<StatusCode, ApiError> {
+    let canvas = app.lifeforms.named_canvas(&id, &canvas).await?;
+    app.lifeforms.leave(&origin, &canvas, &member).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

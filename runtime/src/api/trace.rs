@@ -1,0 +1,114 @@
+//! Why a lifeform did something, and what an answer of it rests on (MISSION L6, K8).
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use lifeform::LifeformId;
+use lifeform::canvas::chat::message_path;
+use lifeform::trace::{Step, Walk};
+use nexus::{Request, Role};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::App;
+use super::chat::MessagePath;
+use super::error::ApiError;
+use super::extract::{ApiPath, ApiQuery, Caller};
+use super::lifeforms::journal;
+use super::neurons::Entries;
+use super::otlp;
+
+/// Which part of a trace is asked for.
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Asked {
+    /// An entry to walk from, back to what led to it and forward to what came of it: `canvas:{lifeform}/{canvas}@{rev}`,
+    /// `job:{job}`, `job:{job}/{step}`, or any `ref` that a walk answered. Without it, a page of the lifeform's own journal.
+    #[serde(default)]
+    from: Option<String>,
+    /// `json`, or `otlp` for OpenTelemetry spans of a walk.
+    #[serde(default)]
+    #[param(value_type = Option<String>)]
+    format: Format,
+    /// Entries after this number.
+    #[serde(default)]
+    after: u64,
+    /// At most so many entries.
+    #[serde(default)]
+    limit: Option<usize>,
+}
+
+#[derive(Clone, Copy, Default, Deserialize, PartialEq)]
+#[serde(rename_all = "lowercase")]
+enum Format {
+    #[default]
+    Json,
+    Otlp,
+}
+
+/// How the lifeform's standing changed, and why; or, with `from`, what led to an entry and what came of it.
+#[utoipa::path(get, path = "/v1/lifeforms/{id}/trace", params(("id" = String, Path), Asked), responses((status = 200, description = "{entries, next}; with `from` {from, back, roots, forward, more}; as `otlp` an ExportTraceServiceRequest"), (status = 404, description = "no such lifeform or entry")))]
+pub(super) async fn trace(
+    State(app): State<App>,
+    caller: Caller,
+    ApiPath(id): ApiPath<LifeformId>,
+    ApiQuery(asked): ApiQuery<Asked>,
+) -> Result<Json<Value>, ApiError> {
+    let Some(from) = asked.from else {
+        if asked.format == Format::Otlp {
+            return Err(ApiError::invalid("format=otlp wants from=: spans are of one walk"));
+        }
+        app.lifeforms.get(&id).await?;
+        let page = Entries { after: asked.after, limit: asked.limit.unwrap_or(50) };
+        let (entries, next) = journal(&app, format!("trace:{id}").into(), &page).await?;
+        return Ok(Json(json!({"entries": entries, "next": next})));
+    };
+    let walk = app.lifeforms.trace(&id, &from).await?.ok_or_else(|| {
+        ApiError::new(StatusCode::NOT_FOUND, "not_found", format!("nothing of this lifeform is called \"{from}\""))
+            .hint("canvas:{lifeform}/{canvas}@{rev}, job:{job} and job:{job}/{step} are names; a walk answers more of them")
+    })?;
+    if asked.format == Format::Otlp {
+        return Ok(Json(otlp::export(&id, &walk)));
+    }
+    let prompts = caller.0.principal.may(Role::Operator);
+    let shown = |steps: &[Step]| steps.iter().map(|step| step.to_json(prompts)).collect::<Vec<_>>();
+    let Walk { from, back, roots, forward, more } = &walk;
+    Ok(Json(json!({
+        "from": from.to_json(prompts), "back": shown(back), "roots": roots, "forward": shown(forward), "more": more,
+    })))
+}
+
+/// What an answer of a lifeform rests on: the concepts, the KIP that found them, and where its trace begins.
+#[utoipa::path(get, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages/{message}/evidence", params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), ("message" = String, Path)), responses((status = 200, description = "{message, by, rests_on: [{id, concept}], kip: [{command, parameters}], trace}"), (status = 404, description = "there is no such message")))]
+pub(super) async fn evidence(
+    State(app): State<App>,
+    caller: Caller,
+    ApiPath((id, canvas, topic, message)): MessagePath,
+) -> Result<Json<Value>, ApiError> {
+    let canvas = app.lifeforms.named_canvas(&id, &canvas).await?;
+    let found = canvas.snapshot().state.get(&message_path(&topic, &message)).cloned();
+    let found = found.ok_or_else(|| {
+        let detail = format!("message {message} does not exist in topic {topic}");
+        ApiError::new(StatusCode::NOT_FOUND, "not_found", detail)
+    })?;
+    let sender = found["sender"].as_str().unwrap_or_default();
+    let mind = sender.strip_prefix("lifeform:").map(nexus::NexusId::from);
+    let mut rests_on = Vec::new();
+    for concept in found["rests_on"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        let mut shown = json!({"id": concept, "concept": null});
+        if let Some(mind) = &mind {
+            let find = Request::with("FIND(?c) WHERE { ?c {id: $id} }", json!({"id": concept}));
+            let answer = app.nexus.execute(mind, find, &caller.0).await?;
+            shown["concept"] = answer["result"][0].clone();
+        }
+        rests_on.push(shown);
+    }
+    let job = message.strip_prefix("msg_").filter(|_| mind.is_some());
+    let kip = match job {
+        Some(job) => app.lifeforms.kip_of(job).await?,
+        None => Vec::new(),
+    };
+    let rev = found["rev"].as_u64().unwrap_or(0);
+    let trace = format!("{}@{rev}", canvas.stream());
+    Ok(Json(json!({"message": message, "by": sender, "job": job, "rests_on": rests_on, "kip": kip, "trace": trace})))
+}

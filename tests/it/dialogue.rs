@@ -1,0 +1,339 @@
+//! The dialogue contract (MISSION L8): nobody waits for his turn, and what is said may be broken off, added to, changed
+//! and taken back, by people and by lifeforms.
+
+use std::sync::Arc;
+
+use neurons::llm::ChatRequest;
+use neurons::llm::scripted::Reply;
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+use tests::{Client, Socket, TestDaemon, honest, text_of};
+use tokio::sync::Notify;
+
+fn last_of(request: &ChatRequest) -> String {
+    request.messages.last().and_then(|message| message.content.clone()).unwrap_or_default()
+}
+
+async fn live(client: &Client, base: &str) -> Socket {
+    let mut socket = client.subscribe(base, None).await;
+    socket.until(|frame| frame["t"] == "live").await;
+    socket
+}
+
+async fn messages(client: &Client, base: &str, topic: &str) -> Vec<Value> {
+    let answer = client.get(&format!("{base}/topics/{topic}/messages")).await.expect(StatusCode::OK);
+    answer["messages"].as_array().unwrap().clone()
+}
+
+fn by<'m>(messages: &'m [Value], sender: &str) -> Vec<&'m Value> {
+    messages.iter().filter(|message| message["sender"].as_str().is_some_and(|id| id.starts_with(sender))).collect()
+}
+
+/// A call that shows how much it was told, and waits at a gate the first time.
+fn gated(gate: &Arc<Notify>) -> impl Fn(&ChatRequest, usize) -> Reply + Send + Sync + 'static {
+    let gate = gate.clone();
+    move |request, n| match (request.response_format.is_some(), n) {
+        (true, _) => Reply::Text(r#"{"facts":[],"contradicted":[],"correction":""}"#.into()),
+        (false, 0) => Reply::Held("The long answer begins ".into(), gate.clone(), "and ends.".into()),
+        _ => Reply::Text(format!("heard: {}", last_of(request))),
+    }
+}
+
+#[tokio::test]
+async fn messages_sent_without_waiting_are_understood_together() {
+    let daemon = TestDaemon::start(|request, _| match request.response_format.is_some() {
+        true => Reply::Text(r#"{"facts":[]}"#.into()),
+        false => {
+            let told = request.messages.iter().filter(|message| message.role == "user");
+            Reply::Text(told.filter_map(|message| message.content.clone()).collect::<Vec<_>>().join(" | "))
+        }
+    })
+    .await;
+    let (_, base) = daemon.lifeform().await;
+    let op = &daemon.operator;
+    let mut socket = live(op, &base).await;
+    let ops = json!({"ops": [
+        {"kind": "topic.create", "id": "t", "title": "t"},
+        {"kind": "message.append", "topic": "t", "id": "m1", "content": "Could you tell me"},
+        {"kind": "message.append", "topic": "t", "id": "m2", "content": "what the weather is"},
+        {"kind": "message.append", "topic": "t", "id": "m3", "content": "in Faro?"}]});
+    op.post(&format!("{base}/ops"), ops).await.expect(StatusCode::OK);
+    let answer = socket.until(|frame| frame["kind"] == "message.finish").await;
+    assert_eq!(text_of(answer.last().unwrap()), "Could you tell me | what the weather is | in Faro?");
+    let said = messages(op, &base, "t").await;
+    let answers = by(&said, "lifeform:");
+    assert_eq!(answers.len(), 1, "one answer to all three");
+    assert_eq!((&answers[0]["reply_to"], &answers[0]["answers"]), (&json!("m3"), &json!(["m1", "m2", "m3"])));
+}
+
+#[tokio::test]
+async fn an_urgent_message_interrupts_a_long_answer_which_is_completed_later() {
+    let gate = Arc::new(Notify::new());
+    let daemon = TestDaemon::start(gated(&gate)).await;
+    let (_, base) = daemon.lifeform().await;
+    let op = &daemon.operator;
+    let mut socket = live(op, &base).await;
+    op.topic(&base, "t").await;
+    op.say(&base, "t", "Tell me everything about boats?").await;
+    socket.until(|frame| frame["t"] == "stream").await;
+    let urgent = json!({"content": "Is the harbour closed?", "urgent": true});
+    op.post(&format!("{base}/topics/t/messages"), urgent).await.expect(StatusCode::CREATED);
+    let broken = socket.until(|frame| frame["kind"] == "message.interrupt").await;
+    assert!(broken.last().unwrap()["patch"].to_string().contains("more urgent"), "{:?}", broken.last());
+    let first = socket.until(|frame| frame["kind"] == "message.finish").await;
+    assert_eq!(text_of(first.last().unwrap()), "heard: Is the harbour closed?");
+    let then = socket.until(|frame| frame["kind"] == "message.finish").await;
+    let completed = text_of(then.last().unwrap());
+    assert!(completed.contains("Tell me everything about boats?") && completed.contains("interrupted"), "{completed}");
+    let said = messages(op, &base, "t").await;
+    let answers = by(&said, "lifeform:");
+    let statuses: Vec<&Value> = answers.iter().map(|message| &message["status"]).collect();
+    assert_eq!(statuses, ["interrupted", "final", "final"]);
+    assert_eq!(answers[2]["supplements"], answers[0]["id"], "what completes it says so");
+    gate.notify_waiters();
+}
+
+#[tokio::test]
+async fn a_message_that_adds_to_another_is_thought_about_with_it_and_stop_ends_a_thought() {
+    let gate = Arc::new(Notify::new());
+    let daemon = TestDaemon::start(gated(&gate)).await;
+    let (id, base) = daemon.lifeform().await;
+    let op = &daemon.operator;
+    let mut socket = live(op, &base).await;
+    op.topic(&base, "t").await;
+    let first = op.say(&base, "t", "Which boat is the fastest?").await;
+    socket.until(|frame| frame["t"] == "stream").await;
+    let more = json!({"content": "I mean of those in Faro.", "supplements": first["id"]});
+    op.post(&format!("{base}/topics/t/messages"), more).await.expect(StatusCode::CREATED);
+    socket.until(|frame| frame["kind"] == "message.interrupt").await;
+    let both = socket.until(|frame| frame["kind"] == "message.finish").await;
+    assert_eq!(text_of(both.last().unwrap()), "heard: I mean of those in Faro.");
+    let asked = daemon.model.asked();
+    let last = asked.iter().rev().find(|request| request.response_format.is_none()).unwrap();
+    assert!(last.messages.iter().any(|message| message.content.as_deref() == Some("Which boat is the fastest?")));
+    gate.notify_waiters();
+
+    let gate = Arc::new(Notify::new());
+    let daemon = TestDaemon::start(gated(&gate)).await;
+    let (other, base) = daemon.lifeform().await;
+    let op = &daemon.operator;
+    let mut socket = live(op, &base).await;
+    op.topic(&base, "t").await;
+    op.say(&base, "t", "Tell me all?").await;
+    socket.until(|frame| frame["t"] == "stream").await;
+    op.say(&base, "t", "Never mind.").await;
+    socket.until(|frame| frame["kind"] == "message.interrupt").await;
+    op.say(&base, "t", "Thanks, and good night?").await;
+    let then = socket.until(|frame| frame["kind"] == "message.finish").await;
+    assert!(text_of(then.last().unwrap()).ends_with("Thanks, and good night?"));
+    let said = messages(op, &base, "t").await;
+    assert_eq!(by(&said, "lifeform:").len(), 2, "what was not wanted is not gone on with: {id} {other}");
+    gate.notify_waiters();
+}
+
+#[tokio::test]
+async fn a_thought_that_was_broken_off_is_completed_after_a_kill() {
+    let gate = Arc::new(Notify::new());
+    let held = gate.clone();
+    let daemon = TestDaemon::start(move |request, n| match (request.response_format.is_some(), n) {
+        (true, _) => Reply::Text(r#"{"facts":[]}"#.into()),
+        (false, 0 | 1) => Reply::Held("It begins ".into(), held.clone(), "".into()),
+        _ => Reply::Text(format!("heard: {}", last_of(request))),
+    })
+    .await;
+    let (_, base) = daemon.lifeform().await;
+    let op = &daemon.operator;
+    let mut socket = live(op, &base).await;
+    op.topic(&base, "t").await;
+    op.say(&base, "t", "Tell me everything about boats?").await;
+    socket.until(|frame| frame["t"] == "stream").await;
+    let urgent = json!({"content": "Is the harbour closed?", "urgent": true});
+    op.post(&format!("{base}/topics/t/messages"), urgent).await.expect(StatusCode::CREATED);
+    socket.until(|frame| frame["kind"] == "message.stream_open").await;
+    let daemon = daemon.kill_and_restart().await;
+    let op = &daemon.operator;
+    let mut socket = op.subscribe(&base, None).await;
+    let is_whole = |frame: &Value| {
+        let is_last = |text: &str| text.contains("about boats?") && text.contains("interrupted while");
+        frame["kind"] == "message.finish" && is_last(&text_of(frame))
+    };
+    socket.until(is_whole).await;
+    let said = messages(op, &base, "t").await;
+    let finals: Vec<&Value> =
+        by(&said, "lifeform:").into_iter().filter(|message| message["status"] == "final").collect();
+    assert_eq!(finals.len(), 2, "each is answered once: {said:#?}");
+    gate.notify_waiters();
+}
+
+#[tokio::test]
+async fn a_message_that_is_edited_is_understood_anew() {
+    let daemon = TestDaemon::start(honest).await;
+    let (_, base) = daemon.lifeform().await;
+    let op = &daemon.operator;
+    let mut socket = live(op, &base).await;
+    op.topic(&base, "t").await;
+    let said = op.say(&base, "t", "My cat is called Miso.").await;
+    let noted = |frame: &Value| frame["kind"] == "message.finish";
+    socket.until(noted).await;
+    let message = format!("{base}/topics/t/messages/{}", said["id"].as_str().unwrap());
+    let amended = op.patch(&message, json!({"content": "My cat is called Tofu.", "reason": "a slip"})).await;
+    amended.expect(StatusCode::OK);
+    let again = socket.until(noted).await;
+    assert!(text_of(again.last().unwrap()).contains("Tofu"), "{:?}", again.last());
+    let ask = async |socket: &mut Socket, topic: &str| {
+        op.topic(&base, topic).await;
+        op.say(&base, topic, "What is my cat called?").await;
+        text_of(socket.until(noted).await.last().unwrap())
+    };
+    let known = ask(&mut socket, "u").await;
+    assert!(known.contains("Tofu") && !known.contains("Miso"), "{known}");
+    op.delete(&message).await.expect(StatusCode::OK);
+    // What was taken back is known no more as soon as it was heeded.
+    op.say(&base, "t", "Well?").await;
+    socket.until(noted).await;
+    assert_eq!(ask(&mut socket, "v").await, "I do not know.");
+}
+
+#[tokio::test]
+async fn what_turns_out_to_be_wrong_is_amended_with_a_reason_and_what_an_answer_rests_on_can_be_asked() {
+    let daemon = TestDaemon::start(|request, n| {
+        let user = last_of(request);
+        match request.response_format.is_some() {
+            true if user.starts_with("New:") => {
+                Reply::Text(r#"{"contradicted":[1],"correction":"Your cat is called Tofu."}"#.into())
+            }
+            _ => honest(request, n),
+        }
+    })
+    .await;
+    let (id, base) = daemon.lifeform().await;
+    let op = &daemon.operator;
+    let mut socket = live(op, &base).await;
+    let finished = |frame: &Value| frame["kind"] == "message.finish";
+    for (topic, text) in [("t", "My cat is called Miso."), ("u", "What is my cat called?")] {
+        op.topic(&base, topic).await;
+        op.say(&base, topic, text).await;
+        socket.until(finished).await;
+    }
+    let asked = messages(op, &base, "u").await;
+    let answer = by(&asked, "lifeform:")[0].clone();
+    assert!(answer["content"].as_str().unwrap().contains("Miso"));
+    let path = format!("{base}/topics/u/messages/{}", answer["id"].as_str().unwrap());
+    let evidence = op.get(&format!("{path}/evidence")).await.expect(StatusCode::OK);
+    assert_eq!(evidence["rests_on"][0]["concept"]["attributes"]["statement"], "My cat is called Miso.");
+    assert!(evidence["kip"][0]["command"].as_str().unwrap().starts_with("SEARCH CONCEPT"), "{evidence}");
+    op.topic(&base, "v").await;
+    op.say(&base, "v", "My cat is called Tofu, and Miso is my neighbour's.").await;
+    let amended = socket.until(|frame| frame["kind"] == "message.amend").await;
+    assert!(amended.last().unwrap()["patch"].to_string().contains("I learned since: My cat is called Tofu"));
+    let now = op.get(&path).await.expect(StatusCode::OK);
+    assert_eq!(now["content"], "Your cat is called Tofu.");
+    assert!(now["revisions"][0]["content"].as_str().unwrap().contains("Miso"), "{now}");
+    // Why? The trace leads from the amendment back to what was said, and from there forward to the amendment.
+    let from = format!("canvas:{id}/canvas_chat_main@{}", now["rev"]);
+    let trace = op.get(&format!("/v1/lifeforms/{id}/trace?from={from}")).await.expect(StatusCode::OK);
+    let back: Vec<&Value> = trace["back"].as_array().unwrap().iter().collect();
+    let said = back.iter().find(|step| step["data"]["op"]["kind"] == "message.append").unwrap();
+    assert!(said["data"]["op"]["content"].as_str().unwrap().contains("Tofu"), "{trace}");
+    let from = said["ref"].as_str().unwrap();
+    let effects = op.get(&format!("/v1/lifeforms/{id}/trace?from={from}")).await.expect(StatusCode::OK);
+    let kinds: Vec<String> = effects["forward"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|step| {
+            format!("{} {}", step["ref"].as_str().unwrap().split(':').next().unwrap(), step["kind"].as_str().unwrap())
+        })
+        .collect();
+    for kind in ["canvas", "job", "calls", "ledger", "nexus"] {
+        assert!(kinds.iter().any(|known| known.starts_with(kind)), "{kind} is not among {kinds:?}");
+    }
+    let spans = op.get(&format!("/v1/lifeforms/{id}/trace?from={from}&format=otlp")).await.expect(StatusCode::OK);
+    let spans = spans["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().clone();
+    let chat = spans.iter().find(|span| span["name"].as_str().unwrap().starts_with("chat ")).unwrap();
+    assert!(chat["attributes"].to_string().contains("gen_ai.usage.output_tokens"), "{chat}");
+    let ids: Vec<&Value> = spans.iter().map(|span| &span["spanId"]).collect();
+    assert!(
+        spans.iter().skip(1).all(|span| ids.contains(&&span["parentSpanId"])),
+        "every span but the first has a parent"
+    );
+    op.get(&format!("/v1/lifeforms/{id}/trace?from=nothing@1")).await.refused(404, "not_found");
+    op.get(&format!("/v1/lifeforms/{id}/trace?format=otlp")).await.refused(422, "invalid");
+}
+
+#[tokio::test]
+async fn in_turns_a_lifeform_answers_whom_it_is_called_by_and_heeds_the_rest() {
+    let daemon = TestDaemon::start(honest).await;
+    let (id, base) = daemon.lifeform().await;
+    let op = &daemon.operator;
+    let mut socket = live(op, &base).await;
+    let ops = json!({"ops": [
+        {"kind": "topic.create", "id": "t", "title": "t", "turns": "mentioned"},
+        {"kind": "message.append", "topic": "t", "id": "m1", "content": "My cat is called Miso."}]});
+    op.post(&format!("{base}/ops"), ops).await.expect(StatusCode::OK);
+    op.topic(&base, "u").await;
+    op.say(&base, "u", "Hello?").await;
+    socket.until(|frame| frame["kind"] == "message.finish").await;
+    op.say(&base, "t", &format!("@lifeform:{id} what is my cat called?")).await;
+    let answer = socket.until(|frame| frame["kind"] == "message.finish").await;
+    assert!(text_of(answer.last().unwrap()).contains("Miso"), "it heeded what was not for it");
+    assert_eq!(by(&messages(op, &base, "t").await, "lifeform:").len(), 1);
+    // Told to listen only, it does.
+    op.post(
+        &format!("{base}/ops"),
+        json!({"ops": [{"kind": "topic.role", "id": "u", "who": format!("lifeform:{id}"), "role": "listener"}]}),
+    )
+    .await
+    .expect(StatusCode::OK);
+    op.say(&base, "u", "Are you there?").await;
+    op.topic(&base, "v").await;
+    op.say(&base, "v", "And here?").await;
+    socket.until(|frame| frame["kind"] == "message.finish").await;
+    assert_eq!(by(&messages(op, &base, "u").await, "lifeform:").len(), 1);
+}
+
+#[tokio::test]
+async fn two_people_and_two_lifeforms_plan_in_one_topic_without_an_echo() {
+    let daemon = TestDaemon::start(|request, _| match request.response_format.is_some() {
+        true => Reply::Text(r#"{"facts":[]}"#.into()),
+        false if last_of(request).contains("ask Bo") => Reply::Text("@Bo, what do you think?".into()),
+        false => Reply::Text(format!("I heard: {}", last_of(request))),
+    })
+    .await;
+    let (iris, base) = daemon.lifeform().await;
+    let op = daemon.operator.clone();
+    let made = op.post("/v1/lifeforms", json!({"definition": "first", "name": "Bo"})).await.expect(StatusCode::CREATED);
+    let bo = made["id"].as_str().unwrap().to_owned();
+    op.post(&format!("/v1/lifeforms/{bo}/start"), json!({})).await.expect(StatusCode::OK);
+    let mut socket = live(&op, &base).await;
+    let members = format!("{base}/members");
+    op.put(&format!("{members}/{bo}"), json!({})).await.expect(StatusCode::NO_CONTENT);
+    socket.until(|frame| frame["kind"] == "user.name").await;
+    op.put(&format!("{members}/{iris}"), json!({})).await.refused(409, "state");
+    op.put(&format!("{members}/nobody"), json!({})).await.refused(404, "lifeform_not_found");
+    assert_eq!(op.get(&members).await.expect(StatusCode::OK)["members"][0]["id"], bo);
+    let ada = daemon.person("user:ada", "participant").await;
+    op.topic(&base, "plan").await;
+    let finished = |frame: &Value| frame["kind"] == "message.finish";
+    // A person speaks to all: each lifeform answers once, and neither answers the other.
+    ada.say(&base, "plan", "Where shall we sail to?").await;
+    socket.until(finished).await;
+    socket.until(finished).await;
+    op.say(&base, "plan", &format!("@lifeform:{iris} please ask Bo")).await;
+    let asked = socket.until(finished).await;
+    assert_eq!(text_of(asked.last().unwrap()), "@Bo, what do you think?");
+    let answered = socket.until(finished).await;
+    assert!(text_of(answered.last().unwrap()).contains("what do you think?"), "{:?}", answered.last());
+    let said = messages(&op, &base, "plan").await;
+    let senders: Vec<&str> = said.iter().map(|message| message["sender"].as_str().unwrap()).collect();
+    let (iris, bo_id) = (format!("lifeform:{iris}"), format!("lifeform:{bo}"));
+    assert_eq!(senders.iter().filter(|who| **who == iris).count(), 2);
+    assert_eq!(senders.iter().filter(|who| **who == bo_id).count(), 2);
+    assert_eq!(senders.len(), 6, "no echo: {said:#?}");
+    // Each voice has its name in what the other one is told.
+    let told = daemon.model.asked().into_iter().rev().find(|request| request.response_format.is_none()).unwrap();
+    let told: Vec<String> = told.messages.iter().filter_map(|message| message.content.clone()).collect();
+    assert!(told.iter().any(|text| text.starts_with("ada says: ")), "{told:?}");
+    op.delete(&format!("{members}/{bo}")).await.expect(StatusCode::NO_CONTENT);
+    op.delete(&format!("{members}/{bo}")).await.refused(404, "not_found");
+}
