@@ -44,6 +44,12 @@ impl Process {
         process
     }
 
+    /// Ends it well, and waits until it has.
+    pub(crate) fn stop(mut self) {
+        let _ = Command::new("kill").arg(self.child.id().to_string()).status();
+        let _ = self.child.wait();
+    }
+
     /// Seconds of processor time it has used.
     pub(crate) fn cpu_s(&self) -> f64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();

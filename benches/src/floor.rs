@@ -3,6 +3,8 @@
 use async_openai::Client;
 use async_openai::config::OpenAIConfig;
 use axum::extract::State;
+use axum::http::header;
+use axum::response::IntoResponse;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde_json::{Value, json};
@@ -17,11 +19,24 @@ async fn serve(router: Router) -> anyhow::Result<()> {
 
 /// An OpenAI-compatible model with no latency and a fixed answer.
 pub(crate) async fn mock() -> anyhow::Result<()> {
-    let answer = || async {
+    let answer = |Json(asked): Json<Value>| async move {
+        if asked["stream"] == true {
+            let piece = |delta: Value, finish: Value| {
+                let usage = json!({"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18});
+                let choice = json!({"index": 0, "finish_reason": finish, "delta": delta});
+                let usage = if finish.is_null() { Value::Null } else { usage };
+                json!({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "mock", "choices": [choice], "usage": usage})
+            };
+            let begin = piece(json!({"role": "assistant", "content": "Hello from "}), Value::Null);
+            let end = piece(json!({"content": "the mock."}), json!("stop"));
+            let text = format!("data: {begin}\n\ndata: {end}\n\ndata: [DONE]\n\n");
+            return ([(header::CONTENT_TYPE, "text/event-stream")], text).into_response();
+        }
         Json(
             json!({"id": "c", "object": "chat.completion", "created": 1, "model": "mock", "usage": {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18},
             "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Hello from the mock."}}]}),
         )
+        .into_response()
     };
     serve(Router::new().route("/v1/chat/completions", post(answer)).route("/health", get(|| async { "ok" }))).await
 }

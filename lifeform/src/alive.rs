@@ -3,27 +3,37 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use fascicles::run::{Fact, Status as JobStatus};
-use fascicles::{FascicleError, Fascicles, JobOrder, Toolbox};
+use fascicles::{FascicleError, Fascicles, JobOrder, Priority, Toolbox};
+use jiff::SignedDuration;
 use neurons::llm::Usage;
 use nexus::ledger::Amount;
 use nexus::store::{Entry, Expect, Hash, Key, Kind, json};
-use nexus::{Batch, Cause, Event, Origin, Principal, Store, StoreError};
+use nexus::{Batch, Cause, Event, Origin, Principal, Store, StoreError, Timestamp};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::LifeformError;
+use crate::agenda::Act;
+use crate::alarm::Alarm;
 use crate::attention::{Attention, BrokenOff, Next, Reading};
 use crate::canvas::{CHAT, Canvas, Op, Refusal, chat};
-use crate::hands::{Canvases, Hands, PERCEPTION};
+use crate::guard::{self, Counts, Guard, GuardLimits, Step};
+use crate::hands::{Canvases, ERRAND, Hands, PERCEPTION};
 use crate::life::{Body, Head, Mailbox, Msg, Status};
+use crate::maintenance::Task;
 use crate::memory::Memory;
 use crate::metabolism::{Fed, Means, Mode, Policy, means, mode};
 use crate::perception::{self, Bearing, Heard, Perception, Place, Said, Speech, Thought};
+use crate::plans::Plans;
+use crate::{spending, trace};
 
 /// What a reply may read at most, in tokens: its reservation must be covered before it starts.
 const REPLY_PROMPT_TOKENS: u64 = 4_000;
+/// Memories that may be at fault and are kept in mind.
+const SUSPECTED_MAX: usize = 256;
 /// Marks of unfinished jobs that are looked at when it wakes.
 const UNFINISHED_MAX: usize = 1024;
 
@@ -34,7 +44,6 @@ pub(crate) struct Alive {
     restarted: bool,
     store: Store,
     fascicles: Fascicles,
-    memory: Memory,
     me: Principal,
     canvases: Canvases,
     hands: Arc<dyn Toolbox>,
@@ -45,24 +54,45 @@ pub(crate) struct Alive {
     jobs: BTreeMap<Arc<str>, JoinHandle<()>>,
     /// Readers that wait until there is room for more.
     held_readers: Vec<oneshot::Sender<()>>,
+    plans: Plans,
+    memory: Memory,
+    limits: GuardLimits,
+    counts: Counts,
+    /// Failures of answers that rest on a memory, and whether others succeeded since.
+    suspected: BTreeMap<String, (u32, bool)>,
+    /// The version of the mark that it is awake.
+    awake: u64,
+    asleep: Arc<AtomicBool>,
+    /// When it last had something to do.
+    busy_at: Timestamp,
+    /// Beats that were let go by.
+    beats: u32,
 }
 
 impl Alive {
     pub(crate) fn new(body: Body) -> Self {
-        let Body { store, fascicles, canvases: taken_part_in, memory, head, version, restarted } = body;
+        let Body { store, fascicles, canvases: taken_part_in, memory, plans, guard, head, version, asleep, restarted } =
+            body;
         let me = Principal::lifeform(&head.id);
         let definition = &head.definition;
         let identity = format!("Your name is {}. {}", definition.name, definition.persona).trim().to_owned();
         let canvases = Canvases::default();
         taken_part_in.into_iter().for_each(|canvas| canvases.join(canvas));
-        let hands = Hands { canvases: canvases.clone(), memory: memory.clone(), me: me.clone(), identity };
+        let hands = Hands {
+            canvases: canvases.clone(),
+            memory: memory.clone(),
+            plans: plans.clone(),
+            home: format!("{}/{CHAT}", head.id).into(),
+            me: me.clone(),
+            identity,
+        };
+        let busy_at = store.clock().now();
         Self {
             head,
             version,
             restarted,
             store,
             fascicles,
-            memory,
             me,
             canvases,
             hands: Arc::new(hands),
@@ -70,6 +100,15 @@ impl Alive {
             readers: BTreeMap::new(),
             jobs: BTreeMap::new(),
             held_readers: Vec::new(),
+            plans,
+            memory,
+            limits: guard,
+            counts: Counts::default(),
+            suspected: BTreeMap::new(),
+            awake: 0,
+            asleep,
+            busy_at,
+            beats: 0,
         }
     }
 
@@ -90,10 +129,13 @@ impl Alive {
 
     /// Takes up what was left: unfinished jobs first, then each canvas from where it was read to.
     pub(crate) async fn wake(&mut self, me: &Mailbox) -> Result<(), LifeformError> {
-        self.head.status = Status::Running;
-        self.keep(&Origin::system("wake"), "woke").await?;
-        let definition = &self.head.definition;
-        self.memory.name_self(&definition.name, &definition.persona).await?;
+        // Whoever dies awake is roused when the daemon starts.
+        let mark = Batch::new(&self.because("wake")).put(Alarm::awake(&self.head.id), &self.head.id);
+        self.awake = self.store.commit(mark).await?.versions[0];
+        if !matches!(self.head.status, Status::Running | Status::Dormant) {
+            self.head.status = Status::Running;
+            self.keep(&Origin::system("wake"), "woke").await?;
+        }
         let unfinished = self.unfinished().await?;
         let mut thoughts = BTreeMap::new();
         for job in &unfinished {
@@ -127,9 +169,79 @@ impl Alive {
 
     /// Leaves everything as it is, to be taken up by the next life.
     pub(crate) async fn rest(&mut self) {
+        if self.asleep.load(Ordering::SeqCst) {
+            return;
+        }
+        for canvas in self.canvases.all() {
+            canvas.sleepers().sleeps(&self.head.id).await;
+        }
         self.readers.values().chain(self.jobs.values()).for_each(JoinHandle::abort);
         self.fascicles.halt(&self.owner()).await;
         self.fascicles.let_go(&self.owner());
+    }
+
+    /// A beat: looks at what waits and at what is due. Answers whether it stays awake.
+    pub(crate) async fn beat(&mut self, me: &Mailbox) -> Result<bool, LifeformError> {
+        self.attend(me, true).await?;
+        self.beats += 1;
+        if self.beats >= means(self.head.mode).beats {
+            self.beats = 0;
+            self.take_initiative(me).await?;
+        }
+        let now = self.store.clock().now();
+        if !self.attention.is_idle() || !self.jobs.is_empty() {
+            self.busy_at = now;
+        }
+        let sleep_after_s = self.head.definition.initiative.sleep_after_s;
+        let is_idle = now >= self.busy_at + SignedDuration::from_secs(sleep_after_s as i64);
+        let is_due = self.plans.agenda().next_due(self.plans.initiative()).is_some_and(|at| at <= now);
+        if sleep_after_s == 0 || !is_idle || is_due {
+            return Ok(true);
+        }
+        self.fall_asleep().await.map(|asleep| !asleep)
+    }
+
+    /// Leaves memory until it is called, if nothing calls it now. Whatever is said from here on writes the mark of being awake
+    /// again, which keeps this from removing it.
+    async fn fall_asleep(&mut self) -> Result<bool, LifeformError> {
+        let canvases = self.canvases.all();
+        for canvas in &canvases {
+            canvas.sleepers().sleeps(&self.head.id).await;
+        }
+        let origin = self.because("sleep");
+        let mark = Alarm::awake(&self.head.id);
+        // When this is written, whatever was said before is, too.
+        let barrier = Batch::new(&origin).put_expecting(mark.clone(), Expect::Version(self.awake), &self.head.id);
+        let slept = async {
+            let version = self.store.commit(barrier).await?.versions[0];
+            self.awake = version;
+            for canvas in &canvases {
+                if self.store.head(canvas.stream()).await? != self.attention.heard(canvas.name()) {
+                    return Ok(false);
+                }
+            }
+            self.store.commit(Batch::new(&origin).delete(mark, Expect::Version(version))).await?;
+            Ok(true)
+        };
+        match slept.await {
+            Ok(true) => {
+                self.readers.values().for_each(JoinHandle::abort);
+                self.fascicles.let_go(&self.owner());
+                self.asleep.store(true, Ordering::SeqCst);
+                Ok(true)
+            }
+            // Somebody called just now, or the store cannot tell.
+            Ok(false) | Err(StoreError::Conflict { .. }) => {
+                let mark = Batch::new(&origin).put(Alarm::awake(&self.head.id), &self.head.id);
+                self.awake = self.store.commit(mark).await?.versions[0];
+                for canvas in &canvases {
+                    canvas.sleepers().reads(&self.head.id).await;
+                }
+                self.busy_at = self.store.clock().now();
+                Ok(false)
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     async fn unfinished(&self) -> Result<Vec<Arc<str>>, LifeformError> {
@@ -167,6 +279,7 @@ impl Alive {
     /// Reads a canvas from where it was read to, and on.
     async fn listen(&mut self, me: &Mailbox, canvas: &Canvas) {
         let name: Arc<str> = canvas.name().into();
+        canvas.sleepers().reads(&self.head.id).await;
         self.introduce(canvas).await;
         // What the log holds no more was too long ago to be answered.
         let from = self.attention.heard(&name).max(canvas.snapshot().floor);
@@ -269,6 +382,8 @@ impl Alive {
             Some(Heard::Said(topic, mut said)) => {
                 let place = place(topic);
                 if !self.attention.has(&place, said.rev) {
+                    self.hear_of_goal(&place, &said).await?;
+                    self.counts.heard(self.store.clock().now());
                     self.bear(&place, &mut said).await?;
                     self.attention.hear(place, said);
                 }
@@ -355,16 +470,24 @@ impl Alive {
         }
     }
 
-    pub(crate) async fn ended(&mut self, job: &Arc<str>, status: JobStatus) {
+    pub(crate) async fn ended(&mut self, job: &Arc<str>, status: JobStatus) -> Result<(), LifeformError> {
         if self.jobs.remove(job).is_none() {
-            return;
+            return Ok(());
         }
-        let Some(thought) = self.attention.release(job) else { return };
+        if status != JobStatus::Completed {
+            self.fail_goal(job).await;
+        }
+        let Some(thought) = self.attention.release(job) else {
+            // An errand: what nobody asked for just now is counted.
+            return self.count_unasked().await;
+        };
+        self.suspect(job, status).await?;
         match status {
             JobStatus::Failed => self.admit_failure(&thought).await,
             JobStatus::Cancelled => self.close_off(&thought, "its job was cancelled").await,
             _ => {}
         }
+        Ok(())
     }
 
     /// An answer that failed is not left hanging: what was begun is marked, and what was not is said.
@@ -386,10 +509,207 @@ impl Alive {
         }
     }
 
+    // ---- looking after itself ----
+
+    /// Intervenes when too much happens, and ends it when it is calm again; each step is written with what was counted.
+    async fn look_after_itself(&mut self) -> Result<(), LifeformError> {
+        let now = self.store.clock().now();
+        let Some(next) = guard::judge(&self.head.guard, &mut self.counts, &self.limits, now) else { return Ok(()) };
+        tracing::warn!(lifeform = %self.head.id, step = ?next.step, evidence = %next.evidence, "the guard intervenes");
+        self.head.guard = next;
+        if self.head.guard.step == Step::Stop {
+            self.head.status = Status::Stopped;
+        }
+        self.keep(&self.because("guard"), "guard").await
+    }
+
+    /// Ends what the guard does.
+    pub(crate) async fn calm(&mut self, origin: &Origin) -> Result<(), LifeformError> {
+        (self.head.guard, self.counts) = (Guard::default(), Counts::default());
+        self.keep(origin, "calmed").await
+    }
+
+    /// In quarantine it says so, once in each topic in which somebody waits.
+    async fn say_that_it_is_quarantined(&self) -> Result<(), LifeformError> {
+        let Some(next) = self.attention.next(|_| true).filter(|next| next.perception.to_answer()) else {
+            return Ok(());
+        };
+        let until =
+            self.head.guard.since.map(|since| since + SignedDuration::from_secs(self.limits.quarantine_s.into()));
+        let until = until.map_or_else(|| "later".to_owned(), |until| until.to_string());
+        let content = format!("Too much came at once, so I answer nothing until {until}. An operator can end that.");
+        let since = self.head.guard.since.map_or(0, |since| since.as_second());
+        self.say_by_reflex(&next.perception, &format!("quarantine_{since}"), content, None).await
+    }
+
+    /// What it has spent so far on what nobody asked for just now.
+    async fn count_unasked(&mut self) -> Result<(), LifeformError> {
+        let report = spending::report(&self.store, &self.fascicles, &self.head.id).await?;
+        let unasked = report.by.get("goal").into_iter().flat_map(|goals| goals.values());
+        let tokens = unasked.map(|tally| tally.charged.tokens).sum();
+        self.counts.spent_unasked(tokens, self.store.clock().now());
+        Ok(())
+    }
+
+    /// A memory on which answers fail again and again, while others succeed, is set apart.
+    async fn suspect(&mut self, job: &Arc<str>, status: JobStatus) -> Result<(), LifeformError> {
+        match status {
+            JobStatus::Failed => {
+                for concept in trace::recalled_by(&self.store, job).await? {
+                    let (failures, others_succeed) = self.suspected.entry(concept.clone()).or_default();
+                    *failures += 1;
+                    if *failures >= self.limits.poison_after && *others_succeed {
+                        self.suspected.remove(&concept);
+                        tracing::warn!(lifeform = %self.head.id, %concept, "a memory is set apart");
+                        let origin = self.because(format!("job:{job}"));
+                        self.memory.set_apart(&concept, &origin).await?;
+                        let told = serde_json::json!({"what": "memory set apart", "concept": concept, "failures": self.limits.poison_after});
+                        let told = Batch::new(&origin).append(format!("trace:{}", self.head.id), "guard", &told);
+                        self.store.commit(told).await?;
+                    }
+                }
+                // Where everything fails it is no memory's fault, and what is remembered of that is bounded.
+                if self.suspected.len() > SUSPECTED_MAX {
+                    self.suspected.clear();
+                }
+            }
+            JobStatus::Completed if !self.suspected.is_empty() => {
+                for concept in trace::recalled_by(&self.store, job).await? {
+                    self.suspected.remove(&concept);
+                }
+                self.suspected.values_mut().for_each(|(_, others_succeed)| *others_succeed = true);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    // ---- taking the initiative ----
+
+    /// Somebody else changed the agenda.
+    pub(crate) async fn replan(&self) -> Result<(), LifeformError> {
+        self.plans.reload().await
+    }
+
+    /// Begins what is due, as far as the means go. With nothing due this reads memory only.
+    pub(crate) async fn take_initiative(&mut self, me: &Mailbox) -> Result<(), LifeformError> {
+        let now = self.store.clock().now();
+        let due = self.plans.agenda().due(self.plans.initiative(), now);
+        if due.is_empty() || self.head.guard.step >= Step::Inhibit {
+            return Ok(());
+        }
+        let means = self.feel().await?;
+        for act in due {
+            let room = (0..=self.jobs.len()).fold(Amount::default(), |sum, _| sum.plus(self.need(means)));
+            let is_urgent = self.plans.agenda().is_urgent(&act, now);
+            if (!means.background && !is_urgent) || !self.free().covers(room) {
+                continue;
+            }
+            match self.begin(me, &act, means).await {
+                Err(LifeformError::Fascicle(FascicleError::Overloaded)) => break,
+                begun => begun?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts the job that does something by itself; its start and its place on the agenda share a commit.
+    async fn begin(&mut self, me: &Mailbox, act: &Act, means: Means) -> Result<(), LifeformError> {
+        let now = self.store.clock().now();
+        let Some((job, errand)) = self.plans.agenda().errand(act, &self.head.id, now) else { return Ok(()) };
+        let origin = self.because(act.reference());
+        let order = JobOrder {
+            id: Some(job.clone()),
+            fascicle: self.head.definition.pursue.variant(self.head.mode).clone(),
+            owner: self.owner().into(),
+            account: self.head.id.clone(),
+            events: vec![Event::json(ERRAND, errand, origin.cause.clone())],
+            tier: Some(means.tier),
+            output_tokens_max: Some(means.output_tokens_max),
+            deadline_s: Some(self.limits.stuck_s),
+            priority: Priority::Low,
+            ..JobOrder::default()
+        };
+        let mut begun = self.plans.changed(|agenda| agenda.begin(act, &job, now));
+        let plans = self.plans.clone();
+        let hands = self.hands.clone();
+        let started = self.fascicles.start(&origin, order, hands, |batch| plans.with(batch, &mut begun)).await;
+        self.plans.reload().await?;
+        match started {
+            Ok(_) => {
+                self.counts.act(now);
+                self.watch(me, job);
+            }
+            // The agenda was changed meanwhile: there is a next beat.
+            Err(FascicleError::Store(StoreError::Conflict { .. })) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    /// Begins a task of maintenance; answers its job.
+    pub(crate) async fn maintain(
+        &mut self,
+        me: &Mailbox,
+        task: Task,
+        origin: &Origin,
+    ) -> Result<Arc<str>, LifeformError> {
+        let job: Arc<str> =
+            format!("{}.system.{}.{}", self.head.id, task.as_str(), uuid::Uuid::now_v7().simple()).into();
+        let errand = serde_json::json!({"maintenance": task});
+        let order = JobOrder {
+            id: Some(job.clone()),
+            fascicle: "maintenance".into(),
+            owner: self.owner().into(),
+            account: self.head.id.clone(),
+            events: vec![Event::json(ERRAND, errand, origin.cause.clone())],
+            deadline_s: Some(self.limits.stuck_s),
+            priority: Priority::Low,
+            ..JobOrder::default()
+        };
+        self.fascicles.start(origin, order, self.hands.clone(), |batch| batch).await?;
+        self.watch(me, job.clone());
+        Ok(job)
+    }
+
+    /// What is said in the topic of a goal is about it.
+    async fn hear_of_goal(&self, place: &Place, said: &Said) -> Result<(), LifeformError> {
+        let goal = place.topic.strip_prefix("goal_").filter(|_| *place.canvas == *self.home());
+        let Some(goal) = goal.filter(|goal| self.plans.agenda().goals.contains_key(*goal)) else { return Ok(()) };
+        let origin = self.because(said.source.clone());
+        let heard = self.plans.change(&origin, "heard", |agenda, now| {
+            Ok(agenda.hear(goal, &said.sender, &said.content, &said.source, now))
+        });
+        heard.await.map(drop)
+    }
+
+    /// A job that ended without an outcome leaves its goal blocked.
+    async fn fail_goal(&self, job: &Arc<str>) {
+        if !self.plans.agenda().goals.values().any(|goal| goal.job.as_ref() == Some(job)) {
+            return;
+        }
+        let error = self.fascicles.job(job).await.ok().and_then(|head| head.error).unwrap_or_default();
+        let origin = self.because(format!("job:{job}"));
+        let failed = self.plans.change(&origin, "failed", |agenda, now| {
+            agenda.fail(job, &error, &self.me.id, now);
+            Ok(())
+        });
+        if let Err(error) = failed.await {
+            tracing::warn!(lifeform = %self.head.id, %job, %error, "that a goal failed cannot be noted");
+        }
+    }
+
     // ---- thinking ----
 
-    /// Answers what waits, as far as the means go.
-    pub(crate) async fn attend(&mut self, me: &Mailbox) -> Result<(), LifeformError> {
+    /// Answers what waits, as far as the means go; in a storm only from beat to beat.
+    pub(crate) async fn attend(&mut self, me: &Mailbox, by_beat: bool) -> Result<(), LifeformError> {
+        self.look_after_itself().await?;
+        match self.head.guard.step {
+            Step::Calm => {}
+            Step::Coalesce | Step::Inhibit if by_beat => {}
+            Step::Quarantine => return self.say_that_it_is_quarantined().await,
+            _ => return Ok(()),
+        }
         let means = self.feel().await?;
         let needed = self.need(means);
         // Topics in which it is not its turn.
@@ -416,7 +736,10 @@ impl Alive {
                 // There is a next beat.
                 Err(LifeformError::Fascicle(FascicleError::Overloaded)) => break,
                 Ok(false) => drop(not_now.insert(place)),
-                begun => drop(begun?),
+                begun => {
+                    begun?;
+                    self.counts.act(self.store.clock().now());
+                }
             }
         }
         Ok(())
@@ -504,7 +827,12 @@ impl Alive {
         self.see_as_it_stands(&mut perception);
         let origin = Origin::new(self.me.clone(), perception.cause());
         let job = self.job_name(&perception);
-        let skill = if perception.to_answer() { &self.head.definition.reply } else { &self.head.definition.heed };
+        let definition = &self.head.definition;
+        let skill = match (perception.to_answer(), self.head.guard.step) {
+            (false, _) => &definition.heed,
+            (true, Step::Inhibit) => &definition.inhibit,
+            (true, _) => &definition.reply,
+        };
         let content = serde_json::to_value(&perception).unwrap_or_default();
         let order = JobOrder {
             id: Some(job.clone()),
@@ -514,6 +842,7 @@ impl Alive {
             events: vec![Event::json(PERCEPTION, content, origin.cause.clone())],
             tier: Some(means.tier),
             output_tokens_max: Some(means.output_tokens_max),
+            deadline_s: Some(self.limits.stuck_s),
             ..JobOrder::default()
         };
         let thought = Thought { job: job.clone(), perception, extended };
@@ -608,8 +937,9 @@ impl Alive {
 
     /// Writes the head and why it changed.
     pub(crate) async fn keep(&mut self, origin: &Origin, what: &str) -> Result<(), LifeformError> {
-        let Head { status, mode, policy, .. } = &self.head;
-        let body = json(&serde_json::json!({"what": what, "status": status, "mode": mode, "policy": policy}));
+        let Head { status, mode, policy, guard, .. } = &self.head;
+        let body =
+            json(&serde_json::json!({"what": what, "status": status, "mode": mode, "policy": policy, "guard": guard}));
         let mut batch =
             Batch::new(origin).put_expecting(Head::key(&self.head.id), Expect::Version(self.version), &self.head);
         batch.push(nexus::store::Op::Append {

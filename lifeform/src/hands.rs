@@ -14,9 +14,12 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::LifeformError;
+use crate::agenda::Outcome;
 use crate::canvas::{Canvas, Refusal, State, chat};
+use crate::maintenance;
 use crate::memory::{Fact, Memory, Recalled, Stated, facts};
 use crate::perception::{Change, Perception, Said};
+use crate::plans::Plans;
 
 /// Characters of an earlier message that an answer is given.
 const HISTORY_CHARS: usize = 600;
@@ -34,10 +37,13 @@ const ALIKE_MAX: usize = 3;
 const CORRECTED_MAX: usize = 5;
 
 /// What the tool nodes of its fascicles may call.
-pub const TOOLS: [&str; 8] = ["recall", "history", "hear", "say", "note", "solidify", "alike", "correct"];
+pub const TOOLS: [&str; 11] =
+    ["recall", "history", "hear", "say", "note", "solidify", "alike", "correct", "consider", "progress", "maintain"];
 
 /// The role of the event that a reply job begins with.
 pub(crate) const PERCEPTION: &str = "perception";
+/// The role of the event that a job begins with which nobody asked for just now: a goal, or something scheduled.
+pub(crate) const ERRAND: &str = "errand";
 
 /// The beginning and the end of a long text: what people put in the middle matters least.
 fn cut(text: &str, chars_max: usize) -> String {
@@ -80,6 +86,9 @@ impl Canvases {
 pub(crate) struct Hands {
     pub(crate) canvases: Canvases,
     pub(crate) memory: Memory,
+    pub(crate) plans: Plans,
+    /// The canvas it has from birth.
+    pub(crate) home: Arc<str>,
     pub(crate) me: Principal,
     /// Who it is, in words for its models.
     pub(crate) identity: String,
@@ -370,6 +379,98 @@ impl Hands {
     }
 }
 
+impl Hands {
+    fn errand(context: &ToolContext) -> Result<&Value, ToolFailure> {
+        let event = context.input.iter().find(|event| &*event.role == ERRAND);
+        event.map(|event| &event.content).ok_or_else(|| ToolFailure::fatal("this tool needs an errand to work on"))
+    }
+
+    /// Tidies the mind, as `$system`.
+    async fn maintain(&self, context: &ToolContext, origin: &Origin) -> Result<Value, ToolFailure> {
+        let task = Self::errand(context)?["maintenance"].clone();
+        let task = serde_json::from_value(task).map_err(ToolFailure::fatal)?;
+        maintenance::run(task, &self.memory, origin.cause.clone()).await.map_err(ToolFailure::passing)
+    }
+
+    /// What is to be done and what is known about it, for a model.
+    async fn consider(&self, context: &ToolContext, origin: &Origin) -> Result<Value, ToolFailure> {
+        let errand = Self::errand(context)?;
+        let text = |member: &str| errand[member].as_str().unwrap_or_default();
+        let words = format!("{} {}", text("title"), text("description"));
+        let found = self.memory.recall(&words, &[], origin).await.map_err(ToolFailure::passing)?;
+        let mut events = vec![json!({"role": "system", "content": self.identity})];
+        if !found.recalled.is_empty() {
+            let lines: Vec<String> = found.recalled.iter().map(|memory| line_of(memory, "")).collect();
+            let ids: Vec<&str> = found.recalled.iter().map(|memory| memory.id.as_str()).collect();
+            let metadata = json!({"rests_on": ids});
+            events.push(json!({"role": "system", "content": format!("What you remember:\n{}", lines.join("\n")), "metadata": metadata}));
+        }
+        let lines = |member: &str| {
+            let lines = errand[member].as_array().into_iter().flatten().filter_map(Value::as_str);
+            lines.map(|line| format!("\n- {line}")).collect::<String>()
+        };
+        let mut told = format!("What you have set out to do: {}", text("title"));
+        for (name, more) in
+            [("", text("description").to_owned()), ("Your plan:", lines("plan")), ("Notes:", lines("notes"))]
+        {
+            if !more.is_empty() {
+                told.push_str(&format!("\n{name} {more}"));
+            }
+        }
+        told.push_str(&format!("\nWhy now: {}.", text("occasion")));
+        events.push(json!({"role": "user", "content": told}));
+        Ok(json!({"events": events, "kip": found.kip}))
+    }
+
+    /// Says what is to be said about an errand, in a topic of its own, and keeps what came of it.
+    async fn progress(&self, context: &ToolContext, origin: &Origin) -> Result<Value, ToolFailure> {
+        let errand = Self::errand(context)?;
+        let planned = context.event("plan").map_or(Value::Null, |event| event.content.clone());
+        let outcome: Outcome = serde_json::from_value(planned).unwrap_or_default();
+        let said = outcome.say.trim().to_owned();
+        if !said.is_empty() {
+            let canvas = self.canvases.get(&self.home).ok_or_else(|| ToolFailure::passing("its chat is not open"))?;
+            let (kind, id) = match errand["goal"].as_str() {
+                Some(id) => ("goal", id),
+                None => ("schedule", errand["schedule"].as_str().unwrap_or_default()),
+            };
+            let topic: Arc<str> = format!("{kind}_{id}").into();
+            let title = errand["title"].as_str().unwrap_or(id).to_owned();
+            let turns = chat::Turns::default();
+            Self::act(&canvas, chat::Op::TopicCreate { id: topic.clone(), title, turns }, origin).await?;
+            let rests_on = context.events.iter().filter_map(|event| event.metadata.get("rests_on")?.as_array());
+            let rests_on = rests_on.flatten().filter_map(|id| id.as_str().map(Arc::from)).collect();
+            let content = said.chars().take(chat::CONTENT_BYTES_MAX / 4).collect();
+            let op = match chat::Op::say(&topic, Self::answer_id(context), content, None) {
+                chat::Op::Append {
+                    topic, id, content, reply_to, supplements, urgent, attachments, answers, ..
+                } => chat::Op::Append {
+                    topic,
+                    id,
+                    content,
+                    reply_to,
+                    supplements,
+                    urgent,
+                    attachments,
+                    answers,
+                    rests_on,
+                },
+                other => other,
+            };
+            Self::act(&canvas, op, origin).await?;
+        }
+        let kept = self.plans.change(origin, "progress", |agenda, now| {
+            let is_new = agenda.progress(&context.job, &outcome, &self.me.id, now) || errand["goal"].is_null();
+            if is_new && !said.is_empty() {
+                agenda.spoke(now);
+            }
+            Ok(())
+        });
+        kept.await.map_err(ToolFailure::passing)?;
+        Ok(json!({"said": !said.is_empty()}))
+    }
+}
+
 /// What a message says now, for a model; nothing when it was taken back.
 fn words_of(said: &Said) -> Option<String> {
     match &said.change {
@@ -411,7 +512,14 @@ fn stated<'a>(here: &'a Here, said: &'a Said) -> Stated<'a> {
 #[async_trait]
 impl Toolbox for Hands {
     async fn call(&self, name: &Arc<str>, _: &Value, context: &ToolContext) -> Result<Value, ToolFailure> {
-        let (origin, here) = (self.origin(context), self.here(context)?);
+        let origin = self.origin(context);
+        match &**name {
+            "consider" => return self.consider(context, &origin).await,
+            "progress" => return self.progress(context, &origin).await,
+            "maintain" => return self.maintain(context, &origin).await,
+            _ => {}
+        }
+        let here = self.here(context)?;
         match &**name {
             "recall" => self.recall(&here, &origin).await,
             "history" => Ok(json!({"events": self.history(&here)})),

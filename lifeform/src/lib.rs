@@ -4,21 +4,27 @@
 //! [`Lifeforms`] is the handle. Decisions are plain functions (`metabolism`, `attention`, the rules of a
 //! canvas); one actor a lifeform commits and acts on them.
 
+pub mod agenda;
+mod alarm;
 mod alive;
 mod attention;
 pub mod canvas;
+pub mod guard;
 mod hands;
 mod heartbeat;
 mod life;
-mod lifeforms;
+pub mod lifeforms;
+pub mod maintenance;
 mod memory;
 pub mod metabolism;
 mod perception;
+mod plans;
 pub mod spec;
 pub mod spending;
 pub mod trace;
 
 pub use canvas::{Canvas, CanvasId, Limits, Refusal};
+pub use guard::GuardLimits;
 pub use hands::TOOLS;
 pub use life::{Head as LifeformHead, Status};
 pub use lifeforms::Lifeforms;

@@ -1,6 +1,7 @@
 //! One living lifeform: the only ractor of this crate. What it does with what it is told is in `alive`.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use fascicles::Fascicles;
 use fascicles::run::Status as JobStatus;
@@ -13,8 +14,11 @@ use tokio::sync::oneshot;
 use crate::LifeformError;
 use crate::alive::Alive;
 use crate::canvas::Canvas;
+use crate::guard::{Guard, GuardLimits, Step};
+use crate::maintenance::Task;
 use crate::memory::Memory;
 use crate::metabolism::{Mode, Policy};
+use crate::plans::Plans;
 use crate::spec::{LifeformId, LifeformSpec};
 
 /// How a lifeform stands.
@@ -58,6 +62,9 @@ pub struct Head {
     /// Whether it is in want.
     #[serde(default)]
     pub in_want: bool,
+    /// How its guard stands.
+    #[serde(default)]
+    pub guard: Guard,
 }
 
 impl Head {
@@ -73,8 +80,12 @@ pub(crate) struct Body {
     /// The canvases it takes part in.
     pub(crate) canvases: Vec<Canvas>,
     pub(crate) memory: Memory,
+    pub(crate) plans: Plans,
+    pub(crate) guard: GuardLimits,
     pub(crate) head: Head,
     pub(crate) version: u64,
+    /// Set when it goes to sleep by itself.
+    pub(crate) asleep: Arc<AtomicBool>,
     /// Whether the daemon was started just now: whoever was writing then writes no more.
     pub(crate) restarted: bool,
 }
@@ -90,6 +101,12 @@ pub(crate) enum Msg {
     Ended(Arc<str>, JobStatus),
     /// Look at the balance and at what waits: a beat, or a top-up.
     Beat,
+    /// Somebody else changed its agenda.
+    Replanned,
+    /// A task of maintenance is to be begun.
+    Maintain(Task, Origin, oneshot::Sender<Result<Arc<str>, LifeformError>>),
+    /// An operator ends what the guard does.
+    Calm(Origin, oneshot::Sender<Result<Head, LifeformError>>),
     /// A new policy, from an operator.
     Policy(Policy, Origin, oneshot::Sender<Result<Head, LifeformError>>),
     /// Answers the head.
@@ -113,6 +130,8 @@ impl Actor for Life {
     async fn pre_start(&self, me: ActorRef<Msg>, body: Body) -> Result<Alive, ActorProcessingErr> {
         let mut alive = Alive::new(body);
         alive.wake(&me).await?;
+        // It may have been roused for something on its agenda.
+        alive.take_initiative(&me).await?;
         Ok(alive)
     }
 
@@ -120,27 +139,44 @@ impl Actor for Life {
         match message {
             Msg::Heard(canvas, entry, taken_in) => {
                 alive.hear(&canvas, &entry).await?;
-                alive.attend(&me).await?;
+                alive.attend(&me, false).await?;
                 alive.let_read_on(Some(taken_in));
             }
             Msg::Join(canvas) => {
                 alive.join(&me, canvas).await?;
-                alive.attend(&me).await?;
+                alive.attend(&me, false).await?;
             }
             Msg::Leave(canvas) => alive.leave(&canvas),
             Msg::Ended(job, status) => {
-                alive.ended(&job, status).await;
-                alive.attend(&me).await?;
+                alive.ended(&job, status).await?;
+                alive.attend(&me, false).await?;
                 alive.let_read_on(None);
             }
-            Msg::Beat => alive.attend(&me).await?,
+            Msg::Beat => {
+                if !alive.beat(&me).await? {
+                    // It sleeps now: nothing is left to do.
+                    me.stop(None);
+                }
+            }
+            Msg::Replanned => {
+                alive.replan().await?;
+                alive.take_initiative(&me).await?;
+            }
             Msg::Halt => me.stop(None),
             Msg::Policy(policy, origin, reply) => {
                 alive.head.policy = policy;
                 let kept = alive.keep(&origin, "policy").await;
                 // What is answered is what follows from it.
-                alive.attend(&me).await?;
+                alive.attend(&me, true).await?;
                 let _ = reply.send(kept.map(|()| alive.head.clone()));
+            }
+            Msg::Maintain(task, origin, reply) => {
+                let _ = reply.send(alive.maintain(&me, task, &origin).await);
+            }
+            Msg::Calm(origin, reply) => {
+                let calmed = alive.calm(&origin).await;
+                alive.attend(&me, true).await?;
+                let _ = reply.send(calmed.map(|()| alive.head.clone()));
             }
             Msg::Inspect(reply) => {
                 let _ = reply.send(alive.head.clone());
@@ -151,6 +187,9 @@ impl Actor for Life {
                 let _ = reply.send(kept.map(|()| alive.head.clone()));
                 me.stop(None);
             }
+        }
+        if alive.head.guard.step == Step::Stop {
+            me.stop(None);
         }
         Ok(())
     }
@@ -196,47 +235,60 @@ pub(crate) async fn plant() -> Result<ActorCell, LifeformError> {
 
 /// A living lifeform, from outside the actor.
 #[derive(Clone)]
-pub(crate) struct Handle(ActorRef<Msg>);
+pub(crate) struct Handle {
+    mailbox: Mailbox,
+    asleep: Arc<AtomicBool>,
+}
 
 impl Handle {
     pub(crate) async fn spawn(body: Body, supervisor: ActorCell) -> Result<Self, LifeformError> {
-        let (life, _) = Actor::spawn_linked(None, Life, body, supervisor)
+        let asleep = body.asleep.clone();
+        let (mailbox, _) = Actor::spawn_linked(None, Life, body, supervisor)
             .await
             .map_err(|error| LifeformError::Died(error.to_string()))?;
-        Ok(Self(life))
+        Ok(Self { mailbox, asleep })
     }
 
     pub(crate) fn is_alive(&self) -> bool {
-        self.0.get_status() == ractor::ActorStatus::Running
+        self.mailbox.get_status() == ractor::ActorStatus::Running && !self.is_asleep()
     }
 
     /// Stops it as it is, and waits until it has.
     pub(crate) async fn halt(&self) {
-        if self.0.cast(Msg::Halt).is_ok() {
-            let _ = self.0.wait(None).await;
+        if self.mailbox.cast(Msg::Halt).is_ok() {
+            let _ = self.mailbox.wait(None).await;
         }
     }
 
     /// Waits until it lives no more.
     pub(crate) async fn ended(&self) {
-        let _ = self.0.wait(None).await;
+        let _ = self.mailbox.wait(None).await;
     }
 
     pub(crate) fn beat(&self) {
-        let _ = self.0.cast(Msg::Beat);
+        let _ = self.mailbox.cast(Msg::Beat);
     }
 
     pub(crate) fn join(&self, canvas: Canvas) {
-        let _ = self.0.cast(Msg::Join(canvas));
+        let _ = self.mailbox.cast(Msg::Join(canvas));
+    }
+
+    pub(crate) fn replanned(&self) {
+        let _ = self.mailbox.cast(Msg::Replanned);
+    }
+
+    /// Whether it went to sleep by itself.
+    pub(crate) fn is_asleep(&self) -> bool {
+        self.asleep.load(Ordering::SeqCst)
     }
 
     pub(crate) fn leave(&self, canvas: &str) {
-        let _ = self.0.cast(Msg::Leave(canvas.into()));
+        let _ = self.mailbox.cast(Msg::Leave(canvas.into()));
     }
 
     pub(crate) async fn inspect(&self) -> Option<Head> {
         let (reply, head) = oneshot::channel();
-        self.0.cast(Msg::Inspect(reply)).ok()?;
+        self.mailbox.cast(Msg::Inspect(reply)).ok()?;
         head.await.ok()
     }
 
@@ -245,21 +297,31 @@ impl Handle {
         self.ask(Msg::Policy(policy, origin.clone(), reply), head).await
     }
 
+    pub(crate) async fn maintain(&self, task: Task, origin: &Origin) -> Result<Arc<str>, LifeformError> {
+        let (reply, job) = oneshot::channel();
+        self.ask(Msg::Maintain(task, origin.clone(), reply), job).await
+    }
+
+    pub(crate) async fn calm(&self, origin: &Origin) -> Result<Head, LifeformError> {
+        let (reply, head) = oneshot::channel();
+        self.ask(Msg::Calm(origin.clone(), reply), head).await
+    }
+
     pub(crate) async fn stop(&self, status: Status, origin: &Origin) -> Result<Head, LifeformError> {
         let (reply, head) = oneshot::channel();
         let head = self.ask(Msg::Stop(status, origin.clone(), reply), head).await?;
         // What comes after must find it gone.
-        let _ = self.0.wait(None).await;
+        let _ = self.mailbox.wait(None).await;
         Ok(head)
     }
 
-    async fn ask(
+    async fn ask<T>(
         &self,
         message: Msg,
-        answer: oneshot::Receiver<Result<Head, LifeformError>>,
-    ) -> Result<Head, LifeformError> {
+        answer: oneshot::Receiver<Result<T, LifeformError>>,
+    ) -> Result<T, LifeformError> {
         let gone = || LifeformError::Died("it is not alive".into());
-        self.0.cast(message).map_err(|_| gone())?;
+        self.mailbox.cast(message).map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?
     }
 }

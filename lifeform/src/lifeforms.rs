@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fascicles::Fascicles;
+use futures::{StreamExt, TryStreamExt};
+use jiff::SignedDuration;
 use neurons::llm::paid;
 use nexus::ledger::{Account, AccountOp, Amount, Release};
 use nexus::store::{Expect, Hash, Key, Kind};
@@ -12,11 +14,16 @@ use nexus::{Batch, Nexus, Origin, Principal, Store, StoreError, Timestamp};
 use ractor::ActorCell;
 
 use crate::LifeformError;
-use crate::canvas::{CHAT, Canvas, CanvasHead, CanvasId, Kind as CanvasKind, Limits, Refusal};
+use crate::agenda::{Agenda, AimId, GoalChange, GoalSpec, ScheduleSpec};
+use crate::alarm::Alarm;
+use crate::canvas::{CHAT, Canvas, CanvasHead, CanvasId, Kind as CanvasKind, Limits, Refusal, Sleepers};
+use crate::guard::{Guard, GuardLimits};
 use crate::heartbeat::Heartbeat;
 use crate::life::{Body, Handle, Head, Status, plant};
+use crate::maintenance::Task;
 use crate::memory::Memory;
 use crate::metabolism::{Mode, Policy};
+use crate::plans::Plans;
 use crate::spec::{LifeformId, LifeformSpec, check_release};
 use crate::spending::{self, Spending};
 use crate::trace::{self, Walk};
@@ -27,8 +34,12 @@ const CANVASES_AWAKE: usize = 256;
 const CANVASES_MAX: usize = 100;
 /// Members of one canvas, and canvases of others that a lifeform takes part in.
 const MEMBERS_MAX: usize = 64;
-/// Lifeforms one daemon hosts.
-const LIFEFORMS_MAX: usize = 1000;
+/// Lifeforms of one page of a listing.
+pub const PAGE_MAX: usize = 1_000;
+/// Lifeforms whose standing may change at once.
+const STANDINGS: usize = 64;
+/// Lifeforms that are roused at once.
+const ROUSED_AT_ONCE: usize = 64;
 
 /// A cheap handle; clones share one registry.
 #[derive(Clone)]
@@ -45,10 +56,12 @@ struct Inner {
     alive: Mutex<HashMap<LifeformId, Handle>>,
     canvases: Mutex<HashMap<(LifeformId, CanvasId), Canvas>>,
     limits: Limits,
+    guard: GuardLimits,
     /// Who lived since the daemon was started.
     lived: Mutex<HashSet<LifeformId>>,
-    /// One change of standing at a time.
-    standing: tokio::sync::Mutex<()>,
+    /// One change of standing at a time, of those that share a place here.
+    standing: [tokio::sync::Mutex<()>; STANDINGS],
+    alarm: Alarm,
 }
 
 impl Inner {
@@ -66,28 +79,113 @@ impl Lifeforms {
     ///
     /// # Errors
     /// The store's own.
-    pub async fn open(store: Store, nexus: Nexus, fascicles: Fascicles, limits: Limits) -> Result<Self, LifeformError> {
+    pub async fn open(
+        store: Store,
+        nexus: Nexus,
+        fascicles: Fascicles,
+        limits: Limits,
+        guard: GuardLimits,
+    ) -> Result<Self, LifeformError> {
+        let clock = store.clock().clone();
         let inner = Inner {
             store,
             nexus,
             fascicles,
             supervisor: plant().await?,
-            heartbeat: Heartbeat::default(),
+            heartbeat: Heartbeat::new(clock),
             alive: Mutex::default(),
             canvases: Mutex::default(),
             limits,
+            guard,
             lived: Mutex::default(),
-            standing: tokio::sync::Mutex::default(),
+            standing: std::array::from_fn(|_| tokio::sync::Mutex::default()),
+            alarm: Alarm::default(),
         };
         let lifeforms = Self { inner: Arc::new(inner) };
         tokio::spawn(lifeforms.inner.heartbeat.clone().run());
-        for head in lifeforms.list().await? {
-            paid::settle_unknown(&lifeforms.inner.store, &head.id).await?;
-            if matches!(head.status, Status::Running | Status::Dormant) {
-                lifeforms.live(&head.id).await?;
-            }
-        }
+        lifeforms.mark_those_from_before().await?;
+        lifeforms.rouse_all().await?;
+        let weak = Arc::downgrade(&lifeforms.inner);
+        let is_awake =
+            move |id: &str| weak.upgrade().is_none_or(|inner| inner.alive().get(id).is_some_and(Handle::is_alive));
+        tokio::spawn(lifeforms.inner.alarm.clone().run(lifeforms.inner.store.clone(), is_awake));
+        tokio::spawn(lifeforms.clone().answer_calls());
         Ok(lifeforms)
+    }
+
+    /// A store of before lifeforms slept has no marks of who is awake: it is looked through once.
+    async fn mark_those_from_before(&self) -> Result<(), LifeformError> {
+        let done = Key::new(Kind::Meta, "lifeforms.marked");
+        if self.inner.store.document::<bool>(&done).await?.is_some() {
+            return Ok(());
+        }
+        let origin = Origin::system("start");
+        let mut after = String::new();
+        loop {
+            let (heads, next) = self.page(&after, PAGE_MAX).await?;
+            let living = heads.iter().filter(|head| matches!(head.status, Status::Running | Status::Dormant));
+            for head in living {
+                self.inner.store.commit(Batch::new(&origin).put(Alarm::awake(&head.id), &head.id)).await?;
+            }
+            let Some(next) = next else { break };
+            after = next.to_string();
+        }
+        self.inner.store.commit(Batch::new(&origin).put(done, &true)).await?;
+        Ok(())
+    }
+
+    /// Rouses whoever was awake when the daemon stopped.
+    async fn rouse_all(&self) -> Result<(), LifeformError> {
+        let mut after = String::new();
+        loop {
+            let page = self.inner.store.documents::<LifeformId>(Kind::Awake, &after, PAGE_MAX).await?;
+            let Some((last, _)) = page.last() else { return Ok(()) };
+            after = last.to_string();
+            let roused = page.into_iter().map(|(id, _)| async move { self.rouse(&id).await });
+            let roused = futures::stream::iter(roused).buffer_unordered(ROUSED_AT_ONCE);
+            roused.try_for_each(|()| std::future::ready(Ok(()))).await?;
+        }
+    }
+
+    /// Wakes a lifeform if it lives; the marks of one that does not are removed.
+    async fn rouse(&self, id: &LifeformId) -> Result<(), LifeformError> {
+        let _one = self.standing(id).await;
+        match self.versioned(id).await {
+            Ok((head, _)) if matches!(head.status, Status::Running | Status::Dormant) => self.live(id).await,
+            Ok(_) | Err(LifeformError::NotFound(_)) => {
+                let kept = self.inner.store.document::<Agenda>(&Key::new(Kind::Agenda, id.clone())).await?;
+                let mut gone = Batch::new(&Origin::system("rouse")).delete(Alarm::awake(id), Expect::Any);
+                if let Some(at) = kept.and_then(|kept| kept.value.rouse_at) {
+                    gone = gone.delete(Alarm::mark(at, id), Expect::Any);
+                }
+                self.inner.store.commit(gone).await?;
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Rouses whoever is called, until the daemon ends.
+    async fn answer_calls(self) {
+        let alarm = self.inner.alarm.clone();
+        loop {
+            let called = alarm.called().await;
+            let roused = called.into_iter().map(|id| {
+                let this = self.clone();
+                async move {
+                    match this.rouse(&id).await {
+                        Ok(()) | Err(LifeformError::Store(StoreError::Closed)) => {}
+                        Err(error) => tracing::error!(lifeform = %id, %error, "it cannot be roused"),
+                    }
+                }
+            });
+            futures::stream::iter(roused).buffer_unordered(ROUSED_AT_ONCE).collect::<()>().await;
+        }
+    }
+
+    async fn standing(&self, id: &str) -> tokio::sync::MutexGuard<'_, ()> {
+        let place = usize::from(Hash::of(id.as_bytes()).0[0]) % STANDINGS;
+        self.inner.standing[place].lock().await
     }
 
     /// Makes a lifeform; it does not live until it is started.
@@ -105,9 +203,6 @@ impl Lifeforms {
         for fascicle in definition.fascicles() {
             self.inner.fascicles.get(fascicle).await.map_err(|error| LifeformError::Spec(error.to_string()))?;
         }
-        if self.list().await?.len() >= LIFEFORMS_MAX {
-            return Err(LifeformError::Spec(format!("a daemon hosts at most {LIFEFORMS_MAX} lifeforms")));
-        }
         let name = match &key {
             Some(key) => Hash::of(format!("{}\n{key}", origin.principal.id).as_bytes()).hex(),
             None => uuid::Uuid::now_v7().simple().to_string(),
@@ -123,6 +218,7 @@ impl Lifeforms {
             rests: 0,
             wants: 0,
             in_want: false,
+            guard: Guard::default(),
         };
         let mut birth = Batch::new(origin).create(Head::key(&id), &head).account(
             id.clone(),
@@ -132,6 +228,12 @@ impl Lifeforms {
         let release = head.definition.metabolism.release;
         if release != Release::default() {
             birth = birth.account(id.clone(), AccountOp::Release(Some(release)), "birth");
+        }
+        let now = self.inner.store.clock().now();
+        let mut agenda = head.definition.agenda(now).map_err(LifeformError::Spec)?;
+        if agenda != Agenda::default() {
+            agenda.rouse_at = agenda.next_due(&head.definition.initiative);
+            birth = birth.put(Key::new(Kind::Agenda, id.clone()), &agenda);
         }
         match self.inner.store.commit(birth).await {
             Err(StoreError::Conflict { .. }) if key.is_some() => {
@@ -149,20 +251,44 @@ impl Lifeforms {
         Ok(head)
     }
 
-    /// Every lifeform that was not terminated, in order of birth.
+    /// Lifeforms that were not terminated with ids after `after`, in order, at most `limit`, and where the next ones begin.
     ///
     /// # Errors
     /// The store's own.
-    pub async fn list(&self) -> Result<Vec<Head>, LifeformError> {
-        let (mut heads, mut after) = (Vec::new(), Arc::<str>::from(""));
+    pub async fn page(&self, after: &str, limit: usize) -> Result<(Vec<Head>, Option<LifeformId>), LifeformError> {
+        let limit = limit.clamp(1, PAGE_MAX);
+        let (mut heads, mut after) = (Vec::new(), after.to_owned());
         loop {
-            let page = self.inner.store.documents::<Head>(Kind::Lifeform, &after, 256).await?;
-            let Some((last, _)) = page.last() else { break };
-            after = last.clone();
-            heads.extend(page.into_iter().map(|(_, head)| head.value).filter(|head| head.status != Status::Terminated));
+            let page = self.inner.store.documents::<Head>(Kind::Lifeform, &after, limit).await?;
+            let Some((last, _)) = page.last() else { return Ok((heads, None)) };
+            after = last.to_string();
+            for (id, head) in page {
+                if head.value.status == Status::Terminated {
+                    continue;
+                }
+                heads.push(head.value);
+                if heads.len() == limit {
+                    return Ok((heads, Some(id)));
+                }
+            }
         }
-        heads.sort_by_key(|head| head.created_at);
-        Ok(heads)
+    }
+
+    /// A lifeform that lives by a fascicle, if there is one.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn living_by(&self, fascicle: &str) -> Result<Option<LifeformId>, LifeformError> {
+        let mut after = String::new();
+        loop {
+            let (heads, next) = self.page(&after, PAGE_MAX).await?;
+            let lives_by_it = |head: &&Head| head.definition.fascicles().any(|known| **known == *fascicle);
+            if let Some(head) = heads.iter().find(lives_by_it) {
+                return Ok(Some(head.id.clone()));
+            }
+            let Some(next) = next else { return Ok(None) };
+            after = next.to_string();
+        }
     }
 
     /// One lifeform as it stands.
@@ -203,9 +329,32 @@ impl Lifeforms {
     /// # Errors
     /// [`LifeformError::NotFound`].
     pub async fn start(&self, id: &LifeformId) -> Result<Head, LifeformError> {
-        let _one = self.inner.standing.lock().await;
-        self.live(id).await?;
+        let _one = self.standing(id).await;
+        self.begin(id).await?;
         self.get(id).await
+    }
+
+    /// What a start does besides waking: it is written that the lifeform is to live, and when it is to be roused.
+    async fn begin(&self, id: &LifeformId) -> Result<(), LifeformError> {
+        if self.inner.alive().get(id).is_some_and(Handle::is_alive) {
+            return Ok(());
+        }
+        let (mut head, version) = self.versioned(id).await?;
+        self.memory(id).name_self(&head.definition.name, &head.definition.persona).await?;
+        let mut batch = Batch::new(&Origin::system("start"));
+        if !matches!(head.status, Status::Running | Status::Dormant) {
+            (head.status, head.guard) = (Status::Running, Guard::default());
+            let why =
+                serde_json::json!({"what": "woke", "status": head.status, "mode": head.mode, "policy": head.policy});
+            batch = batch.put_expecting(Head::key(id), Expect::Version(version), &head);
+            batch = batch.append(format!("trace:{id}"), "lifeform", &why);
+        }
+        let agenda = self.inner.store.document::<Agenda>(&Key::new(Kind::Agenda, id.clone())).await?;
+        if let Some(at) = agenda.and_then(|agenda| agenda.value.rouse_at) {
+            batch = batch.put(Alarm::mark(at, id), id);
+        }
+        self.inner.store.commit(batch.put(Alarm::awake(id), id)).await?;
+        self.live(id).await
     }
 
     /// Stops a lifeform: what it is doing goes on when it is started again.
@@ -213,7 +362,7 @@ impl Lifeforms {
     /// # Errors
     /// [`LifeformError::NotFound`].
     pub async fn stop(&self, origin: &Origin, id: &LifeformId) -> Result<Head, LifeformError> {
-        let _one = self.inner.standing.lock().await;
+        let _one = self.standing(id).await;
         self.rest(origin, id, Status::Stopped).await
     }
 
@@ -222,9 +371,9 @@ impl Lifeforms {
     /// # Errors
     /// [`LifeformError::NotFound`].
     pub async fn reboot(&self, origin: &Origin, id: &LifeformId) -> Result<Head, LifeformError> {
-        let _one = self.inner.standing.lock().await;
+        let _one = self.standing(id).await;
         self.rest(origin, id, Status::Stopped).await?;
-        self.live(id).await?;
+        self.begin(id).await?;
         self.get(id).await
     }
 
@@ -233,7 +382,7 @@ impl Lifeforms {
     /// # Errors
     /// [`LifeformError::NotFound`].
     pub async fn terminate(&self, origin: &Origin, id: &LifeformId) -> Result<(), LifeformError> {
-        let _one = self.inner.standing.lock().await;
+        let _one = self.standing(id).await;
         self.rest(origin, id, Status::Terminated).await?;
         self.inner.nexus.forget(id);
         for (name, ..) in self.canvases_of(id).await? {
@@ -283,8 +432,11 @@ impl Lifeforms {
             }
             (outcome, _) => outcome.map(drop)?,
         }
-        if let Some(handle) = self.inner.alive().get(id) {
-            handle.beat();
+        let awake = self.inner.alive().get(id).cloned();
+        match awake {
+            Some(handle) => handle.beat(),
+            // It may have fallen asleep over something that it could not pay for.
+            None => self.inner.alarm.call(id),
         }
         self.account(id).await
     }
@@ -339,7 +491,7 @@ impl Lifeforms {
         mut policy: Policy,
     ) -> Result<Head, LifeformError> {
         policy.set_by = Some(origin.principal.id.clone());
-        let _one = self.inner.standing.lock().await;
+        let _one = self.standing(id).await;
         let (mut head, version) = self.versioned(id).await?;
         let handle = self.inner.alive().get(id).cloned();
         if let Some(handle) = handle {
@@ -377,7 +529,9 @@ impl Lifeforms {
         if let Some(canvas) = self.inner.canvases().get(&name) {
             return Ok(canvas.clone());
         }
-        let opened = Canvas::open(self.inner.store.clone(), id, canvas.clone(), self.inner.limits).await?;
+        let members = self.members_under(&format!("of/{id}/{canvas}/")).await?.into_iter().map(|(member, _)| member);
+        let sleepers = Sleepers::new(members.chain([id.clone()]), self.inner.alarm.clone());
+        let opened = Canvas::open(self.inner.store.clone(), id, canvas.clone(), self.inner.limits, sleepers).await?;
         let opened = {
             let mut canvases = self.inner.canvases();
             if canvases.len() >= CANVASES_AWAKE {
@@ -558,16 +712,23 @@ impl Lifeforms {
             return Ok(());
         }
         let (head, version) = self.versioned(id).await?;
+        let is_first = self.inner.lived.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone());
+        if is_first {
+            paid::settle_unknown(&self.inner.store, id).await?;
+        }
         let canvases = self.taken_part_in(id).await?;
-        let period = Duration::from_millis(head.definition.metabolism.beat_ms);
+        let period = SignedDuration::from_millis(head.definition.metabolism.beat_ms as i64);
         let body = Body {
             store: self.inner.store.clone(),
             fascicles: self.inner.fascicles.clone(),
             canvases,
             memory: self.memory(id),
+            plans: self.plans(id, &head).await?,
+            guard: self.inner.guard,
             head,
             version,
-            restarted: self.inner.lived.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone()),
+            asleep: Arc::default(),
+            restarted: is_first,
         };
         let handle = Handle::spawn(body, self.inner.supervisor.clone()).await?;
         self.inner.heartbeat.start(id, handle.clone(), period);
@@ -576,22 +737,170 @@ impl Lifeforms {
         Ok(())
     }
 
-    /// Wakes a lifeform again that died by itself; one that was stopped is no longer registered.
+    /// Wakes a lifeform again that died by itself; one that was stopped is no longer registered. One that fell asleep is
+    /// roused again if somebody called it in that very moment.
     fn guard(&self, id: LifeformId, handle: Handle) {
         let this = self.clone();
         tokio::spawn(async move {
             handle.ended().await;
+            let is_registered = || this.inner.alive().get(&id).is_some_and(|registered| !registered.is_alive());
+            if handle.is_asleep() {
+                if is_registered() {
+                    this.inner.heartbeat.stop(&id);
+                    this.inner.alive().remove(&id);
+                }
+                if let Ok(Some(_)) = this.inner.store.document::<LifeformId>(&Alarm::awake(&id)).await {
+                    this.inner.alarm.call(&id);
+                }
+                return;
+            }
+            // One that its guard stopped is not woken again.
+            if let Ok(Some(head)) = this.inner.store.document::<Head>(&Head::key(&id)).await
+                && head.value.status == Status::Stopped
+                && is_registered()
+            {
+                this.inner.heartbeat.stop(&id);
+                this.inner.alive().remove(&id);
+            }
             let mut wait = Duration::from_secs(1);
             // One that was stopped or halted is no longer registered; this one died.
-            while this.inner.alive().get(&id).is_some_and(|registered| !registered.is_alive()) {
+            while is_registered() {
                 tokio::time::sleep(wait).await;
                 wait = (wait * 2).min(Duration::from_secs(60));
-                let ordered = this.inner.alive().get(&id).is_some_and(|registered| !registered.is_alive());
-                if let (true, Err(error)) = (ordered, Box::pin(this.start(&id)).await) {
+                if let (true, Err(error)) = (is_registered(), Box::pin(this.rouse(&id)).await) {
                     tracing::error!(lifeform = %id, %error, "it cannot be woken yet");
                 }
             }
         });
+    }
+
+    /// The agenda of a lifeform, as whoever asks may change it.
+    async fn plans(&self, id: &LifeformId, head: &Head) -> Result<Plans, LifeformError> {
+        let (store, initiative) = (self.inner.store.clone(), head.definition.initiative.clone());
+        Plans::load(store, id.clone(), initiative, self.inner.alarm.clone()).await
+    }
+
+    /// The goals and schedules of a lifeform.
+    ///
+    /// # Errors
+    /// [`LifeformError::NotFound`].
+    pub async fn agenda(&self, id: &LifeformId) -> Result<Arc<Agenda>, LifeformError> {
+        let head = self.get(id).await?;
+        Ok(self.plans(id, &head).await?.agenda())
+    }
+
+    /// Changes the agenda of a lifeform; one that is awake hears of it.
+    async fn change<T>(
+        &self,
+        origin: &Origin,
+        id: &LifeformId,
+        what: &str,
+        change: impl FnMut(&mut Agenda, Timestamp) -> Result<T, Refusal>,
+    ) -> Result<T, LifeformError> {
+        let head = self.get(id).await?;
+        let changed = self.plans(id, &head).await?.change(origin, what, change).await?;
+        if let Some(handle) = self.inner.alive().get(id) {
+            handle.replanned();
+        }
+        Ok(changed)
+    }
+
+    /// Sets a goal; answers its id.
+    ///
+    /// # Errors
+    /// [`LifeformError::NotFound`], [`LifeformError::Refused`].
+    pub async fn set_goal(&self, origin: &Origin, id: &LifeformId, goal: GoalSpec) -> Result<AimId, LifeformError> {
+        let by = &origin.principal.id;
+        self.change(origin, id, "goal set", |agenda, now| agenda.set_goal(goal.clone(), by, now)).await
+    }
+
+    /// Changes a goal.
+    ///
+    /// # Errors
+    /// [`LifeformError::NotFound`], [`LifeformError::Refused`].
+    pub async fn change_goal(
+        &self,
+        origin: &Origin,
+        id: &LifeformId,
+        goal: &AimId,
+        change: GoalChange,
+    ) -> Result<(), LifeformError> {
+        let by = &origin.principal.id;
+        self.change(origin, id, "goal changed", |agenda, now| agenda.change_goal(goal, change.clone(), by, now)).await
+    }
+
+    /// Removes a goal and all that serve it.
+    ///
+    /// # Errors
+    /// [`LifeformError::NotFound`], [`LifeformError::Refused`].
+    pub async fn remove_goal(&self, origin: &Origin, id: &LifeformId, goal: &AimId) -> Result<(), LifeformError> {
+        self.change(origin, id, "goal removed", |agenda, _| agenda.remove_goal(goal)).await
+    }
+
+    /// Sets a schedule; answers its id.
+    ///
+    /// # Errors
+    /// [`LifeformError::NotFound`], [`LifeformError::Refused`].
+    pub async fn set_schedule(
+        &self,
+        origin: &Origin,
+        id: &LifeformId,
+        schedule: ScheduleSpec,
+    ) -> Result<AimId, LifeformError> {
+        let by = &origin.principal.id;
+        self.change(origin, id, "schedule set", |agenda, now| agenda.set_schedule(schedule.clone(), by, now)).await
+    }
+
+    /// Removes a schedule.
+    ///
+    /// # Errors
+    /// [`LifeformError::NotFound`], [`LifeformError::Refused`].
+    pub async fn remove_schedule(&self, origin: &Origin, id: &LifeformId, one: &AimId) -> Result<(), LifeformError> {
+        self.change(origin, id, "schedule removed", |agenda, _| agenda.remove_schedule(one)).await
+    }
+
+    /// Has `$system` tidy the mind of a lifeform, by a job of it; answers the job.
+    ///
+    /// # Errors
+    /// [`LifeformError::NotFound`], [`LifeformError::Refused`] for one that does not live.
+    pub async fn maintain(&self, origin: &Origin, id: &LifeformId, task: Task) -> Result<Arc<str>, LifeformError> {
+        let _one = self.standing(id).await;
+        let (head, _) = self.versioned(id).await?;
+        if !matches!(head.status, Status::Running | Status::Dormant) {
+            return Err(LifeformError::Refused(Refusal::State("it does not live: start it first".into())));
+        }
+        self.live(id).await?;
+        let handle = self.inner.alive().get(id).cloned().ok_or_else(|| LifeformError::NotFound(id.clone()))?;
+        handle.maintain(task, origin).await
+    }
+
+    /// Ends what the guard of a lifeform does: a quarantine, say.
+    ///
+    /// # Errors
+    /// [`LifeformError::NotFound`].
+    pub async fn calm(&self, origin: &Origin, id: &LifeformId) -> Result<Head, LifeformError> {
+        let _one = self.standing(id).await;
+        let (mut head, version) = self.versioned(id).await?;
+        let handle = self.inner.alive().get(id).filter(|handle| handle.is_alive()).cloned();
+        if let Some(handle) = handle {
+            return handle.calm(origin).await;
+        }
+        head.guard = Guard::default();
+        let calmed = Batch::new(origin).put_expecting(Head::key(id), Expect::Version(version), &head);
+        self.inner.store.commit(calmed).await?;
+        Ok(head)
+    }
+
+    /// Somebody comes to see a lifeform: one that sleeps wakes.
+    pub fn visit(&self, id: &LifeformId) {
+        if !self.inner.alive().get(id).is_some_and(Handle::is_alive) {
+            self.inner.alarm.call(id);
+        }
+    }
+
+    /// How many lifeforms are awake.
+    pub fn awake(&self) -> usize {
+        self.inner.alive().len()
     }
 
     async fn rest(&self, origin: &Origin, id: &LifeformId, status: Status) -> Result<Head, LifeformError> {

@@ -36,6 +36,11 @@ const UNSAY: &str = r#"
 UPDATE ?f SET METADATA { status: $status, superseded_by: $source }
 WHERE { ?f {type: "Fact"} FILTER(?f.attributes.message == $message && ?f.metadata.status == "active") }"#;
 
+/// Marks what answers failed on.
+const SET_APART: &str = r#"
+UPDATE ?c SET METADATA { status: "quarantined" }
+WHERE { ?c {id: $concept} }"#;
+
 /// Marks one fact as no longer so.
 const SUPERSEDE: &str = r#"
 UPDATE ?f SET METADATA { status: "superseded", superseded_by: $by }
@@ -107,6 +112,19 @@ impl Memory {
     /// The memory of the lifeform that `me` acts for.
     pub(crate) fn new(nexus: Nexus, clock: Arc<dyn Clock>, id: NexusId, me: Origin) -> Self {
         Self { nexus, clock, id, me }
+    }
+
+    /// Now.
+    pub(crate) fn now(&self) -> nexus::Timestamp {
+        self.clock.now()
+    }
+
+    /// Runs a request for somebody else.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub(crate) async fn execute(&self, request: Request, origin: &Origin) -> Result<Value, NexusError> {
+        self.nexus.execute(&self.id, request, origin).await
     }
 
     async fn run(&self, command: &str, parameters: Value, cause: &Origin) -> Result<Value, NexusError> {
@@ -219,6 +237,14 @@ impl Memory {
         cause: &Origin,
     ) -> Result<(), NexusError> {
         self.run(UNSAY, json!({"message": message, "status": status, "source": source}), cause).await.map(drop)
+    }
+
+    /// A concept comes to mind no more, until somebody has looked at it.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub(crate) async fn set_apart(&self, concept: &str, cause: &Origin) -> Result<(), NexusError> {
+        self.run(SET_APART, json!({"concept": concept}), cause).await.map(drop)
     }
 
     /// A fact holds no more, because of another.

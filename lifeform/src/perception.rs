@@ -11,6 +11,8 @@ use serde_json::Value;
 use crate::canvas::chat::{self, TopicRole, Turns};
 use crate::canvas::{Op, State};
 
+/// Messages of lifeforms in a row after which none of them answers another one until a person says something.
+const ECHO_MAX: usize = 6;
 /// Times a thought that was not spoken yet is begun anew because more was said.
 const EXTENSIONS_MAX: u32 = 3;
 
@@ -224,10 +226,18 @@ fn is_for(me: &PrincipalId, state: &State, topic: &str, message: &Value, change:
             (Change::Retracted, _) => false,
             // What was never answered needs no other answer now.
             (Change::Amended { .. }, _) => is_answered(me, state, topic, &message["id"]),
-            (Change::New, Turns::Mentioned) => addressed,
-            (Change::New, _) if from_lifeform => addressed,
+            (Change::New, Turns::Mentioned) => addressed && !(from_lifeform && is_echo(state, topic)),
+            (Change::New, _) if from_lifeform => addressed && !is_echo(state, topic),
             (Change::New, _) => addressed || !calls_another,
         }
+}
+
+/// Whether lifeforms alone have spoken in a topic for so long that no person can want it.
+fn is_echo(state: &State, topic: &str) -> bool {
+    let newest = state.children(&format!("{}/messages", chat::topic_path(topic))).rev().take(ECHO_MAX);
+    let by_lifeforms =
+        newest.filter(|message| message["sender"].as_str().is_some_and(|sender| sender.starts_with("lifeform:")));
+    by_lifeforms.count() == ECHO_MAX
 }
 
 /// Whether `me` said something in answer to a message.

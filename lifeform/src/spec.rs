@@ -6,6 +6,7 @@ use fascicles::FascicleId;
 use nexus::ledger::{Amount, Release};
 use serde::{Deserialize, Serialize};
 
+use crate::agenda::{Agenda, GoalSpec, Quiet, ScheduleSpec};
 use crate::metabolism::Mode;
 
 /// Names a lifeform.
@@ -26,6 +27,15 @@ pub struct LifeformSpec {
     /// What it does with what is said and not for it to answer; no model is needed for that.
     #[serde(default = "heed")]
     pub heed: Skill,
+    /// The fascicles by which it answers in a storm: they condense what was said before they think.
+    #[serde(default = "inhibit")]
+    pub inhibit: Skill,
+    /// The fascicles by which it pursues goals and does what is scheduled.
+    #[serde(default = "pursue")]
+    pub pursue: Skill,
+    /// How it acts without being asked.
+    #[serde(default)]
+    pub initiative: Initiative,
     /// What it is born with.
     #[serde(default = "birth")]
     pub nutrients: Amount,
@@ -99,6 +109,30 @@ impl Skill {
     }
 }
 
+/// How a lifeform acts without being asked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Initiative {
+    /// How often it may speak within a day without being asked.
+    pub unasked_per_day: u32,
+    /// Hours in which it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quiet: Option<Quiet>,
+    /// What it has set out to do from birth.
+    pub goals: Vec<GoalSpec>,
+    /// What it does at times from birth.
+    pub schedules: Vec<ScheduleSpec>,
+    /// Seconds without anything to do after which it sleeps: it leaves memory until somebody speaks to it, or something is
+    /// due. 0 is never.
+    pub sleep_after_s: u64,
+}
+
+impl Default for Initiative {
+    fn default() -> Self {
+        Self { unasked_per_day: 12, quiet: None, goals: Vec::new(), schedules: Vec::new(), sleep_after_s: 600 }
+    }
+}
+
 /// How a lifeform keeps house.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -137,6 +171,14 @@ fn heed() -> Skill {
     Skill { standard: "heed".into(), eco: None, hyper: None }
 }
 
+fn inhibit() -> Skill {
+    Skill { standard: "inhibit".into(), eco: None, hyper: None }
+}
+
+fn pursue() -> Skill {
+    Skill { standard: "pursue".into(), eco: None, hyper: None }
+}
+
 fn birth() -> Amount {
     Amount::tokens(200_000)
 }
@@ -157,7 +199,22 @@ pub fn check_release(release: &Release) -> Result<(), String> {
 impl LifeformSpec {
     /// The fascicles it lives by.
     pub fn fascicles(&self) -> impl Iterator<Item = &FascicleId> {
-        self.reply.variants().chain(self.heed.variants())
+        self.reply.variants().chain(self.heed.variants()).chain(self.inhibit.variants()).chain(self.pursue.variants())
+    }
+
+    /// What it has set out to do from birth.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn agenda(&self, now: nexus::Timestamp) -> Result<Agenda, String> {
+        let (mut agenda, by) = (Agenda::default(), nexus::PrincipalId::new("system:definition"));
+        for goal in &self.initiative.goals {
+            agenda.set_goal(goal.clone(), &by, now).map_err(|refusal| format!("goals: {refusal}"))?;
+        }
+        for schedule in &self.initiative.schedules {
+            agenda.set_schedule(schedule.clone(), &by, now).map_err(|refusal| format!("schedules: {refusal}"))?;
+        }
+        Ok(agenda)
     }
 
     /// Checks what serde cannot.
@@ -187,6 +244,15 @@ impl LifeformSpec {
         if m.hyper_above_tokens != 0 && m.hyper_above_tokens <= m.eco_until_tokens {
             return Err("metabolism.hyper_above_tokens is 0 or above eco_until_tokens".into());
         }
+        let initiative = &self.initiative;
+        if !(1..=1000).contains(&initiative.unasked_per_day) {
+            return Err("initiative.unasked_per_day is 1 to 1000".into());
+        }
+        if initiative.sleep_after_s > 30 * 86_400 {
+            return Err("initiative.sleep_after_s is at most 30 days".into());
+        }
+        initiative.quiet.as_ref().map_or(Ok(()), Quiet::check).map_err(|why| format!("initiative.quiet.{why}"))?;
+        self.agenda(nexus::Timestamp::UNIX_EPOCH).map_err(|why| format!("initiative: {why}"))?;
         check_release(&m.release).map_err(|message| format!("metabolism.{message}"))?;
         if !(100..=86_400_000).contains(&m.beat_ms) {
             return Err("metabolism.beat_ms is 100 to 86400000".into());

@@ -230,6 +230,22 @@ async fn before(store: &Store, stream: &Stream, at: Timestamp) -> Result<u64, St
     Ok(low)
 }
 
+/// The concepts that came to mind in a job.
+///
+/// # Errors
+/// The store's own.
+pub(crate) async fn recalled_by(store: &Store, job: &str) -> Result<BTreeSet<String>, StoreError> {
+    let mut recalled = BTreeSet::new();
+    for entry in store.entries(&format!("job:{job}").into(), 0, usize::MAX).await? {
+        if let Ok(Fact::Done { output, .. }) = entry.decode::<Fact>() {
+            let events = output["events"].as_array().into_iter().flatten();
+            let ids = events.filter_map(|event| event["metadata"]["rests_on"].as_array()).flatten();
+            recalled.extend(ids.filter_map(Value::as_str).map(str::to_owned));
+        }
+    }
+    Ok(recalled)
+}
+
 /// What the job of an answer was given by KIP: the commands with their parameters, as they were run (K8).
 ///
 /// # Errors

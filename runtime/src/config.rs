@@ -21,11 +21,14 @@ pub const DEFAULTS: &str = include_str!("../../config/lifeformd.toml");
 pub const LIFEFORMS: [(&str, &str); 1] = [("first", include_str!("../../config/lifeforms/first.toml"))];
 
 /// Shipped fascicles.
-pub const FASCICLES: [&str; 8] = [
+pub const FASCICLES: [&str; 11] = [
     include_str!("../../config/fascicles/answer_with_memory.toml"),
     include_str!("../../config/fascicles/draft_and_review.toml"),
+    include_str!("../../config/fascicles/inhibit.toml"),
     include_str!("../../config/fascicles/intent_analysis.toml"),
     include_str!("../../config/fascicles/heed.toml"),
+    include_str!("../../config/fascicles/maintenance.toml"),
+    include_str!("../../config/fascicles/pursue.toml"),
     include_str!("../../config/fascicles/reply.toml"),
     include_str!("../../config/fascicles/research.toml"),
     include_str!("../../config/fascicles/review_and_repair.toml"),
@@ -56,6 +59,8 @@ pub struct Config {
     pub keep: Keep,
     /// What may be done to canvases, and how long their logs are kept.
     pub canvas: lifeform::Limits,
+    /// When the guard of a lifeform intervenes.
+    pub guard: lifeform::GuardLimits,
     /// The minds.
     pub nexus: Minds,
     /// The embedded model.
@@ -206,6 +211,8 @@ impl Config {
             .and_then(config::Config::try_deserialize)
             .context("the configuration is not right; config/lifeformd.toml lists every key")?;
         config.fill_in()?;
+        config.canvas.check().map_err(anyhow::Error::msg)?;
+        config.guard.check().map_err(anyhow::Error::msg)?;
         Ok(config)
     }
 

@@ -110,7 +110,8 @@ impl Daemon {
         let neurons = Neurons::open(store.clone(), tools, parts.models).await?;
         let shipped = shipped_fascicles()?;
         let fascicles = Fascicles::open(store.clone(), neurons.clone(), shipped, house::tools()).await?;
-        let lifeforms = Lifeforms::open(store.clone(), nexus.clone(), fascicles.clone(), config.canvas).await?;
+        let lifeforms =
+            Lifeforms::open(store.clone(), nexus.clone(), fascicles.clone(), config.canvas, config.guard).await?;
         let lifeform = match parts.first {
             Some(definition) => Some(first_lifeform(&lifeforms, definition).await?),
             None => None,
@@ -164,9 +165,10 @@ impl Daemon {
     }
 }
 
-/// The lifeform that answers here: the oldest that lives, or a first one.
+/// The lifeform that answers here: the oldest that lives (of the first page, should there be more), or a first one.
 async fn first_lifeform(lifeforms: &Lifeforms, definition: LifeformSpec) -> anyhow::Result<LifeformHead> {
-    if let Some(known) = lifeforms.list().await?.into_iter().next() {
+    let (known, _) = lifeforms.page("", lifeform::lifeforms::PAGE_MAX).await?;
+    if let Some(known) = known.into_iter().min_by_key(|known| known.created_at) {
         // One that was made and never started is a first start that was cut short.
         let unborn = known.status == Status::Created;
         return Ok(if unborn { lifeforms.start(&known.id).await? } else { lifeforms.get(&known.id).await? });

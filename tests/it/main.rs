@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test that cannot go on fails there and says so")]
 
+mod budget;
 mod canvas_gates;
 mod canvas_protocol;
 mod canvases;
@@ -12,7 +13,9 @@ mod crashes;
 mod dialogue;
 mod edge;
 mod embedded;
+mod goals;
 mod growth;
+mod guard;
 mod holds;
 mod invocations;
 mod jobs;
@@ -29,6 +32,7 @@ mod openai;
 mod patience;
 mod providers;
 mod shelves;
+mod soak;
 mod store;
 mod storms;
 mod tidy;

@@ -130,7 +130,7 @@ async fn a_skill_has_variants_and_a_definition_that_cannot_live_is_refused() {
     let listed = daemon.operator.get(&format!("/v1/lifeforms/{}/fascicles", made["id"].as_str().unwrap())).await;
     assert_eq!(
         listed.body["fascicles"],
-        json!([{"id": "reply", "skill": "reply", "status": "active"}, {"id": "answer_with_memory", "skill": "reply", "status": "idle"}, {"id": "heed", "skill": "heed", "status": "active"}])
+        json!([{"id": "reply", "skill": "reply", "status": "active"}, {"id": "answer_with_memory", "skill": "reply", "status": "idle"}, {"id": "heed", "skill": "heed", "status": "active"}, {"id": "inhibit", "skill": "inhibit", "status": "active"}, {"id": "pursue", "skill": "pursue", "status": "active"}])
     );
     for definition in [
         json!({"name": "Iris", "reply": {"standard": "reply", "eco": "none"}}),

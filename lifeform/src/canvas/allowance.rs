@@ -25,6 +25,21 @@ pub struct Limits {
     pub keep_days: u64,
 }
 
+impl Limits {
+    /// Checks what serde cannot.
+    ///
+    /// # Errors
+    /// A sentence naming the member and what is wrong with it.
+    pub fn check(&self) -> Result<(), String> {
+        let is_rate = |rate: f64| (0.01..=1e12).contains(&rate);
+        match (is_rate(self.ops_per_s), is_rate(self.bytes_per_s)) {
+            (true, true) => Ok(()),
+            (false, _) => Err("canvas.ops_per_s is 0.01 to 1e12".into()),
+            (_, false) => Err("canvas.bytes_per_s is 0.01 to 1e12".into()),
+        }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self { ops_per_s: 50.0, bytes_per_s: 262_144.0, keep_ops: 10_000, keep_days: 7 }

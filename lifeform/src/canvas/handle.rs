@@ -15,7 +15,7 @@ use super::allowance::Allowance;
 use super::log::{FRAMES_BYTES, Head, Loaded, Log, Ring};
 use super::owner::{Applied, Owner, What, Write};
 use super::presence::{Presence, Present, STATE_BYTES_MAX, TTL_MAX};
-use super::{CanvasId, Frames, Kind, Limits, Op, Refusal, State};
+use super::{CanvasId, Frames, Kind, Limits, Op, Refusal, Sleepers, State};
 use crate::LifeformError;
 
 /// Requests that may wait for one canvas.
@@ -107,6 +107,7 @@ pub struct Canvas {
     uploads: Arc<Mutex<Allowance>>,
     limits: Limits,
     close: Arc<watch::Sender<bool>>,
+    sleepers: Sleepers,
     /// Held by the owner, by every handle, and while rows are written.
     alive: Arc<()>,
 }
@@ -144,6 +145,7 @@ impl Canvas {
         lifeform: &str,
         id: CanvasId,
         limits: Limits,
+        sleepers: Sleepers,
     ) -> Result<Option<Self>, LifeformError> {
         let log = Log::new(store, lifeform, &id);
         let Some(loaded) = log.load().await? else { return Ok(None) };
@@ -154,7 +156,8 @@ impl Canvas {
         let (ephemeral, _) = broadcast::channel(EPHEMERAL_MAX);
         let (close, closed) = watch::channel(false);
         let alive = Arc::new(());
-        let (owner, shared) = Owner::new(log.clone(), loaded, limits, inbox, published, closed, alive.clone());
+        let (owner, shared) =
+            Owner::new(log.clone(), loaded, limits, sleepers.clone(), inbox, published, closed, alive.clone());
         tokio::spawn(owner.run());
         let (presence, page) = (Arc::default(), Arc::default());
         let close = Arc::new(close);
@@ -173,6 +176,7 @@ impl Canvas {
             presence,
             uploads,
             close,
+            sleepers,
             alive,
         }))
     }
@@ -180,6 +184,11 @@ impl Canvas {
     /// Its name among all canvases, `{lifeform}/{canvas}`.
     pub fn name(&self) -> &str {
         self.log.stream.strip_prefix("canvas:").unwrap_or(&self.log.stream)
+    }
+
+    /// Who sleeps, and is called by what is said here.
+    pub(crate) fn sleepers(&self) -> &Sleepers {
+        &self.sleepers
     }
 
     /// The journal stream of this canvas; its entry numbers are the revisions.

@@ -13,6 +13,7 @@ mod log;
 pub mod mind_map;
 mod owner;
 mod presence;
+mod sleepers;
 mod state;
 
 use std::sync::Arc;
@@ -27,6 +28,7 @@ pub use handle::{Canvas, Kept, Shown, Snapshot};
 pub use log::{Frame, Frames, Head as CanvasHead};
 pub use owner::{Applied, What};
 pub use presence::Present;
+pub use sleepers::Sleepers;
 pub use state::{Misfit, State, Touched, escape, with_lists};
 
 /// Names a canvas within its lifeform.

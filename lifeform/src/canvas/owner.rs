@@ -17,8 +17,9 @@ use tokio::time::Instant;
 use super::allowance::Allowance;
 use super::handle::{Kept, Shared, Snapshot, snapshot_of};
 use super::log::{Delta, Done, Frame, Head, Loaded, Log, Once, frame};
-use super::{Ask, HOPS_MAX, Limits, OPS_AT_ONCE, Op, Refusal, State, chat, guarded};
+use super::{Ask, HOPS_MAX, Limits, OPS_AT_ONCE, Op, Refusal, Sleepers, State, chat, guarded};
 use crate::LifeformError;
+use crate::spec::LifeformId;
 
 /// Writes that share one flush.
 const BATCH_MAX: usize = 128;
@@ -75,6 +76,7 @@ pub(super) struct Owner {
     published: watch::Sender<u64>,
     closed: watch::Receiver<bool>,
     limits: Limits,
+    sleepers: Sleepers,
     allowance: Allowance,
     done: Done,
     /// Held by whoever works on this canvas.
@@ -89,6 +91,8 @@ struct UnderWay {
     write: Write,
     deltas: Vec<Delta>,
     names: Vec<Arc<str>>,
+    /// Who is roused by it.
+    called: Vec<LifeformId>,
     /// The state it makes, and the revision.
     state: State,
     commit: BoxFuture<'static, Result<Receipt, StoreError>>,
@@ -113,6 +117,7 @@ impl Owner {
         log: Log,
         loaded: Loaded,
         limits: Limits,
+        sleepers: Sleepers,
         inbox: mpsc::Receiver<Write>,
         published: watch::Sender<u64>,
         closed: watch::Receiver<bool>,
@@ -136,6 +141,7 @@ impl Owner {
             published,
             closed,
             limits,
+            sleepers,
             allowance,
             done,
             alive,
@@ -244,8 +250,10 @@ impl Owner {
         self.rev += deltas.len() as u64;
         self.trial = state.clone();
         // It is handed over already: what is kept is the wait for it.
-        let commit = Box::pin(self.log.store.submit(batch).await);
-        Some(UnderWay { write, deltas, names, state, commit })
+        let who = &write.origin.principal.id;
+        let (called, commit) = self.sleepers.submit(&self.log.store, batch, &names, who).await;
+        let commit = Box::pin(commit);
+        Some(UnderWay { write, deltas, names, called, state, commit })
     }
 
     /// The ops of a write, once its actor may do so many, and all that messages carry was kept before.
@@ -349,8 +357,11 @@ impl Owner {
     /// Waits for the commits in order, publishes what went through, answers.
     async fn settle(&mut self, under_way: Vec<UnderWay>) {
         let (mut answers, mut is_whole) = (Vec::with_capacity(under_way.len()), true);
-        for UnderWay { write, deltas, names, state, commit } in under_way {
+        for UnderWay { write, deltas, names, called, state, commit } in under_way {
             let committed = commit.await;
+            if committed.is_ok() {
+                self.sleepers.call(&called);
+            }
             let asked = deltas.first().and_then(|delta| Some((delta.op_id.clone()?, delta.asked.clone()?)));
             let answer = committed.map(|receipt| {
                 let entries = deltas.iter().zip(&names).zip(&receipt.versions);

@@ -34,6 +34,12 @@ pub enum Kind {
     Attachment,
     /// That a lifeform takes part in a canvas of another.
     Member,
+    /// The goals and schedules of a lifeform.
+    Agenda,
+    /// A mark that a lifeform is awake, or is to be.
+    Awake,
+    /// A mark under the time at which a lifeform is to be roused.
+    Due,
     /// A neuron call that somebody made.
     Invocation,
     /// A paused neuron call.
@@ -65,6 +71,9 @@ impl Kind {
             Self::Entity => "entity",
             Self::Attachment => "attachment",
             Self::Member => "member",
+            Self::Agenda => "agenda",
+            Self::Awake => "awake",
+            Self::Due => "due",
             Self::Invocation => "invocation",
             Self::Continuation => "continuation",
             Self::Idempotency => "idempotency",

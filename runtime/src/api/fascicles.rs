@@ -121,9 +121,8 @@ pub(super) async fn delete(
     ApiQuery(Forced { force }): ApiQuery<Forced>,
 ) -> Result<StatusCode, ApiError> {
     if !force {
-        let lives_by_it = |head: &lifeform::LifeformHead| head.definition.reply.variants().any(|known| *known == id);
-        if let Some(head) = app.lifeforms.list().await?.into_iter().find(lives_by_it) {
-            let detail = format!("lifeform {} answers by fascicle {id}", head.id);
+        if let Some(lifeform) = app.lifeforms.living_by(&id).await? {
+            let detail = format!("lifeform {lifeform} answers by fascicle {id}");
             return Err(ApiError::new(StatusCode::CONFLICT, "in_use", detail)
                 .hint("DELETE …?force=true removes it nevertheless"));
         }

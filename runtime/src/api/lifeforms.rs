@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use lifeform::maintenance::Task;
 use lifeform::metabolism::{self, Policy, Strategy};
 use lifeform::{LifeformHead, LifeformId, LifeformSpec};
 use neurons::HOUSE;
@@ -40,6 +41,7 @@ fn summary(head: &LifeformHead, account: &Account) -> Value {
         "mode": head.mode,
         "hunger": metabolism::hunger(account.available().tokens, &head.definition.metabolism),
         "policy": head.policy,
+        "guard": head.guard,
         "nutrients": resources_of(account),
         "created_at": head.created_at,
         "links": {"self": format!("/v1/lifeforms/{}", head.id), "canvases": format!("/v1/lifeforms/{}/canvases", head.id)},
@@ -84,14 +86,31 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, Json(summed_up(&app, &head).await)))
 }
 
-/// Lists lifeforms.
-#[utoipa::path(get, path = "/v1/lifeforms", responses((status = 200, description = "all that were not terminated")))]
-pub(super) async fn list(State(app): State<App>, _caller: Caller) -> Result<Json<Value>, ApiError> {
+/// A page of lifeforms.
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Page {
+    /// Those with ids after this one.
+    #[serde(default)]
+    after: String,
+    /// At most so many, up to 1000.
+    #[serde(default)]
+    limit: Option<usize>,
+}
+
+/// Lists lifeforms by id, those that were not terminated.
+#[utoipa::path(get, path = "/v1/lifeforms", params(Page), responses((status = 200, description = "{lifeforms, next}: `next` is the `after` of the next page")))]
+pub(super) async fn list(
+    State(app): State<App>,
+    _caller: Caller,
+    ApiQuery(page): ApiQuery<Page>,
+) -> Result<Json<Value>, ApiError> {
+    let (heads, next) = app.lifeforms.page(&page.after, page.limit.unwrap_or(100)).await?;
     let mut shown = Vec::new();
-    for head in app.lifeforms.list().await? {
+    for head in heads {
         shown.push(summed_up(&app, &app.lifeforms.get(&head.id).await?).await);
     }
-    Ok(Json(json!({"lifeforms": shown})))
+    Ok(Json(json!({"lifeforms": shown, "next": next})))
 }
 
 /// How a lifeform stands.
@@ -335,6 +354,38 @@ pub(super) async fn set_policy(
     Ok(Json(summed_up(&app, &head).await))
 }
 
+/// What maintenance takes.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MaintenanceBody {
+    /// `consolidate_memory`, `evolve_schema`, `expire` or `archive_persons`.
+    #[schema(value_type = String)]
+    task: Task,
+}
+
+/// Has `$system` tidy the mind of a lifeform, by a job that is paid and traced like all else.
+#[utoipa::path(post, path = "/v1/lifeforms/{id}/system/run-maintenance", params(("id" = String, Path)), request_body = MaintenanceBody, responses((status = 202, description = "{job_id, links}"), (status = 409, description = "it does not live"), (status = 422, description = "no such task")))]
+pub(super) async fn maintain(
+    State(app): State<App>,
+    Operator(origin): Operator,
+    ApiPath(id): ApiPath<LifeformId>,
+    ApiJson(body): ApiJson<MaintenanceBody>,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
+    let job = app.lifeforms.maintain(&origin, &id, body.task).await?;
+    Ok((StatusCode::ACCEPTED, Json(json!({"job_id": job, "links": {"job": format!("/v1/jobs/{job}")}}))))
+}
+
+/// Ends what the guard of a lifeform does: a quarantine, say. One that was stopped by it is started by `start`.
+#[utoipa::path(delete, path = "/v1/lifeforms/{id}/guard", params(("id" = String, Path)), responses((status = 200, description = "the summary"), (status = 404, description = "there is none")))]
+pub(super) async fn calm(
+    State(app): State<App>,
+    Operator(origin): Operator,
+    ApiPath(id): ApiPath<LifeformId>,
+) -> Result<Json<Value>, ApiError> {
+    let head = app.lifeforms.calm(&origin, &id).await?;
+    Ok(Json(summed_up(&app, &head).await))
+}
+
 /// The policy in force.
 #[utoipa::path(get, path = "/v1/lifeforms/{id}/metabolism/policy", params(("id" = String, Path)), responses((status = 200, description = "the policy")))]
 pub(super) async fn policy(
@@ -368,7 +419,12 @@ pub(super) async fn list_fascicles(
     ApiPath(id): ApiPath<LifeformId>,
 ) -> Result<Json<Value>, ApiError> {
     let head = app.lifeforms.get(&id).await?;
-    let skills = [("reply", &head.definition.reply), ("heed", &head.definition.heed)];
+    let skills = [
+        ("reply", &head.definition.reply),
+        ("heed", &head.definition.heed),
+        ("inhibit", &head.definition.inhibit),
+        ("pursue", &head.definition.pursue),
+    ];
     let shown = skills.iter().flat_map(|(skill, variants)| {
         let active = variants.variant(head.mode);
         variants

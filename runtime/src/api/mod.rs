@@ -6,6 +6,7 @@ mod document;
 mod error;
 mod extract;
 mod fascicles;
+mod goals;
 mod health;
 mod invocations;
 mod jobs;
@@ -172,9 +173,15 @@ pub fn router(app: App) -> Router {
         .routes(routes!(lifeforms::set_release))
         .routes(routes!(lifeforms::house_report))
         .routes(routes!(lifeforms::set_policy, lifeforms::policy))
+        .routes(routes!(lifeforms::calm))
+        .routes(routes!(lifeforms::maintain))
         .routes(routes!(lifeforms::house))
         .routes(routes!(lifeforms::house_calls))
         .routes(routes!(lifeforms::calls))
+        .routes(routes!(goals::create, goals::list))
+        .routes(routes!(goals::read, goals::change, goals::remove))
+        .routes(routes!(goals::schedule, goals::schedules))
+        .routes(routes!(goals::unschedule))
         .routes(routes!(trace::trace))
         .routes(routes!(trace::evidence))
         .routes(routes!(lifeforms::list_fascicles))

@@ -1,0 +1,99 @@
+//! What rouses a lifeform that sleeps: a message on a canvas that it takes part in, and the time of something on its agenda.
+//! Both are kept as marks, so that a daemon that starts reads the marks alone, however many lifeforms it hosts.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jiff::SignedDuration;
+use nexus::store::{Key, Kind};
+use nexus::{Store, StoreError, Timestamp};
+use tokio::sync::Notify;
+
+use crate::spec::LifeformId;
+
+/// Marks that are looked at at once.
+const PAGE: usize = 256;
+/// How long the alarm sleeps when nothing is known to be due.
+const NAP: SignedDuration = SignedDuration::from_mins(60);
+
+#[derive(Default)]
+struct Shared {
+    called: Mutex<BTreeSet<LifeformId>>,
+    changed: Notify,
+    calling: Notify,
+}
+
+/// See the module.
+#[derive(Clone, Default)]
+pub(crate) struct Alarm(Arc<Shared>);
+
+impl Alarm {
+    /// The mark of a lifeform that is to be roused at `at`.
+    pub(crate) fn mark(at: Timestamp, id: &str) -> Key {
+        Key::new(Kind::Due, format!("{:020}/{id}", at.as_millisecond().max(0)))
+    }
+
+    /// The mark of a lifeform that is awake, or is to be: it is roused when the daemon starts.
+    pub(crate) fn awake(id: &str) -> Key {
+        Key::new(Kind::Awake, id)
+    }
+
+    /// Some agenda changed.
+    pub(crate) fn changed(&self) {
+        self.0.changed.notify_one();
+    }
+
+    /// A lifeform is called.
+    pub(crate) fn call(&self, id: &LifeformId) {
+        self.0.called.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone());
+        self.0.calling.notify_one();
+    }
+
+    /// Waits until somebody is called, and answers who.
+    pub(crate) async fn called(&self) -> BTreeSet<LifeformId> {
+        loop {
+            let called = std::mem::take(&mut *self.0.called.lock().unwrap_or_else(PoisonError::into_inner));
+            if !called.is_empty() {
+                return called;
+            }
+            self.0.calling.notified().await;
+        }
+    }
+
+    /// Calls each lifeform when its time has come, until the daemon ends. `is_awake` are passed over: they have a heartbeat.
+    pub(crate) async fn run(self, store: Store, is_awake: impl Fn(&str) -> bool + Send + 'static) {
+        loop {
+            let next = match self.look(&store, &is_awake).await {
+                Ok(next) => next,
+                Err(StoreError::Closed) => return,
+                Err(error) => {
+                    tracing::warn!(%error, "it is not known who is to be roused");
+                    store.clock().now() + SignedDuration::from_secs(1)
+                }
+            };
+            tokio::select! {
+                () = store.clock().until(next) => {}
+                () = self.0.changed.notified() => {}
+            }
+        }
+    }
+
+    /// Calls those whose time has come; answers when that is so for the next one.
+    async fn look(&self, store: &Store, is_awake: &impl Fn(&str) -> bool) -> Result<Timestamp, StoreError> {
+        let now = store.clock().now();
+        let mut after = String::new();
+        loop {
+            let page = store.documents::<LifeformId>(Kind::Due, &after, PAGE).await?;
+            let Some((last, _)) = page.last() else { return Ok(now + NAP) };
+            after = last.to_string();
+            for (mark, id) in page {
+                let at = mark.split_once('/').and_then(|(at, _)| Timestamp::from_millisecond(at.parse().ok()?).ok());
+                match at {
+                    Some(at) if at > now => return Ok(at),
+                    _ if is_awake(&id.value) => {}
+                    _ => self.call(&id.value),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! What keeps a lifeform from hurting itself (MISSION L5): a storm of acts that bring forth each other (a seizure), and
+//! nutrients that trickle away with nobody asking (bleeding). Plain functions of what was counted; each trip has its evidence,
+//! and each has a way back.
+
+use std::collections::VecDeque;
+
+use jiff::SignedDuration;
+use nexus::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// When it intervenes, `[guard]` in the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct GuardLimits {
+    /// Jobs that a lifeform may begin within a minute.
+    pub acts_per_min: u32,
+    /// Things said to it within a minute.
+    pub heard_per_min: u32,
+    /// Tokens it may spend within an hour on what nobody asked for just now.
+    pub unasked_tokens_per_hour: u64,
+    /// Seconds after which a step that did not help is followed by the next one.
+    pub step_s: u32,
+    /// Seconds of calm after which all is as before.
+    pub calm_s: u32,
+    /// Seconds that a quarantine lasts.
+    pub quarantine_s: u32,
+    /// Seconds after which an answer that did not come to its end is given up.
+    pub stuck_s: u64,
+    /// Failures of answers that rest on one memory after which it is set apart.
+    pub poison_after: u32,
+}
+
+impl Default for GuardLimits {
+    fn default() -> Self {
+        Self {
+            acts_per_min: 240,
+            heard_per_min: 1_200,
+            unasked_tokens_per_hour: 60_000,
+            step_s: 30,
+            calm_s: 120,
+            quarantine_s: 900,
+            stuck_s: 900,
+            poison_after: 3,
+        }
+    }
+}
+
+impl GuardLimits {
+    /// Checks what serde cannot.
+    ///
+    /// # Errors
+    /// A sentence naming the member and what is wrong with it.
+    pub fn check(&self) -> Result<(), String> {
+        let positive = [
+            ("acts_per_min", u64::from(self.acts_per_min)),
+            ("heard_per_min", self.heard_per_min.into()),
+            ("unasked_tokens_per_hour", self.unasked_tokens_per_hour),
+            ("step_s", self.step_s.into()),
+            ("calm_s", self.calm_s.into()),
+            ("quarantine_s", self.quarantine_s.into()),
+            ("stuck_s", self.stuck_s),
+            ("poison_after", self.poison_after.into()),
+        ];
+        match positive.iter().find(|(_, value)| *value == 0) {
+            Some((member, _)) => Err(format!("guard.{member} is at least 1")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// How far it intervenes; each step contains the ones before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Step {
+    /// Not at all.
+    #[default]
+    Calm,
+    /// What is said is gathered from beat to beat, and answered at once.
+    Coalesce,
+    /// Answers are given by the inhibitory fascicle, which condenses what was said before it thinks.
+    Inhibit,
+    /// Nothing is begun until it is over.
+    Quarantine,
+    /// It is stopped; somebody has to start it.
+    Stop,
+}
+
+impl Step {
+    fn next(self) -> Self {
+        match self {
+            Self::Calm => Self::Coalesce,
+            Self::Coalesce => Self::Inhibit,
+            Self::Inhibit => Self::Quarantine,
+            Self::Quarantine | Self::Stop => Self::Stop,
+        }
+    }
+}
+
+/// Where an intervention stands.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Guard {
+    /// How far it goes.
+    pub step: Step,
+    /// Since when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+    /// What was counted.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub evidence: Value,
+    /// Quarantines it went through without a calm time between them.
+    #[serde(default)]
+    pub quarantines: u32,
+}
+
+/// What is counted. It is not kept: whoever was killed begins anew.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counts {
+    acts: VecDeque<Timestamp>,
+    heard: VecDeque<Timestamp>,
+    /// All that was spent unasked until then.
+    unasked: VecDeque<(Timestamp, i64)>,
+    /// When something was last too much.
+    stormy_at: Option<Timestamp>,
+}
+
+const MINUTE: SignedDuration = SignedDuration::from_mins(1);
+const HOUR: SignedDuration = SignedDuration::from_hours(1);
+/// How many of one thing are remembered at most.
+const REMEMBERED_MAX: usize = 20_000;
+
+fn note<T>(list: &mut VecDeque<T>, one: T) {
+    list.push_back(one);
+    if list.len() > REMEMBERED_MAX {
+        list.pop_front();
+    }
+}
+
+impl Counts {
+    /// It began something.
+    pub(crate) fn act(&mut self, now: Timestamp) {
+        note(&mut self.acts, now);
+    }
+
+    /// Something was said to it.
+    pub(crate) fn heard(&mut self, now: Timestamp) {
+        note(&mut self.heard, now);
+    }
+
+    /// All that it spent so far on what nobody asked for.
+    pub(crate) fn spent_unasked(&mut self, tokens: i64, now: Timestamp) {
+        note(&mut self.unasked, (now, tokens));
+    }
+
+    /// What is too much now, with the figures; `None` when nothing is.
+    fn storm(&mut self, limits: &GuardLimits, now: Timestamp) -> Option<Value> {
+        for list in [&mut self.acts, &mut self.heard] {
+            while list.pop_front_if(|at| *at <= now - MINUTE).is_some() {}
+        }
+        // The one before the hour is what the hour began with.
+        while self.unasked.get(1).is_some_and(|(at, _)| *at <= now - HOUR) {
+            self.unasked.pop_front();
+        }
+        let trickled = match (self.unasked.front(), self.unasked.back()) {
+            (Some((_, first)), Some((_, last))) => last - first,
+            _ => 0,
+        };
+        let (acts, heard) = (self.acts.len(), self.heard.len());
+        let branching = acts as f64 / heard.max(1) as f64;
+        let figures = json!({"acts_per_min": acts, "heard_per_min": heard, "branching": branching, "unasked_tokens_per_hour": trickled});
+        let is = |name: &str| json!({"sign": name, "counted": figures, "limits": limits});
+        if acts > limits.acts_per_min as usize || heard > limits.heard_per_min as usize {
+            return Some(is("seizure"));
+        }
+        (trickled > limits.unasked_tokens_per_hour as i64).then(|| is("bleeding"))
+    }
+}
+
+/// Where the guard stands after a look at what was counted; `None` when it stands where it stood.
+pub(crate) fn judge(guard: &Guard, counts: &mut Counts, limits: &GuardLimits, now: Timestamp) -> Option<Guard> {
+    let storm = counts.storm(limits, now);
+    if storm.is_some() {
+        counts.stormy_at = Some(now);
+    }
+    let since = |seconds: u32| guard.since.is_none_or(|since| now >= since + SignedDuration::from_secs(seconds.into()));
+    match (guard.step, storm) {
+        (Step::Stop, _) => None,
+        (Step::Quarantine, _) if !since(limits.quarantine_s) => None,
+        // It is tried whether it is over; should it not be, the next steps come faster to the end.
+        (Step::Quarantine, _) => {
+            *counts = Counts::default();
+            Some(Guard { step: Step::Coalesce, since: Some(now), evidence: Value::Null, ..guard.clone() })
+        }
+        (step, Some(evidence)) if step == Step::Calm || since(limits.step_s) => {
+            // What trickled away is counted from here: a next step is for as much again.
+            let last = counts.unasked.back().copied();
+            counts.unasked = last.into_iter().collect();
+            let next = match step.next() {
+                Step::Quarantine if guard.quarantines > 0 => Step::Stop,
+                next => next,
+            };
+            let quarantines = guard.quarantines + u32::from(next == Step::Quarantine);
+            Some(Guard { step: next, since: Some(now), evidence, quarantines })
+        }
+        (Step::Calm, _) | (_, Some(_)) => None,
+        (_, None) => {
+            let last = counts.stormy_at.or(guard.since);
+            let is_calm = last.is_none_or(|last| now >= last + SignedDuration::from_secs(limits.calm_s.into()));
+            is_calm.then(Guard::default)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(seconds).unwrap()
+    }
+
+    const LIMITS: GuardLimits = GuardLimits {
+        acts_per_min: 10,
+        heard_per_min: 100,
+        unasked_tokens_per_hour: 1_000,
+        step_s: 30,
+        calm_s: 120,
+        quarantine_s: 900,
+        stuck_s: 1,
+        poison_after: 1,
+    };
+
+    #[test]
+    fn a_storm_is_met_step_by_step_and_calm_ends_it() {
+        let (mut guard, mut counts) = (Guard::default(), Counts::default());
+        let mut steps = Vec::new();
+        for second in 0..120 {
+            (0..2).for_each(|_| counts.act(at(second)));
+            if let Some(next) = judge(&guard, &mut counts, &LIMITS, at(second)) {
+                steps.push((second, next.step));
+                guard = next;
+            }
+        }
+        assert_eq!(steps, [(5, Step::Coalesce), (35, Step::Inhibit), (65, Step::Quarantine)]);
+        assert_eq!(guard.evidence["sign"], "seizure");
+        let over = judge(&guard, &mut counts, &LIMITS, at(965)).unwrap();
+        assert_eq!(over.step, Step::Coalesce);
+        assert_eq!(judge(&over, &mut counts, &LIMITS, at(1_000)), None);
+        assert_eq!(judge(&over, &mut counts, &LIMITS, at(1_085)), Some(Guard::default()));
+        // Again without a calm time in between it is stopped.
+        let (mut guard, mut steps) = (over, Vec::new());
+        for second in 966..1_100 {
+            (0..2).for_each(|_| counts.act(at(second)));
+            if let Some(next) = judge(&guard, &mut counts, &LIMITS, at(second)) {
+                steps.push(next.step);
+                guard = next;
+            }
+        }
+        assert_eq!(steps, [Step::Inhibit, Step::Stop]);
+        assert_eq!(judge(&guard, &mut counts, &LIMITS, at(100_000)), None, "only somebody else ends that");
+    }
+
+    #[test]
+    fn what_trickles_away_unasked_is_seen_within_the_hour() {
+        let (guard, mut counts) = (Guard::default(), Counts::default());
+        for minute in 0..10 {
+            counts.spent_unasked(minute * 150, at(minute * 60));
+            let found = judge(&guard, &mut counts, &LIMITS, at(minute * 60));
+            assert_eq!(found.is_some(), minute * 150 > 1_000, "{minute}");
+        }
+        // The same in ten hours is none.
+        let mut counts = Counts::default();
+        for hour in 0..10 {
+            counts.spent_unasked(hour * 150, at(hour * 3_600));
+            assert_eq!(judge(&guard, &mut counts, &LIMITS, at(hour * 3_600)), None);
+        }
+    }
+
+    #[test]
+    fn limits_of_zero_are_refused() {
+        assert!(GuardLimits::default().check().is_ok());
+        assert!(GuardLimits { step_s: 0, ..LIMITS }.check().unwrap_err().contains("step_s"));
+    }
+}

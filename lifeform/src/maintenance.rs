@@ -1,0 +1,166 @@
+//! What `$system` does for a mind (MISSION K9, K13), within its directives: it tidies, and takes nothing away that anybody said.
+//! All of it is KIP, by `system:gardener`, in the journal of the mind like every other write.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::SignedDuration;
+use nexus::kip::graph::text::terms;
+use nexus::{Cause, NexusError, Origin, Principal, PrincipalKind, Request, Role};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::memory::Memory;
+
+/// Facts and persons that one run looks at.
+const LOOKED_AT_MAX: usize = 2_000;
+/// How long somebody is away before he is archived.
+const AWAY: SignedDuration = SignedDuration::from_hours(90 * 24);
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Task {
+    /// Facts that say the same in the same words become one, stated by all who stated them.
+    ConsolidateMemory,
+    /// Attributes that are used and not declared are declared.
+    EvolveSchema,
+    /// What was to hold until some time that has passed is marked as expired.
+    Expire,
+    /// People who have not been heard of for ninety days are marked as archived.
+    ArchivePersons,
+}
+
+impl Task {
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ConsolidateMemory => "consolidate_memory",
+            Self::EvolveSchema => "evolve_schema",
+            Self::Expire => "expire",
+            Self::ArchivePersons => "archive_persons",
+        }
+    }
+}
+
+const FACTS: &str = r#"FIND(?f) WHERE { ?f {type: "Fact"} } LIMIT $limit"#;
+const STATERS: &str = r#"FIND(?p.name) WHERE { (?f {id: $fact}, "stated_by", ?p) }"#;
+const ALSO_STATED: &str = r#"
+UPSERT { CONCEPT ?f { {id: $fact} SET PROPOSITIONS { ("stated_by", {type: "Person", name: $person}) } } }
+WITH METADATA { source: "maintenance", confidence: 1.0, status: "active" }"#;
+const FORGET: &str = r#"DELETE CONCEPT ?f DETACH WHERE { ?f {id: $fact} }"#;
+const EXPIRE: &str = r#"
+UPDATE ?f SET METADATA { status: "expired" }
+WHERE { ?f {type: "Fact"} FILTER(?f.metadata.expires_at < $now && ?f.metadata.status == "active") }"#;
+const PERSONS: &str = r#"FIND(?p) WHERE { ?p {type: "Person"} } LIMIT $limit"#;
+const ARCHIVE: &str = r#"UPDATE ?p SET ATTRIBUTES { status: "archived" } WHERE { ?p {id: $person} }"#;
+const FACT_TYPE: &str = r#"FIND(?t.attributes.instance_schema) WHERE { ?t {type: "$ConceptType", name: "Fact"} }"#;
+const DECLARE: &str = r#"
+UPSERT { CONCEPT ?t { {type: "$ConceptType", name: "Fact"} SET ATTRIBUTES { instance_schema: $schema } } }
+WITH METADATA { source: "maintenance", confidence: 1.0, status: "active" }"#;
+
+/// The hand of `$system` in one mind.
+struct Gardener<'m> {
+    memory: &'m Memory,
+    origin: Origin,
+    kip: Vec<Value>,
+}
+
+/// Does `task`; answers what was done and the KIP that did it.
+///
+/// # Errors
+/// The store's own.
+pub(crate) async fn run(task: Task, memory: &Memory, cause: Cause) -> Result<Value, NexusError> {
+    let principal = Principal::new("system:gardener", PrincipalKind::System, Role::Operator);
+    let mut gardener = Gardener { memory, origin: Origin::new(principal, cause), kip: Vec::new() };
+    let done = match task {
+        Task::ConsolidateMemory => gardener.consolidate().await?,
+        Task::EvolveSchema => gardener.evolve().await?,
+        Task::Expire => gardener.expire().await?,
+        Task::ArchivePersons => gardener.archive().await?,
+    };
+    Ok(json!({"task": task, "done": done, "kip": gardener.kip}))
+}
+
+impl Gardener<'_> {
+    async fn run(&mut self, command: &str, parameters: Value) -> Result<Vec<Value>, NexusError> {
+        let answer = self.memory.execute(Request::with(command, parameters.clone()), &self.origin).await?;
+        let is_write = !command.trim_start().starts_with("FIND");
+        if is_write {
+            self.kip.push(json!({"command": command.trim(), "parameters": parameters}));
+        }
+        if let Some(error) = answer.get("error") {
+            tracing::error!(%error, "a statement of the gardener is refused");
+        }
+        Ok(match &answer["result"] {
+            Value::Array(rows) => rows.clone(),
+            Value::Null => Vec::new(),
+            other => vec![other.clone()],
+        })
+    }
+
+    async fn consolidate(&mut self) -> Result<Value, NexusError> {
+        let mut same: BTreeMap<Vec<String>, Vec<(String, String)>> = BTreeMap::new();
+        for fact in self.run(FACTS, json!({"limit": LOOKED_AT_MAX})).await? {
+            let holds = fact["metadata"]["status"].as_str().is_none_or(|status| status == "active");
+            let (Some(id), Some(statement)) = (fact["id"].as_str(), fact["attributes"]["statement"].as_str()) else {
+                continue;
+            };
+            if holds {
+                let words = terms(statement).into_iter().map(|term| term.to_string()).collect();
+                same.entry(words).or_default().push((id.to_owned(), statement.to_owned()));
+            }
+        }
+        let mut merged = Vec::new();
+        for facts in same.into_values().filter(|facts| facts.len() > 1) {
+            let Some(((kept, _), others)) = facts.split_first() else { continue };
+            for (other, statement) in others {
+                for person in self.run(STATERS, json!({"fact": other})).await? {
+                    self.run(ALSO_STATED, json!({"fact": kept, "person": person})).await?;
+                }
+                self.run(FORGET, json!({"fact": other})).await?;
+                merged.push(json!({"statement": statement, "into": kept}));
+            }
+        }
+        Ok(json!({"merged": merged}))
+    }
+
+    async fn expire(&mut self) -> Result<Value, NexusError> {
+        let now = self.memory.now();
+        let done = self.run(EXPIRE, json!({"now": now})).await?;
+        Ok(json!({"expired": done}))
+    }
+
+    async fn archive(&mut self) -> Result<Value, NexusError> {
+        let before = self.memory.now() - AWAY;
+        let mut archived = Vec::new();
+        for person in self.run(PERSONS, json!({"limit": LOOKED_AT_MAX})).await? {
+            let seen = person["attributes"]["interaction_summary"]["last_seen_at"].as_str();
+            let seen = seen.and_then(|seen| seen.parse::<nexus::Timestamp>().ok());
+            let is_archived = person["attributes"]["status"] == "archived";
+            if let (Some(id), Some(name), false, true) =
+                (person["id"].as_str(), person["name"].as_str(), is_archived, seen.is_some_and(|seen| seen < before))
+            {
+                self.run(ARCHIVE, json!({"person": id})).await?;
+                archived.push(name.to_owned());
+            }
+        }
+        Ok(json!({"archived": archived}))
+    }
+
+    async fn evolve(&mut self) -> Result<Value, NexusError> {
+        let mut used: BTreeSet<String> = BTreeSet::new();
+        for fact in self.run(FACTS, json!({"limit": LOOKED_AT_MAX})).await? {
+            used.extend(fact["attributes"].as_object().into_iter().flat_map(|members| members.keys().cloned()));
+        }
+        let mut schema = self.run(FACT_TYPE, json!({})).await?.into_iter().next().unwrap_or_else(|| json!({}));
+        let declared: BTreeSet<String> = schema.as_object().into_iter().flat_map(|all| all.keys().cloned()).collect();
+        let new: Vec<String> = used.difference(&declared).cloned().collect();
+        for name in &new {
+            schema[name] = json!({"type": "any", "is_required": false, "description": "Seen in facts, and declared by maintenance."});
+        }
+        if !new.is_empty() {
+            self.run(DECLARE, json!({"schema": schema})).await?;
+        }
+        Ok(json!({"declared": new}))
+    }
+}

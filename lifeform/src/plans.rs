@@ -1,0 +1,147 @@
+//! Where an agenda is kept: one document a lifeform, changed by whoever has the newest version of it, and a mark under the
+//! time at which a sleeping lifeform is to be roused for it.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use nexus::store::{Expect, Key, Kind};
+use nexus::{Batch, Origin, Store, StoreError, Timestamp};
+use serde_json::json;
+
+use crate::LifeformError;
+use crate::agenda::Agenda;
+use crate::alarm::Alarm;
+use crate::canvas::Refusal;
+use crate::spec::{Initiative, LifeformId};
+
+/// See the module. Clones share what they know.
+#[derive(Clone)]
+pub(crate) struct Plans {
+    store: Store,
+    id: LifeformId,
+    initiative: Initiative,
+    alarm: Alarm,
+    known: Arc<RwLock<(u64, Arc<Agenda>)>>,
+}
+
+impl Plans {
+    /// The agenda of a lifeform as it is kept.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub(crate) async fn load(
+        store: Store,
+        id: LifeformId,
+        initiative: Initiative,
+        alarm: Alarm,
+    ) -> Result<Self, LifeformError> {
+        let plans = Self { store, id, initiative, alarm, known: Arc::default() };
+        plans.reload().await?;
+        Ok(plans)
+    }
+
+    fn key(&self) -> Key {
+        Key::new(Kind::Agenda, self.id.clone())
+    }
+
+    /// Looks again at what is kept.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub(crate) async fn reload(&self) -> Result<(), LifeformError> {
+        let kept = self.store.document::<Agenda>(&self.key()).await?;
+        let (version, agenda) = kept.map_or_else(Default::default, |kept| (kept.version, kept.value));
+        self.know(version, agenda);
+        Ok(())
+    }
+
+    fn know(&self, version: u64, agenda: Agenda) {
+        *self.known.write().unwrap_or_else(PoisonError::into_inner) = (version, Arc::new(agenda));
+    }
+
+    fn known(&self) -> (u64, Arc<Agenda>) {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The agenda as it is known.
+    pub(crate) fn agenda(&self) -> Arc<Agenda> {
+        self.known().1
+    }
+
+    /// How it takes the initiative.
+    pub(crate) fn initiative(&self) -> &Initiative {
+        &self.initiative
+    }
+
+    /// A batch that keeps `agenda` after `version`, and under which time it is to be roused.
+    fn kept(&self, batch: Batch, version: u64, agenda: &mut Agenda) -> Batch {
+        let before = agenda.rouse_at;
+        agenda.rouse_at = agenda.next_due(&self.initiative);
+        let mut batch = batch.put_expecting(self.key(), Expect::Version(version), agenda);
+        if before != agenda.rouse_at {
+            if let Some(at) = before {
+                batch = batch.delete(Alarm::mark(at, &self.id), Expect::Any);
+            }
+            if let Some(at) = agenda.rouse_at {
+                batch = batch.put(Alarm::mark(at, &self.id), &self.id);
+            }
+        }
+        batch
+    }
+
+    /// Changes the agenda, whoever else does: on the newest there is. What was changed stands in the lifeform's trace.
+    ///
+    /// # Errors
+    /// [`LifeformError::Refused`] as `change` has it, or the store's own.
+    pub(crate) async fn change<T>(
+        &self,
+        origin: &Origin,
+        what: &str,
+        mut change: impl FnMut(&mut Agenda, Timestamp) -> Result<T, Refusal>,
+    ) -> Result<T, LifeformError> {
+        loop {
+            let (version, agenda) = self.known();
+            let mut next = (*agenda).clone();
+            let made = change(&mut next, self.store.clock().now());
+            let made = match made {
+                Ok(made) => made,
+                // It may be refused for what is not so any more.
+                Err(refusal) => {
+                    self.reload().await?;
+                    if self.known().0 == version {
+                        return Err(LifeformError::Refused(refusal));
+                    }
+                    continue;
+                }
+            };
+            if next == *agenda {
+                return Ok(made);
+            }
+            let batch = self.kept(Batch::new(origin), version, &mut next);
+            let changed: Vec<_> = next.goals.values().filter(|goal| agenda.goals.get(&goal.id) != Some(goal)).collect();
+            let batch = batch.append(format!("trace:{}", self.id), "agenda", &json!({"what": what, "goals": changed}));
+            match self.store.commit(batch).await {
+                Ok(receipt) => {
+                    self.know(receipt.versions[0], next);
+                    self.alarm.changed();
+                    return Ok(made);
+                }
+                Err(StoreError::Conflict { .. }) => self.reload().await?,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// A change that is to share a commit with something else: what `with` makes of the batch is committed by whoever asks.
+    /// Answers how it stands then, for [`Self::took`].
+    pub(crate) fn changed(&self, change: impl FnOnce(&mut Agenda)) -> (u64, Agenda) {
+        let (version, agenda) = self.known();
+        let mut next = (*agenda).clone();
+        change(&mut next);
+        (version, next)
+    }
+
+    /// Adds a change to a batch.
+    pub(crate) fn with(&self, batch: Batch, (version, next): &mut (u64, Agenda)) -> Batch {
+        self.kept(batch, *version, next)
+    }
+}

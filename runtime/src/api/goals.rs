@@ -1,0 +1,122 @@
+//! `/v1/lifeforms/{id}/goals` and `/schedules`: what a lifeform has set out to do, and when (MISSION L2).
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use lifeform::LifeformId;
+use lifeform::agenda::{Agenda, AimId, Goal, GoalChange, GoalSpec, ScheduleSpec};
+use serde_json::{Value, json};
+
+use super::App;
+use super::error::ApiError;
+use super::extract::{ApiJson, ApiPath, Caller, Participant};
+
+type GoalPath = ApiPath<(LifeformId, AimId)>;
+
+/// A goal with all that serve it.
+fn tree(agenda: &Agenda, goal: &Goal) -> Value {
+    let serving = agenda.goals.values().filter(|other| other.parent.as_ref() == Some(&goal.id));
+    let subgoals: Vec<Value> = serving.map(|other| tree(agenda, other)).collect();
+    let mut shown = json!(goal);
+    shown["subgoals"] = json!(subgoals);
+    shown
+}
+
+/// The goals of a lifeform as a tree.
+#[utoipa::path(get, path = "/v1/lifeforms/{id}/goals", params(("id" = String, Path)), responses((status = 200, description = "{goals: [{id, title, status, plan, notes, evidence, deadline, next, subgoals, …}], unasked: how often it spoke unasked within a day}")))]
+pub(super) async fn list(
+    State(app): State<App>,
+    _caller: Caller,
+    ApiPath(id): ApiPath<LifeformId>,
+) -> Result<Json<Value>, ApiError> {
+    let agenda = app.lifeforms.agenda(&id).await?;
+    let roots = agenda.goals.values().filter(|goal| goal.parent.is_none());
+    let shown: Vec<Value> = roots.map(|goal| tree(&agenda, goal)).collect();
+    Ok(Json(json!({"goals": shown, "unasked": agenda.unasked.len()})))
+}
+
+/// Sets a goal: `{title, description?, parent?, at?, deadline?}`. Without `at` it is taken up with the next beat.
+#[utoipa::path(post, path = "/v1/lifeforms/{id}/goals", params(("id" = String, Path)), request_body = Object, responses((status = 201, description = "the goal"), (status = 422, description = "not a goal")))]
+pub(super) async fn create(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    ApiPath(id): ApiPath<LifeformId>,
+    ApiJson(goal): ApiJson<GoalSpec>,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
+    let made = app.lifeforms.set_goal(&origin, &id, goal).await?;
+    Ok((StatusCode::CREATED, Json(shown(&app, &id, &made).await?)))
+}
+
+async fn shown(app: &App, id: &LifeformId, goal: &AimId) -> Result<Value, ApiError> {
+    let agenda = app.lifeforms.agenda(id).await?;
+    let goal = agenda.goal(goal).map_err(lifeform::LifeformError::Refused)?;
+    Ok(tree(&agenda, goal))
+}
+
+/// One goal with all that serve it.
+#[utoipa::path(get, path = "/v1/lifeforms/{id}/goals/{goal}", params(("id" = String, Path), ("goal" = String, Path)), responses((status = 200, description = "the goal"), (status = 404, description = "there is none")))]
+pub(super) async fn read(
+    State(app): State<App>,
+    _caller: Caller,
+    ApiPath((id, goal)): GoalPath,
+) -> Result<Json<Value>, ApiError> {
+    Ok(Json(shown(&app, &id, &goal).await?))
+}
+
+/// Changes a goal: any of `{title, description, status, at, deadline, plan, note}`.
+#[utoipa::path(patch, path = "/v1/lifeforms/{id}/goals/{goal}", params(("id" = String, Path), ("goal" = String, Path)), request_body = Object, responses((status = 200, description = "the goal"), (status = 404, description = "there is none"), (status = 422, description = "not a change")))]
+pub(super) async fn change(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    ApiPath((id, goal)): GoalPath,
+    ApiJson(change): ApiJson<GoalChange>,
+) -> Result<Json<Value>, ApiError> {
+    app.lifeforms.change_goal(&origin, &id, &goal, change).await?;
+    Ok(Json(shown(&app, &id, &goal).await?))
+}
+
+/// Removes a goal and all that serve it.
+#[utoipa::path(delete, path = "/v1/lifeforms/{id}/goals/{goal}", params(("id" = String, Path), ("goal" = String, Path)), responses((status = 204, description = "removed"), (status = 404, description = "there is none")))]
+pub(super) async fn remove(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    ApiPath((id, goal)): GoalPath,
+) -> Result<StatusCode, ApiError> {
+    app.lifeforms.remove_goal(&origin, &id, &goal).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// The schedules of a lifeform.
+#[utoipa::path(get, path = "/v1/lifeforms/{id}/schedules", params(("id" = String, Path)), responses((status = 200, description = "{schedules: [{id, what, cron, zone, next, by, runs}]}")))]
+pub(super) async fn schedules(
+    State(app): State<App>,
+    _caller: Caller,
+    ApiPath(id): ApiPath<LifeformId>,
+) -> Result<Json<Value>, ApiError> {
+    let agenda = app.lifeforms.agenda(&id).await?;
+    Ok(Json(json!({"schedules": agenda.schedules.values().collect::<Vec<_>>()})))
+}
+
+/// Sets a schedule: `{what, cron, zone?}` or `{what, at}`.
+#[utoipa::path(post, path = "/v1/lifeforms/{id}/schedules", params(("id" = String, Path)), request_body = Object, responses((status = 201, description = "the schedule"), (status = 422, description = "not a schedule")))]
+pub(super) async fn schedule(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    ApiPath(id): ApiPath<LifeformId>,
+    ApiJson(schedule): ApiJson<ScheduleSpec>,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
+    let made = app.lifeforms.set_schedule(&origin, &id, schedule).await?;
+    let agenda = app.lifeforms.agenda(&id).await?;
+    Ok((StatusCode::CREATED, Json(json!(agenda.schedules.get(&made)))))
+}
+
+/// Removes a schedule.
+#[utoipa::path(delete, path = "/v1/lifeforms/{id}/schedules/{schedule}", params(("id" = String, Path), ("schedule" = String, Path)), responses((status = 204, description = "removed"), (status = 404, description = "there is none")))]
+pub(super) async fn unschedule(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    ApiPath((id, schedule)): GoalPath,
+) -> Result<StatusCode, ApiError> {
+    app.lifeforms.remove_schedule(&origin, &id, &schedule).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
