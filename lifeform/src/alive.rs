@@ -284,9 +284,13 @@ impl Alive {
         // What the log holds no more was too long ago to be answered.
         let from = self.attention.heard(&name).max(canvas.snapshot().floor);
         let mut follow = self.store.follow(canvas.stream().clone(), from);
-        let (me, of) = (me.clone(), name.clone());
+        let (me, of, mut published) = (me.clone(), name.clone(), canvas.watch());
         let reader = tokio::spawn(async move {
             while let Ok(entry) = follow.next().await {
+                // An entry is committed before it is shown; what it means is told by the canvas as it stands with it.
+                if published.wait_for(|rev| *rev >= entry.seq).await.is_err() {
+                    break;
+                }
                 let (taken_in, wait) = oneshot::channel();
                 if me.cast(Msg::Heard(of.clone(), Box::new(entry), taken_in)).is_err() || wait.await.is_err() {
                     break;

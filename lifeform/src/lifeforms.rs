@@ -745,9 +745,13 @@ impl Lifeforms {
             handle.ended().await;
             let is_registered = || this.inner.alive().get(&id).is_some_and(|registered| !registered.is_alive());
             if handle.is_asleep() {
-                if is_registered() {
-                    this.inner.heartbeat.stop(&id);
-                    this.inner.alive().remove(&id);
+                {
+                    // Whoever is roused meanwhile is not to be taken off with it.
+                    let _one = this.standing(&id).await;
+                    if is_registered() {
+                        this.inner.heartbeat.stop(&id);
+                        this.inner.alive().remove(&id);
+                    }
                 }
                 if let Ok(Some(_)) = this.inner.store.document::<LifeformId>(&Alarm::awake(&id)).await {
                     this.inner.alarm.call(&id);
@@ -755,12 +759,15 @@ impl Lifeforms {
                 return;
             }
             // One that its guard stopped is not woken again.
-            if let Ok(Some(head)) = this.inner.store.document::<Head>(&Head::key(&id)).await
-                && head.value.status == Status::Stopped
-                && is_registered()
             {
-                this.inner.heartbeat.stop(&id);
-                this.inner.alive().remove(&id);
+                let _one = this.standing(&id).await;
+                if let Ok(Some(head)) = this.inner.store.document::<Head>(&Head::key(&id)).await
+                    && head.value.status == Status::Stopped
+                    && is_registered()
+                {
+                    this.inner.heartbeat.stop(&id);
+                    this.inner.alive().remove(&id);
+                }
             }
             let mut wait = Duration::from_secs(1);
             // One that was stopped or halted is no longer registered; this one died.

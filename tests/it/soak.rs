@@ -46,6 +46,8 @@ async fn live_for(days: usize, name: &str, backend: impl Fn(&Path) -> Arc<dyn Ba
     let mut config = Config::load(None, &flags).unwrap();
     // The log of a canvas is cut within the time of this test.
     (config.canvas.keep_ops, config.canvas.keep_days) = (200, 2);
+    // Hours pass here while a job does what takes it milliseconds.
+    config.guard.stuck_s = 100 * 24 * 3_600;
     let clock = ManualClock::default();
     let model = Scripted::new(honest);
     let parts = Parts {
