@@ -246,8 +246,8 @@ fn schema(path: &str, message: impl ToString) -> Refusal {
 }
 
 fn check_line(path: &str, text: &str) -> Result<(), Refusal> {
-    match text.trim().is_empty() || text.chars().count() > 200 {
-        true => Err(schema(path, "1 to 200 characters")),
+    match text.trim().is_empty() || text.chars().count() > 200 || text.contains(char::is_control) {
+        true => Err(schema(path, "1 to 200 characters, none of them a control character")),
         false => Ok(()),
     }
 }
@@ -268,6 +268,9 @@ fn check_plan(plan: &[String]) -> Result<(), Refusal> {
 
 /// When a pattern comes next after `now`.
 fn next_of(cron: &str, zone: Option<&str>, now: Timestamp) -> Result<Timestamp, Refusal> {
+    if cron.split_whitespace().count() != 5 {
+        return Err(schema("cron", "a pattern has five fields: minute, hour, day, month, day of the week"));
+    }
     let pattern = Cron::from_str(cron).map_err(|error| schema("cron", error))?;
     let zone = match zone {
         None => TimeZone::UTC,
@@ -339,6 +342,11 @@ impl Agenda {
     /// [`Refusal::Missing`].
     pub fn goal(&self, id: &str) -> Result<&Goal, Refusal> {
         self.goals.get(id).ok_or_else(|| Refusal::Missing(format!("goal {id}")))
+    }
+
+    /// Whether there is a goal of that id that is not over.
+    pub(crate) fn is_open(&self, id: &str) -> bool {
+        self.goals.get(id).is_some_and(|goal| !goal.status.is_over())
     }
 
     /// Changes a goal.
@@ -433,18 +441,19 @@ impl Agenda {
     }
 
     /// What is to be begun at `now`, the longest overdue first; nothing in quiet hours, or when it spoke unasked as often
-    /// as it may.
-    pub(crate) fn due(&self, initiative: &Initiative, now: Timestamp) -> Vec<Act> {
+    /// as it may. Without `background` only what cannot wait.
+    pub(crate) fn due(&self, initiative: &Initiative, now: Timestamp, background: bool) -> Vec<Act> {
         if self.held_back_until(initiative, now) > now {
             return Vec::new();
         }
-        let mut due: Vec<(Timestamp, Act)> = self.times().filter(|(at, _)| *at <= now).collect();
+        let mut due: Vec<(Timestamp, Act)> =
+            self.times().filter(|(at, act)| *at <= now && (background || self.is_urgent(act, now))).collect();
         due.sort_by_key(|(at, _)| *at);
         due.into_iter().map(|(_, act)| act).take(ACTS_AT_ONCE).collect()
     }
 
     /// Whether an act cannot wait until the lifeform is better fed: a schedule, or a goal whose time has run out.
-    pub(crate) fn is_urgent(&self, act: &Act, now: Timestamp) -> bool {
+    fn is_urgent(&self, act: &Act, now: Timestamp) -> bool {
         match act {
             Act::Goal(id) => self.goals.get(id).and_then(|goal| goal.deadline).is_some_and(|deadline| deadline <= now),
             Act::Schedule(_) => true,
@@ -460,10 +469,11 @@ impl Agenda {
     /// The first time from `at` on at which it may speak unasked.
     fn held_back_until(&self, initiative: &Initiative, at: Timestamp) -> Timestamp {
         const DAY: SignedDuration = SignedDuration::from_hours(24);
-        let recent: Vec<Timestamp> = self.unasked.iter().copied().filter(|spoken| at - DAY < *spoken).collect();
+        let recent: Vec<Timestamp> =
+            self.unasked.iter().copied().filter(|spoken| at.duration_since(*spoken) < DAY).collect();
         let over = recent.len().saturating_sub((initiative.unasked_per_day as usize).saturating_sub(1));
         let at = match over.checked_sub(1).and_then(|last| recent.get(last)) {
-            Some(spoken) => *spoken + DAY,
+            Some(spoken) => spoken.checked_add(DAY).unwrap_or(at),
             None => at,
         };
         initiative.quiet.as_ref().and_then(|quiet| quiet.ends(at)).unwrap_or(at)
@@ -521,14 +531,18 @@ impl Agenda {
     pub(crate) fn progress(&mut self, job: &str, outcome: &Outcome, me: &PrincipalId, now: Timestamp) -> bool {
         let Some(goal) = self.goals.values_mut().find(|goal| goal.job.as_deref() == Some(job)) else { return false };
         goal.job = None;
+        prove(goal, format!("job:{job}").into());
+        if goal.status.is_over() {
+            // Somebody decided meanwhile.
+            return true;
+        }
         goal.status = outcome.status.filter(|status| *status != GoalStatus::Open).unwrap_or(GoalStatus::Active);
         if !outcome.plan.is_empty() && check_plan(&outcome.plan).is_ok() {
             goal.plan = outcome.plan.clone();
         }
         let again = SignedDuration::from_mins(outcome.again_in_minutes.into());
         let is_again = !again.is_zero() && !goal.status.is_over();
-        goal.next = is_again.then(|| now + again.max(AGAIN_MIN));
-        prove(goal, format!("job:{job}").into());
+        goal.next = is_again.then(|| now.checked_add(again.max(AGAIN_MIN)).unwrap_or(Timestamp::MAX));
         if !outcome.say.trim().is_empty() {
             note_down(goal, Note { at: now, by: me.clone(), text: format!("I said: {}", outcome.say.trim()) });
         }
@@ -547,7 +561,11 @@ impl Agenda {
     /// A job that pursued a goal failed: it waits for somebody.
     pub(crate) fn fail(&mut self, job: &str, error: &str, me: &PrincipalId, now: Timestamp) {
         if let Some(goal) = self.goals.values_mut().find(|goal| goal.job.as_deref() == Some(job)) {
-            (goal.job, goal.status) = (None, GoalStatus::Blocked);
+            goal.job = None;
+            if goal.status.is_over() {
+                return;
+            }
+            goal.status = GoalStatus::Blocked;
             let text = format!("it failed: {}", error.chars().take(240).collect::<String>());
             note_down(goal, Note { at: now, by: me.clone(), text });
         }
@@ -555,7 +573,7 @@ impl Agenda {
 
     /// It spoke without being asked.
     pub(crate) fn spoke(&mut self, now: Timestamp) {
-        self.unasked.retain(|spoken| now - SignedDuration::from_hours(24) < *spoken);
+        self.unasked.retain(|spoken| now.duration_since(*spoken) < SignedDuration::from_hours(24));
         self.unasked.push(now);
     }
 
@@ -683,16 +701,16 @@ mod tests {
         let initiative = Initiative { quiet, unasked_per_day: 2, ..Initiative::default() };
         let mut agenda = Agenda::default();
         agenda.set_goal(GoalSpec { at: Some(at("23:00")), ..goal("late") }, &ada(), at("12:00")).unwrap();
-        assert_eq!(agenda.due(&initiative, at("22:59")), []);
-        assert_eq!(agenda.due(&initiative, at("23:30")), []);
+        assert_eq!(agenda.due(&initiative, at("22:59"), true), []);
+        assert_eq!(agenda.due(&initiative, at("23:30"), true), []);
         let morning: Timestamp = "2026-01-02T07:00:00Z".parse().unwrap();
         assert_eq!(agenda.next_due(&initiative), Some(morning));
-        let due = agenda.due(&initiative, morning);
+        let due = agenda.due(&initiative, morning, true);
         assert_eq!(due, [Act::Goal("g1".into())]);
         let (job, errand) = agenda.errand(&due[0], "lf", morning).unwrap();
         assert_eq!((&*job, &errand["occasion"]), ("lf.goal.g1.n1", &json!("it was set")));
         agenda.begin(&due[0], &job, morning);
-        assert_eq!((agenda.due(&initiative, morning), agenda.next_due(&initiative)), (vec![], None));
+        assert_eq!((agenda.due(&initiative, morning, true), agenda.next_due(&initiative)), (vec![], None));
         let outcome = Outcome {
             status: Some(GoalStatus::Blocked),
             say: "Which one?".into(),
@@ -707,10 +725,10 @@ mod tests {
         assert_eq!(agenda.next_due(&initiative), Some(morning + SignedDuration::from_hours(1)));
         assert!(agenda.hear("g1", "user:ada", "The blue one", &"canvas:x@9".into(), morning));
         assert!(!agenda.hear("g1", "user:ada", "The blue one", &"canvas:x@9".into(), morning));
-        assert_eq!(agenda.due(&initiative, morning).len(), 1, "an answer unblocks it");
+        assert_eq!(agenda.due(&initiative, morning, true).len(), 1, "an answer unblocks it");
         agenda.spoke(morning);
         agenda.spoke(morning + SignedDuration::from_mins(5));
-        assert_eq!(agenda.due(&initiative, morning + SignedDuration::from_mins(6)), []);
+        assert_eq!(agenda.due(&initiative, morning + SignedDuration::from_mins(6), true), []);
         assert_eq!(agenda.next_due(&initiative), Some("2026-01-03T07:00:00Z".parse().unwrap()));
         let deadline = Some(morning + SignedDuration::from_hours(30));
         agenda.change_goal("g1", GoalChange { deadline, ..GoalChange::default() }, &ada(), morning).unwrap();
@@ -740,7 +758,7 @@ mod tests {
             assert!(agenda.set_schedule(bad.clone(), &ada(), at("12:00")).is_err(), "{bad:?}");
         }
         let later: Timestamp = "2026-01-05T10:00:00Z".parse().unwrap();
-        let due = agenda.due(&initiative, later);
+        let due = agenda.due(&initiative, later, true);
         assert_eq!(due, [Act::Schedule(once), Act::Schedule(daily.clone())]);
         for act in &due {
             let (job, _) = agenda.errand(act, "lf", later).unwrap();

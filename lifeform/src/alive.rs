@@ -4,13 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use fascicles::run::{Fact, Status as JobStatus};
 use fascicles::{FascicleError, Fascicles, JobOrder, Priority, Toolbox};
 use jiff::SignedDuration;
 use neurons::llm::Usage;
 use nexus::ledger::Amount;
-use nexus::store::{Entry, Expect, Hash, Key, Kind, json};
+use nexus::store::{Entry, Expect, Follow, Hash, Key, Kind, json};
 use nexus::{Batch, Cause, Event, Origin, Principal, Store, StoreError, Timestamp};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -18,7 +19,7 @@ use tokio::task::JoinHandle;
 use crate::LifeformError;
 use crate::agenda::Act;
 use crate::alarm::Alarm;
-use crate::attention::{Attention, BrokenOff, Next, Reading};
+use crate::attention::{Attention, BrokenOff, Next, Reading, reading_key};
 use crate::canvas::{CHAT, Canvas, Op, Refusal, chat};
 use crate::guard::{self, Counts, Guard, GuardLimits, Step};
 use crate::hands::{Canvases, ERRAND, Hands, PERCEPTION};
@@ -32,6 +33,8 @@ use crate::{spending, trace};
 
 /// What a reply may read at most, in tokens: its reservation must be covered before it starts.
 const REPLY_PROMPT_TOKENS: u64 = 4_000;
+/// How long until a journal that could not be read is read again.
+const READ_AGAIN: Duration = Duration::from_secs(1);
 /// Memories that may be at fault and are kept in mind.
 const SUSPECTED_MAX: usize = 256;
 /// Marks of unfinished jobs that are looked at when it wakes.
@@ -41,7 +44,7 @@ const UNFINISHED_MAX: usize = 1024;
 pub(crate) struct Alive {
     pub(crate) head: Head,
     version: u64,
-    restarted: bool,
+    restarted_at: Option<Timestamp>,
     store: Store,
     fascicles: Fascicles,
     me: Principal,
@@ -50,8 +53,8 @@ pub(crate) struct Alive {
     attention: Attention,
     /// Who reads each canvas.
     readers: BTreeMap<Arc<str>, JoinHandle<()>>,
-    /// The jobs under way, each with whoever waits for its end.
-    jobs: BTreeMap<Arc<str>, JoinHandle<()>>,
+    /// The jobs under way, each with whoever waits for its end, and since when.
+    jobs: BTreeMap<Arc<str>, (JoinHandle<()>, Timestamp)>,
     /// Readers that wait until there is room for more.
     held_readers: Vec<oneshot::Sender<()>>,
     plans: Plans,
@@ -71,8 +74,18 @@ pub(crate) struct Alive {
 
 impl Alive {
     pub(crate) fn new(body: Body) -> Self {
-        let Body { store, fascicles, canvases: taken_part_in, memory, plans, guard, head, version, asleep, restarted } =
-            body;
+        let Body {
+            store,
+            fascicles,
+            canvases: taken_part_in,
+            memory,
+            plans,
+            guard,
+            head,
+            version,
+            asleep,
+            restarted_at,
+        } = body;
         let me = Principal::lifeform(&head.id);
         let definition = &head.definition;
         let identity = format!("Your name is {}. {}", definition.name, definition.persona).trim().to_owned();
@@ -90,7 +103,7 @@ impl Alive {
         Self {
             head,
             version,
-            restarted,
+            restarted_at,
             store,
             fascicles,
             me,
@@ -122,7 +135,7 @@ impl Alive {
 
     /// Where the reading of a canvas stands.
     fn cursor(&self, canvas: &str) -> Key {
-        Key::new(Kind::Cursor, format!("{}/{canvas}", self.head.id))
+        reading_key(&self.head.id, canvas)
     }
 
     // ---- waking and resting ----
@@ -155,6 +168,12 @@ impl Alive {
             self.interrupt_orphans(&canvas, &thoughts).await;
         }
         self.fascicles.resume(&self.owner(), &self.hands).await?;
+        // Jobs of goals that ended while nobody watched.
+        let agenda = self.plans.agenda();
+        let gone = agenda.goals.values().filter_map(|goal| goal.job.as_ref()).filter(|job| !unfinished.contains(job));
+        for job in gone {
+            self.fail_goal(job).await;
+        }
         for job in unfinished {
             if let Some(thought) = thoughts.remove(&job) {
                 self.attention.occupy(thought);
@@ -175,13 +194,14 @@ impl Alive {
         for canvas in self.canvases.all() {
             canvas.sleepers().sleeps(&self.head.id).await;
         }
-        self.readers.values().chain(self.jobs.values()).for_each(JoinHandle::abort);
+        self.readers.values().chain(self.jobs.values().map(|(watcher, _)| watcher)).for_each(JoinHandle::abort);
         self.fascicles.halt(&self.owner()).await;
         self.fascicles.let_go(&self.owner());
     }
 
     /// A beat: looks at what waits and at what is due. Answers whether it stays awake.
     pub(crate) async fn beat(&mut self, me: &Mailbox) -> Result<bool, LifeformError> {
+        self.give_up_what_is_stuck().await?;
         self.attend(me, true).await?;
         self.beats += 1;
         if self.beats >= means(self.head.mode).beats {
@@ -193,7 +213,7 @@ impl Alive {
             self.busy_at = now;
         }
         let sleep_after_s = self.head.definition.initiative.sleep_after_s;
-        let is_idle = now >= self.busy_at + SignedDuration::from_secs(sleep_after_s as i64);
+        let is_idle = now.duration_since(self.busy_at) >= SignedDuration::from_secs(sleep_after_s as i64);
         let is_due = self.plans.agenda().next_due(self.plans.initiative()).is_some_and(|at| at <= now);
         if sleep_after_s == 0 || !is_idle || is_due {
             return Ok(true);
@@ -267,8 +287,12 @@ impl Alive {
         let mut reading = kept.map(|kept| kept.value).unwrap_or_default();
         let mut again = Vec::new();
         for broken in reading.again {
+            let Place { topic, .. } = &broken.thought.perception.place;
+            let state = canvas.snapshot().state;
+            let answer = state.get(&chat::message_path(topic, &broken.thought.answer()));
+            let is_said = answer.is_some_and(|answer| answer["status"] == "final");
             let head = self.fascicles.job(&broken.thought.job).await;
-            if !head.is_ok_and(|head| head.status == JobStatus::Completed) {
+            if !is_said && !head.is_ok_and(|head| head.status == JobStatus::Completed) {
                 again.push(broken);
             }
         }
@@ -286,7 +310,7 @@ impl Alive {
         let mut follow = self.store.follow(canvas.stream().clone(), from);
         let (me, of, mut published) = (me.clone(), name.clone(), canvas.watch());
         let reader = tokio::spawn(async move {
-            while let Ok(entry) = follow.next().await {
+            while let Some(entry) = next_of(&mut follow).await {
                 // An entry is committed before it is shown; what it means is told by the canvas as it stands with it.
                 if published.wait_for(|rev| *rev >= entry.seq).await.is_err() {
                     break;
@@ -339,12 +363,17 @@ impl Alive {
         Ok(())
     }
 
-    pub(crate) fn leave(&mut self, canvas: &Arc<str>) {
+    pub(crate) async fn leave(&mut self, canvas: &Arc<str>) -> Result<(), LifeformError> {
+        // What it is saying there is broken off.
+        for thought in self.attention.thoughts_on(canvas) {
+            self.break_off(thought, None, "it left").await?;
+        }
         if let Some(reader) = self.readers.remove(canvas) {
             reader.abort();
         }
         self.attention.leave(canvas);
         self.canvases.leave(canvas);
+        Ok(())
     }
 
     /// Messages that were being written when the last life ended and whose job is gone are marked so.
@@ -357,8 +386,9 @@ impl Alive {
                 let id = message["id"].as_str().unwrap_or_default();
                 // Another lifeform's message is for that one to go on with.
                 let sender = message["sender"].as_str().unwrap_or_default();
-                let is_ours =
-                    sender == &*self.me.id.0 || (is_home && self.restarted && !sender.starts_with("lifeform:"));
+                let opened_at = message["at"].as_str().and_then(|at| at.parse::<Timestamp>().ok());
+                let is_of_before = self.restarted_at.zip(opened_at).is_some_and(|(start, opened)| opened <= start);
+                let is_ours = sender == &*self.me.id.0 || (is_home && is_of_before && !sender.starts_with("lifeform:"));
                 let is_open = message["status"] == "streaming" && is_ours;
                 if is_open && !going_on.keys().any(|job| *id == format!("msg_{job}")) {
                     orphans.push((topic.into(), id.into()));
@@ -416,7 +446,10 @@ impl Alive {
     /// What something newer does to the thought of its topic.
     async fn bear(&mut self, place: &Place, said: &mut Said) -> Result<(), LifeformError> {
         let Some(thought) = self.attention.thought(place).cloned() else { return Ok(()) };
-        match perception::bearing(said, &thought, self.speech(&thought)) {
+        let bearing = perception::bearing(said, &thought, self.speech(&thought));
+        let is_torn = self.attention.is_torn(&place.canvas);
+        match bearing {
+            Bearing::Extends | Bearing::Redirects if is_torn => Ok(()),
             Bearing::Waits => Ok(()),
             Bearing::Extends => self.break_off(thought, Some(true), "more was said").await,
             Bearing::Redirects => self.break_off(thought, Some(false), "something more urgent was said").await,
@@ -478,11 +511,12 @@ impl Alive {
         if self.jobs.remove(job).is_none() {
             return Ok(());
         }
-        if status != JobStatus::Completed {
-            self.fail_goal(job).await;
-        }
+        self.fail_goal(job).await;
         let Some(thought) = self.attention.release(job) else {
             // An errand: what nobody asked for just now is counted.
+            if status != JobStatus::Completed {
+                self.admit_schedule(job).await;
+            }
             return self.count_unasked().await;
         };
         self.suspect(job, status).await?;
@@ -494,14 +528,43 @@ impl Alive {
         Ok(())
     }
 
-    /// An answer that failed is not left hanging: what was begun is marked, and what was not is said.
+    /// Jobs that did not come to their end in this life within the time that is given them are cancelled, and that is told.
+    async fn give_up_what_is_stuck(&mut self) -> Result<(), LifeformError> {
+        let patience = SignedDuration::from_secs(self.limits.stuck_s as i64);
+        let now = self.store.clock().now();
+        let stuck: Vec<Arc<str>> = self
+            .jobs
+            .iter()
+            .filter(|(_, (_, since))| now.duration_since(*since) >= patience)
+            .map(|(job, _)| job.clone())
+            .collect();
+        for job in stuck {
+            match self.fascicles.cancel(&self.me, &job).await {
+                Ok(_) | Err(FascicleError::JobNotFound(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+            self.unwatch(&job);
+            self.fail_goal(&job).await;
+            if let Some(thought) = self.attention.release(&job) {
+                self.admit(&thought, "it did not come to its end in time").await;
+            }
+        }
+        Ok(())
+    }
+
+    /// An answer that failed is not left hanging.
     async fn admit_failure(&self, thought: &Thought) {
+        let error = self.fascicles.job(&thought.job).await.ok().and_then(|head| head.error).unwrap_or_default();
+        self.admit(thought, &error).await;
+    }
+
+    /// What was begun is marked as broken off, and what was not is said.
+    async fn admit(&self, thought: &Thought, error: &str) {
         let job = &thought.job;
-        let error = self.fascicles.job(job).await.ok().and_then(|head| head.error).unwrap_or_default();
         tracing::warn!(lifeform = %self.head.id, %job, %error, "an answer failed");
         let Place { canvas, topic } = &thought.perception.place;
         match (self.speech(thought), self.canvases.get(canvas)) {
-            (Speech::Speaking, _) => self.close_off(thought, &error).await,
+            (Speech::Speaking, _) => self.close_off(thought, error).await,
             (Speech::Silent, Some(canvas)) if thought.perception.to_answer() => {
                 let error: String = error.chars().take(240).collect();
                 let op = chat::Op::say(topic, thought.answer(), format!("I could not answer: {error}"), None);
@@ -535,15 +598,18 @@ impl Alive {
 
     /// In quarantine it says so, once in each topic in which somebody waits.
     async fn say_that_it_is_quarantined(&self) -> Result<(), LifeformError> {
-        let Some(next) = self.attention.next(|_| true).filter(|next| next.perception.to_answer()) else {
-            return Ok(());
-        };
-        let until =
-            self.head.guard.since.map(|since| since + SignedDuration::from_secs(self.limits.quarantine_s.into()));
-        let until = until.map_or_else(|| "later".to_owned(), |until| until.to_string());
+        let since = self.head.guard.since.unwrap_or_default();
+        let until = since + SignedDuration::from_secs(self.limits.quarantine_s.into());
         let content = format!("Too much came at once, so I answer nothing until {until}. An operator can end that.");
-        let since = self.head.guard.since.map_or(0, |since| since.as_second());
-        self.say_by_reflex(&next.perception, &format!("quarantine_{since}"), content, None).await
+        let name = format!("quarantine_{}", since.as_second());
+        let mut told: BTreeSet<Place> = BTreeSet::new();
+        while let Some(next) = self.attention.next(|place| !told.contains(place)) {
+            if next.perception.to_answer() {
+                self.say_by_reflex(&next.perception, &name, content.clone(), None).await?;
+            }
+            told.insert(next.perception.place);
+        }
+        Ok(())
     }
 
     /// What it has spent so far on what nobody asked for just now.
@@ -598,19 +664,22 @@ impl Alive {
     /// Begins what is due, as far as the means go. With nothing due this reads memory only.
     pub(crate) async fn take_initiative(&mut self, me: &Mailbox) -> Result<(), LifeformError> {
         let now = self.store.clock().now();
-        let due = self.plans.agenda().due(self.plans.initiative(), now);
+        let background = means(self.head.mode).background;
+        let due = self.plans.agenda().due(self.plans.initiative(), now, background);
         if due.is_empty() || self.head.guard.step >= Step::Inhibit {
             return Ok(());
         }
         let means = self.feel().await?;
         for act in due {
             let room = (0..=self.jobs.len()).fold(Amount::default(), |sum, _| sum.plus(self.need(means)));
-            let is_urgent = self.plans.agenda().is_urgent(&act, now);
-            if (!means.background && !is_urgent) || !self.free().covers(room) {
+            if !self.free().covers(room) {
                 continue;
             }
             match self.begin(me, &act, means).await {
                 Err(LifeformError::Fascicle(FascicleError::Overloaded)) => break,
+                Err(LifeformError::Fascicle(error)) if !is_passing(&error) => {
+                    tracing::error!(lifeform = %self.head.id, %error, "what is due cannot be begun");
+                }
                 begun => begun?,
             }
         }
@@ -629,11 +698,13 @@ impl Alive {
             account: self.head.id.clone(),
             events: vec![Event::json(ERRAND, errand, origin.cause.clone())],
             tier: Some(means.tier),
-            output_tokens_max: Some(means.output_tokens_max),
-            deadline_s: Some(self.limits.stuck_s),
             priority: Priority::Low,
             ..JobOrder::default()
         };
+        if self.counts.knows_nothing_unasked() {
+            // What is spent from here on is counted.
+            self.count_unasked().await?;
+        }
         let mut begun = self.plans.changed(|agenda| agenda.begin(act, &job, now));
         let plans = self.plans.clone();
         let hands = self.hands.clone();
@@ -667,7 +738,6 @@ impl Alive {
             owner: self.owner().into(),
             account: self.head.id.clone(),
             events: vec![Event::json(ERRAND, errand, origin.cause.clone())],
-            deadline_s: Some(self.limits.stuck_s),
             priority: Priority::Low,
             ..JobOrder::default()
         };
@@ -684,7 +754,34 @@ impl Alive {
         let heard = self.plans.change(&origin, "heard", |agenda, now| {
             Ok(agenda.hear(goal, &said.sender, &said.content, &said.source, now))
         });
-        heard.await.map(drop)
+        match heard.await {
+            // An agenda that is full takes no more notes.
+            Err(LifeformError::Refused(refusal)) => {
+                tracing::warn!(lifeform = %self.head.id, %refusal, "what was said of a goal is not noted");
+                Ok(())
+            }
+            heard => heard.map(drop),
+        }
+    }
+
+    /// What was scheduled and failed is told, since it does not come again by itself.
+    async fn admit_schedule(&self, job: &Arc<str>) {
+        let prefix = format!("{}.schedule.", self.head.id);
+        let Some(id) = job.strip_prefix(&prefix).and_then(|rest| rest.split('.').next()) else { return };
+        let Some(canvas) = self.canvases.get(&self.home()) else { return };
+        let error = self.fascicles.job(job).await.ok().and_then(|head| head.error).unwrap_or_default();
+        let error: String = error.chars().take(240).collect();
+        let (topic, origin): (Arc<str>, Origin) = (format!("schedule_{id}").into(), self.because(format!("job:{job}")));
+        let open =
+            chat::Op::TopicCreate { id: topic.clone(), title: format!("Schedule {id}"), turns: chat::Turns::default() };
+        let say =
+            chat::Op::say(&topic, format!("msg_{job}").into(), format!("What was scheduled failed: {error}"), None);
+        for op in [open, say] {
+            match canvas.apply(op, None, None, &origin).await {
+                Ok(_) | Err(LifeformError::Refused(Refusal::Exists(_))) => {}
+                Err(error) => return tracing::warn!(%error, "that a schedule failed cannot be told"),
+            }
+        }
     }
 
     /// A job that ended without an outcome leaves its goal blocked.
@@ -692,7 +789,8 @@ impl Alive {
         if !self.plans.agenda().goals.values().any(|goal| goal.job.as_ref() == Some(job)) {
             return;
         }
-        let error = self.fascicles.job(job).await.ok().and_then(|head| head.error).unwrap_or_default();
+        let error = self.fascicles.job(job).await.ok().and_then(|head| head.error);
+        let error = error.unwrap_or_else(|| "it came to no outcome".to_owned());
         let origin = self.because(format!("job:{job}"));
         let failed = self.plans.change(&origin, "failed", |agenda, now| {
             agenda.fail(job, &error, &self.me.id, now);
@@ -739,6 +837,11 @@ impl Alive {
             match self.think(me, next, means).await {
                 // There is a next beat.
                 Err(LifeformError::Fascicle(FascicleError::Overloaded)) => break,
+                // What cannot be begun as it is keeps nothing else from being thought about.
+                Err(LifeformError::Fascicle(error)) if !is_passing(&error) => {
+                    tracing::error!(lifeform = %self.head.id, %error, "a thought cannot be begun");
+                    not_now.insert(place);
+                }
                 Ok(false) => drop(not_now.insert(place)),
                 begun => {
                     begun?;
@@ -846,7 +949,6 @@ impl Alive {
             events: vec![Event::json(PERCEPTION, content, origin.cause.clone())],
             tier: Some(means.tier),
             output_tokens_max: Some(means.output_tokens_max),
-            deadline_s: Some(self.limits.stuck_s),
             ..JobOrder::default()
         };
         let thought = Thought { job: job.clone(), perception, extended };
@@ -923,18 +1025,18 @@ impl Alive {
         let mut follow = self.store.follow(format!("job:{job}").into(), 0);
         let (me, name) = (me.clone(), job.clone());
         let watcher = tokio::spawn(async move {
-            while let Ok(entry) = follow.next().await {
+            while let Some(entry) = next_of(&mut follow).await {
                 if let Ok(Fact::Ended { status, .. }) = entry.decode::<Fact>() {
                     let _ = me.cast(Msg::Ended(name, status));
                     break;
                 }
             }
         });
-        self.jobs.insert(job, watcher);
+        self.jobs.insert(job, (watcher, self.store.clock().now()));
     }
 
     fn unwatch(&mut self, job: &str) {
-        if let Some(watcher) = self.jobs.remove(job) {
+        if let Some((watcher, _)) = self.jobs.remove(job) {
             watcher.abort();
         }
     }
@@ -962,4 +1064,24 @@ impl Alive {
         };
         Ok(())
     }
+}
+
+/// The next entry; a fault of the disk passes or is told again.
+async fn next_of(follow: &mut Follow) -> Option<Entry> {
+    loop {
+        match follow.next().await {
+            Ok(entry) => return Some(entry),
+            Err(StoreError::Closed) => return None,
+            Err(error) => {
+                tracing::error!(%error, "a journal cannot be read, trying again");
+                tokio::time::sleep(READ_AGAIN).await;
+            }
+        }
+    }
+}
+
+/// Whether the same may succeed later, as it is.
+fn is_passing(error: &FascicleError) -> bool {
+    !matches!(error, FascicleError::TooLarge { .. } | FascicleError::Invalid(_) | FascicleError::NotFound(_))
+        && !matches!(error, FascicleError::Store(StoreError::TooLarge { .. }))
 }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use nexus::store::{Key, Kind};
 use serde::{Deserialize, Serialize};
 
 use crate::perception::{Change, Perception, Place, Said, Thought};
@@ -14,6 +15,8 @@ const TOPICS_AT_ONCE: usize = 4;
 pub(crate) const HEARD_MAX: usize = 256;
 /// Messages that are thought about at once.
 const TOGETHER_MAX: usize = 32;
+/// Thoughts of one canvas that wait to be completed; while there are as many, none is broken off.
+const BROKEN_OFF_MAX: usize = 8;
 /// Bytes of messages that are thought about at once; a longer one is thought about alone.
 const TOGETHER_BYTES: usize = 32 << 10;
 
@@ -66,6 +69,11 @@ impl Reading {
     fn has(&self, topic: &str, rev: u64) -> bool {
         rev <= self.upto || self.topics.get(topic).is_some_and(|upto| rev <= *upto)
     }
+}
+
+/// Where the reading of a canvas by a lifeform is kept.
+pub(crate) fn reading_key(lifeform: &str, canvas: &str) -> Key {
+    Key::new(Kind::Cursor, format!("{lifeform}/{canvas}"))
 }
 
 /// What is to be thought about next.
@@ -155,7 +163,8 @@ impl Attention {
             let mut bytes = 0;
             let known = begun.map_or(1, |thought| thought.perception.said.len());
             let together = said.into_iter().take(TOGETHER_MAX.max(known)).enumerate().take_while(|(place, said)| {
-                bytes += said.content.len();
+                let before = if let Change::Amended { before } = &said.change { before.len() } else { 0 };
+                bytes += said.content.len() + before;
                 *place < known || bytes <= TOGETHER_BYTES
             });
             let said = together.map(|(_, said)| said).collect();
@@ -172,6 +181,11 @@ impl Attention {
         Some(Next { perception, extended: 0, takes_up: Some(thought.job.clone()) })
     }
 
+    /// Whether as many thoughts of a canvas wait to be completed as may.
+    pub(crate) fn is_torn(&self, canvas: &str) -> bool {
+        self.readings.get(canvas).is_some_and(|reading| reading.again.len() >= BROKEN_OFF_MAX)
+    }
+
     fn broken_off(&self) -> impl Iterator<Item = &BrokenOff> {
         self.readings.values().flat_map(|reading| &reading.again)
     }
@@ -184,7 +198,8 @@ impl Attention {
         reading.again.retain(|broken| takes_up.as_ref() != Some(&broken.thought.job));
         let is_left = |said: &&Said| perception.said.iter().all(|taken| taken.rev != said.rev);
         let here = self.waiting.iter().filter(|(known, _)| known.canvas == place.canvas);
-        let left = here.flat_map(|(known, said)| said.iter().filter(is_left).map(move |said| (known, said.rev - 1)));
+        let left =
+            here.flat_map(|(known, said)| said.iter().filter(is_left).map(move |said| (known, said.since.max(1) - 1)));
         let left: Vec<(&Place, u64)> = left.collect();
         let oldest_of = |topic: Option<&Place>| {
             left.iter().filter(|(known, _)| topic.is_none_or(|topic| *known == topic)).map(|(_, rev)| *rev).min()
@@ -219,6 +234,11 @@ impl Attention {
     /// What is thought about at a place.
     pub(crate) fn thought(&self, place: &Place) -> Option<&Thought> {
         self.busy.get(place)
+    }
+
+    /// What is thought about on a canvas.
+    pub(crate) fn thoughts_on(&self, canvas: &str) -> Vec<Thought> {
+        self.busy.values().filter(|thought| *thought.perception.place.canvas == *canvas).cloned().collect()
     }
 
     /// A job has ended; answers what it was about.
@@ -258,6 +278,7 @@ fn add(waiting: &mut Vec<Said>, mut said: Said) {
     let Some(known) = waiting.iter_mut().find(|known| known.message == said.message) else {
         return waiting.push(said);
     };
+    said.since = said.since.min(known.since);
     // It is answered as what it was, or not at all.
     if known.change == Change::New && said.change != Change::Retracted {
         (said.change, said.to_answer, said.urgent) = (Change::New, known.to_answer, known.urgent);
@@ -278,6 +299,7 @@ mod tests {
     fn said(rev: u64, message: &str) -> Said {
         Said {
             rev,
+            since: rev,
             message: message.into(),
             sender: "user:ada".into(),
             content: message.into(),
@@ -362,6 +384,8 @@ mod tests {
     fn what_is_urgent_comes_first_and_what_was_changed_is_answered_as_it_is_now() {
         let urgent = Said { urgent: true, ..said(4, "m4") };
         let mut a = hearing(&[("x", said(2, "m2")), ("y", said(3, "m3")), ("y", urgent)]);
+        // It is amended while it waits, and what came in between is taken up first: a reading that begins after the
+        // message itself would lose the question.
         let amended = Said {
             rev: 5,
             content: "new".into(),

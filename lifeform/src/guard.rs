@@ -62,8 +62,9 @@ impl GuardLimits {
             ("stuck_s", self.stuck_s),
             ("poison_after", self.poison_after.into()),
         ];
-        match positive.iter().find(|(_, value)| *value == 0) {
-            Some((member, _)) => Err(format!("guard.{member} is at least 1")),
+        const LIMIT: u64 = 1 << 40;
+        match positive.iter().find(|(_, value)| !(1..=LIMIT).contains(value)) {
+            Some((member, _)) => Err(format!("guard.{member} is 1 to {LIMIT}")),
             None => Ok(()),
         }
     }
@@ -150,6 +151,11 @@ impl Counts {
     /// All that it spent so far on what nobody asked for.
     pub(crate) fn spent_unasked(&mut self, tokens: i64, now: Timestamp) {
         note(&mut self.unasked, (now, tokens));
+    }
+
+    /// Whether nothing is known yet of what was spent unasked.
+    pub(crate) fn knows_nothing_unasked(&self) -> bool {
+        self.unasked.is_empty()
     }
 
     /// What is too much now, with the figures; `None` when nothing is.

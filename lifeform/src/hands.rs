@@ -193,6 +193,7 @@ impl Hands {
             })
             .collect();
         let begun = resumes.as_ref().and_then(|resumed| here.message(resumed));
+        let begun = begun.filter(|message| message["content"].as_str().is_some_and(|text| !text.trim().is_empty()));
         if let Some(begun) = begun.and_then(|message| message["content"].as_str().map(|text| cut(text, HISTORY_CHARS)))
         {
             let asked = cut(&here.perception.content(), HISTORY_CHARS);
@@ -427,7 +428,10 @@ impl Hands {
         let errand = Self::errand(context)?;
         let planned = context.event("plan").map_or(Value::Null, |event| event.content.clone());
         let outcome: Outcome = serde_json::from_value(planned).unwrap_or_default();
-        let said = outcome.say.trim().to_owned();
+        // Somebody may have ended or removed the goal meanwhile; then nothing is said of it.
+        self.plans.reload().await.map_err(ToolFailure::passing)?;
+        let is_wanted = errand["goal"].as_str().is_none_or(|id| self.plans.agenda().is_open(id));
+        let said = if is_wanted { outcome.say.trim().to_owned() } else { String::new() };
         if !said.is_empty() {
             let canvas = self.canvases.get(&self.home).ok_or_else(|| ToolFailure::passing("its chat is not open"))?;
             let (kind, id) = match errand["goal"].as_str() {

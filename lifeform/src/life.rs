@@ -86,8 +86,8 @@ pub(crate) struct Body {
     pub(crate) version: u64,
     /// Set when it goes to sleep by itself.
     pub(crate) asleep: Arc<AtomicBool>,
-    /// Whether the daemon was started just now: whoever was writing then writes no more.
-    pub(crate) restarted: bool,
+    /// When the daemon was started, in the first life since: whoever was writing before writes no more.
+    pub(crate) restarted_at: Option<Timestamp>,
 }
 
 pub(crate) enum Msg {
@@ -146,7 +146,7 @@ impl Actor for Life {
                 alive.join(&me, canvas).await?;
                 alive.attend(&me, false).await?;
             }
-            Msg::Leave(canvas) => alive.leave(&canvas),
+            Msg::Leave(canvas) => alive.leave(&canvas).await?,
             Msg::Ended(job, status) => {
                 alive.ended(&job, status).await?;
                 alive.attend(&me, false).await?;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fascicles::Fascicles;
-use futures::{StreamExt, TryStreamExt};
+use futures::StreamExt;
 use jiff::SignedDuration;
 use neurons::llm::paid;
 use nexus::ledger::{Account, AccountOp, Amount, Release};
@@ -16,6 +16,7 @@ use ractor::ActorCell;
 use crate::LifeformError;
 use crate::agenda::{Agenda, AimId, GoalChange, GoalSpec, ScheduleSpec};
 use crate::alarm::Alarm;
+use crate::attention::{Reading, reading_key};
 use crate::canvas::{CHAT, Canvas, CanvasHead, CanvasId, Kind as CanvasKind, Limits, Refusal, Sleepers};
 use crate::guard::{Guard, GuardLimits};
 use crate::heartbeat::Heartbeat;
@@ -38,6 +39,8 @@ const MEMBERS_MAX: usize = 64;
 pub const PAGE_MAX: usize = 1_000;
 /// Lifeforms whose standing may change at once.
 const STANDINGS: usize = 64;
+/// How long it takes until one that could not be roused is called again.
+const ROUSED_AGAIN: Duration = Duration::from_secs(5);
 /// Lifeforms that are roused at once.
 const ROUSED_AT_ONCE: usize = 64;
 
@@ -59,6 +62,8 @@ struct Inner {
     guard: GuardLimits,
     /// Who lived since the daemon was started.
     lived: Mutex<HashSet<LifeformId>>,
+    /// When the daemon was started.
+    started_at: Timestamp,
     /// One change of standing at a time, of those that share a place here.
     standing: [tokio::sync::Mutex<()>; STANDINGS],
     alarm: Alarm,
@@ -67,6 +72,10 @@ struct Inner {
 impl Inner {
     fn canvases(&self) -> MutexGuard<'_, HashMap<(LifeformId, CanvasId), Canvas>> {
         self.canvases.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lived(&self) -> MutexGuard<'_, HashSet<LifeformId>> {
+        self.lived.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn alive(&self) -> MutexGuard<'_, HashMap<LifeformId, Handle>> {
@@ -92,12 +101,13 @@ impl Lifeforms {
             nexus,
             fascicles,
             supervisor: plant().await?,
-            heartbeat: Heartbeat::new(clock),
+            heartbeat: Heartbeat::new(clock.clone()),
             alive: Mutex::default(),
             canvases: Mutex::default(),
             limits,
             guard,
             lived: Mutex::default(),
+            started_at: clock.now(),
             standing: std::array::from_fn(|_| tokio::sync::Mutex::default()),
             alarm: Alarm::default(),
         };
@@ -106,8 +116,12 @@ impl Lifeforms {
         lifeforms.mark_those_from_before().await?;
         lifeforms.rouse_all().await?;
         let weak = Arc::downgrade(&lifeforms.inner);
-        let is_awake =
-            move |id: &str| weak.upgrade().is_none_or(|inner| inner.alive().get(id).is_some_and(Handle::is_alive));
+        let is_awake = move |id: &str| {
+            let Some(inner) = weak.upgrade() else { return true };
+            let awake = inner.alive().get(id).filter(|handle| handle.is_alive()).cloned();
+            // It need not wait for its next beat.
+            awake.inspect(Handle::replanned).is_some()
+        };
         tokio::spawn(lifeforms.inner.alarm.clone().run(lifeforms.inner.store.clone(), is_awake));
         tokio::spawn(lifeforms.clone().answer_calls());
         Ok(lifeforms)
@@ -141,9 +155,8 @@ impl Lifeforms {
             let page = self.inner.store.documents::<LifeformId>(Kind::Awake, &after, PAGE_MAX).await?;
             let Some((last, _)) = page.last() else { return Ok(()) };
             after = last.to_string();
-            let roused = page.into_iter().map(|(id, _)| async move { self.rouse(&id).await });
-            let roused = futures::stream::iter(roused).buffer_unordered(ROUSED_AT_ONCE);
-            roused.try_for_each(|()| std::future::ready(Ok(()))).await?;
+            let roused = page.into_iter().map(|(id, _)| self.rouse_at_last(id));
+            futures::stream::iter(roused).buffer_unordered(ROUSED_AT_ONCE).collect::<()>().await;
         }
     }
 
@@ -170,16 +183,23 @@ impl Lifeforms {
         let alarm = self.inner.alarm.clone();
         loop {
             let called = alarm.called().await;
-            let roused = called.into_iter().map(|id| {
-                let this = self.clone();
-                async move {
-                    match this.rouse(&id).await {
-                        Ok(()) | Err(LifeformError::Store(StoreError::Closed)) => {}
-                        Err(error) => tracing::error!(lifeform = %id, %error, "it cannot be roused"),
-                    }
-                }
-            });
+            let roused = called.into_iter().map(|id| self.rouse_at_last(id));
             futures::stream::iter(roused).buffer_unordered(ROUSED_AT_ONCE).collect::<()>().await;
+        }
+    }
+
+    /// Rouses a lifeform, or tries again later: one that cannot be woken keeps no other from living.
+    async fn rouse_at_last(&self, id: LifeformId) {
+        match self.rouse(&id).await {
+            Ok(()) | Err(LifeformError::Store(StoreError::Closed | StoreError::LeaseLost(_))) => {}
+            Err(error) => {
+                tracing::error!(lifeform = %id, %error, "it cannot be roused yet");
+                let alarm = self.inner.alarm.clone();
+                tokio::spawn(async move {
+                    tokio::time::sleep(ROUSED_AGAIN).await;
+                    alarm.call(&id);
+                });
+            }
         }
     }
 
@@ -627,7 +647,11 @@ impl Lifeforms {
         }
         let since = self.inner.store.clock().now();
         let [of_member, of_canvas] = membership(canvas.name(), member);
-        self.inner.store.commit(Batch::new(origin).put(of_member, &since).put(of_canvas, &since)).await?;
+        // What was said before it came was not said to it, and what is said from now on calls it.
+        canvas.sleepers().sleeps(member).await;
+        let reading = Reading { upto: canvas.rev(), ..Reading::default() };
+        let joined = Batch::new(origin).put(of_member, &since).put(of_canvas, &since);
+        self.inner.store.commit(joined.put(reading_key(member, canvas.name()), &reading)).await?;
         if let Some(handle) = self.inner.alive().get(member) {
             handle.join(canvas.clone());
         }
@@ -643,10 +667,9 @@ impl Lifeforms {
         if self.inner.store.document::<Timestamp>(&of_canvas).await?.is_none() {
             return Err(LifeformError::Refused(Refusal::Missing(format!("member {member}"))));
         }
-        self.inner
-            .store
-            .commit(Batch::new(origin).delete(of_member, Expect::Any).delete(of_canvas, Expect::Any))
-            .await?;
+        let left = Batch::new(origin).delete(of_member, Expect::Any).delete(of_canvas, Expect::Any);
+        self.inner.store.commit(left.delete(reading_key(member, canvas.name()), Expect::Any)).await?;
+        canvas.sleepers().reads(member).await;
         if let Some(handle) = self.inner.alive().get(member) {
             handle.leave(canvas.name());
         }
@@ -712,9 +735,10 @@ impl Lifeforms {
             return Ok(());
         }
         let (head, version) = self.versioned(id).await?;
-        let is_first = self.inner.lived.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone());
+        let is_first = !self.inner.lived().contains(id);
         if is_first {
             paid::settle_unknown(&self.inner.store, id).await?;
+            self.inner.lived().insert(id.clone());
         }
         let canvases = self.taken_part_in(id).await?;
         let period = SignedDuration::from_millis(head.definition.metabolism.beat_ms as i64);
@@ -728,7 +752,7 @@ impl Lifeforms {
             head,
             version,
             asleep: Arc::default(),
-            restarted: is_first,
+            restarted_at: is_first.then_some(self.inner.started_at),
         };
         let handle = Handle::spawn(body, self.inner.supervisor.clone()).await?;
         self.inner.heartbeat.start(id, handle.clone(), period);
@@ -753,6 +777,8 @@ impl Lifeforms {
                         this.inner.alive().remove(&id);
                     }
                 }
+                // Something may have come due while it fell asleep.
+                this.inner.alarm.changed();
                 if let Ok(Some(_)) = this.inner.store.document::<LifeformId>(&Alarm::awake(&id)).await {
                     this.inner.alarm.call(&id);
                 }
@@ -833,7 +859,11 @@ impl Lifeforms {
         change: GoalChange,
     ) -> Result<(), LifeformError> {
         let by = &origin.principal.id;
-        self.change(origin, id, "goal changed", |agenda, now| agenda.change_goal(goal, change.clone(), by, now)).await
+        let changed = self.change(origin, id, "goal changed", |agenda, now| {
+            may_change(origin, &agenda.goal(goal)?.by)?;
+            agenda.change_goal(goal, change.clone(), by, now)
+        });
+        changed.await
     }
 
     /// Removes a goal and all that serve it.
@@ -841,7 +871,11 @@ impl Lifeforms {
     /// # Errors
     /// [`LifeformError::NotFound`], [`LifeformError::Refused`].
     pub async fn remove_goal(&self, origin: &Origin, id: &LifeformId, goal: &AimId) -> Result<(), LifeformError> {
-        self.change(origin, id, "goal removed", |agenda, _| agenda.remove_goal(goal)).await
+        let removed = self.change(origin, id, "goal removed", |agenda, _| {
+            may_change(origin, &agenda.goal(goal)?.by)?;
+            agenda.remove_goal(goal)
+        });
+        removed.await
     }
 
     /// Sets a schedule; answers its id.
@@ -863,7 +897,13 @@ impl Lifeforms {
     /// # Errors
     /// [`LifeformError::NotFound`], [`LifeformError::Refused`].
     pub async fn remove_schedule(&self, origin: &Origin, id: &LifeformId, one: &AimId) -> Result<(), LifeformError> {
-        self.change(origin, id, "schedule removed", |agenda, _| agenda.remove_schedule(one)).await
+        let removed = self.change(origin, id, "schedule removed", |agenda, _| {
+            if let Some(schedule) = agenda.schedules.get(one) {
+                may_change(origin, &schedule.by)?;
+            }
+            agenda.remove_schedule(one)
+        });
+        removed.await
     }
 
     /// Has `$system` tidy the mind of a lifeform, by a job of it; answers the job.
@@ -929,4 +969,12 @@ impl Lifeforms {
 /// Under which names it is kept that a lifeform takes part in a canvas: by the lifeform, and by the canvas.
 fn membership(canvas: &str, member: &str) -> [Key; 2] {
     [Key::new(Kind::Member, format!("in/{member}/{canvas}")), Key::new(Kind::Member, format!("of/{canvas}/{member}"))]
+}
+
+/// What somebody set he may change, and an operator may change all.
+fn may_change(origin: &Origin, by: &nexus::PrincipalId) -> Result<(), Refusal> {
+    match origin.principal.id == *by || origin.principal.may(nexus::Role::Operator) {
+        true => Ok(()),
+        false => Err(Refusal::Forbidden(format!("{by} set that; only {by} or an operator changes it"))),
+    }
 }

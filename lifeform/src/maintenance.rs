@@ -20,7 +20,7 @@ const AWAY: SignedDuration = SignedDuration::from_hours(90 * 24);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Task {
-    /// Facts that say the same in the same words become one, stated by all who stated them.
+    /// Of facts that say the same in the same words one holds, stated by all who stated them; the others are superseded by it.
     ConsolidateMemory,
     /// Attributes that are used and not declared are declared.
     EvolveSchema,
@@ -47,7 +47,8 @@ const STATERS: &str = r#"FIND(?p.name) WHERE { (?f {id: $fact}, "stated_by", ?p)
 const ALSO_STATED: &str = r#"
 UPSERT { CONCEPT ?f { {id: $fact} SET PROPOSITIONS { ("stated_by", {type: "Person", name: $person}) } } }
 WITH METADATA { source: "maintenance", confidence: 1.0, status: "active" }"#;
-const FORGET: &str = r#"DELETE CONCEPT ?f DETACH WHERE { ?f {id: $fact} }"#;
+const SAID_BY: &str =
+    r#"UPDATE ?f SET METADATA { status: "superseded", superseded_by: $kept } WHERE { ?f {id: $fact} }"#;
 const EXPIRE: &str = r#"
 UPDATE ?f SET METADATA { status: "expired" }
 WHERE { ?f {type: "Fact"} FILTER(?f.metadata.expires_at < $now && ?f.metadata.status == "active") }"#;
@@ -117,7 +118,7 @@ impl Gardener<'_> {
                 for person in self.run(STATERS, json!({"fact": other})).await? {
                     self.run(ALSO_STATED, json!({"fact": kept, "person": person})).await?;
                 }
-                self.run(FORGET, json!({"fact": other})).await?;
+                self.run(SAID_BY, json!({"fact": other, "kept": kept})).await?;
                 merged.push(json!({"statement": statement, "into": kept}));
             }
         }

@@ -64,6 +64,9 @@ pub(crate) enum Change {
 pub(crate) struct Said {
     /// The revision of the canvas that made it so.
     pub(crate) rev: u64,
+    /// The first revision that is still to be answered by it: what was amended while it waited began earlier.
+    #[serde(default)]
+    pub(crate) since: u64,
     /// Which message.
     pub(crate) message: Arc<str>,
     /// Whose it is.
@@ -188,6 +191,7 @@ pub(crate) fn perceive(me: &PrincipalId, entry: &Entry, op: Op, state: &State, s
     let link = |member: &str| message[member].as_str().map(Arc::from);
     let said = Said {
         rev: entry.seq,
+        since: entry.seq,
         to_answer: is_for(me, state, &topic, message, &change),
         content: content.unwrap_or_else(|| message["content"].as_str().unwrap_or_default().to_owned()),
         urgent: change == Change::New && message["urgent"] == true,
@@ -285,7 +289,8 @@ pub(crate) fn bearing(said: &Said, thought: &Thought, speech: Speech) -> Bearing
         Change::Amended { .. } if thinks_of(&said.message) => Bearing::Extends,
         Change::Retracted | Change::Amended { .. } => Bearing::Waits,
         Change::New if said.to_answer && is_stop(&said.content) => Bearing::Cancels,
-        Change::New if said.to_answer && said.urgent => Bearing::Redirects,
+        Change::New if said.to_answer && said.urgent && speech == Speech::Speaking => Bearing::Redirects,
+        Change::New if said.to_answer && said.urgent => Bearing::Extends,
         Change::New if said.to_answer && said.supplements.as_ref().is_some_and(thinks_of) => Bearing::Extends,
         Change::New if said.to_answer && speech == Speech::Silent && thought.extended < EXTENSIONS_MAX => {
             Bearing::Extends
@@ -307,6 +312,7 @@ mod tests {
     fn said(message: &str, content: &str) -> Said {
         Said {
             rev: 1,
+            since: 1,
             message: message.into(),
             sender: "user:ada".into(),
             content: content.into(),

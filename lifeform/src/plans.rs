@@ -13,6 +13,9 @@ use crate::alarm::Alarm;
 use crate::canvas::Refusal;
 use crate::spec::{Initiative, LifeformId};
 
+/// Bytes of one agenda.
+const AGENDA_BYTES_MAX: usize = 1 << 20;
+
 /// See the module. Clones share what they know.
 #[derive(Clone)]
 pub(crate) struct Plans {
@@ -115,6 +118,10 @@ impl Plans {
             };
             if next == *agenda {
                 return Ok(made);
+            }
+            if nexus::store::json(&next).len() > AGENDA_BYTES_MAX {
+                let full = format!("an agenda has at most {AGENDA_BYTES_MAX} bytes: remove goals that are over");
+                return Err(LifeformError::Refused(Refusal::State(full)));
             }
             let batch = self.kept(Batch::new(origin), version, &mut next);
             let changed: Vec<_> = next.goals.values().filter(|goal| agenda.goals.get(&goal.id) != Some(goal)).collect();

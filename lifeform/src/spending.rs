@@ -109,6 +109,8 @@ async fn fold(store: &Store, fascicles: &Fascicles, report: &mut Spending, entry
     }
     if let Some(goal) = last("goal:") {
         report.add("goal", goal, charged);
+    } else if let Some(schedule) = last("schedule:") {
+        report.add("goal", schedule, charged);
     }
     let person = match refs.iter().find(|reference| reference.starts_with("canvas:")) {
         Some(reference) => who_wrote(store, reference).await?,

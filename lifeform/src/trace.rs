@@ -52,11 +52,20 @@ impl Step {
         self.reference.rsplit_once('@').map_or(&self.reference, |(stream, _)| stream)
     }
 
-    /// The step as the API shows it: long texts are cut, and whoever may not read prompts sees of a call what it cost.
+    /// The step as the API shows it: long texts are cut, and whoever may not read prompts and minds sees of a call what it
+    /// cost, of a job how it went, and of a mind that it was written to.
     pub fn to_json(&self, prompts: bool) -> Value {
         let mut shown = self.entry.to_json();
         shown["ref"] = json!(self.reference);
         let is_call = self.reference.starts_with("calls:") || self.reference.starts_with("invocation:");
+        if self.reference.starts_with("nexus:") && !prompts {
+            shown["data"] = Value::Null;
+        }
+        if self.reference.starts_with("job:") && !prompts {
+            let kept = ["fact", "step", "attempt", "status", "error", "id", "stage", "type", "message"];
+            let data = shown["data"].as_object().cloned().unwrap_or_default();
+            shown["data"] = data.into_iter().filter(|(member, _)| kept.contains(&member.as_str())).collect();
+        }
         if is_call && !prompts {
             let kept = ["call", "model", "charged", "usage", "error"];
             let data = shown["data"].as_object().cloned().unwrap_or_default();

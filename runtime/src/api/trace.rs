@@ -78,7 +78,8 @@ pub(super) async fn trace(
     })))
 }
 
-/// What an answer of a lifeform rests on: the concepts, the KIP that found them, and where its trace begins.
+/// What an answer of a lifeform rests on: the concepts as the caller may see them, the KIP that found them (for operators), and
+/// where its trace begins.
 #[utoipa::path(get, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages/{message}/evidence", params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), ("message" = String, Path)), responses((status = 200, description = "{message, by, rests_on: [{id, concept}], kip: [{command, parameters}], trace}"), (status = 404, description = "there is no such message")))]
 pub(super) async fn evidence(
     State(app): State<App>,
@@ -104,7 +105,7 @@ pub(super) async fn evidence(
         rests_on.push(shown);
     }
     let job = message.strip_prefix("msg_").filter(|_| mind.is_some());
-    let kip = match job {
+    let kip = match job.filter(|_| caller.0.principal.may(Role::Operator)) {
         Some(job) => app.lifeforms.kip_of(job).await?,
         None => Vec::new(),
     };
