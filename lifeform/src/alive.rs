@@ -22,7 +22,7 @@ use crate::alarm::Alarm;
 use crate::attention::{Attention, BrokenOff, Next, Reading, reading_key};
 use crate::canvas::{CHAT, Canvas, Op, Refusal, chat};
 use crate::guard::{self, Counts, Guard, GuardLimits, Step};
-use crate::hands::{Canvases, ERRAND, Hands, PERCEPTION};
+use crate::hands::{Canvases, ERRAND, Hands, PERCEPTION, Speaking};
 use crate::life::{Body, Head, Mailbox, Msg, Status};
 use crate::maintenance::Task;
 use crate::memory::Memory;
@@ -50,6 +50,7 @@ pub(crate) struct Alive {
     me: Principal,
     canvases: Canvases,
     hands: Arc<dyn Toolbox>,
+    speaking: Speaking,
     attention: Attention,
     /// Who reads each canvas.
     readers: BTreeMap<Arc<str>, JoinHandle<()>>,
@@ -91,7 +92,9 @@ impl Alive {
         let identity = format!("Your name is {}. {}", definition.name, definition.persona).trim().to_owned();
         let canvases = Canvases::default();
         taken_part_in.into_iter().for_each(|canvas| canvases.join(canvas));
+        let speaking = Speaking::default();
         let hands = Hands {
+            speaking: speaking.clone(),
             canvases: canvases.clone(),
             memory: memory.clone(),
             plans: plans.clone(),
@@ -109,6 +112,7 @@ impl Alive {
             me,
             canvases,
             hands: Arc::new(hands),
+            speaking,
             attention: Attention::default(),
             readers: BTreeMap::new(),
             jobs: BTreeMap::new(),
@@ -496,7 +500,13 @@ impl Alive {
     async fn close_off(&self, thought: &Thought, why: &str) {
         let Place { canvas, topic } = &thought.perception.place;
         let Some(canvas) = self.canvases.get(canvas) else { return };
+        let said = self.speaking.end(&thought.answer());
         if self.speech(thought) == Speech::Speaking {
+            // What people saw of it stays.
+            if let Some(content) = said.filter(|said| said.len() <= chat::CONTENT_BYTES_MAX) {
+                let op = chat::Op::Checkpoint { topic: topic.clone(), id: thought.answer(), content };
+                let _ = canvas.apply(op, None, None, &self.because(format!("job:{}", thought.job))).await;
+            }
             // A reason is bounded, and an error may quote what a provider said.
             let reason: String = why.chars().take(240).collect();
             let op = chat::Op::Interrupt { topic: topic.clone(), id: thought.answer(), reason };
@@ -520,6 +530,9 @@ impl Alive {
             return self.count_unasked().await;
         };
         self.suspect(job, status).await?;
+        if status == JobStatus::Completed {
+            self.speaking.end(&thought.answer());
+        }
         match status {
             JobStatus::Failed => self.admit_failure(&thought).await,
             JobStatus::Cancelled => self.close_off(&thought, "its job was cancelled").await,

@@ -397,6 +397,23 @@ mod tests {
         assert_eq!(take(&mut a).unwrap().0, [3, 4]);
         let (_, _, x) = take(&mut a).unwrap();
         assert_eq!((x.perception.content(), x.perception.to_answer()), ("new".to_owned(), true));
+        // Amended while it waits, with something else taken up in between: the question is not called read.
+        let mut a = hearing(&[("x", said(2, "m2")), ("y", said(3, "m3"))]);
+        a.occupy(Thought {
+            job: "j".into(),
+            perception: take(&mut hearing(&[("x", said(1, "m1"))])).unwrap().2.perception,
+            extended: 0,
+        });
+        let amended = Said {
+            change: Change::Amended { before: "m2".into() },
+            to_answer: false,
+            since: 5,
+            rev: 5,
+            ..said(5, "m2")
+        };
+        a.pass(&"lf/c".into(), 5);
+        a.hear(place("x"), amended);
+        assert_eq!(take(&mut a).unwrap().1.upto, 1);
         let gone = Said { change: Change::Retracted, to_answer: false, ..said(7, "m6") };
         let mut a = hearing(&[("x", said(6, "m6")), ("x", gone)]);
         assert!(!take(&mut a).unwrap().2.perception.to_answer());

@@ -2,7 +2,7 @@
 //! doing it again after a crash is doing it once.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -17,7 +17,7 @@ use crate::LifeformError;
 use crate::agenda::Outcome;
 use crate::canvas::{Canvas, Refusal, State, chat};
 use crate::maintenance;
-use crate::memory::{Fact, Memory, Recalled, Stated, facts};
+use crate::memory::{Fact, Memory, Recalled, Stated, are_of_one_subject, facts};
 use crate::perception::{Change, Perception, Said};
 use crate::plans::Plans;
 
@@ -29,8 +29,6 @@ const MESSAGE_CHARS: usize = 4000;
 const CHECKPOINT_BYTES: usize = 2048;
 /// Time between two durable checkpoints of an answer.
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(1);
-/// How much of a new fact an earlier one must hold to be weighed against it.
-const ALIKE_FLOOR: f64 = 0.35;
 /// Earlier facts that are weighed against new ones at once.
 const ALIKE_MAX: usize = 3;
 /// Own messages that are corrected at once.
@@ -82,8 +80,33 @@ impl Canvases {
     }
 }
 
+/// What is being said, as far as it was said: more than the canvas holds of it.
+#[derive(Clone, Default)]
+pub(crate) struct Speaking(Arc<Mutex<BTreeMap<Arc<str>, Arc<Mutex<String>>>>>);
+
+impl Speaking {
+    fn texts(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Arc<Mutex<String>>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A message is begun.
+    fn begin(&self, message: &Arc<str>) -> Arc<Mutex<String>> {
+        let text = Arc::<Mutex<String>>::default();
+        self.texts().insert(message.clone(), text.clone());
+        text
+    }
+
+    /// A message is said no more; answers what was said of it.
+    pub(crate) fn end(&self, message: &str) -> Option<String> {
+        let text = self.texts().remove(message)?;
+        let text = text.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        (!text.trim().is_empty()).then_some(text)
+    }
+}
+
 /// The hands of one lifeform.
 pub(crate) struct Hands {
+    pub(crate) speaking: Speaking,
     pub(crate) canvases: Canvases,
     pub(crate) memory: Memory,
     pub(crate) plans: Plans,
@@ -300,8 +323,7 @@ impl Hands {
             for fact in facts(&said.content, &Value::Null) {
                 let found = self.memory.recall(&fact.statement, &[], origin).await.map_err(ToolFailure::passing)?;
                 let alike = found.recalled.into_iter().filter(|known| {
-                    *known.statement != *fact.statement
-                        && known.score >= ALIKE_FLOOR
+                    are_of_one_subject(&known.statement, &fact.statement)
                         && candidates.iter().all(|other| other.id != known.id)
                 });
                 let before = candidates.len();
@@ -556,7 +578,7 @@ impl Toolbox for Hands {
             Self::act(&here.canvas, op, &origin).await?;
         }
         let (pieces, mut inbox) = mpsc::channel(256);
-        let canvas = here.canvas;
+        let (canvas, said) = (here.canvas, self.speaking.begin(&id));
         tokio::spawn(async move {
             let (mut text, mut kept, mut seq) = (String::new(), 0, 0_u64);
             // A message that was interrupted takes no more; its author still hears the model out, since
@@ -569,6 +591,7 @@ impl Toolbox for Hands {
                     canvas.stream_piece(&topic, &id, seq, text.len(), &piece);
                 }
                 text.push_str(&piece);
+                said.lock().unwrap_or_else(PoisonError::into_inner).push_str(&piece);
                 let since = *kept_at.get_or_insert_with(Instant::now);
                 let due = text.len() - kept >= CHECKPOINT_BYTES || since.elapsed() >= CHECKPOINT_EVERY;
                 if !open || !due || text.trim().is_empty() || text.len() > chat::CONTENT_BYTES_MAX {

@@ -317,6 +317,31 @@ pub(crate) fn statements(message: &str) -> Vec<String> {
     sentences
 }
 
+/// Whether two statements begin alike and end differently, so that one may be what has become of the other: "My cat is called
+/// Miso" and "My cat is called Tofu". A small model would find contradictions anywhere.
+pub(crate) fn are_of_one_subject(one: &str, other: &str) -> bool {
+    let (one, other) = (words_in_order(one), words_in_order(other));
+    let same = one.iter().zip(&other).take_while(|(a, b)| a == b).count();
+    let shorter = one.len().min(other.len());
+    one != other && shorter > 0 && 3 * same >= 2 * shorter
+}
+
+/// Words as they stand, in lower case; a character of a script without spaces is one.
+fn words_in_order(text: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    let mut is_open = false;
+    for c in text.chars() {
+        let is_alone = !c.is_ascii() && c.is_alphabetic() && !c.is_lowercase() && !c.is_uppercase();
+        match (c.is_alphanumeric(), is_alone, is_open, words.last_mut()) {
+            (true, false, true, Some(last)) => last.extend(c.to_lowercase()),
+            (true, ..) => words.push(c.to_lowercase().collect()),
+            _ => {}
+        }
+        is_open = c.is_alphanumeric() && !is_alone;
+    }
+    words
+}
+
 /// How questions and orders begin, in words.
 const ASKING: [&str; 30] = [
     "what", "who", "whose", "whom", "where", "when", "why", "how", "which", "do", "does", "did", "is", "are", "was",
@@ -360,6 +385,21 @@ mod tests {
             ["My cat is called Miso.", "Version 1.2 is out."]
         );
         assert_eq!(statements("我的猫叫味噌。你呢？"), ["我的猫叫味噌。"]);
+    }
+
+    #[test]
+    fn what_may_have_become_of_a_statement_begins_like_it() {
+        for (one, other, is) in [
+            ("My cat is called Miso.", "My cat is called Tofu, and Miso is my neighbour's.", true),
+            ("My cat is called Miso.", "My cat is called Miso", false),
+            ("The name of my boat is Petrel.", "The name of my sister is Mirela.", false),
+            ("The code of door 3 is 4111.", "The code of door 3 is 9.", true),
+            ("The code of door 3 is 4111.", "The code of door 4 is 4148.", false),
+            ("我的猫叫味噌。", "我的猫叫豆腐。", true),
+            ("Rome is old.", "It rains.", false),
+        ] {
+            assert_eq!(are_of_one_subject(one, other), is, "{one} {other}");
+        }
     }
 
     #[test]

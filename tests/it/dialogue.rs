@@ -337,3 +337,68 @@ async fn two_people_and_two_lifeforms_plan_in_one_topic_without_an_echo() {
     op.delete(&format!("{members}/{bo}")).await.expect(StatusCode::NO_CONTENT);
     op.delete(&format!("{members}/{bo}")).await.refused(404, "not_found");
 }
+
+#[tokio::test]
+async fn a_member_hears_what_is_said_after_it_came_and_one_that_leaves_breaks_off() {
+    let gate = Arc::new(Notify::new());
+    let held = gate.clone();
+    let daemon = TestDaemon::start(move |request, _| match request.response_format.is_some() {
+        true => Reply::Text(r#"{"facts":[]}"#.into()),
+        false if last_of(request).contains("forever") => Reply::Held("Once upon ".into(), held.clone(), "".into()),
+        false => Reply::Text(format!("heard: {}", last_of(request))),
+    })
+    .await;
+    let (iris, base) = daemon.lifeform().await;
+    let op = daemon.operator.clone();
+    let made = op.post("/v1/lifeforms", json!({"definition": "first", "name": "Bo"})).await.expect(StatusCode::CREATED);
+    let bo = made["id"].as_str().unwrap().to_owned();
+    let finished = |frame: &Value| frame["kind"] == "message.finish";
+    let mut socket = live(&op, &base).await;
+    op.topic(&base, "t").await;
+    op.say(&base, "t", "Who is here?").await;
+    socket.until(finished).await;
+    // It is made a member before it was ever started.
+    op.put(&format!("{base}/members/{bo}"), json!({})).await.expect(StatusCode::NO_CONTENT);
+    op.post(&format!("/v1/lifeforms/{bo}/start"), json!({})).await.expect(StatusCode::OK);
+    socket.until(|frame| frame["kind"] == "user.name").await;
+    op.say(&base, "t", &format!("@lifeform:{bo} speak forever")).await;
+    socket.until(|frame| frame["t"] == "stream").await;
+    let bo_id = format!("lifeform:{bo}");
+    assert_eq!(by(&messages(&op, &base, "t").await, &bo_id).len(), 1, "what was said before was not said to it");
+    op.delete(&format!("{base}/members/{bo}")).await.expect(StatusCode::NO_CONTENT);
+    let broken = socket.until(|frame| frame["kind"] == "message.interrupt").await;
+    assert!(broken.last().unwrap()["patch"].to_string().contains("it left"), "{:?}", broken.last());
+    op.say(&base, "t", &format!("@lifeform:{bo} and now?")).await;
+    op.say(&base, "t", &format!("@lifeform:{iris} and you?")).await;
+    socket.until(finished).await;
+    assert_eq!(by(&messages(&op, &base, "t").await, &bo_id).len(), 1, "who left hears no more");
+    gate.notify_waiters();
+}
+
+#[tokio::test]
+async fn who_may_not_read_prompts_and_minds_does_not_read_them_in_a_trace() {
+    let daemon = TestDaemon::start(honest).await;
+    let op = daemon.operator.clone();
+    let definition = json!({"name": "Iris", "persona": "SECRETPERSONA"});
+    let made = op.post("/v1/lifeforms", json!({"definition": definition})).await.expect(StatusCode::CREATED);
+    let id = made["id"].as_str().unwrap().to_owned();
+    op.post(&format!("/v1/lifeforms/{id}/start"), json!({})).await.expect(StatusCode::OK);
+    let base = format!("/v1/lifeforms/{id}/canvases/canvas_chat_main");
+    let mut socket = live(&op, &base).await;
+    op.topic(&base, "t").await;
+    let said = op.say(&base, "t", "My cat is called Miso.").await;
+    socket.until(|frame| frame["kind"] == "message.finish").await;
+    let ada = daemon.person("user:ada", "participant").await;
+    for from in [
+        format!("canvas:{id}/canvas_chat_main@{}", said["rev"]),
+        format!("job:{id}.t.r{}", said["rev"]),
+        format!("job:{id}.t.r{}/recall", said["rev"]),
+        format!("nexus:{id}@7"),
+        format!("calls:{id}@1"),
+    ] {
+        let path = format!("/v1/lifeforms/{id}/trace?from={from}");
+        op.get(&path).await.expect(StatusCode::OK);
+        let seen = ada.get(&path).await.expect(StatusCode::OK).to_string();
+        assert!(!seen.contains("SECRETPERSONA") && !seen.contains("stated_by"), "{from}: {seen}");
+    }
+}

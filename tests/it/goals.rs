@@ -328,3 +328,44 @@ async fn the_system_tidies_a_mind_by_a_job_that_is_traced() {
     op.post(&format!("{life}/stop"), json!({})).await.expect(StatusCode::OK);
     op.post(&format!("{life}/system/run-maintenance"), json!({"task": "expire"})).await.refused(409, "state");
 }
+
+#[tokio::test]
+async fn what_somebody_decides_of_a_goal_under_way_holds() {
+    let gate = std::sync::Arc::new(tokio::sync::Notify::new());
+    let held = gate.clone();
+    let daemon = TestDaemon::start(move |request, n| {
+        let told = request.messages.last().and_then(|message| message.content.clone()).unwrap_or_default();
+        match told.starts_with("What you have set out to do") {
+            true => Reply::Held(step("I go on!", "active", 1).to_string(), held.clone(), String::new()),
+            false => honest(request, n),
+        }
+    })
+    .await;
+    let (life, chat) = born(&daemon, json!({"name": "Iris"})).await;
+    let op = &daemon.operator;
+    op.post(&format!("{life}/goals"), json!({"title": "Go on"})).await.expect(StatusCode::CREATED);
+    while daemon.model.asked().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let ada = daemon.person("user:ada", "participant").await;
+    let dropped = json!({"status": "dropped"});
+    ada.patch(&format!("{life}/goals/g1"), dropped.clone()).await.refused(403, "forbidden");
+    op.patch(&format!("{life}/goals/g1"), dropped).await.expect(StatusCode::OK);
+    gate.notify_one();
+    let goal = loop {
+        let goal = op.get(&format!("{life}/goals/g1")).await.expect(StatusCode::OK);
+        if goal["job"].is_null() {
+            break goal;
+        }
+        tokio::task::yield_now().await;
+    };
+    assert_eq!((&goal["status"], &goal["next"]), (&json!("dropped"), &Value::Null));
+    let topics = op.get(&format!("{chat}/topics")).await.expect(StatusCode::OK);
+    assert_eq!(topics["topics"], json!([]), "nothing is said of what was dropped");
+    for at in ["-009999-01-02T01:59:59Z", "9999-12-30T22:00:00Z"] {
+        op.post(&format!("{life}/goals"), json!({"title": "far", "at": at, "deadline": at}))
+            .await
+            .expect(StatusCode::CREATED);
+        op.get(&format!("{life}/goals")).await.expect(StatusCode::OK);
+    }
+}
