@@ -80,18 +80,21 @@ impl Canvases {
     }
 }
 
+/// A text that grows.
+type Text = Arc<Mutex<String>>;
+
 /// What is being said, as far as it was said: more than the canvas holds of it.
 #[derive(Clone, Default)]
-pub(crate) struct Speaking(Arc<Mutex<BTreeMap<Arc<str>, Arc<Mutex<String>>>>>);
+pub(crate) struct Speaking(Arc<Mutex<BTreeMap<Arc<str>, Text>>>);
 
 impl Speaking {
-    fn texts(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Arc<Mutex<String>>>> {
+    fn texts(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Text>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A message is begun.
-    fn begin(&self, message: &Arc<str>) -> Arc<Mutex<String>> {
-        let text = Arc::<Mutex<String>>::default();
+    fn begin(&self, message: &Arc<str>) -> Text {
+        let text = Text::default();
         self.texts().insert(message.clone(), text.clone());
         text
     }

@@ -110,8 +110,8 @@ impl Daemon {
         let neurons = Neurons::open(store.clone(), tools, parts.models).await?;
         let shipped = shipped_fascicles()?;
         let fascicles = Fascicles::open(store.clone(), neurons.clone(), shipped, house::tools()).await?;
-        let lifeforms =
-            Lifeforms::open(store.clone(), nexus.clone(), fascicles.clone(), config.canvas, config.guard).await?;
+        let opened = Lifeforms::open(store.clone(), nexus.clone(), fascicles.clone(), config.canvas, config.guard);
+        let lifeforms = Box::pin(opened).await?;
         let lifeform = match parts.first {
             Some(definition) => Some(first_lifeform(&lifeforms, definition).await?),
             None => None,

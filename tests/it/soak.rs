@@ -124,10 +124,11 @@ async fn live_for(days: usize, name: &str, backend: impl Fn(&Path) -> Arc<dyn Ba
 #[tokio::test]
 async fn it_lives_for_days_in_memory_and_forgets_nothing() {
     let disk = Arc::new(Memory::default());
-    live_for(days(), "memory", |_| disk.clone(), false).await;
+    Box::pin(live_for(days(), "memory", |_| disk.clone(), false)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_lives_for_days_on_disk_and_forgets_nothing() {
-    live_for(days(), "surrealkv", |folder| Arc::new(Surreal::embedded(folder).unwrap()), true).await;
+    let on_disk = |folder: &Path| Arc::new(Surreal::embedded(folder).unwrap()) as Arc<dyn Backend>;
+    Box::pin(live_for(days(), "surrealkv", on_disk, true)).await;
 }

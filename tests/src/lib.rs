@@ -95,7 +95,8 @@ impl TestDaemon {
         script: impl Fn(&ChatRequest, usize) -> Reply + Send + Sync + 'static,
     ) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        Self::on(Arc::new(Memory::default()), Scripted::new(script), folder, Arc::new(configure)).await
+        let configure = Arc::new(configure);
+        Box::pin(Self::on(Arc::new(Memory::default()), Scripted::new(script), folder, configure)).await
     }
 
     /// One whose tools reach so far.
@@ -129,7 +130,7 @@ impl TestDaemon {
         let disk = self.disk.kill();
         let (model, folder, configure) = (self.model, self._folder, self.configure);
         drop(self.daemon);
-        Self::on(disk, model, folder, configure).await
+        Box::pin(Self::on(disk, model, folder, configure)).await
     }
 
     /// A lifeform that lives, and the path of its chat canvas.

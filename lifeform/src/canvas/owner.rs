@@ -113,6 +113,7 @@ fn hops(cause: &Cause) -> usize {
 }
 
 impl Owner {
+    #[expect(clippy::too_many_arguments, reason = "the handle hands over each of its parts once")]
     pub(super) fn new(
         log: Log,
         loaded: Loaded,

@@ -120,12 +120,11 @@ pub(super) async fn delete(
     ApiPath(id): ApiPath<FascicleId>,
     ApiQuery(Forced { force }): ApiQuery<Forced>,
 ) -> Result<StatusCode, ApiError> {
-    if !force {
-        if let Some(lifeform) = app.lifeforms.living_by(&id).await? {
-            let detail = format!("lifeform {lifeform} answers by fascicle {id}");
-            return Err(ApiError::new(StatusCode::CONFLICT, "in_use", detail)
-                .hint("DELETE …?force=true removes it nevertheless"));
-        }
+    if !force && let Some(lifeform) = app.lifeforms.living_by(&id).await? {
+        let detail = format!("lifeform {lifeform} answers by fascicle {id}");
+        return Err(
+            ApiError::new(StatusCode::CONFLICT, "in_use", detail).hint("DELETE …?force=true removes it nevertheless")
+        );
     }
     app.fascicles.delete(&origin, &id, force).await?;
     Ok(StatusCode::NO_CONTENT)
