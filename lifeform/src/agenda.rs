@@ -295,7 +295,7 @@ impl Agenda {
             if !self.goals.contains_key(parent) {
                 return Err(Refusal::Missing(format!("goal {parent}")));
             }
-            if self.depth_of(parent) + 1 >= DEPTH_MAX {
+            if self.depth_of(parent) >= DEPTH_MAX {
                 return Err(schema("parent", format!("goals are at most {DEPTH_MAX} deep")));
             }
         }
