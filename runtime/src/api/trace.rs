@@ -9,6 +9,7 @@ use lifeform::trace::{Step, Walk};
 use nexus::{Request, Role};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use utoipa::ToSchema;
 
 use super::App;
 use super::chat::MessagePath;
@@ -28,7 +29,7 @@ pub(super) struct Asked {
     from: Option<String>,
     /// `json`, or `otlp` for OpenTelemetry spans of a walk.
     #[serde(default)]
-    #[param(value_type = Option<String>)]
+    #[param(inline)]
     format: Format,
     /// Entries after this number.
     #[serde(default)]
@@ -38,7 +39,7 @@ pub(super) struct Asked {
     limit: Option<usize>,
 }
 
-#[derive(Clone, Copy, Default, Deserialize, PartialEq)]
+#[derive(Clone, Copy, Default, Deserialize, PartialEq, ToSchema)]
 #[serde(rename_all = "lowercase")]
 enum Format {
     #[default]
