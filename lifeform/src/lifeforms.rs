@@ -225,7 +225,11 @@ impl Lifeforms {
         }
         let name = match &key {
             Some(key) => Hash::of(format!("{}\n{key}", origin.principal.id).as_bytes()).hex(),
-            None => uuid::Uuid::now_v7().simple().to_string(),
+            None => {
+                // The time, and the end, in which those of one millisecond differ.
+                let made = uuid::Uuid::now_v7().simple().to_string();
+                format!("{}{}", &made[..12], &made[24..])
+            }
         };
         let id: LifeformId = format!("lf_{}", &name[..20]).into();
         let head = Head {

@@ -267,19 +267,19 @@ async fn a_lifeform_with_nothing_to_do_sleeps_and_wakes_by_message_by_time_and_a
 async fn lifeforms_are_listed_page_by_page() {
     let daemon = TestDaemon::start(honest).await;
     let op = &daemon.operator;
-    for _ in 0..5 {
-        op.post("/v1/lifeforms", json!({"definition": "first"})).await.expect(StatusCode::CREATED);
-    }
+    // Born in the same moment, they are as many.
+    let born = (0..32).map(|_| op.post("/v1/lifeforms", json!({"definition": "first"})));
+    futures::future::join_all(born).await.into_iter().for_each(|made| drop(made.expect(StatusCode::CREATED)));
     let (mut seen, mut after) = (Vec::new(), String::new());
     loop {
-        let page = op.get(&format!("/v1/lifeforms?limit=2&after={after}")).await.expect(StatusCode::OK);
+        let page = op.get(&format!("/v1/lifeforms?limit=5&after={after}")).await.expect(StatusCode::OK);
         seen.extend(page["lifeforms"].as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap().to_owned()));
         match page["next"].as_str() {
             Some(next) => after = next.to_owned(),
             None => break,
         }
     }
-    assert_eq!(seen.len(), 5);
+    assert_eq!(seen.len(), 32);
     assert!(seen.is_sorted());
 }
 
