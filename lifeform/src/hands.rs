@@ -173,6 +173,8 @@ impl Hands {
     async fn act(canvas: &Canvas, op: chat::Op, origin: &Origin) -> Result<(), ToolFailure> {
         match canvas.apply(op, None, None, origin).await {
             Ok(_) | Err(LifeformError::Refused(Refusal::Exists(_))) => Ok(()),
+            // Too much in too short a time passes.
+            Err(error @ LifeformError::Refused(Refusal::Rate(_))) => Err(ToolFailure::passing(error)),
             Err(LifeformError::Refused(refusal)) => Err(ToolFailure::fatal(refusal)),
             Err(error) => Err(ToolFailure::passing(error)),
         }

@@ -48,6 +48,7 @@ async fn live_for(days: usize, name: &str, backend: impl Fn(&Path) -> Arc<dyn Ba
     (config.canvas.keep_ops, config.canvas.keep_days) = (200, 2);
     // Hours pass here while a job does what takes it milliseconds.
     config.guard.stuck_s = 100 * 24 * 3_600;
+    (config.canvas.ops_per_s, config.canvas.bytes_per_s) = (1e9, 1e12);
     let clock = ManualClock::default();
     let model = Scripted::new(honest);
     let parts = Parts {
