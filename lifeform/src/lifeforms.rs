@@ -942,13 +942,6 @@ impl Lifeforms {
         Ok(head)
     }
 
-    /// Somebody comes to see a lifeform: one that sleeps wakes.
-    pub fn visit(&self, id: &LifeformId) {
-        if !self.inner.alive().get(id).is_some_and(Handle::is_alive) {
-            self.inner.alarm.call(id);
-        }
-    }
-
     /// How many lifeforms are awake.
     pub fn awake(&self) -> usize {
         self.inner.alive().len()
