@@ -12,6 +12,8 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use crate::daemon::{Process, TOKEN, port};
 use crate::load::percentile;
 
+/// Traces that are asked for.
+const WALKS: usize = 100;
 /// Requests on their way at once.
 const AT_ONCE: usize = 64;
 
@@ -118,7 +120,7 @@ async fn talk(binary: &str, count: usize) {
     ];
     let daemon = Process::daemon(binary, folder.path(), port(), &settings).await;
     let lives = bear(&daemon, count, &definition(30_000, 0)).await;
-    let mut listeners = Vec::new();
+    let (mut listeners, ids) = (Vec::new(), lives.clone());
     for id in lives {
         let chat = format!("/v1/lifeforms/{id}/canvases/canvas_chat_main");
         daemon.post(&format!("{chat}/topics"), json!({"id": "t", "title": "t"})).await;
@@ -171,4 +173,37 @@ async fn talk(binary: &str, count: usize) {
         percentile(&firsts, 0.99),
         percentile(&lasts, 0.99)
     );
+    trace(&daemon, &ids, folder.path()).await;
+}
+
+/// What a turn leaves behind for the trace, and how long it takes to ask for one.
+async fn trace(daemon: &Process, ids: &[String], data: &Path) {
+    let (mut walks, mut entries) = (Vec::new(), 0);
+    for id in ids.iter().take(WALKS) {
+        let begun = Instant::now();
+        // The message: the first op opened the topic.
+        let walk = daemon.get(&format!("/v1/lifeforms/{id}/trace?from=canvas:{id}/canvas_chat_main@2")).await;
+        walks.push(begun.elapsed().as_secs_f64() * 1e3);
+        entries += walk["forward"].as_array().map_or(0, Vec::len);
+    }
+    walks.sort_by(f64::total_cmp);
+    let kib = folder_bytes(data) as f64 / 1024.0 / ids.len() as f64;
+    println!(
+        "| the trace of a turn | {:.0} entries forward from the message, walked in p50 {:.1} ms, p99 {:.1} ms; {kib:.0} KiB on disk a lifeform with one turn |",
+        entries as f64 / walks.len() as f64,
+        percentile(&walks, 0.5),
+        percentile(&walks, 0.99)
+    );
+}
+
+/// Bytes of all files below a folder.
+fn folder_bytes(folder: &Path) -> u64 {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .map(|entry| match entry.metadata() {
+            Ok(meta) if meta.is_dir() => folder_bytes(&entry.path()),
+            Ok(meta) => meta.len(),
+            Err(_) => 0,
+        })
+        .sum()
 }

@@ -61,6 +61,7 @@ impl FascicleRunner for Runner {
             events,
             deadline_s: Some(call.deadline_s),
             depth: call.caller.depth,
+            untrusted: call.caller.untrusted,
             parent: Some(call.parent.clone()),
             ..JobOrder::default()
         };

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use neurons::NeuronId;
-use nexus::store::{Entry, Expect, Hash, Key, Kind, Stream, Versioned, json};
+use neurons::{NeuronId, NeuronSpec};
+use nexus::store::{Entry, Expect, Hash, Key, Kind, Stream, Versioned, json, last_version};
 use nexus::{Batch, Cause, Origin, PrincipalId, StoreError, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -112,6 +112,58 @@ impl Named {
 }
 
 impl Fascicles {
+    /// What lives by some fascicles: their definitions with all that are within them, and the stored neurons that they name.
+    ///
+    /// # Errors
+    /// [`FascicleError::NotFound`] when one of `ids` is gone.
+    pub async fn needed_by<'a>(
+        &self,
+        ids: impl IntoIterator<Item = &'a FascicleId>,
+    ) -> Result<(BTreeMap<FascicleId, FascicleSpec>, BTreeMap<NeuronId, NeuronSpec>), FascicleError> {
+        let (mut fascicles, mut neurons) = (BTreeMap::new(), BTreeMap::new());
+        for id in ids {
+            let plan = self.plan(self.get(id).await?.value).await?;
+            fascicles.insert(id.clone(), plan.root);
+            fascicles.extend(plan.fascicles);
+            neurons.extend(plan.neurons);
+        }
+        Ok((fascicles, neurons))
+    }
+
+    /// Takes over a fascicle from another daemon with all its versions, if there is none of that name here. Answers whether it
+    /// was taken over.
+    ///
+    /// # Errors
+    /// [`FascicleError::Invalid`] when it is not well made.
+    pub async fn adopt(
+        &self,
+        origin: &Origin,
+        spec: &FascicleSpec,
+        history: Vec<Entry>,
+    ) -> Result<bool, FascicleError> {
+        if self.is_shipped(&spec.id) {
+            return Ok(false);
+        }
+        let (id, version) = (&spec.id, last_version(&history));
+        let adopted = Batch::new(origin).adopt(Key::new(Kind::Fascicle, id.clone()), spec, version);
+        match self.inner.store.commit(adopted.forget(stream(id)).restore(stream(id), history)).await {
+            Ok(_) => {
+                self.catalogue().changes.fetch_add(1, Ordering::SeqCst);
+                Ok(true)
+            }
+            Err(StoreError::Conflict { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The journal of a fascicle's versions, for another daemon; none of one that is as it was shipped.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn journal(&self, id: &FascicleId) -> Result<Vec<Entry>, FascicleError> {
+        Ok(self.inner.store.all_entries(&stream(id)).await?)
+    }
+
     fn catalogue(&self) -> &Catalogue {
         &self.inner.catalogue
     }

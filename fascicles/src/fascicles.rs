@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use neurons::llm::Usage;
 use neurons::tools::DEPTH_MAX;
 use neurons::{Neurons, Tier};
-use nexus::ledger::Amount;
+use nexus::ledger::{AccountOp, Amount};
 use nexus::store::{Entry, Expect, Follow, Key, Kind, Op, Stream};
 use nexus::{Batch, Event, Origin, Principal, PrincipalId, Role, Store, Timestamp};
 use ractor::ActorCell;
@@ -159,6 +159,10 @@ pub struct JobOrder {
     pub depth: usize,
     /// The invocation that calls it as a tool.
     pub parent: Option<Arc<str>>,
+    /// Whether a voice that is not trusted asked for it: calls of tools that change something outside wait for an approval.
+    pub untrusted: bool,
+    /// What is set aside for its calls as long as it runs. They may draw on what else is free, and what is left goes back.
+    pub reserve: Amount,
 }
 
 /// Which jobs are listed.
@@ -180,6 +184,11 @@ fn may(who: &Principal, head: &Head) -> bool {
 }
 
 impl Fascicles {
+    /// The neurons that its fascicles are made of.
+    pub fn neurons(&self) -> &Neurons {
+        &self.inner.neurons
+    }
+
     /// A handle on the shipped fascicles and those in the store. `tools` are the names that tool nodes may call.
     ///
     /// # Errors
@@ -253,6 +262,8 @@ impl Fascicles {
             ordered: order.ordered,
             depth: order.depth,
             parent: order.parent,
+            untrusted: order.untrusted,
+            reserve: order.reserve,
             created_at: now,
             updated_at: now,
         };
@@ -263,6 +274,10 @@ impl Fascicles {
         batch.push(Op::Payload { hash: built.hash, body: built.plan });
         batch = batch.create(Key::new(Kind::Running, format!("{}/{}", head.owner, head.id)), &head.id);
         batch = batch.put_expecting(Key::new(Kind::Job, head.id.clone()), Expect::Version(0), &head);
+        if head.reserve != Amount::default() {
+            let (hold, amount) = (crate::job::hold_of(&id), head.reserve);
+            batch = batch.account(head.account.clone(), AccountOp::Hold { id: hold, parent: None, amount }, "job");
+        }
         batch.ops.extend(commit_of(&mut head, &run, &out.facts, now).ops);
         self.inner.toolboxes().insert(head.owner.clone(), toolbox.clone());
         let (this, batch) = (self.clone(), with(batch));

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use neurons::neuron::ToolResult;
 use neurons::{Neurons, Tier};
+use nexus::ledger::{AccountOp, Amount};
 use nexus::store::{Expect, Key, Kind, json};
 use nexus::{Batch, Origin, Timestamp};
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SupervisionEvent};
@@ -68,12 +69,27 @@ pub struct Head {
     /// The invocation that called it as a tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Arc<str>>,
+    /// Whether a voice that is not trusted asked for it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub untrusted: bool,
+    /// What was set aside for its calls.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub reserve: Amount,
     /// When it was accepted.
     #[serde(default)]
     pub created_at: Timestamp,
     /// When it changed last.
     #[serde(default)]
     pub updated_at: Timestamp,
+}
+
+fn is_nothing(amount: &Amount) -> bool {
+    *amount == Amount::default()
+}
+
+/// The name under which an account holds what is set aside for a job; its calls draw on it.
+pub(crate) fn hold_of(job: &str) -> Arc<str> {
+    format!("job:{job}").into()
 }
 
 fn is_zero(depth: &usize) -> bool {
@@ -402,7 +418,14 @@ pub(crate) fn commit_of(head: &mut Head, run: &Run, facts: &[Fact], now: Timesta
     }
     batch = batch.put(Key::new(Kind::Job, head.id.clone()), head);
     let mark = Key::new(Kind::Running, format!("{}/{}", head.owner, head.id));
-    if head.status.is_final() { batch.delete(mark, Expect::Any) } else { batch }
+    if !head.status.is_final() {
+        return batch;
+    }
+    if head.reserve != Amount::default() {
+        let rest = AccountOp::Return { id: hold_of(&head.id) };
+        batch = batch.account(head.account.clone(), rest, "job ended");
+    }
+    batch.delete(mark, Expect::Any)
 }
 
 /// Outlives every job, whatever becomes of it.

@@ -65,7 +65,7 @@ async fn perform(inner: &Inner, head: &Head, toolbox: Arc<dyn Toolbox>, start: S
     let origin = head.origin.because(format!("job:{}/{step}", head.id));
     let node = step.rsplit('/').next().and_then(|name| name.split('[').next()).unwrap_or(&step).into();
     let context = ToolContext { job: head.id.clone(), step, node, attempt, origin, input, events };
-    let caller = Caller { owner: head.owner.clone(), depth: head.depth };
+    let caller = Caller { owner: head.owner.clone(), depth: head.depth, untrusted: head.untrusted };
     match &*leaf {
         Leaf::Tool { name, arguments, by } => {
             let arguments = filled(arguments, &context.events).map_err(ToolFailure::fatal)?;

@@ -117,6 +117,11 @@ impl Attention {
         self.readings.get(&place.canvas).is_some_and(|reading| reading.has(&place.topic, rev))
     }
 
+    /// The thought that a job is busy with.
+    pub(crate) fn thought_by(&self, job: &str) -> Option<&Thought> {
+        self.busy.values().find(|thought| *thought.job == *job)
+    }
+
     /// How far a canvas was heard.
     pub(crate) fn heard(&self, canvas: &str) -> u64 {
         self.heard.get(canvas).copied().unwrap_or(0)
@@ -163,7 +168,7 @@ impl Attention {
             let mut bytes = 0;
             let known = begun.map_or(1, |thought| thought.perception.said.len());
             let together = said.into_iter().take(TOGETHER_MAX.max(known)).enumerate().take_while(|(place, said)| {
-                let before = if let Change::Amended { before } = &said.change { before.len() } else { 0 };
+                let before = if let Change::Amended { before, .. } = &said.change { before.len() } else { 0 };
                 bytes += said.content.len() + before;
                 *place < known || bytes <= TOGETHER_BYTES
             });
@@ -389,7 +394,7 @@ mod tests {
         let amended = Said {
             rev: 5,
             content: "new".into(),
-            change: Change::Amended { before: "m2".into() },
+            change: Change::Amended { before: "m2".into(), reason: String::new() },
             to_answer: false,
             ..said(5, "m2")
         };
@@ -405,7 +410,7 @@ mod tests {
             extended: 0,
         });
         let amended = Said {
-            change: Change::Amended { before: "m2".into() },
+            change: Change::Amended { before: "m2".into(), reason: String::new() },
             to_answer: false,
             since: 5,
             rev: 5,

@@ -17,6 +17,9 @@ pub struct GuardLimits {
     pub acts_per_min: u32,
     /// Things said to it within a minute.
     pub heard_per_min: u32,
+    /// Jobs that it may begin within a minute for each thing that was said to it, once there are more than a few: what brings
+    /// forth more than it was given does not end by itself.
+    pub branching: u32,
     /// Tokens it may spend within an hour on what nobody asked for just now.
     pub unasked_tokens_per_hour: u64,
     /// Seconds after which a step that did not help is followed by the next one.
@@ -36,6 +39,7 @@ impl Default for GuardLimits {
         Self {
             acts_per_min: 240,
             heard_per_min: 1_200,
+            branching: 12,
             unasked_tokens_per_hour: 60_000,
             step_s: 30,
             calm_s: 120,
@@ -55,6 +59,7 @@ impl GuardLimits {
         let positive = [
             ("acts_per_min", u64::from(self.acts_per_min)),
             ("heard_per_min", self.heard_per_min.into()),
+            ("branching", self.branching.into()),
             ("unasked_tokens_per_hour", self.unasked_tokens_per_hour),
             ("step_s", self.step_s.into()),
             ("calm_s", self.calm_s.into()),
@@ -126,6 +131,8 @@ pub(crate) struct Counts {
 }
 
 const MINUTE: SignedDuration = SignedDuration::from_mins(1);
+/// Jobs within a minute that say nothing yet of how many come forth from one thing.
+const FEW_ACTS: usize = 24;
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
 /// How many of one thing are remembered at most.
 const REMEMBERED_MAX: usize = 20_000;
@@ -175,7 +182,8 @@ impl Counts {
         let branching = acts as f64 / heard.max(1) as f64;
         let figures = json!({"acts_per_min": acts, "heard_per_min": heard, "branching": branching, "unasked_tokens_per_hour": trickled});
         let is = |name: &str| json!({"sign": name, "counted": figures, "limits": limits});
-        if acts > limits.acts_per_min as usize || heard > limits.heard_per_min as usize {
+        let branches = acts > FEW_ACTS && acts > heard.max(1) * limits.branching as usize;
+        if acts > limits.acts_per_min as usize || heard > limits.heard_per_min as usize || branches {
             return Some(is("seizure"));
         }
         (trickled > limits.unasked_tokens_per_hour as i64).then(|| is("bleeding"))
@@ -228,6 +236,7 @@ mod tests {
     const LIMITS: GuardLimits = GuardLimits {
         acts_per_min: 10,
         heard_per_min: 100,
+        branching: 5,
         unasked_tokens_per_hour: 1_000,
         step_s: 30,
         calm_s: 120,
@@ -281,6 +290,18 @@ mod tests {
             counts.spent_unasked(hour * 150, at(hour * 3_600));
             assert_eq!(judge(&guard, &mut counts, &LIMITS, at(hour * 3_600)), None);
         }
+    }
+
+    #[test]
+    fn more_that_comes_forth_than_was_given_is_a_storm_however_slow_it_is() {
+        let limits = GuardLimits { acts_per_min: 1_000, ..LIMITS };
+        let storm = |acts: usize, heard: usize| {
+            let mut counts = Counts::default();
+            (0..acts).for_each(|_| counts.act(at(1)));
+            (0..heard).for_each(|_| counts.heard(at(1)));
+            judge(&Guard::default(), &mut counts, &limits, at(2)).is_some()
+        };
+        assert_eq!([storm(24, 1), storm(25, 1), storm(25, 5), storm(26, 5)], [false, true, false, true]);
     }
 
     #[test]

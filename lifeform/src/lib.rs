@@ -7,6 +7,7 @@
 pub mod agenda;
 mod alarm;
 mod alive;
+pub mod archive;
 mod attention;
 pub mod canvas;
 pub mod guard;

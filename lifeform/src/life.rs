@@ -99,6 +99,8 @@ pub(crate) enum Msg {
     Leave(Arc<str>),
     /// A job ended.
     Ended(Arc<str>, JobStatus),
+    /// A job waits for somebody's word.
+    Waits(Arc<str>),
     /// Look at the balance and at what waits: a beat, or a top-up.
     Beat,
     /// Somebody else changed its agenda.
@@ -148,10 +150,11 @@ impl Actor for Life {
             }
             Msg::Leave(canvas) => alive.leave(&canvas).await?,
             Msg::Ended(job, status) => {
-                alive.ended(&job, status).await?;
+                alive.ended(&me, &job, status).await?;
                 alive.attend(&me, false).await?;
                 alive.let_read_on(None);
             }
+            Msg::Waits(job) => alive.say_that_it_waits(&job).await?,
             Msg::Beat => {
                 if !alive.beat(&me).await? {
                     // It sleeps now: nothing is left to do.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use fascicles::FascicleId;
+use nexus::PrincipalId;
 use nexus::ledger::{Amount, Release};
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +34,18 @@ pub struct LifeformSpec {
     /// The fascicles by which it pursues goals and does what is scheduled.
     #[serde(default = "pursue")]
     pub pursue: Skill,
+    /// What it does with changes of mind maps that it writes together with others.
+    #[serde(default = "co_author")]
+    pub co_author: Skill,
+    /// How it says in short what a long topic began with.
+    #[serde(default = "compact")]
+    pub compact: Skill,
+    /// Characters of a topic, older than what an answer is given of it, from which on they are said in short; 0 is never.
+    #[serde(default = "compact_above_chars")]
+    pub compact_above_chars: u32,
+    /// Whose word is enough for it to use tools that change something outside. What others ask for waits for an approval.
+    #[serde(default = "trusts")]
+    pub trusts: Vec<PrincipalId>,
     /// How it acts without being asked.
     #[serde(default)]
     pub initiative: Initiative,
@@ -175,6 +188,22 @@ fn inhibit() -> Skill {
     Skill { standard: "inhibit".into(), eco: None, hyper: None }
 }
 
+fn co_author() -> Skill {
+    Skill { standard: "co_author".into(), eco: None, hyper: None }
+}
+
+fn compact() -> Skill {
+    Skill { standard: "compact".into(), eco: None, hyper: None }
+}
+
+fn compact_above_chars() -> u32 {
+    6_000
+}
+
+fn trusts() -> Vec<PrincipalId> {
+    vec![PrincipalId::new("user:operator")]
+}
+
 fn pursue() -> Skill {
     Skill { standard: "pursue".into(), eco: None, hyper: None }
 }
@@ -199,7 +228,8 @@ pub fn check_release(release: &Release) -> Result<(), String> {
 impl LifeformSpec {
     /// The fascicles it lives by.
     pub fn fascicles(&self) -> impl Iterator<Item = &FascicleId> {
-        self.reply.variants().chain(self.heed.variants()).chain(self.inhibit.variants()).chain(self.pursue.variants())
+        let skills = [&self.reply, &self.heed, &self.inhibit, &self.pursue, &self.co_author, &self.compact];
+        skills.into_iter().flat_map(Skill::variants)
     }
 
     /// What it has set out to do from birth.
@@ -233,6 +263,12 @@ impl LifeformSpec {
         }
         if self.nutrients.tokens > 1 << 50 || self.nutrients.micro_usd > 1 << 50 {
             return Err(format!("nutrients are at most {}", 1_i64 << 50));
+        }
+        if self.trusts.len() > 1_000 {
+            return Err("trusts names at most 1000".into());
+        }
+        for who in &self.trusts {
+            nexus::Principal::parse_id(&who.0).map_err(|why| format!("trusts: {why}"))?;
         }
         let m = &self.metabolism;
         if !(0 <= m.rest_below_tokens

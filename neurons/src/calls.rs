@@ -93,7 +93,7 @@ impl Run {
         if let Err(why) = tools::fits(tool, &call) {
             return told(&call, why);
         }
-        if self.tools.needs_approval(tool, &call) && !talk.is_approved(&call.id) {
+        if self.tools.needs_approval(tool, &call, &self.caller) && !talk.is_approved(&call.id) {
             if !self.may_wait {
                 return told(&call, "this call must be approved first, and nobody can be asked here");
             }

@@ -1,7 +1,7 @@
 //! What a neuron was: every version of its definition, who wrote it and why, and how its memory changed (MISSION N4).
 
-use nexus::store::{Entry, Stream};
-use nexus::{Batch, Cause, Origin, PrincipalId, Timestamp};
+use nexus::store::{Entry, Key, Kind, Stream, last_version};
+use nexus::{Batch, Cause, Origin, PrincipalId, StoreError, Timestamp};
 use serde::{Deserialize, Serialize};
 use similar::TextDiff;
 
@@ -48,6 +48,34 @@ pub(crate) fn noted(batch: Batch, id: &NeuronId, version: u64, spec: Option<&Neu
 }
 
 impl Neurons {
+    /// Takes over a neuron from another daemon with all its versions, if there is none of that name here. Answers whether it
+    /// was taken over.
+    ///
+    /// # Errors
+    /// [`NeuronError::Spec`] when it is not well made.
+    pub async fn adopt(&self, origin: &Origin, spec: &NeuronSpec, history: Vec<Entry>) -> Result<bool, NeuronError> {
+        spec.check().map_err(NeuronError::Spec)?;
+        let id = spec.id.clone().ok_or_else(|| NeuronError::Spec("id is missing".into()))?;
+        let version = last_version(&history);
+        let adopted = Batch::new(origin).adopt(Key::new(Kind::Neuron, id.clone()), spec, version);
+        match self.store.commit(adopted.forget(stream(&id)).restore(stream(&id), history)).await {
+            Ok(_) => {
+                self.changed();
+                Ok(true)
+            }
+            Err(StoreError::Conflict { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The journal of a neuron's versions, for another daemon.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn journal(&self, id: &NeuronId) -> Result<Vec<Entry>, NeuronError> {
+        Ok(self.store.all_entries(&stream(id)).await?)
+    }
+
     /// The versions of a neuron after journal entry `after`, oldest first, at most `limit`, and the entry where the next
     /// ones begin. A neuron that was removed still has its own.
     ///

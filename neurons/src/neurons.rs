@@ -119,7 +119,7 @@ impl Neurons {
         self.changes.load(Ordering::SeqCst)
     }
 
-    fn changed(&self) {
+    pub(crate) fn changed(&self) {
         self.changes.fetch_add(1, Ordering::SeqCst);
     }
 
@@ -279,6 +279,7 @@ impl Neurons {
                 spec.tools.len()
             )));
         };
+        let tool = tool.clone();
         let mut talk = if options.first {
             Conversation::first(invocation)
         } else {
@@ -294,10 +295,10 @@ impl Neurons {
             let function = WireFunction { name: call.name.clone(), arguments: call.params.clone() };
             talk.ask(vec![WireToolCall { id: call.id.clone(), function, ..WireToolCall::default() }]);
         }
-        // Whoever did not approve is not asked again.
-        let repeatable = self.tools.may_repeat(tool) && !self.tools.needs_approval(tool, &call);
         let asked = talk.reply.as_ref().map(calls_of).unwrap_or_default();
         let run = self.run(origin.clone(), account.clone(), spec, options);
+        // Whoever did not approve is not asked again.
+        let repeatable = self.tools.may_repeat(&tool) && !self.tools.needs_approval(&tool, &call, &run.caller);
         let waiting = run.serve(asked, &mut talk).await?;
         if talk.is_fresh() {
             self.store.commit(talk.write(Batch::new(origin))).await?;
@@ -432,7 +433,7 @@ impl Neurons {
         Run {
             store: self.store.clone(),
             tools: self.tools.clone(),
-            caller: options.caller.unwrap_or_else(|| Caller { owner: HOUSE.into(), depth: 0 }),
+            caller: options.caller.unwrap_or_else(|| Caller { owner: HOUSE.into(), depth: 0, untrusted: false }),
             may_wait: !options.cannot_wait,
             calls_as: options.calls_as,
             models: self.models.clone(),

@@ -2,7 +2,7 @@
 //!
 //! Two currencies, integers both: tokens and micro-dollars. A hold sets an amount aside before a
 //! call is made; settling charges what was really used and gives the rest back. Holds nest: a
-//! child draws on its parent and returns what it did not use to it.
+//! child draws on its parent, beyond that on the balance, and returns to each what it did not use.
 //!
 //! Nutrients may come by themselves ([`Release`]): so many an hour, up to a ceiling. What has come is computed from
 //! the time that passed when somebody asks, and written with the next change of the account, never by itself.
@@ -51,6 +51,11 @@ impl Amount {
         }
     }
 
+    /// The smaller of each.
+    fn least(self, other: Self) -> Self {
+        Self { tokens: self.tokens.min(other.tokens), micro_usd: self.micro_usd.min(other.micro_usd) }
+    }
+
     /// This many times an amount, in thousandths of an hour's milliseconds: see [`Bucket`].
     fn times(self, ms: i64) -> [i128; 2] {
         [i128::from(self.tokens) * i128::from(ms), i128::from(self.micro_usd) * i128::from(ms)]
@@ -72,8 +77,11 @@ impl std::fmt::Display for Amount {
 pub struct Hold {
     /// What is still set aside here, children excluded.
     pub left: Amount,
-    /// The hold this one draws on; `None` draws on the balance.
+    /// The hold this one draws on before it draws on the balance.
     pub parent: Option<Arc<str>>,
+    /// How much of it was its parent's.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub drawn: Amount,
 }
 
 /// Nutrients that come by themselves (MISSION L3): a leaky bucket the other way round.
@@ -161,11 +169,18 @@ pub enum AccountOp {
     Hold {
         /// Names the hold; unique among the open ones.
         id: Arc<str>,
-        /// The hold to draw on, if not the balance.
+        /// The hold to draw on as far as it goes; one that is not open gives nothing.
         parent: Option<Arc<str>>,
         /// How much at most.
         amount: Amount,
     },
+    /// Gives back what is left of a hold and closes it; one that is not open gives nothing.
+    Return {
+        /// The hold to close.
+        id: Arc<str>,
+    },
+    /// Makes the account what it was once, elsewhere.
+    Restore(Box<Account>),
     /// Takes away what is free.
     Debit(Amount),
     /// From now on nutrients come by this rule, or by none.
@@ -333,6 +348,7 @@ impl Account {
         self.accrue(at);
         match op {
             AccountOp::Open(_) => {}
+            AccountOp::Restore(as_it_was) => *self = (**as_it_was).clone(),
             AccountOp::Credit(amount) => self.balance = self.balance.plus(*amount),
             AccountOp::Debit(amount) => {
                 let available = self.available();
@@ -346,6 +362,10 @@ impl Account {
             }
             AccountOp::Hold { id, parent, amount } => self.hold(name, id, parent.as_ref(), *amount)?,
             AccountOp::Settle { id, used } => self.settle(name, id, *used, at)?,
+            AccountOp::Return { id } if self.holds.contains_key(id) => {
+                self.settle(name, id, Some(Amount::default()), at)?;
+            }
+            AccountOp::Return { .. } => {}
         }
         Ok(())
     }
@@ -363,24 +383,20 @@ impl Account {
         if self.holds.len() >= HOLDS_MAX {
             return Err(LedgerError::TooManyHolds { account: name.clone(), max: HOLDS_MAX });
         }
-        let available = match parent {
-            None => self.available(),
-            Some(parent) => self
-                .holds
-                .get(parent)
-                .map(|hold| hold.left)
-                .ok_or_else(|| LedgerError::NoHold { account: name.clone(), hold: parent.clone() })?,
-        };
-        if !available.covers(amount) {
+        let set_aside = parent.and_then(|parent| self.holds.get(parent)).map_or_else(Amount::default, |hold| hold.left);
+        let drawn = set_aside.least(amount).floor_zero();
+        let available = self.available();
+        if !available.covers(amount.minus(drawn)) {
+            let available = available.plus(set_aside);
             return Err(LedgerError::Insufficient { account: name.clone(), needed: amount, available });
         }
         if let Some(hold) = parent.and_then(|parent| self.holds.get_mut(parent)) {
             // What a child holds is no longer its parent's to give.
-            hold.left = hold.left.minus(amount);
-            self.held = self.held.minus(amount);
+            hold.left = hold.left.minus(drawn);
+            self.held = self.held.minus(drawn);
         }
         self.held = self.held.plus(amount);
-        self.holds.insert(id.clone(), Hold { left: amount, parent: parent.cloned() });
+        self.holds.insert(id.clone(), Hold { left: amount, parent: parent.cloned(), drawn });
         Ok(())
     }
 
@@ -405,7 +421,7 @@ impl Account {
             }
         }
         self.held = self.held.minus(hold.left);
-        let rest = hold.left.minus(used).floor_zero();
+        let rest = hold.left.minus(used).floor_zero().least(hold.drawn);
         if let Some(parent) = hold.parent.and_then(|parent| self.holds.get_mut(&parent)) {
             parent.left = parent.left.plus(rest);
             self.held = self.held.plus(rest);
@@ -452,12 +468,20 @@ mod tests {
         let (name, mut a) = account(100);
         a.apply(&name, &hold("job", None, 80), NOW).unwrap();
         a.apply(&name, &hold("call", Some("job"), 50), NOW).unwrap();
-        assert!(a.apply(&name, &hold("call2", Some("job"), 31), NOW).is_err());
+        assert!(a.apply(&name, &hold("call2", Some("job"), 51), NOW).is_err(), "30 are the job's, and 20 are free");
+        a.apply(&name, &hold("call2", Some("job"), 40), NOW).unwrap();
+        assert_eq!((a.holds["job"].left, a.available()), (Amount::default(), Amount::tokens(10)));
+        a.apply(&name, &settle("call2", Some(5)), NOW).unwrap();
+        assert_eq!((a.holds["job"].left, a.available()), (Amount::tokens(30), Amount::tokens(15)));
         a.apply(&name, &settle("call", Some(10)), NOW).unwrap();
-        assert_eq!(a.balance, Amount::tokens(90));
+        assert_eq!(a.balance, Amount::tokens(85));
         assert_eq!(a.holds["job"].left, Amount::tokens(70));
-        a.apply(&name, &settle("job", Some(0)), NOW).unwrap();
-        assert_eq!(a.available(), Amount::tokens(90));
+        for _ in 0..2 {
+            a.apply(&name, &AccountOp::Return { id: "job".into() }, NOW).unwrap();
+            assert_eq!((a.available(), a.held()), (Amount::tokens(85), Amount::default()));
+        }
+        a.apply(&name, &hold("late", Some("job"), 85), NOW).unwrap();
+        assert_eq!(a.holds["late"].drawn, Amount::default(), "a parent that is not open gives nothing");
     }
 
     #[test]

@@ -21,13 +21,16 @@ pub const DEFAULTS: &str = include_str!("../../config/lifeformd.toml");
 pub const LIFEFORMS: [(&str, &str); 1] = [("first", include_str!("../../config/lifeforms/first.toml"))];
 
 /// Shipped fascicles.
-pub const FASCICLES: [&str; 11] = [
+pub const FASCICLES: [&str; 14] = [
     include_str!("../../config/fascicles/answer_with_memory.toml"),
+    include_str!("../../config/fascicles/co_author.toml"),
+    include_str!("../../config/fascicles/compact.toml"),
     include_str!("../../config/fascicles/draft_and_review.toml"),
     include_str!("../../config/fascicles/inhibit.toml"),
     include_str!("../../config/fascicles/intent_analysis.toml"),
     include_str!("../../config/fascicles/heed.toml"),
     include_str!("../../config/fascicles/maintenance.toml"),
+    include_str!("../../config/fascicles/promise.toml"),
     include_str!("../../config/fascicles/pursue.toml"),
     include_str!("../../config/fascicles/reply.toml"),
     include_str!("../../config/fascicles/research.toml"),

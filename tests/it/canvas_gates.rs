@@ -9,7 +9,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use reqwest::StatusCode;
 use serde_json::{Value, json};
-use tests::{Client, Mirror};
+use tests::{Client, Mirror, TestDaemon, honest};
 use tokio::sync::watch;
 
 use super::canvases::limited;
@@ -186,4 +186,50 @@ async fn whoever_resumes_folds_the_very_same_state() {
     }
     println!("20 subscribers, {cuts} cuts, {} revisions, every state the same", state["rev"]);
     assert!(cuts > 20);
+}
+
+/// Gate 8: a change is the same to people who watch, to the lifeform's thought, and in the history, under one revision.
+#[tokio::test]
+async fn a_change_is_seen_by_people_by_the_lifeform_and_in_the_history_under_the_same_revision() {
+    let daemon = TestDaemon::start(honest).await;
+    let (id, base) = daemon.lifeform().await;
+    let op = &daemon.operator;
+    let mut socket = op.subscribe(&base, None).await;
+    socket.until(|frame| frame["t"] == "live").await;
+    op.topic(&base, "t").await;
+    let said = op.say(&base, "t", "Is the boat at four?").await;
+    socket.until(|frame| frame["kind"] == "message.finish").await;
+    let path = format!("{base}/topics/t/messages/{}", said["id"].as_str().unwrap());
+    let changed =
+        op.patch(&path, json!({"content": "Is the boat at five?", "reason": "a slip"})).await.expect(StatusCode::OK);
+    let seen = socket.until(|frame| frame["kind"] == "message.amend").await;
+    let (seen, rev) = (seen.last().unwrap(), &changed["rev"]);
+    assert_eq!((&seen["rev"], seen["patch"].to_string().contains("Is the boat at five?")), (rev, true));
+    let history = op.get(&format!("{path}/revisions")).await.expect(StatusCode::OK);
+    let past = history["revisions"].as_array().unwrap().last().unwrap();
+    assert_eq!(
+        (&past["rev"], &past["content"], &past["reason"]),
+        (rev, &json!("Is the boat at four?"), &json!("a slip"))
+    );
+    socket.until(|frame| frame["kind"] == "message.finish").await;
+    let from = format!("/v1/lifeforms/{id}/trace?from=canvas:{id}/canvas_chat_main@{rev}");
+    let came_of_it = op.get(&from).await.expect(StatusCode::OK)["forward"].to_string();
+    for told in [
+        r#""before":"Is the boat at four?""#,
+        r#""reason":"a slip""#,
+        r#""content":"Is the boat at five?""#,
+        &format!("\"rev\":{rev}"),
+    ] {
+        assert!(came_of_it.contains(told), "{told}: {came_of_it}");
+    }
+    let asked = daemon.model.asked();
+    let told = asked.iter().rev().flat_map(|request| &request.messages).filter_map(|message| message.content.clone());
+    let thought = "(I changed what I said. Before: \"Is the boat at four?\". Why: a slip. Now:) Is the boat at five?";
+    assert!(told.into_iter().any(|content| content == thought));
+    // What is taken back is taken back everywhere, too.
+    let gone = op.delete(&format!("{path}?reason=enough")).await.expect(StatusCode::OK);
+    let seen = socket.until(|frame| frame["kind"] == "message.retract").await;
+    assert_eq!(seen.last().unwrap()["rev"], gone["rev"]);
+    let history = op.get(&format!("{path}/revisions")).await.expect(StatusCode::OK);
+    assert_eq!(history["revisions"].as_array().unwrap().last().unwrap()["rev"], gone["rev"]);
 }

@@ -350,3 +350,44 @@ async fn a_small_write_that_changes_much_is_refused_or_reaches_everybody() {
     let frames = watcher.until(|frame| frame["rev"] == done["rev"]).await;
     assert_eq!(frames.iter().filter(|frame| frame["kind"] == "message.retract").count(), 20);
 }
+
+#[tokio::test]
+async fn what_an_operator_purges_is_gone_from_state_history_log_and_earlier_revisions() {
+    let (daemon, base) = quiet().await;
+    let op = &daemon.operator;
+    op.topic(&base, "t").await;
+    let kept = op.say(&base, "t", "The weather is fine.").await;
+    let said = op.say(&base, "t", "My secret is Xyzzy.").await;
+    let path = format!("{base}/topics/t/messages/{}", said["id"].as_str().unwrap());
+    op.patch(&path, json!({"content": "My secret was Xyzzy."})).await.expect(StatusCode::OK);
+    let mut watching = op.subscribe(&base, None).await;
+    watching.until(|frame| frame["t"] == "live").await;
+    let ada = daemon.person("user:ada", "participant").await;
+    ada.delete(&format!("{path}?purge=1")).await.refused(403, "forbidden");
+    op.delete(&format!("{path}?purge=2")).await.refused(422, "invalid");
+    op.delete(&format!("{path}?purge=1&reason=privacy")).await.expect(StatusCode::OK);
+    let seen = watching.until(|frame| frame["kind"] == "message.purge").await;
+    assert!(!json!(seen).to_string().contains("Xyzzy"));
+    for _ in 0..2 {
+        let everything = [
+            op.get(&format!("{base}/state")).await.expect(StatusCode::OK),
+            op.get(&format!("{path}/revisions")).await.expect(StatusCode::OK),
+            op.get(&format!("{base}/ops?after={}&limit=100", said["rev"])).await.body,
+            op.get(&format!("{base}/ops?after=0&limit=100")).await.body,
+            op.get(&format!("{base}/state?at_rev={}", said["rev"])).await.body,
+        ];
+        assert!(!json!(everything).to_string().contains("Xyzzy"), "{everything:?}");
+        assert!(everything[0].to_string().contains("The weather is fine."));
+        let message = op.get(&path).await.expect(StatusCode::OK);
+        assert_eq!((&message["status"], &message["purged_by"]["reason"]), (&json!("retracted"), &json!("privacy")));
+    }
+    assert_eq!(
+        op.get(&format!("{base}/topics/t/messages/{}", kept["id"].as_str().unwrap())).await.expect(StatusCode::OK)["content"],
+        "The weather is fine."
+    );
+    op.delete(&format!("{path}?purge=1")).await.expect(StatusCode::OK);
+    let daemon = daemon.kill_and_restart().await;
+    let op = &daemon.operator;
+    assert!(!op.get(&format!("{base}/state")).await.expect(StatusCode::OK).to_string().contains("Xyzzy"));
+    op.say(&base, "t", "It goes on.").await;
+}

@@ -23,7 +23,7 @@ fn planning(
 }
 
 fn step(say: &str, status: &str, again_in_minutes: u32) -> Value {
-    json!({"plan": ["look", "tell"], "say": say, "status": status, "again_in_minutes": again_in_minutes, "subgoals": []})
+    json!({"plan": ["look", "tell"], "say": say, "status": status, "again_in_minutes": again_in_minutes, "subgoals": [], "schedules": []})
 }
 
 async fn born(daemon: &TestDaemon, definition: Value) -> (String, String) {
@@ -179,7 +179,7 @@ async fn schedules_quiet_hours_and_the_limit_on_unasked_messages_hold() {
 async fn a_goal_that_fails_is_blocked_and_told_and_one_can_have_parts() {
     let daemon = TestDaemon::start(planning(|told| match told.contains("Learn to sail") {
         true => {
-            json!({"plan": [], "say": "", "status": "active", "again_in_minutes": 0, "subgoals": ["Find a teacher"]})
+            json!({"plan": [], "say": "", "status": "active", "again_in_minutes": 0, "subgoals": ["Find a teacher"], "schedules": []})
         }
         false => json!("no plan at all"),
     }))
@@ -368,4 +368,85 @@ async fn what_somebody_decides_of_a_goal_under_way_holds() {
             .expect(StatusCode::CREATED);
         op.get(&format!("{life}/goals")).await.expect(StatusCode::OK);
     }
+}
+
+#[tokio::test]
+async fn what_is_asked_for_in_a_talk_goes_on_the_agenda_and_comes_in_that_topic_even_in_quiet_hours() {
+    let daemon = TestDaemon::start(|request, n| {
+        let asked = request.response_format.as_ref().map(ToString::to_string).unwrap_or_default();
+        let told = request.messages.iter().filter_map(|message| message.content.clone()).collect::<Vec<_>>().join("\n");
+        match asked {
+            asked if asked.contains("promises") => {
+                assert!(told.contains("It is Thursday 2026-01-01 "), "{told}");
+                let reminder = |what: &str, in_minutes: u64, at: &str, cron: &str| {
+                    json!({"what": what, "in_minutes": in_minutes, "at": at, "cron": cron})
+                };
+                let promises = match told.contains("every morning") {
+                    true => vec![reminder("Say good morning", 0, "", "0 7 * * *"), reminder("x", 0, "2020-01-01T00:00", "")],
+                    false => vec![reminder("Call mum", 30, "", "")],
+                };
+                Reply::Text(json!({"promises": promises}).to_string())
+            }
+            asked if asked.contains("again_in_minutes") => Reply::Text(step("", "done", 0).to_string()),
+            _ => honest(request, n),
+        }
+    })
+    .await;
+    let quiet = json!({"quiet": {"from": "00:00", "to": "23:59"}});
+    let (life, chat) = born(&daemon, json!({"name": "Iris", "initiative": quiet})).await;
+    let op = &daemon.operator;
+    let mut socket = live(&daemon, &chat).await;
+    op.topic(&chat, "t").await;
+    op.say(&chat, "t", "How are you today?").await;
+    let schedules = async |many: usize| loop {
+        let found = op.get(&format!("{life}/schedules")).await.expect(StatusCode::OK);
+        let found = found["schedules"].as_array().unwrap().clone();
+        if found.len() == many {
+            return found;
+        }
+        tokio::task::yield_now().await;
+    };
+    op.say(&chat, "t", "Please remind me in half an hour to call mum.").await;
+    let set = schedules(1).await;
+    assert_eq!(
+        (&set[0]["what"], &set[0]["by"], &set[0]["topic"]),
+        (&json!("Call mum"), &json!("user:operator"), &json!("t"))
+    );
+    let asked = daemon.model.asked();
+    let promised = asked.iter().filter(|request| {
+        request.response_format.as_ref().is_some_and(|format| format.to_string().contains("promises"))
+    });
+    assert_eq!(promised.count(), 1, "where nothing is asked for later, no model is");
+    daemon.clock.advance_ms(31 * 60_000);
+    let reminded = |frame: &Value| says("t")(frame) && text_of(frame) == "Call mum";
+    socket.until(reminded).await;
+    op.say(&chat, "t", "Wish me well every morning at seven.").await;
+    let set = schedules(1).await;
+    assert_eq!((&set[0]["cron"], &set[0]["next"]), (&json!("0 7 * * *"), &json!("2026-01-01T07:00:00Z")));
+    op.delete(&format!("{life}/schedules/{}", set[0]["id"].as_str().unwrap())).await.expect(StatusCode::NO_CONTENT);
+    schedules(0).await;
+}
+
+#[tokio::test]
+async fn it_sets_schedules_for_itself_when_it_plans() {
+    let daemon = TestDaemon::start(planning(|_| {
+        let mut step = step("", "active", 0);
+        step["schedules"] = json!([{"what": "Look at the tide", "in_minutes": 0, "cron": "0 6 * * *"}]);
+        step
+    }))
+    .await;
+    let (life, _) = born(&daemon, json!({"name": "Iris"})).await;
+    let op = &daemon.operator;
+    op.post(&format!("{life}/goals"), json!({"title": "Know the tide"})).await.expect(StatusCode::CREATED);
+    daemon.clock.advance_ms(60_000);
+    let found = loop {
+        let found = op.get(&format!("{life}/schedules")).await.expect(StatusCode::OK);
+        if found["schedules"].as_array().is_some_and(|found| !found.is_empty()) {
+            break found;
+        }
+        tokio::task::yield_now().await;
+    };
+    let own = &found["schedules"][0];
+    assert_eq!((&own["what"], &own["cron"]), (&json!("Look at the tide"), &json!("0 6 * * *")));
+    assert!(own["by"].as_str().unwrap().starts_with("lifeform:"), "{own}");
 }

@@ -259,10 +259,11 @@ async fn an_answer_that_was_cut_by_a_kill_is_finished_once_and_paid_as_it_was_se
     op.topic(&base, "t1").await;
     op.say(&base, "t1", "Tell me?").await;
     socket.until(|frame| frame["t"] == "stream").await;
-    let held = op.get(&format!("/v1/lifeforms/{id}/resources")).await.expect(StatusCode::OK)["held"]["tokens"]
-        .as_i64()
-        .unwrap();
-    assert!(held > 0);
+    let statement = op.get(&format!("/v1/lifeforms/{id}/resources?limit=100")).await.expect(StatusCode::OK);
+    let lines = statement["transactions"].as_array().unwrap();
+    let call = lines.iter().rfind(|line| line["data"]["memo"] == "reserve").unwrap();
+    let (hold, held) = (&call["data"]["op"]["hold"], call["data"]["op"]["hold"]["amount"]["tokens"].as_i64().unwrap());
+    assert!(held > 0 && hold["parent"].as_str().unwrap().starts_with("job:"), "a call draws on what its job set aside");
     let daemon = daemon.kill_and_restart().await;
     let op = daemon.operator.clone();
     let mut socket = op.subscribe(&base, None).await;

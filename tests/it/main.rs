@@ -2,12 +2,15 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test that cannot go on fails there and says so")]
 
+mod archive;
 mod budget;
 mod canvas_gates;
 mod canvas_protocol;
 mod canvases;
 mod checkpoints;
+mod co_author;
 mod commons;
+mod compaction;
 mod conformance;
 mod crashes;
 mod dialogue;
@@ -38,4 +41,5 @@ mod storms;
 mod tidy;
 mod tool_rules;
 mod tools;
+mod voices;
 mod weights;

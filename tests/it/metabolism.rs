@@ -128,10 +128,15 @@ async fn a_skill_has_variants_and_a_definition_that_cannot_live_is_refused() {
         .await
         .expect(StatusCode::CREATED);
     let listed = daemon.operator.get(&format!("/v1/lifeforms/{}/fascicles", made["id"].as_str().unwrap())).await;
+    let mut fascicles = listed.body["fascicles"].as_array().unwrap().clone();
+    let homeostasis = fascicles.pop().unwrap();
     assert_eq!(
-        listed.body["fascicles"],
-        json!([{"id": "reply", "skill": "reply", "status": "active"}, {"id": "answer_with_memory", "skill": "reply", "status": "idle"}, {"id": "heed", "skill": "heed", "status": "active"}, {"id": "inhibit", "skill": "inhibit", "status": "active"}, {"id": "pursue", "skill": "pursue", "status": "active"}])
+        Value::from(fascicles),
+        json!([{"id": "reply", "skill": "reply", "status": "active"}, {"id": "answer_with_memory", "skill": "reply", "status": "idle"}, {"id": "heed", "skill": "heed", "status": "active"}, {"id": "inhibit", "skill": "inhibit", "status": "active"}, {"id": "pursue", "skill": "pursue", "status": "active"}, {"id": "co_author", "skill": "co_author", "status": "active"}, {"id": "compact", "skill": "compact", "status": "active"}])
     );
+    let monitor = &homeostasis["neurons"][1];
+    assert_eq!((&monitor["id"], &monitor["state"]["mode"]), (&json!("resource_monitor"), &json!("standard")));
+    assert_eq!(monitor["rule"]["eco_below_tokens"], 20_000, "what it goes by, and what it sees: {monitor}");
     for definition in [
         json!({"name": "Iris", "reply": {"standard": "reply", "eco": "none"}}),
         json!({"name": "Iris", "reply": {"standard": "reply", "poor": "reply"}}),

@@ -70,7 +70,7 @@ fn each_thing_is_known_only_where_it_belongs() {
                 "fascicles/src/job.rs",
                 "fascicles/src/fascicles.rs",
                 "lifeform/src/life.rs",
-                "lifeform/src/lifeforms.rs",
+                "lifeform/src/lifeforms/mod.rs",
             ],
         ),
         ("rmcp::", &["neurons/src/tools/mcp", "tests/"]),

@@ -17,7 +17,7 @@ use tests::{Client, TestDaemon, obedient};
 
 /// A request as the outside saw it.
 #[derive(Clone, Debug)]
-struct Seen {
+pub(crate) struct Seen {
     what: String,
     headers: BTreeMap<String, String>,
     body: Value,
@@ -25,13 +25,13 @@ struct Seen {
 
 /// A server outside that remembers what it was asked.
 #[derive(Clone)]
-struct Outside {
+pub(crate) struct Outside {
     address: String,
     seen: Arc<Mutex<Vec<Seen>>>,
 }
 
 impl Outside {
-    async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let seen: Arc<Mutex<Vec<Seen>>> = Arc::default();
         let keeps = seen.clone();
         let answer = move |request: Request| async move {
@@ -60,12 +60,12 @@ impl Outside {
         Self { address, seen }
     }
 
-    fn seen(&self) -> Vec<Seen> {
+    pub(crate) fn seen(&self) -> Vec<Seen> {
         self.seen.lock().unwrap().clone()
     }
 
     /// Tools that may go there, with a secret.
-    fn reach(&self, folder: &tempfile::TempDir) -> Tools {
+    pub(crate) fn reach(&self, folder: &tempfile::TempDir) -> Tools {
         let key_file = folder.path().join("key");
         std::fs::write(&key_file, "s3cret\n").unwrap();
         let host =
@@ -73,7 +73,7 @@ impl Outside {
         Tools { hosts: [(self.address.clone(), host)].into(), ..Tools::default() }
     }
 
-    fn tool(&self, name: &str, method: &str, path: &str, more: Value) -> Value {
+    pub(crate) fn tool(&self, name: &str, method: &str, path: &str, more: Value) -> Value {
         let mut tool =
             json!({"name": name, "run": {"http": {"method": method, "url": format!("http://{}{path}", self.address)}}});
         tool.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());

@@ -1,5 +1,7 @@
 //! The patch that an op makes, put together piece by piece, and what rules of every kind of canvas ask.
 
+use std::collections::BTreeSet;
+
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, Patch, PatchOperation, RemoveOperation};
 use nexus::{PrincipalKind, Role};
@@ -97,4 +99,31 @@ pub(super) fn check_length(path: &'static str, text: &str, bytes_max: usize) -> 
 /// Keys that sort in the order of revisions, for what is only ever appended.
 pub(super) fn order(rev: u64) -> String {
     format!("{rev:012}")
+}
+
+/// Calls in one text that are looked at.
+const CALLS_MAX: usize = 64;
+
+/// The names that are called in a text, in lower case: `@name`, or `@kind:name`.
+pub(crate) fn called(content: &str) -> BTreeSet<String> {
+    let is_name = |c: &char| c.is_alphanumeric() || "-_:.".contains(*c);
+    let called =
+        content.split('@').skip(1).take(CALLS_MAX).map(|rest| rest.chars().take_while(is_name).collect::<String>());
+    // A sentence may end, or a list begin, right after a name.
+    called.map(|name| name.trim_end_matches(['.', ':']).to_lowercase()).filter(|name| !name.is_empty()).collect()
+}
+
+/// Who of those that are known is called in a text.
+pub(super) fn mentions(state: &State, content: &str) -> Vec<String> {
+    let called = called(content);
+    if called.is_empty() {
+        return Vec::new();
+    }
+    let is_called = |user: &&Value| {
+        ["id", "name"]
+            .iter()
+            .any(|member| user[*member].as_str().is_some_and(|name| called.contains(&name.to_lowercase())))
+    };
+    let users = state.children("/users").filter(is_called);
+    users.filter_map(|user| user["id"].as_str().map(str::to_owned)).collect()
 }

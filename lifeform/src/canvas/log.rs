@@ -8,12 +8,13 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use json_patch::Patch;
+use json_patch::{AddOperation, Patch, PatchOperation, ReplaceOperation};
 use nexus::store::{Entry, Expect, Key, Kind as Rows, Stream};
 use nexus::{Batch, Origin, PrincipalId, Store, StoreError, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::chat::PURGE;
 use super::{CanvasId, Kind, Limits, Op, State};
 
 /// The head of a canvas.
@@ -116,6 +117,13 @@ impl Ring {
         }
     }
 
+    /// Lets go of the frames up to a revision.
+    pub(super) fn let_go(&mut self, upto: u64) {
+        while let Some(gone) = self.frames.pop_front_if(|frame| frame.rev <= upto) {
+            self.bytes -= gone.text.len();
+        }
+    }
+
     /// The frames after `after`, if all of them are here.
     pub(super) fn after(&self, after: u64) -> Option<impl Iterator<Item = &Frame>> {
         let first = self.frames.front()?.rev;
@@ -154,6 +162,8 @@ pub(super) struct Loaded {
     pub(super) stale: BTreeSet<Arc<str>>,
     /// What was done under an id.
     pub(super) done: Done,
+    /// The revision up to which the log is still to be cut, since something was taken away for good after it.
+    pub(super) purged: Option<u64>,
 }
 
 /// Ops that are known by their ids; what was done longer ago under one would be done again.
@@ -270,6 +280,7 @@ impl Log {
         }
         let (mut rev, mut ring) = (head.rev, Ring::default());
         let mut done = Done { unread: head.rev, ..Done::default() };
+        let mut purged = None;
         loop {
             let page = self.store.entries(&self.stream, rev, usize::MAX).await?;
             if page.is_empty() {
@@ -283,13 +294,16 @@ impl Log {
                 let is_due = |path: &str| ahead.get(path).is_none_or(|written| *written < entry.seq);
                 stale.extend(state.apply_where(&delta.patch, is_due).map_err(corrupt)?.paths);
                 rev = entry.seq;
+                if &*entry.kind == PURGE {
+                    purged = Some(rev - 1);
+                }
                 done.note(&entry, &delta);
                 ring.push(frame(&entry, &delta));
             }
         }
         // A tombstone whose head was not written yet is taken away with the next one.
         stale.extend(ahead.into_keys());
-        Ok(Some(Loaded { head, rev, state, ring, stale, done }))
+        Ok(Some(Loaded { head, rev, state, ring, stale, done, purged }))
     }
 
     /// Reads what was done under ids before the rows were written, which only somebody who uses ids has to know.
@@ -399,6 +413,20 @@ impl Log {
         }
         Ok(frames)
     }
+}
+
+/// What stood at `path`, or above it, before an entry.
+pub(crate) fn undone(entry: &Entry, path: &str) -> Option<Value> {
+    let delta: Delta = entry.decode().ok()?;
+    delta.inverse.0.iter().find_map(|op| match op {
+        PatchOperation::Add(AddOperation { path: at, value })
+        | PatchOperation::Replace(ReplaceOperation { path: at, value })
+            if at.as_str() == path =>
+        {
+            Some(value.clone())
+        }
+        _ => None,
+    })
 }
 
 impl Op {

@@ -24,7 +24,9 @@ use serde_json::Value;
 
 pub use allowance::Limits;
 pub use edit::Edit;
+pub(crate) use edit::called;
 pub use handle::{Canvas, Kept, Shown, Snapshot};
+pub(crate) use log::undone;
 pub use log::{Frame, Frames, Head as CanvasHead};
 pub use owner::{Applied, What};
 pub use presence::Present;
@@ -140,6 +142,12 @@ impl Op {
             Self::Chat(op) => op.name(),
             Self::Mind(op) => op.name(),
         }
+    }
+}
+
+impl From<mind_map::Op> for Op {
+    fn from(op: mind_map::Op) -> Self {
+        Self::Mind(op)
     }
 }
 

@@ -71,6 +71,8 @@ pub(super) struct Owner {
     unkept: (usize, u64),
     /// Rows that are being written.
     keeping: Option<JoinHandle<Rewritten>>,
+    /// The revision up to which the log must go, since something was said before it that is to be said no more.
+    purged: Option<u64>,
     shared: Arc<RwLock<Shared>>,
     inbox: mpsc::Receiver<Write>,
     published: watch::Sender<u64>,
@@ -124,7 +126,7 @@ impl Owner {
         closed: watch::Receiver<bool>,
         alive: Arc<()>,
     ) -> (Self, Arc<RwLock<Shared>>) {
-        let Loaded { head, rev, state, ring, stale, done } = loaded;
+        let Loaded { head, rev, state, ring, stale, done, purged } = loaded;
         let snapshot = snapshot_of(&head, rev, head.made_at, &state);
         let shared = Arc::new(RwLock::new(Shared { snapshot, ring }));
         let unkept = (0, rev - head.rev);
@@ -137,6 +139,7 @@ impl Owner {
             stale,
             unkept,
             keeping: None,
+            purged,
             shared: shared.clone(),
             inbox,
             published,
@@ -152,6 +155,7 @@ impl Owner {
 
     pub(super) async fn run(mut self) {
         let mut waiting = Vec::with_capacity(BATCH_MAX);
+        self.purge().await;
         loop {
             tokio::select! {
                 _ = self.closed.wait_for(|closed| *closed) => return,
@@ -170,6 +174,7 @@ impl Owner {
                 under_way.extend(self.decide(write).await);
             }
             self.settle(under_way).await;
+            self.purge().await;
             let (bytes, ops) = self.unkept;
             if self.kept().await && (bytes >= KEEP_BYTES || ops >= KEEP_EVERY) {
                 self.keep().await;
@@ -177,11 +182,27 @@ impl Owner {
         }
     }
 
+    /// Lets go of the log before what was taken away for good, and of whatever else still tells of it.
+    async fn purge(&mut self) {
+        let Some(upto) = self.purged else { return };
+        if let Some(keeping) = self.keeping.take() {
+            self.take_in(keeping).await;
+        }
+        self.shared.write().unwrap_or_else(PoisonError::into_inner).ring.let_go(upto);
+        self.keep().await;
+        if let Some(keeping) = self.keeping.take() {
+            self.take_in(keeping).await;
+        }
+        if self.head.floor >= upto {
+            self.purged = None;
+        }
+    }
+
     /// Writes the rows of what changed, so that waking need not replay the whole journal, and cuts the log; beside
     /// whatever is written meanwhile.
     async fn keep(&mut self) {
         let floor = match self.log.floor(&self.head, self.rev, &self.limits).await {
-            Ok(floor) => floor,
+            Ok(floor) => floor.max(self.purged.unwrap_or_default()),
             Err(error) => return tracing::warn!(canvas = %self.log.stream, %error, "its log is not cut"),
         };
         let (log, head, state, rev) = (self.log.clone(), self.head.clone(), self.trial.clone(), self.rev);
@@ -200,9 +221,14 @@ impl Owner {
 
     /// Takes in what came of writing rows, once that is done; answers whether it is.
     async fn kept(&mut self) -> bool {
-        let Some(keeping) = self.keeping.take_if(|keeping| keeping.is_finished()) else {
-            return self.keeping.is_none();
-        };
+        match self.keeping.take_if(|keeping| keeping.is_finished()) {
+            Some(keeping) => self.take_in(keeping).await,
+            None => return self.keeping.is_none(),
+        }
+        true
+    }
+
+    async fn take_in(&mut self, keeping: JoinHandle<Rewritten>) {
         match keeping.await {
             Ok((Ok(head), _)) => self.head = head,
             Ok((Err(error), stale)) => {
@@ -215,7 +241,6 @@ impl Owner {
                 self.reload().await;
             }
         }
-        true
     }
 
     /// Decides one write and starts its commit; answers refusals and repetitions at once.
@@ -336,7 +361,10 @@ impl Owner {
             stale.extend(touched.paths);
             let op_id = write.op_id.clone();
             let asked = op_id.as_ref().map(|_| asked.clone());
-            let delta = Delta { op: json!(op), patch, inverse: Patch(touched.inverse), op_id, asked };
+            let is_purge = matches!(op, Op::Chat(chat::Op::Purge { .. }));
+            // What was taken away for good cannot be looked back at.
+            let inverse = Patch(if is_purge { Vec::new() } else { touched.inverse });
+            let delta = Delta { op: json!(op), patch, inverse, op_id, asked };
             let body = nexus::store::json(&delta);
             written += body.len();
             if written > WRITTEN_MAX {
@@ -363,6 +391,9 @@ impl Owner {
             if committed.is_ok() {
                 self.sleepers.call(&called);
             }
+            let purges = committed.iter().flat_map(|receipt| names.iter().zip(&receipt.versions));
+            let purged = purges.filter(|(name, _)| ***name == *chat::PURGE).map(|(_, rev)| rev - 1).max();
+            self.purged = self.purged.max(purged);
             let asked = deltas.first().and_then(|delta| Some((delta.op_id.clone()?, delta.asked.clone()?)));
             let answer = committed.map(|receipt| {
                 let entries = deltas.iter().zip(&names).zip(&receipt.versions);
@@ -413,7 +444,8 @@ impl Owner {
         }
         match self.log.load().await {
             Ok(Some(loaded)) => {
-                let Loaded { head, rev, state, ring, stale, done } = loaded;
+                let Loaded { head, rev, state, ring, stale, done, purged } = loaded;
+                self.purged = purged;
                 let snapshot = snapshot_of(&head, rev, self.log.store.clock().now(), &state);
                 *self.shared.write().unwrap_or_else(PoisonError::into_inner) = Shared { snapshot, ring };
                 self.unkept.1 = rev - head.rev;

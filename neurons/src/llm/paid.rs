@@ -199,7 +199,10 @@ impl<'p> Purchase<'p> {
         let bought = model;
         let bound = model.price.of(bound);
         let id: Arc<str> = format!("call_{}", uuid::Uuid::now_v7().simple()).into();
-        let op = AccountOp::Hold { id: id.clone(), parent: None, amount: bound };
+        // What its job has set aside is drawn on first.
+        let parent = origin.cause.0.iter().rev().find(|reference| reference.starts_with("job:"));
+        let parent = parent.map(|job| job.split_once('/').map_or(&**job, |(job, _)| job).into());
+        let op = AccountOp::Hold { id: id.clone(), parent, amount: bound };
         let sent = json!({"call": id, "provider": model.provider.name(), "model": model.name, "reserved": bound});
         let mut announce =
             announce.account(account, op, "reserve").append(calls_stream(account), "sent", &joined(sent, asked));
@@ -356,8 +359,12 @@ fn joined(mut one: Value, other: Value) -> Value {
 /// # Errors
 /// The store's own.
 pub async fn settle_unknown(store: &Store, account: &str) -> Result<usize, NeuronError> {
-    let holds: Vec<Arc<str>> =
-        store.account(account).map(|account| account.holds.keys().cloned().collect()).unwrap_or_default();
+    // What a job has set aside is no call: the job goes on with it.
+    let is_call = |hold: &&Arc<str>| !hold.starts_with("job:");
+    let holds: Vec<Arc<str>> = store
+        .account(account)
+        .map(|account| account.holds.keys().filter(is_call).cloned().collect())
+        .unwrap_or_default();
     let origin = Origin::system("restart");
     for hold in &holds {
         let charged = store.account(account).and_then(|account| account.holds.get(hold).map(|hold| hold.left));

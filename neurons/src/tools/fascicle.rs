@@ -16,6 +16,8 @@ pub struct Caller {
     pub owner: Arc<str>,
     /// How many fascicles that are tools it is within.
     pub depth: usize,
+    /// Whether a voice that is not trusted asked for it: what reaches outside and changes something must be approved.
+    pub untrusted: bool,
 }
 
 /// A fascicle that is called as a tool.

@@ -192,13 +192,16 @@ impl Tools {
         }
     }
 
-    /// Whether a call must be approved before it is made.
-    pub(crate) fn needs_approval(&self, tool: &ToolSpec, call: &ToolCall) -> bool {
+    /// Whether a call must be approved before it is made. What an untrusted voice asks for, and what would change something
+    /// outside, must be, whatever the tool says.
+    pub(crate) fn needs_approval(&self, tool: &ToolSpec, call: &ToolCall, caller: &Caller) -> bool {
+        let outside = matches!(tool.run, Runner::Http(_) | Runner::Mcp(_) | Runner::Openapi(_));
+        let for_a_stranger = if caller.untrusted && outside { Approval::OnWrite } else { Approval::Never };
         let configured = match &tool.run {
             Runner::Mcp(mcp) => self.0.servers.rules(mcp).1,
             _ => Approval::Never,
         };
-        match tool.approval.max(configured) {
+        match tool.approval.max(configured).max(for_a_stranger) {
             Approval::Never => false,
             Approval::OnWrite => self.writes(tool, call),
             Approval::Always => true,
@@ -272,7 +275,7 @@ impl Tools {
                     input,
                     origin: (*origin).clone(),
                     account: (*account).clone(),
-                    caller: Caller { owner: caller.owner.clone(), depth: caller.depth + 1 },
+                    caller: Caller { depth: caller.depth + 1, ..(*caller).clone() },
                     parent: (*parent).clone(),
                     // Should nobody be there any more to stop it in time.
                     deadline_s: limit.as_secs() + 1,

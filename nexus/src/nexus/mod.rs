@@ -9,6 +9,7 @@ mod journal;
 mod meaning;
 mod mind;
 mod owner;
+mod portable;
 mod shelf;
 mod wake;
 
@@ -34,6 +35,7 @@ pub use kip::Request;
 pub use meaning::{EmbedError, Embedder};
 pub use mind::Mind;
 pub use owner::Snapshot;
+pub use portable::Portable;
 pub use shelf::Shelves;
 
 /// Names a nexus: a lifeform's id, or `commons`.

@@ -203,6 +203,14 @@ pub enum Op {
         /// The bytes; empty in the log when they were kept before.
         body: Bytes,
     },
+    /// Puts entries into a journal stream as they were once: with their numbers, times and authors. They follow the
+    /// stream's last entry, or begin it, with whatever number they have.
+    Restore {
+        /// Which stream.
+        stream: Stream,
+        /// The entries, in order and without gaps.
+        entries: Vec<Entry>,
+    },
     /// Removes a journal stream with all its entries.
     Forget {
         /// Which stream.
@@ -226,6 +234,12 @@ pub struct Batch {
     pub ops: Vec<Op>,
     /// Names that were made just now: see [`Batch::made`].
     pub(super) made: Vec<Arc<str>>,
+}
+
+/// The version that the last entry of a journal of definitions tells of; 1 when there is none.
+pub fn last_version(history: &[Entry]) -> u64 {
+    let told = history.last().and_then(|last| serde_json::from_slice::<Value>(&last.data).ok());
+    told.and_then(|told| told["version"].as_u64()).unwrap_or(1).max(1)
 }
 
 /// JSON text of `value`. Serializing plain data cannot fail; a map with non-string keys is a bug.
@@ -263,6 +277,15 @@ impl Batch {
         self.put_expecting(key, Expect::Version(0), value)
     }
 
+    /// Writes a document that must not exist yet as version `version` of it, as it was somewhere else.
+    pub fn adopt<T: Serialize + ?Sized>(mut self, key: Key, value: &T, version: u64) -> Self {
+        for before in 0..version.saturating_sub(1) {
+            let (key, expect) = (key.clone(), Expect::Version(before));
+            self.ops.push(Op::Put { key, expect, body: Bytes::from_static(b"null") });
+        }
+        self.put_expecting(key, Expect::Version(version.saturating_sub(1)), value)
+    }
+
     /// Writes a document that must have the expected version.
     pub fn put_expecting<T: Serialize + ?Sized>(mut self, key: Key, expect: Expect, value: &T) -> Self {
         self.ops.push(Op::Put { key, expect, body: json(value) });
@@ -290,6 +313,12 @@ impl Batch {
         data: &T,
     ) -> Self {
         self.ops.push(Op::Append { stream: stream.into(), expect: Some(head), kind: kind.into(), data: json(data) });
+        self
+    }
+
+    /// Puts entries into a stream as they were once.
+    pub fn restore(mut self, stream: impl Into<Stream>, entries: Vec<Entry>) -> Self {
+        self.ops.push(Op::Restore { stream: stream.into(), entries });
         self
     }
 

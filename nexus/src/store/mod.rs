@@ -25,7 +25,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, oneshot, watch};
 
 pub use backend::{Backend, Opened, PAGE_ELEMENTS, Page, Projected, Projection};
-pub use batch::{Batch, Entry, Expect, Hash, Key, Kind, Op, Receipt, Stream, Versioned, json};
+pub use batch::{Batch, Entry, Expect, Hash, Key, Kind, Op, Receipt, Stream, Versioned, json, last_version};
 pub use frame::Frame;
 pub use memory::Memory;
 
@@ -233,6 +233,21 @@ impl Store {
             return Err(StoreError::Corrupt(format!("{stream}: entry {next} follows entry {last}")));
         }
         Ok(entries)
+    }
+
+    /// All entries of `stream` that it still holds: for streams that are known to be short.
+    ///
+    /// # Errors
+    /// Only the store's own.
+    pub async fn all_entries(&self, stream: &Stream) -> Result<Vec<Entry>, StoreError> {
+        let mut all: Vec<Entry> = Vec::new();
+        loop {
+            let page = self.entries(stream, all.last().map_or(0, |last| last.seq), PAGE_MAX).await?;
+            if page.is_empty() {
+                return Ok(all);
+            }
+            all.extend(page);
+        }
     }
 
     /// The number of the last entry of `stream`; 0 when it has none.

@@ -163,7 +163,10 @@ impl State {
                 Op::Put { key, .. } | Op::Delete { key, .. } if !self.documents.contains_key(key) => {
                     keys.push(key.clone())
                 }
-                Op::Append { stream, .. } | Op::Forget { stream } | Op::Trim { stream, .. }
+                Op::Append { stream, .. }
+                | Op::Restore { stream, .. }
+                | Op::Forget { stream }
+                | Op::Trim { stream, .. }
                     if !self.journals.contains_key(stream) =>
                 {
                     streams.push(stream.clone())
@@ -273,6 +276,20 @@ impl State {
                 trial.accounts.insert(account.clone(), changed);
                 Ok(head + 1)
             }
+            Op::Restore { stream, entries } => {
+                let (Some(first), head) = (entries.first(), next_head(trial, stream)) else { return Ok(0) };
+                let before = first.seq.saturating_sub(1);
+                if head != 0 {
+                    check(Expect::Version(before), head, || format!("stream {stream}"))?;
+                }
+                if let Some(gap) = entries.iter().zip(first.seq..).find(|(entry, seq)| entry.seq != *seq || *seq == 0) {
+                    let why = format!("{stream}: entry {} stands where {} should", gap.0.seq, gap.1);
+                    return Err(StoreError::Corrupt(why));
+                }
+                let head = before + entries.len() as u64;
+                trial.heads.insert(stream.clone(), head);
+                Ok(head)
+            }
             Op::Forget { stream } => {
                 trial.heads.insert(stream.clone(), 0);
                 Ok(0)
@@ -311,6 +328,12 @@ impl State {
                         self.accounts.insert(account.clone(), (changed, n));
                         self.push(n, frame, &ledger_stream(account), "transaction".into(), line);
                     }
+                }
+                Op::Restore { stream, entries } => {
+                    self.dirty_bytes += entries.iter().map(|entry| entry.data.len()).sum::<usize>();
+                    let journal = self.journals.entry(stream.clone()).or_default();
+                    journal.head = entries.last().map_or(journal.head, |last| last.seq);
+                    journal.fresh.extend(entries.iter().map(|entry| (n, entry.clone())));
                 }
                 Op::Forget { stream } => {
                     let gone = Journal { forgotten: n, ..Journal::default() };
@@ -360,7 +383,7 @@ impl State {
     pub(super) fn wake(&self, frames: &[Frame]) {
         for op in frames.iter().flat_map(|frame| frame.ops.iter()) {
             let stream = match op {
-                Op::Append { stream, .. } => stream.clone(),
+                Op::Append { stream, .. } | Op::Restore { stream, .. } => stream.clone(),
                 Op::Account { account, .. } => ledger_stream(account),
                 _ => continue,
             };
@@ -492,6 +515,7 @@ fn next_account(
 ) -> Result<Account, StoreError> {
     use crate::ledger::{AccountOp, LedgerError};
     let mut account = match (known, op) {
+        (_, AccountOp::Restore(as_it_was)) => return Ok((**as_it_was).clone()),
         (Some(account), _) => account.clone(),
         (None, AccountOp::Open(balance)) => Account::with(*balance),
         (None, _) => return Err(LedgerError::NotOpen(name.clone()).into()),

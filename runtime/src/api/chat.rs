@@ -334,19 +334,37 @@ pub(super) struct Why {
     reason: String,
 }
 
-/// Takes a message back; its text stays in its history.
-#[utoipa::path(delete, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages/{message}", params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), ("message" = String, Path), Why), responses((status = 200, description = "retracted"), (status = 403, description = "not its author"), (status = 412, description = "it was changed meanwhile")))]
+/// Why a message is taken back, and how far.
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Taken {
+    /// In words.
+    #[serde(default)]
+    reason: String,
+    /// 1 takes it away for good, with its history and the log before it: an operator's.
+    #[serde(default)]
+    #[param(minimum = 0, maximum = 1)]
+    purge: u8,
+}
+
+/// Takes a message back; its text stays in its history, unless it is purged. What a lifeform remembers of it is marked as
+/// retracted either way, and is forgotten by KIP.
+#[utoipa::path(delete, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages/{message}", params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), ("message" = String, Path), Taken), responses((status = 200, description = "retracted"), (status = 403, description = "not its author"), (status = 412, description = "it was changed meanwhile")))]
 pub(super) async fn retract(
     State(app): State<App>,
     Participant(origin): Participant,
     ApiPath((id, canvas, topic, message)): MessagePath,
-    ApiQuery(why): ApiQuery<Why>,
+    ApiQuery(Taken { reason, purge }): ApiQuery<Taken>,
     IdempotencyKey(key): IdempotencyKey,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let canvas = chat(&app, &id, &canvas).await?;
     let base = base_of(&canvas, &headers, None)?;
-    let op = Op::Retract { topic, id: message.clone(), reason: why.reason };
+    let op = match purge {
+        0 => Op::Retract { topic, id: message.clone(), reason },
+        1 => Op::Purge { topic, id: message.clone(), reason },
+        other => return Err(ApiError::invalid(format!("purge is 0 or 1, not {other}"))),
+    };
     apply(&canvas, one(op), key, base, &origin, StatusCode::OK, Some(&message)).await
 }
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use lifeform::maintenance::Task;
 use lifeform::metabolism::{self, Policy, Strategy};
 use lifeform::{LifeformHead, LifeformId, LifeformSpec};
 use neurons::HOUSE;
@@ -354,27 +353,6 @@ pub(super) async fn set_policy(
     Ok(Json(summed_up(&app, &head).await))
 }
 
-/// What maintenance takes.
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct MaintenanceBody {
-    /// `consolidate_memory`, `evolve_schema`, `expire` or `archive_persons`.
-    #[schema(value_type = String)]
-    task: Task,
-}
-
-/// Has `$system` tidy the mind of a lifeform, by a job that is paid and traced like all else.
-#[utoipa::path(post, path = "/v1/lifeforms/{id}/system/run-maintenance", params(("id" = String, Path)), request_body = MaintenanceBody, responses((status = 202, description = "{job_id, links}"), (status = 409, description = "it does not live"), (status = 422, description = "no such task")))]
-pub(super) async fn maintain(
-    State(app): State<App>,
-    Operator(origin): Operator,
-    ApiPath(id): ApiPath<LifeformId>,
-    ApiJson(body): ApiJson<MaintenanceBody>,
-) -> Result<(StatusCode, Json<Value>), ApiError> {
-    let job = app.lifeforms.maintain(&origin, &id, body.task).await?;
-    Ok((StatusCode::ACCEPTED, Json(json!({"job_id": job, "links": {"job": format!("/v1/jobs/{job}")}}))))
-}
-
 /// Ends what the guard of a lifeform does: a quarantine, say. One that was stopped by it is started by `start`.
 #[utoipa::path(delete, path = "/v1/lifeforms/{id}/guard", params(("id" = String, Path)), responses((status = 200, description = "the summary"), (status = 404, description = "there is none")))]
 pub(super) async fn calm(
@@ -424,6 +402,8 @@ pub(super) async fn list_fascicles(
         ("heed", &head.definition.heed),
         ("inhibit", &head.definition.inhibit),
         ("pursue", &head.definition.pursue),
+        ("co_author", &head.definition.co_author),
+        ("compact", &head.definition.compact),
     ];
     let shown = skills.iter().flat_map(|(skill, variants)| {
         let active = variants.variant(head.mode);
@@ -431,5 +411,31 @@ pub(super) async fn list_fascicles(
             .variants()
             .map(move |id| json!({"id": id, "skill": skill, "status": if id == active { "active" } else { "idle" }}))
     });
-    Ok(Json(json!({"fascicles": shown.collect::<Vec<_>>()})))
+    let account = app.store.account(&head.id).unwrap_or_default();
+    let mut fascicles: Vec<Value> = shown.collect();
+    fascicles.push(homeostasis(&head, &account, app.store.clock().now()));
+    Ok(Json(json!({"fascicles": fascicles})))
+}
+
+/// The two neurons that keep it alive, whose rules need no model (MISSION L3): what they go by, and what they see.
+fn homeostasis(head: &LifeformHead, account: &Account, now: Timestamp) -> Value {
+    let (rules, bucket) = (&head.definition.metabolism, account.release());
+    let fed = metabolism::Fed::of(account, now);
+    let heartbeat = json!({
+        "id": "heartbeat", "rule": {"beat_ms": rules.beat_ms, "release": bucket},
+        "state": {"released": account.released, "beats": metabolism::means(head.mode).beats},
+    });
+    let monitor = json!({
+        "id": "resource_monitor",
+        "rule": {
+            "eco_below_tokens": rules.eco_below_tokens, "eco_until_tokens": rules.eco_until_tokens,
+            "eco_below_hours": rules.eco_below_hours, "hyper_above_tokens": rules.hyper_above_tokens,
+            "rest_below_tokens": rules.rest_below_tokens, "policy": head.policy,
+        },
+        "state": {
+            "mode": head.mode, "free_tokens": fed.free_tokens, "empty_in_ms": fed.empty_in_ms, "in_want": head.in_want,
+            "hunger": metabolism::hunger(fed.free_tokens, rules), "burn_per_hour": account.burn_per_hour(now),
+        },
+    });
+    json!({"id": "homeostasis", "skill": "metabolism", "status": "active", "neurons": [heartbeat, monitor]})
 }

@@ -1,5 +1,6 @@
 //! HTTP and WebSocket: every route on one page. Handlers extract, call once, convert.
 
+mod archive;
 mod canvases;
 mod chat;
 mod document;
@@ -16,6 +17,7 @@ mod neurons;
 mod nexus;
 mod openai;
 mod otlp;
+mod system;
 mod tokens;
 mod tools;
 mod trace;
@@ -166,6 +168,8 @@ pub fn router(app: App) -> Router {
         .routes(routes!(jobs::events))
         .routes(routes!(lifeforms::create, lifeforms::list))
         .routes(routes!(lifeforms::read, lifeforms::terminate))
+        .routes(routes!(archive::export))
+        .routes(routes!(archive::import).layer(archive::no_limit()))
         .routes(routes!(lifeforms::act))
         .routes(routes!(lifeforms::transact))
         .routes(routes!(lifeforms::resources))
@@ -174,7 +178,8 @@ pub fn router(app: App) -> Router {
         .routes(routes!(lifeforms::house_report))
         .routes(routes!(lifeforms::set_policy, lifeforms::policy))
         .routes(routes!(lifeforms::calm))
-        .routes(routes!(lifeforms::maintain))
+        .routes(routes!(system::maintain))
+        .routes(routes!(system::intervene))
         .routes(routes!(lifeforms::house))
         .routes(routes!(lifeforms::house_calls))
         .routes(routes!(lifeforms::calls))

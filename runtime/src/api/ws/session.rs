@@ -66,6 +66,8 @@ pub(super) async fn serve(
     let Ok(canvas) = app.lifeforms.named_canvas(&id, &name).await else {
         return close(sink, Closing::because(4404, "not_found")).await;
     };
+    // Whoever looks at it wakes it.
+    app.lifeforms.visit(&id);
     Session::new(app, canvas, principal, hello, sink).run(held, stream).await;
 }
 

@@ -1,6 +1,8 @@
 //! What a change of a canvas means to a lifeform that did not make it (MISSION L7, L8). Plain functions of the entry and
 //! the canvas as it stands.
 
+mod maps;
+
 use std::sync::Arc;
 
 use nexus::store::Entry;
@@ -34,12 +36,12 @@ const STOP_WORDS: [&str; 14] = [
     "もういい",
 ];
 
-/// A topic of some canvas.
+/// A topic of some chat, or a node of some mind map.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Place {
     /// The canvas, as `{lifeform}/{canvas}`.
     pub(crate) canvas: Arc<str>,
-    /// The topic.
+    /// The topic, or the node.
     pub(crate) topic: Arc<str>,
 }
 
@@ -54,6 +56,9 @@ pub(crate) enum Change {
     Amended {
         /// How.
         before: String,
+        /// Why it was changed.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        reason: String,
     },
     /// It was taken back.
     Retracted,
@@ -161,22 +166,35 @@ pub(crate) enum Heard {
     BrokenOff(Arc<str>, Arc<str>),
 }
 
+/// Whoever perceives.
+#[derive(Clone, Copy)]
+pub(crate) struct Me<'a> {
+    /// By its id.
+    pub(crate) id: &'a PrincipalId,
+    /// By its name.
+    pub(crate) name: &'a str,
+}
+
 /// What `entry`, which did `op` and left `state`, is to `me`.
-pub(crate) fn perceive(me: &PrincipalId, entry: &Entry, op: Op, state: &State, source: Arc<str>) -> Option<Heard> {
-    let Op::Chat(op) = op else { return None };
-    if entry.by == *me {
+pub(crate) fn perceive(me: Me, entry: &Entry, op: Op, state: &State, source: Arc<str>) -> Option<Heard> {
+    if entry.by == *me.id {
         return None;
     }
+    let op = match op {
+        Op::Chat(op) => op,
+        Op::Mind(op) => return maps::perceive(me, entry, &op, state, source),
+    };
+    let me = me.id;
     let (topic, id, content, change) = match op {
         chat::Op::Append { topic, id, content, .. } | chat::Op::Finish { topic, id, content, .. } => {
             (topic, id, Some(content), Change::New)
         }
         chat::Op::Amend { topic, id, .. } | chat::Op::Settle { topic, id, accept: true, .. } => {
-            let before = before(state.get(&chat::message_path(&topic, &id))?);
-            (topic, id, None, Change::Amended { before })
+            let (before, reason) = before(state.get(&chat::message_path(&topic, &id))?);
+            (topic, id, None, Change::Amended { before, reason })
         }
         chat::Op::Restore { topic, id, .. } => (topic, id, None, Change::New),
-        chat::Op::Retract { topic, id, .. } => (topic, id, None, Change::Retracted),
+        chat::Op::Retract { topic, id, .. } | chat::Op::Purge { topic, id, .. } => (topic, id, None, Change::Retracted),
         chat::Op::Interrupt { topic, id, .. } => {
             let message = state.get(&chat::message_path(&topic, &id))?;
             return (message["sender"] == *me.0).then_some(Heard::BrokenOff(topic, id));
@@ -205,11 +223,12 @@ pub(crate) fn perceive(me: &PrincipalId, entry: &Entry, op: Op, state: &State, s
     Some(Heard::Said(topic, said))
 }
 
-/// What a message said before it was last changed.
-fn before(message: &Value) -> String {
+/// What a message said before it was last changed, and why it was.
+fn before(message: &Value) -> (String, String) {
     let past = message["revisions"].as_object().into_iter().flatten().map(|(_, past)| past);
     let last = past.max_by_key(|past| past["n"].as_u64().unwrap_or(0));
-    last.and_then(|past| past["content"].as_str()).unwrap_or_default().to_owned()
+    let text = |member: &str| last.and_then(|past| past[member].as_str()).unwrap_or_default().to_owned();
+    (text("content"), text("reason"))
 }
 
 /// Whether a message is for `me` to answer, by the turns and roles of its topic. What a lifeform says is answered only by
@@ -223,7 +242,7 @@ fn is_for(me: &PrincipalId, state: &State, topic: &str, message: &Value, change:
     let calls_another = called.iter().any(|who| who.starts_with("lifeform:") && *who != &*me.0);
     let sender_of = |id: &Value| Some(state.get(&chat::message_path(topic, id.as_str()?))?["sender"] == *me.0);
     let replies = sender_of(&message["reply_to"]).unwrap_or(false);
-    let from_lifeform = message["sender"].as_str().is_some_and(|sender| sender.starts_with("lifeform:"));
+    let from_lifeform = message["sender"].as_str().is_some_and(is_lifeform);
     let addressed = is_called || replies;
     role != Some(TopicRole::Listener)
         && match (change, turns) {
@@ -236,11 +255,15 @@ fn is_for(me: &PrincipalId, state: &State, topic: &str, message: &Value, change:
         }
 }
 
+/// Whether an id is a lifeform's.
+fn is_lifeform(id: &str) -> bool {
+    id.starts_with("lifeform:")
+}
+
 /// Whether lifeforms alone have spoken in a topic for so long that no person can want it.
 fn is_echo(state: &State, topic: &str) -> bool {
     let newest = state.children(&format!("{}/messages", chat::topic_path(topic))).rev().take(ECHO_MAX);
-    let by_lifeforms =
-        newest.filter(|message| message["sender"].as_str().is_some_and(|sender| sender.starts_with("lifeform:")));
+    let by_lifeforms = newest.filter(|message| message["sender"].as_str().is_some_and(is_lifeform));
     by_lifeforms.count() == ECHO_MAX
 }
 
@@ -350,7 +373,7 @@ mod tests {
         assert_eq!(at(&said("m3", "Stop the music"), Speech::Speaking), Bearing::Waits);
         assert_eq!(at(&Said { to_answer: false, ..urgent.clone() }, Speech::Speaking), Bearing::Waits);
         assert_eq!(at(&urgent, Speech::Over), Bearing::Waits, "there is nothing left to break off");
-        let amended = Said { change: Change::Amended { before: "x".into() }, ..said("m1", "y") };
+        let amended = Said { change: Change::Amended { before: "x".into(), reason: String::new() }, ..said("m1", "y") };
         assert_eq!(at(&amended, Speech::Speaking), Bearing::Extends);
         let gone = Said { change: Change::Retracted, to_answer: false, ..said("m1", "") };
         assert_eq!(at(&gone, Speech::Speaking), Bearing::Cancels);

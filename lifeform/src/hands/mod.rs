@@ -1,6 +1,12 @@
 //! What a lifeform's fascicles can do: hear, remember, speak. Each act is keyed by its job, so that
 //! doing it again after a crash is doing it once.
 
+mod compaction;
+mod corrections;
+mod errands;
+mod maps;
+mod promises;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
@@ -9,15 +15,13 @@ use async_trait::async_trait;
 use fascicles::{ToolContext, ToolFailure, Toolbox};
 use neurons::llm::Delta;
 use nexus::{Event, Origin, Principal};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::LifeformError;
-use crate::agenda::Outcome;
 use crate::canvas::{Canvas, Refusal, State, chat};
-use crate::maintenance;
-use crate::memory::{Fact, Memory, Recalled, Stated, are_of_one_subject, facts};
+use crate::memory::{Memory, Recalled, Stated, facts};
 use crate::perception::{Change, Perception, Said};
 use crate::plans::Plans;
 
@@ -29,14 +33,17 @@ const MESSAGE_CHARS: usize = 4000;
 const CHECKPOINT_BYTES: usize = 2048;
 /// Time between two durable checkpoints of an answer.
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(1);
-/// Earlier facts that are weighed against new ones at once.
-const ALIKE_MAX: usize = 3;
-/// Own messages that are corrected at once.
-const CORRECTED_MAX: usize = 5;
-
+/// Text that is shown at once to whoever watches an answer grow.
+const SHOWN_BYTES: usize = 1024;
+/// Time within which pieces of an answer are shown together.
+const SHOWN_EVERY: Duration = Duration::from_millis(50);
 /// What the tool nodes of its fascicles may call.
-pub const TOOLS: [&str; 11] =
-    ["recall", "history", "hear", "say", "note", "solidify", "alike", "correct", "consider", "progress", "maintain"];
+pub const TOOLS: [&str; 17] = [
+    "recall", "history", "hear", "say", "note", "solidify", "alike", "correct", "later", "promise", "look", "sketch",
+    "gather", "compact", "consider", "progress", "maintain",
+];
+
+pub(crate) use compaction::{COMPACTION, overlong};
 
 /// The role of the event that a reply job begins with.
 pub(crate) const PERCEPTION: &str = "perception";
@@ -190,10 +197,15 @@ impl Hands {
         let last = said.iter().filter_map(|said| ord_of(&said.message)).max().unwrap_or("~");
         let is_said = |message: &Value| said.iter().any(|said| message["id"] == *said.message);
         let mut room = *history;
+        // What is in a summary is told by it.
+        let in_short = compaction::summary(&state, here.topic(), &self.me.id.0);
+        let is_told =
+            |message: &Value| in_short.is_some_and(|(_, upto)| message["ord"].as_str().unwrap_or_default() <= upto);
         let messages = state.children(&format!("{}/messages", chat::topic_path(here.topic()))).rev();
         let mut shown: Vec<(&Value, Option<&Said>)> = messages
             .skip_while(|message| message["ord"].as_str().unwrap_or_default() > last)
             .filter(|message| message["status"] == "final" || message["status"] == "interrupted" || is_said(message))
+            .filter(|message| is_said(message) || !is_told(message))
             .map(|message| (message, said.iter().find(|said| message["id"] == *said.message)))
             .take_while(|(_, said)| {
                 let is_shown = said.is_some() || room > 0;
@@ -217,9 +229,20 @@ impl Hands {
                     true => format!("{} says: {text}", called(&state, sender)),
                     false => text,
                 };
-                Some(Event::text(if is_mine { "assistant" } else { "user" }, text, nexus::Cause::default()))
+                let role = match sender {
+                    _ if is_mine => "assistant",
+                    // A word of the house is an order; what others say is what they say.
+                    sender if sender.starts_with("system:") => "system",
+                    _ => "user",
+                };
+                Some(Event::text(role, text, nexus::Cause::default()))
             })
             .collect();
+        if let Some((content, _)) = in_short {
+            // Others said what is in it: it is no order either.
+            let told = format!("(Earlier in this talk, in short: {})", cut(content, MESSAGE_CHARS));
+            events.insert(0, Event::text("user", told, nexus::Cause::default()));
+        }
         let begun = resumes.as_ref().and_then(|resumed| here.message(resumed));
         let begun = begun.filter(|message| message["content"].as_str().is_some_and(|text| !text.trim().is_empty()));
         if let Some(begun) = begun.and_then(|message| message["content"].as_str().map(|text| cut(text, HISTORY_CHARS)))
@@ -319,195 +342,16 @@ impl Hands {
         }
         Ok(json!({"learned": learned}))
     }
-
-    /// Earlier facts that something new may contradict and that own messages rest on, as a question for a model; nothing
-    /// when there are none, so that most of what is learned costs no thought.
-    async fn alike(&self, here: &Here, origin: &Origin) -> Result<Value, ToolFailure> {
-        let (mut candidates, mut new): (Vec<Recalled>, Vec<Fact>) = (Vec::new(), Vec::new());
-        for said in here.perception.said.iter().filter(|said| said.change != Change::Retracted) {
-            for fact in facts(&said.content, &Value::Null) {
-                let found = self.memory.recall(&fact.statement, &[], origin).await.map_err(ToolFailure::passing)?;
-                let alike = found.recalled.into_iter().filter(|known| {
-                    are_of_one_subject(&known.statement, &fact.statement)
-                        && candidates.iter().all(|other| other.id != known.id)
-                });
-                let before = candidates.len();
-                let relied_on: Vec<Recalled> = alike.filter(|known| !self.resting_on(&known.id).is_empty()).collect();
-                candidates.extend(relied_on);
-                if candidates.len() > before {
-                    new.push(fact);
-                }
-            }
-        }
-        // What was learned just now is no earlier fact.
-        candidates.retain(|known| here.perception.said.iter().all(|said| !said.content.contains(&known.statement)));
-        candidates.truncate(ALIKE_MAX);
-        if candidates.is_empty() {
-            return Ok(json!({"events": []}));
-        }
-        let news: Vec<&str> = new.iter().map(|fact| &*fact.statement).collect();
-        let earlier: Vec<String> =
-            candidates.iter().enumerate().map(|(n, known)| format!("{}. {}", n + 1, known.statement)).collect();
-        let text = format!("New: {}\nEarlier:\n{}", news.join(" "), earlier.join("\n"));
-        let metadata = json!({"candidates": candidates.iter().map(|known| &known.id).collect::<Vec<_>>(), "new": news});
-        Ok(json!({"events": [{"role": "user", "content": text, "metadata": metadata}]}))
-    }
-
-    /// Own messages that rest on a concept, with the canvas and the topic they are in; the newest of each topic first.
-    fn resting_on(&self, concept: &str) -> Vec<(Canvas, Arc<str>, Arc<str>)> {
-        let mut found = Vec::new();
-        for canvas in self.canvases.all() {
-            let state = canvas.snapshot().state;
-            for topic in state.children("/topics").filter_map(|topic| topic["id"].as_str()) {
-                let messages = state.children(&format!("{}/messages", chat::topic_path(topic))).rev();
-                let resting = messages.filter(|message| {
-                    message["sender"] == *self.me.id.0
-                        && message["status"] == "final"
-                        && message["rests_on"].as_array().is_some_and(|ids| ids.iter().any(|id| id == concept))
-                });
-                let ids = resting.filter_map(|message| message["id"].as_str());
-                found.extend(ids.map(|id| (canvas.clone(), topic.into(), id.into())));
-                if found.len() >= CORRECTED_MAX {
-                    found.truncate(CORRECTED_MAX);
-                    return found;
-                }
-            }
-        }
-        found
-    }
-
-    /// What a model found contradicted holds no more, and own messages that rest on it are amended.
-    async fn correct(&self, context: &ToolContext, origin: &Origin) -> Result<Value, ToolFailure> {
-        let none = Map::new();
-        let asked = context.events.iter().find(|event| event.metadata.contains_key("candidates"));
-        let asked = asked.map_or(&none, |event| &event.metadata);
-        let verdict = context.event("weigh").map_or(Value::Null, |event| event.content.clone());
-        let correction = verdict["correction"].as_str().unwrap_or_default().trim();
-        let new: Vec<&str> =
-            asked.get("new").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
-        let mut corrected = Vec::new();
-        for number in verdict["contradicted"].as_array().into_iter().flatten().filter_map(Value::as_u64) {
-            let candidate = asked.get("candidates").and_then(|ids| ids.get(number.checked_sub(1)? as usize)?.as_str());
-            let Some(fact) = candidate else { continue };
-            let resting = self.resting_on(fact);
-            self.memory.supersede(fact, &new.join(" "), origin).await.map_err(ToolFailure::passing)?;
-            for (canvas, topic, id) in resting.into_iter().filter(|_| !correction.is_empty()) {
-                let reason: String = format!("I learned since: {}", new.join(" ")).chars().take(240).collect();
-                let content = correction.chars().take(chat::CONTENT_BYTES_MAX / 4).collect();
-                // An earlier try may have done it.
-                let now = canvas.snapshot().state;
-                let said = now.get(&chat::message_path(&topic, &id)).map(|message| message["content"] == correction);
-                if said == Some(false) {
-                    Self::act(&canvas, chat::Op::Amend { topic, id: id.clone(), content, reason }, origin).await?;
-                }
-                corrected.push(id);
-            }
-        }
-        Ok(json!({"corrected": corrected}))
-    }
-}
-
-impl Hands {
-    fn errand(context: &ToolContext) -> Result<&Value, ToolFailure> {
-        let event = context.input.iter().find(|event| &*event.role == ERRAND);
-        event.map(|event| &event.content).ok_or_else(|| ToolFailure::fatal("this tool needs an errand to work on"))
-    }
-
-    /// Tidies the mind, as `$system`.
-    async fn maintain(&self, context: &ToolContext, origin: &Origin) -> Result<Value, ToolFailure> {
-        let task = Self::errand(context)?["maintenance"].clone();
-        let task = serde_json::from_value(task).map_err(ToolFailure::fatal)?;
-        maintenance::run(task, &self.memory, origin.cause.clone()).await.map_err(ToolFailure::passing)
-    }
-
-    /// What is to be done and what is known about it, for a model.
-    async fn consider(&self, context: &ToolContext, origin: &Origin) -> Result<Value, ToolFailure> {
-        let errand = Self::errand(context)?;
-        let text = |member: &str| errand[member].as_str().unwrap_or_default();
-        let words = format!("{} {}", text("title"), text("description"));
-        let found = self.memory.recall(&words, &[], origin).await.map_err(ToolFailure::passing)?;
-        let mut events = vec![json!({"role": "system", "content": self.identity})];
-        if !found.recalled.is_empty() {
-            let lines: Vec<String> = found.recalled.iter().map(|memory| line_of(memory, "")).collect();
-            let ids: Vec<&str> = found.recalled.iter().map(|memory| memory.id.as_str()).collect();
-            let metadata = json!({"rests_on": ids});
-            events.push(json!({"role": "system", "content": format!("What you remember:\n{}", lines.join("\n")), "metadata": metadata}));
-        }
-        let lines = |member: &str| {
-            let lines = errand[member].as_array().into_iter().flatten().filter_map(Value::as_str);
-            lines.map(|line| format!("\n- {line}")).collect::<String>()
-        };
-        let mut told = format!("What you have set out to do: {}", text("title"));
-        for (name, more) in
-            [("", text("description").to_owned()), ("Your plan:", lines("plan")), ("Notes:", lines("notes"))]
-        {
-            if !more.is_empty() {
-                told.push_str(&format!("\n{name} {more}"));
-            }
-        }
-        told.push_str(&format!("\nWhy now: {}.", text("occasion")));
-        events.push(json!({"role": "user", "content": told}));
-        Ok(json!({"events": events, "kip": found.kip}))
-    }
-
-    /// Says what is to be said about an errand, in a topic of its own, and keeps what came of it.
-    async fn progress(&self, context: &ToolContext, origin: &Origin) -> Result<Value, ToolFailure> {
-        let errand = Self::errand(context)?;
-        let planned = context.event("plan").map_or(Value::Null, |event| event.content.clone());
-        let outcome: Outcome = serde_json::from_value(planned).unwrap_or_default();
-        // Somebody may have ended or removed the goal meanwhile; then nothing is said of it.
-        self.plans.reload().await.map_err(ToolFailure::passing)?;
-        let is_wanted = errand["goal"].as_str().is_none_or(|id| self.plans.agenda().is_open(id));
-        let said = if is_wanted { outcome.say.trim().to_owned() } else { String::new() };
-        if !said.is_empty() {
-            let canvas = self.canvases.get(&self.home).ok_or_else(|| ToolFailure::passing("its chat is not open"))?;
-            let (kind, id) = match errand["goal"].as_str() {
-                Some(id) => ("goal", id),
-                None => ("schedule", errand["schedule"].as_str().unwrap_or_default()),
-            };
-            let topic: Arc<str> = format!("{kind}_{id}").into();
-            let title = errand["title"].as_str().unwrap_or(id).to_owned();
-            let turns = chat::Turns::default();
-            Self::act(&canvas, chat::Op::TopicCreate { id: topic.clone(), title, turns }, origin).await?;
-            let rests_on = context.events.iter().filter_map(|event| event.metadata.get("rests_on")?.as_array());
-            let rests_on = rests_on.flatten().filter_map(|id| id.as_str().map(Arc::from)).collect();
-            let content = said.chars().take(chat::CONTENT_BYTES_MAX / 4).collect();
-            let op = match chat::Op::say(&topic, Self::answer_id(context), content, None) {
-                chat::Op::Append {
-                    topic, id, content, reply_to, supplements, urgent, attachments, answers, ..
-                } => chat::Op::Append {
-                    topic,
-                    id,
-                    content,
-                    reply_to,
-                    supplements,
-                    urgent,
-                    attachments,
-                    answers,
-                    rests_on,
-                },
-                other => other,
-            };
-            Self::act(&canvas, op, origin).await?;
-        }
-        let kept = self.plans.change(origin, "progress", |agenda, now| {
-            let is_new = agenda.progress(&context.job, &outcome, &self.me.id, now) || errand["goal"].is_null();
-            if is_new && !said.is_empty() {
-                agenda.spoke(now);
-            }
-            Ok(())
-        });
-        kept.await.map_err(ToolFailure::passing)?;
-        Ok(json!({"said": !said.is_empty()}))
-    }
 }
 
 /// What a message says now, for a model; nothing when it was taken back.
 fn words_of(said: &Said) -> Option<String> {
     match &said.change {
         Change::New => Some(said.content.clone()),
-        Change::Amended { before } => {
-            Some(format!("(I changed what I said. Before: \"{}\". Now:) {}", cut(before, HISTORY_CHARS), said.content))
+        Change::Amended { before, reason } => {
+            let why = if reason.is_empty() { String::new() } else { format!(" Why: {reason}.") };
+            let before = cut(before, HISTORY_CHARS);
+            Some(format!("(I changed what I said. Before: \"{before}\".{why} Now:) {}", said.content))
         }
         Change::Retracted => None,
     }
@@ -548,6 +392,9 @@ impl Toolbox for Hands {
             "consider" => return self.consider(context, &origin).await,
             "progress" => return self.progress(context, &origin).await,
             "maintain" => return self.maintain(context, &origin).await,
+            "gather" => return self.gather(context),
+            "compact" => return self.compact(context, &origin).await,
+            "sketch" => return self.sketch(context, &origin).await,
             _ => {}
         }
         let here = self.here(context)?;
@@ -567,6 +414,9 @@ impl Toolbox for Hands {
             "solidify" => self.keep(context, &here, false, &origin).await,
             "alike" => self.alike(&here, &origin).await,
             "correct" => self.correct(context, &origin).await,
+            "later" => Ok(self.later(&here)),
+            "promise" => self.promise(context, &here, &origin).await,
+            "look" => Ok(self.look(&here)),
             other => Err(ToolFailure::fatal(format!("there is no tool {other}"))),
         }
     }
@@ -589,13 +439,40 @@ impl Toolbox for Hands {
             // A message that was interrupted takes no more; its author still hears the model out, since
             // what it says is paid for.
             let (mut kept_at, mut open) = (None, true);
-            while let Some(piece) = inbox.recv().await {
-                let Delta::Text(piece) = piece else { continue };
-                seq += 1;
-                if open {
-                    canvas.stream_piece(&topic, &id, seq, text.len(), &piece);
-                }
+            // What comes quickly is shown together; the first words at once.
+            let (mut shown, mut show_at) = (0, None);
+            loop {
+                let piece = match show_at {
+                    None => inbox.recv().await,
+                    Some(at) => match tokio::time::timeout_at(at, inbox.recv()).await {
+                        Ok(piece) => piece,
+                        Err(_) => Some(Delta::Text(String::new())),
+                    },
+                };
+                let is_over = piece.is_none();
+                let piece = match piece {
+                    Some(Delta::Text(piece)) => piece,
+                    Some(_) => continue,
+                    None => String::new(),
+                };
                 text.push_str(&piece);
+                let waits = text.len() - shown;
+                let due =
+                    is_over || shown == 0 || waits >= SHOWN_BYTES || show_at.is_some_and(|at| at <= Instant::now());
+                if due && waits > 0 {
+                    seq += 1;
+                    if open {
+                        canvas.stream_piece(&topic, &id, seq, shown, &text[shown..]);
+                    }
+                    (shown, show_at) = (text.len(), None);
+                } else if due {
+                    show_at = None;
+                } else if waits > 0 && show_at.is_none() {
+                    show_at = Some(Instant::now() + SHOWN_EVERY);
+                }
+                if is_over {
+                    break;
+                }
                 said.lock().unwrap_or_else(PoisonError::into_inner).push_str(&piece);
                 let since = *kept_at.get_or_insert_with(Instant::now);
                 let due = text.len() - kept >= CHECKPOINT_BYTES || since.elapsed() >= CHECKPOINT_EVERY;

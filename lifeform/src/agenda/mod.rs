@@ -1,19 +1,23 @@
 //! What a lifeform has set out to do, and when (MISSION L2): a tree of goals, and schedules. Plain rules; where it is kept
 //! is in `plans`.
 
+mod due;
+mod quiet;
+
 use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use croner::Cron;
 use jiff::tz::TimeZone;
-use jiff::{SignedDuration, Timestamp, civil};
+use jiff::{SignedDuration, Timestamp};
 use nexus::PrincipalId;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
 use crate::canvas::Refusal;
-use crate::spec::Initiative;
+
+use due::note_down;
+pub use quiet::Quiet;
 
 /// Names a goal or a schedule within a lifeform.
 pub type AimId = Arc<str>;
@@ -129,6 +133,9 @@ pub struct Schedule {
     pub zone: Option<String>,
     /// When it happens next.
     pub next: Timestamp,
+    /// The topic of its chat in which it is spoken of; one of its own when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topic: Option<Arc<str>>,
     /// Who set it.
     pub by: PrincipalId,
     /// How often it happened.
@@ -204,6 +211,9 @@ pub struct ScheduleSpec {
     pub zone: Option<String>,
     /// When it happens once.
     pub at: Option<Timestamp>,
+    /// The topic of its chat in which it is spoken of; one of its own when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub topic: Option<Arc<str>>,
 }
 
 /// What pursuing a goal came to, as a model has it.
@@ -220,6 +230,20 @@ pub(crate) struct Outcome {
     pub(crate) again_in_minutes: u32,
     /// Goals that serve it.
     pub(crate) subgoals: Vec<String>,
+    /// What it wants to do at a time, or again and again.
+    pub(crate) schedules: Vec<OwnSchedule>,
+}
+
+/// A schedule that it sets for itself, as a model has it: once, after so many minutes, or by a cron pattern.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(crate) struct OwnSchedule {
+    /// What is to be done.
+    pub(crate) what: String,
+    /// After so many minutes.
+    pub(crate) in_minutes: u32,
+    /// By this pattern.
+    pub(crate) cron: String,
 }
 
 /// Something that is to be begun now.
@@ -412,10 +436,14 @@ impl Agenda {
             (None, Some(_)) => return Err(schema("zone", "it is for cron; at names its own")),
             _ => return Err(schema("cron", "a schedule has either cron or at")),
         };
+        if let Some(topic) = &spec.topic {
+            neurons::spec::check_id(topic).map_err(|message| schema("topic", message))?;
+        }
         self.made += 1;
         let id: AimId = format!("s{}", self.made).into();
-        let ScheduleSpec { what, cron, zone, .. } = spec;
-        self.schedules.insert(id.clone(), Schedule { id: id.clone(), what, cron, zone, next, by: by.clone(), runs: 0 });
+        let ScheduleSpec { what, cron, zone, topic, .. } = spec;
+        let (one, by) = (id.clone(), by.clone());
+        self.schedules.insert(id.clone(), Schedule { id: one, what, cron, zone, next, topic, by, runs: 0 });
         Ok(id)
     }
 
@@ -426,236 +454,14 @@ impl Agenda {
     pub fn remove_schedule(&mut self, id: &str) -> Result<(), Refusal> {
         self.schedules.remove(id).map(drop).ok_or_else(|| Refusal::Missing(format!("schedule {id}")))
     }
-
-    // ---- what is due ----
-
-    /// When each thing is to be begun, if nothing keeps it back.
-    fn times(&self) -> impl Iterator<Item = (Timestamp, Act)> {
-        let goals = self.goals.values().filter(|goal| !goal.status.is_over() && goal.job.is_none());
-        let goals = goals.filter_map(|goal| {
-            let at_the_end = goal.deadline.filter(|_| !goal.late);
-            let at = goal.next.into_iter().chain(at_the_end).min()?;
-            Some((at, Act::Goal(goal.id.clone())))
-        });
-        goals.chain(self.schedules.values().map(|one| (one.next, Act::Schedule(one.id.clone()))))
-    }
-
-    /// What is to be begun at `now`, the longest overdue first; nothing in quiet hours, or when it spoke unasked as often
-    /// as it may. Without `background` only what cannot wait.
-    pub(crate) fn due(&self, initiative: &Initiative, now: Timestamp, background: bool) -> Vec<Act> {
-        if self.held_back_until(initiative, now) > now {
-            return Vec::new();
-        }
-        let mut due: Vec<(Timestamp, Act)> =
-            self.times().filter(|(at, act)| *at <= now && (background || self.is_urgent(act, now))).collect();
-        due.sort_by_key(|(at, _)| *at);
-        due.into_iter().map(|(_, act)| act).take(ACTS_AT_ONCE).collect()
-    }
-
-    /// Whether an act cannot wait until the lifeform is better fed: a schedule, or a goal whose time has run out.
-    fn is_urgent(&self, act: &Act, now: Timestamp) -> bool {
-        match act {
-            Act::Goal(id) => self.goals.get(id).and_then(|goal| goal.deadline).is_some_and(|deadline| deadline <= now),
-            Act::Schedule(_) => true,
-        }
-    }
-
-    /// When it is to be looked at next.
-    pub(crate) fn next_due(&self, initiative: &Initiative) -> Option<Timestamp> {
-        let at = self.times().map(|(at, _)| at).min()?;
-        Some(self.held_back_until(initiative, at))
-    }
-
-    /// The first time from `at` on at which it may speak unasked.
-    fn held_back_until(&self, initiative: &Initiative, at: Timestamp) -> Timestamp {
-        const DAY: SignedDuration = SignedDuration::from_hours(24);
-        let recent: Vec<Timestamp> =
-            self.unasked.iter().copied().filter(|spoken| at.duration_since(*spoken) < DAY).collect();
-        let over = recent.len().saturating_sub((initiative.unasked_per_day as usize).saturating_sub(1));
-        let at = match over.checked_sub(1).and_then(|last| recent.get(last)) {
-            Some(spoken) => spoken.checked_add(DAY).unwrap_or(at),
-            None => at,
-        };
-        initiative.quiet.as_ref().and_then(|quiet| quiet.ends(at)).unwrap_or(at)
-    }
-
-    /// What an act is about, for the job that does it, and the job's name.
-    pub(crate) fn errand(&self, act: &Act, lifeform: &str, now: Timestamp) -> Option<(Arc<str>, Value)> {
-        match act {
-            Act::Goal(id) => {
-                let goal = self.goals.get(id)?;
-                let is_late = goal.deadline.is_some_and(|deadline| deadline <= now);
-                let occasion = match (is_late, goal.pursued) {
-                    (true, _) => "its deadline has come",
-                    (false, 0) => "it was set",
-                    _ => "it is time to look at it again",
-                };
-                let serving = self.goals.values().filter(|other| other.parent.as_ref() == Some(id));
-                let serving: Vec<Value> =
-                    serving.map(|goal| json!({"title": goal.title, "status": goal.status})).collect();
-                let notes: Vec<&str> = goal.notes.iter().rev().take(6).rev().map(|note| note.text.as_str()).collect();
-                let errand = json!({"goal": id, "title": goal.title, "description": goal.description, "plan": goal.plan, "notes": notes, "subgoals": serving, "occasion": occasion});
-                Some((format!("{lifeform}.goal.{id}.n{}", goal.pursued + 1).into(), errand))
-            }
-            Act::Schedule(id) => {
-                let one = self.schedules.get(id)?;
-                let errand = json!({"schedule": id, "title": one.what, "description": "", "plan": [], "notes": [], "subgoals": [], "occasion": "its time has come"});
-                Some((format!("{lifeform}.schedule.{id}.n{}", one.runs + 1).into(), errand))
-            }
-        }
-    }
-
-    /// An act is begun by `job`. Of a pattern that came several times meanwhile, only once.
-    pub(crate) fn begin(&mut self, act: &Act, job: &Arc<str>, now: Timestamp) {
-        match act {
-            Act::Goal(id) => {
-                if let Some(goal) = self.goals.get_mut(id) {
-                    goal.late = goal.deadline.is_some_and(|deadline| deadline <= now);
-                    (goal.status, goal.next, goal.job) = (GoalStatus::Active, None, Some(job.clone()));
-                    goal.pursued += 1;
-                }
-            }
-            Act::Schedule(id) => {
-                let Some(one) = self.schedules.get_mut(id) else { return };
-                one.runs += 1;
-                let next = one.cron.as_deref().and_then(|cron| next_of(cron, one.zone.as_deref(), now).ok());
-                match next {
-                    Some(next) => one.next = next,
-                    None => drop(self.schedules.remove(id)),
-                }
-            }
-        }
-    }
-
-    /// What a job made of the goal it pursued. Answers false when that was taken in before.
-    pub(crate) fn progress(&mut self, job: &str, outcome: &Outcome, me: &PrincipalId, now: Timestamp) -> bool {
-        let Some(goal) = self.goals.values_mut().find(|goal| goal.job.as_deref() == Some(job)) else { return false };
-        goal.job = None;
-        prove(goal, format!("job:{job}").into());
-        if goal.status.is_over() {
-            // Somebody decided meanwhile.
-            return true;
-        }
-        goal.status = outcome.status.filter(|status| *status != GoalStatus::Open).unwrap_or(GoalStatus::Active);
-        if !outcome.plan.is_empty() && check_plan(&outcome.plan).is_ok() {
-            goal.plan = outcome.plan.clone();
-        }
-        let again = SignedDuration::from_mins(outcome.again_in_minutes.into());
-        let is_again = !again.is_zero() && !goal.status.is_over();
-        goal.next = is_again.then(|| now.checked_add(again.max(AGAIN_MIN)).unwrap_or(Timestamp::MAX));
-        if !outcome.say.trim().is_empty() {
-            note_down(goal, Note { at: now, by: me.clone(), text: format!("I said: {}", outcome.say.trim()) });
-        }
-        let (id, is_over) = (goal.id.clone(), goal.status.is_over());
-        for title in outcome.subgoals.iter().filter(|_| !is_over) {
-            let is_known = |known: &Goal| known.parent.as_ref() == Some(&id) && known.title == *title;
-            if !self.goals.values().any(is_known) {
-                let spec = GoalSpec { title: title.clone(), parent: Some(id.clone()), ..GoalSpec::default() };
-                // One that cannot be set is none.
-                let _ = self.set_goal(spec, me, now);
-            }
-        }
-        true
-    }
-
-    /// A job that pursued a goal failed: it waits for somebody.
-    pub(crate) fn fail(&mut self, job: &str, error: &str, me: &PrincipalId, now: Timestamp) {
-        if let Some(goal) = self.goals.values_mut().find(|goal| goal.job.as_deref() == Some(job)) {
-            goal.job = None;
-            if goal.status.is_over() {
-                return;
-            }
-            goal.status = GoalStatus::Blocked;
-            let text = format!("it failed: {}", error.chars().take(240).collect::<String>());
-            note_down(goal, Note { at: now, by: me.clone(), text });
-        }
-    }
-
-    /// It spoke without being asked.
-    pub(crate) fn spoke(&mut self, now: Timestamp) {
-        self.unasked.retain(|spoken| now.duration_since(*spoken) < SignedDuration::from_hours(24));
-        self.unasked.push(now);
-    }
-
-    /// Somebody said something about a goal: one that is blocked is taken up again. Answers whether anything changed.
-    pub(crate) fn hear(&mut self, id: &str, by: &str, text: &str, source: &Arc<str>, now: Timestamp) -> bool {
-        let Some(goal) = self.goals.get_mut(id).filter(|goal| !goal.status.is_over()) else { return false };
-        if goal.evidence.contains(source) {
-            return false;
-        }
-        prove(goal, source.clone());
-        let text: String = text.chars().take(TEXT_BYTES_MAX / 4).collect();
-        note_down(goal, Note { at: now, by: PrincipalId::new(by), text: format!("{by} said: {text}") });
-        if goal.status == GoalStatus::Blocked {
-            (goal.status, goal.next) = (GoalStatus::Active, Some(now));
-        }
-        true
-    }
-}
-
-fn note_down(goal: &mut Goal, note: Note) {
-    goal.notes.push(note);
-    let over = goal.notes.len().saturating_sub(NOTES_MAX);
-    goal.notes.drain(..over);
-}
-
-fn prove(goal: &mut Goal, evidence: Arc<str>) {
-    goal.evidence.push(evidence);
-    let over = goal.evidence.len().saturating_sub(NOTES_MAX);
-    goal.evidence.drain(..over);
-}
-
-/// Hours in which a lifeform does not speak without being asked.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Quiet {
-    /// When they begin, as `22:00`.
-    pub from: String,
-    /// When they end, as `07:00`; at the same hour is never.
-    pub to: String,
-    /// Whose hours these are, UTC when absent.
-    #[serde(default)]
-    pub zone: Option<String>,
-}
-
-impl Quiet {
-    fn parts(&self) -> Result<(civil::Time, civil::Time, TimeZone), String> {
-        let time = |name: &str, text: &str| {
-            civil::Time::strptime("%H:%M", text).map_err(|_| format!("{name}: \"{text}\" is no time such as 22:00"))
-        };
-        let zone = match &self.zone {
-            None => TimeZone::UTC,
-            Some(name) => TimeZone::get(name).map_err(|error| format!("zone: {error}"))?,
-        };
-        Ok((time("from", &self.from)?, time("to", &self.to)?, zone))
-    }
-
-    /// Checks what serde cannot.
-    ///
-    /// # Errors
-    /// A sentence naming the member and what is wrong with it.
-    pub fn check(&self) -> Result<(), String> {
-        self.parts().map(drop)
-    }
-
-    /// When the quiet hours end, if `at` is in them.
-    fn ends(&self, at: Timestamp) -> Option<Timestamp> {
-        let (from, to, zone) = self.parts().ok()?;
-        let here = at.to_zoned(zone.clone());
-        let (day, time) = (here.date(), here.time());
-        let end = match from <= to {
-            true if from <= time && time < to => day.to_datetime(to),
-            false if time >= from => day.tomorrow().ok()?.to_datetime(to),
-            false if time < to => day.to_datetime(to),
-            _ => return None,
-        };
-        end.to_zoned(zone).ok().map(|end| end.timestamp())
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::spec::Initiative;
 
     fn at(text: &str) -> Timestamp {
         format!("2026-01-01T{text}:00Z").parse().unwrap()
@@ -744,7 +550,7 @@ mod tests {
             what: "look".into(),
             cron: Some("0 9 * * *".into()),
             zone: Some("Europe/Lisbon".into()),
-            at: None,
+            ..ScheduleSpec::default()
         };
         let daily = agenda.set_schedule(daily, &ada(), at("12:00")).unwrap();
         let once = ScheduleSpec { what: "call".into(), at: Some(at("13:00")), ..ScheduleSpec::default() };
@@ -752,7 +558,12 @@ mod tests {
         for bad in [
             ScheduleSpec { what: "x".into(), ..ScheduleSpec::default() },
             ScheduleSpec { what: "x".into(), cron: Some("every day".into()), ..ScheduleSpec::default() },
-            ScheduleSpec { what: "x".into(), cron: Some("0 9 * * *".into()), zone: Some("Moon".into()), at: None },
+            ScheduleSpec {
+                what: "x".into(),
+                cron: Some("0 9 * * *".into()),
+                zone: Some("Moon".into()),
+                ..ScheduleSpec::default()
+            },
             ScheduleSpec { what: " ".into(), at: Some(at("13:00")), ..ScheduleSpec::default() },
         ] {
             assert!(agenda.set_schedule(bad.clone(), &ada(), at("12:00")).is_err(), "{bad:?}");

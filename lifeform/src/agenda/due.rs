@@ -1,0 +1,227 @@
+//! What is due, what it is about, and what came of it: plain functions of the agenda and the time.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use nexus::PrincipalId;
+use serde_json::{Value, json};
+
+use super::{
+    ACTS_AT_ONCE, AGAIN_MIN, Act, Agenda, DEPTH_MAX, Goal, GoalSpec, GoalStatus, NOTES_MAX, Note, Outcome, OwnSchedule,
+    Schedule, ScheduleSpec, TEXT_BYTES_MAX, check_plan, next_of,
+};
+use crate::spec::Initiative;
+
+impl Agenda {
+    /// When each thing is to be begun, if nothing keeps it back.
+    fn times(&self) -> impl Iterator<Item = (Timestamp, Act)> {
+        let goals = self.goals.values().filter(|goal| !goal.status.is_over() && goal.job.is_none());
+        let goals = goals.filter_map(|goal| {
+            let at_the_end = goal.deadline.filter(|_| !goal.late);
+            let at = goal.next.into_iter().chain(at_the_end).min()?;
+            Some((at, Act::Goal(goal.id.clone())))
+        });
+        goals.chain(self.schedules.values().map(|one| (one.next, Act::Schedule(one.id.clone()))))
+    }
+
+    /// What is to be begun at `now`, the longest overdue first; in quiet hours, or when it spoke unasked as often as it may,
+    /// only what it was asked for in a talk. Without `background` only what cannot wait.
+    pub(crate) fn due(&self, initiative: &Initiative, now: Timestamp, background: bool) -> Vec<Act> {
+        let is_held_back = self.held_back_until(initiative, now) > now;
+        let may_be = |act: &Act| match is_held_back {
+            true => self.is_promised(act),
+            false => background || self.is_urgent(act, now),
+        };
+        let mut due: Vec<(Timestamp, Act)> = self.times().filter(|(at, act)| *at <= now && may_be(act)).collect();
+        due.sort_by_key(|(at, _)| *at);
+        due.into_iter().map(|(_, act)| act).take(ACTS_AT_ONCE).collect()
+    }
+
+    /// Whether an act cannot wait until the lifeform is better fed: a schedule, or a goal whose time has run out.
+    fn is_urgent(&self, act: &Act, now: Timestamp) -> bool {
+        match act {
+            Act::Goal(id) => self.goals.get(id).and_then(|goal| goal.deadline).is_some_and(|deadline| deadline <= now),
+            Act::Schedule(_) => true,
+        }
+    }
+
+    /// Who is behind an act: whoever set it, and of a goal that serves another whoever set that.
+    pub(crate) fn behind(&self, act: &Act) -> Option<&PrincipalId> {
+        match act {
+            Act::Schedule(id) => self.schedules.get(id).map(|one| &one.by),
+            Act::Goal(id) => {
+                let line = std::iter::successors(self.goals.get(id), |goal| self.goals.get(goal.parent.as_ref()?));
+                line.take(DEPTH_MAX + 1).last().map(|goal| &goal.by)
+            }
+        }
+    }
+
+    /// Whether an act was asked for in a talk: it comes when it was asked for.
+    fn is_promised(&self, act: &Act) -> bool {
+        matches!(act, Act::Schedule(id) if self.schedules.get(id).is_some_and(|one| one.topic.is_some()))
+    }
+
+    /// When it is to be looked at next.
+    pub(crate) fn next_due(&self, initiative: &Initiative) -> Option<Timestamp> {
+        let (promised, others): (Vec<_>, Vec<_>) = self.times().partition(|(_, act)| self.is_promised(act));
+        let first = |of: Vec<(Timestamp, Act)>| of.into_iter().map(|(at, _)| at).min();
+        let others = first(others).map(|at| self.held_back_until(initiative, at));
+        first(promised).into_iter().chain(others).min()
+    }
+
+    /// The first time from `at` on at which it may speak unasked.
+    fn held_back_until(&self, initiative: &Initiative, at: Timestamp) -> Timestamp {
+        const DAY: SignedDuration = SignedDuration::from_hours(24);
+        let recent: Vec<Timestamp> =
+            self.unasked.iter().copied().filter(|spoken| at.duration_since(*spoken) < DAY).collect();
+        let over = recent.len().saturating_sub((initiative.unasked_per_day as usize).saturating_sub(1));
+        let at = match over.checked_sub(1).and_then(|last| recent.get(last)) {
+            Some(spoken) => spoken.checked_add(DAY).unwrap_or(at),
+            None => at,
+        };
+        initiative.quiet.as_ref().and_then(|quiet| quiet.ends(at)).unwrap_or(at)
+    }
+
+    /// What an act is about, for the job that does it, and the job's name.
+    pub(crate) fn errand(&self, act: &Act, lifeform: &str, now: Timestamp) -> Option<(Arc<str>, Value)> {
+        match act {
+            Act::Goal(id) => {
+                let goal = self.goals.get(id)?;
+                let is_late = goal.deadline.is_some_and(|deadline| deadline <= now);
+                let occasion = match (is_late, goal.pursued) {
+                    (true, _) => "its deadline has come",
+                    (false, 0) => "it was set",
+                    _ => "it is time to look at it again",
+                };
+                let serving = self.goals.values().filter(|other| other.parent.as_ref() == Some(id));
+                let serving: Vec<Value> =
+                    serving.map(|goal| json!({"title": goal.title, "status": goal.status})).collect();
+                let notes: Vec<&str> = goal.notes.iter().rev().take(6).rev().map(|note| note.text.as_str()).collect();
+                let errand = json!({"goal": id, "title": goal.title, "description": goal.description, "plan": goal.plan, "notes": notes, "subgoals": serving, "occasion": occasion});
+                Some((format!("{lifeform}.goal.{id}.n{}", goal.pursued + 1).into(), errand))
+            }
+            Act::Schedule(id) => {
+                let one = self.schedules.get(id)?;
+                let errand = json!({"schedule": id, "topic": one.topic, "asked_by": one.by, "title": one.what, "description": "", "plan": [], "notes": [], "subgoals": [], "occasion": "its time has come"});
+                Some((format!("{lifeform}.schedule.{id}.n{}", one.runs + 1).into(), errand))
+            }
+        }
+    }
+
+    /// An act is begun by `job`. Of a pattern that came several times meanwhile, only once.
+    pub(crate) fn begin(&mut self, act: &Act, job: &Arc<str>, now: Timestamp) {
+        match act {
+            Act::Goal(id) => {
+                if let Some(goal) = self.goals.get_mut(id) {
+                    goal.late = goal.deadline.is_some_and(|deadline| deadline <= now);
+                    (goal.status, goal.next, goal.job) = (GoalStatus::Active, None, Some(job.clone()));
+                    goal.pursued += 1;
+                }
+            }
+            Act::Schedule(id) => {
+                let Some(one) = self.schedules.get_mut(id) else { return };
+                one.runs += 1;
+                let next = one.cron.as_deref().and_then(|cron| next_of(cron, one.zone.as_deref(), now).ok());
+                match next {
+                    Some(next) => one.next = next,
+                    None => drop(self.schedules.remove(id)),
+                }
+            }
+        }
+    }
+
+    /// What a job made of the goal it pursued. Answers false when that was taken in before.
+    pub(crate) fn progress(&mut self, job: &str, outcome: &Outcome, me: &PrincipalId, now: Timestamp) -> bool {
+        let Some(goal) = self.goals.values_mut().find(|goal| goal.job.as_deref() == Some(job)) else { return false };
+        goal.job = None;
+        prove(goal, format!("job:{job}").into());
+        if goal.status.is_over() {
+            // Somebody decided meanwhile.
+            return true;
+        }
+        goal.status = outcome.status.filter(|status| *status != GoalStatus::Open).unwrap_or(GoalStatus::Active);
+        if !outcome.plan.is_empty() && check_plan(&outcome.plan).is_ok() {
+            goal.plan = outcome.plan.clone();
+        }
+        let again = SignedDuration::from_mins(outcome.again_in_minutes.into());
+        let is_again = !again.is_zero() && !goal.status.is_over();
+        goal.next = is_again.then(|| now.checked_add(again.max(AGAIN_MIN)).unwrap_or(Timestamp::MAX));
+        if !outcome.say.trim().is_empty() {
+            note_down(goal, Note { at: now, by: me.clone(), text: format!("I said: {}", outcome.say.trim()) });
+        }
+        let (id, is_over) = (goal.id.clone(), goal.status.is_over());
+        for title in outcome.subgoals.iter().filter(|_| !is_over) {
+            let is_known = |known: &Goal| known.parent.as_ref() == Some(&id) && known.title == *title;
+            if !self.goals.values().any(is_known) {
+                let spec = GoalSpec { title: title.clone(), parent: Some(id.clone()), ..GoalSpec::default() };
+                // One that cannot be set is none.
+                let _ = self.set_goal(spec, me, now);
+            }
+        }
+        true
+    }
+
+    /// What it sets for itself; what it has set already it need not set again.
+    pub(crate) fn set_own(&mut self, wanted: &[OwnSchedule], me: &PrincipalId, now: Timestamp) {
+        for OwnSchedule { what, in_minutes, cron } in wanted {
+            let cron = Some(cron.trim().to_owned()).filter(|cron| !cron.is_empty());
+            let at = now.checked_add(SignedDuration::from_mins((*in_minutes).max(1).into())).ok();
+            let is_known = |known: &Schedule| known.by == *me && known.what == *what && known.cron == cron;
+            if !self.schedules.values().any(is_known) {
+                let at = at.filter(|_| cron.is_none());
+                // One that cannot be set is none.
+                let _ = self.set_schedule(
+                    ScheduleSpec { what: what.clone(), cron, at, ..ScheduleSpec::default() },
+                    me,
+                    now,
+                );
+            }
+        }
+    }
+
+    /// A job that pursued a goal failed: it waits for somebody.
+    pub(crate) fn fail(&mut self, job: &str, error: &str, me: &PrincipalId, now: Timestamp) {
+        if let Some(goal) = self.goals.values_mut().find(|goal| goal.job.as_deref() == Some(job)) {
+            goal.job = None;
+            if goal.status.is_over() {
+                return;
+            }
+            goal.status = GoalStatus::Blocked;
+            let text = format!("it failed: {}", error.chars().take(240).collect::<String>());
+            note_down(goal, Note { at: now, by: me.clone(), text });
+        }
+    }
+
+    /// It spoke without being asked.
+    pub(crate) fn spoke(&mut self, now: Timestamp) {
+        self.unasked.retain(|spoken| now.duration_since(*spoken) < SignedDuration::from_hours(24));
+        self.unasked.push(now);
+    }
+
+    /// Somebody said something about a goal: one that is blocked is taken up again. Answers whether anything changed.
+    pub(crate) fn hear(&mut self, id: &str, by: &str, text: &str, source: &Arc<str>, now: Timestamp) -> bool {
+        let Some(goal) = self.goals.get_mut(id).filter(|goal| !goal.status.is_over()) else { return false };
+        if goal.evidence.contains(source) {
+            return false;
+        }
+        prove(goal, source.clone());
+        let text: String = text.chars().take(TEXT_BYTES_MAX / 4).collect();
+        note_down(goal, Note { at: now, by: PrincipalId::new(by), text: format!("{by} said: {text}") });
+        if goal.status == GoalStatus::Blocked {
+            (goal.status, goal.next) = (GoalStatus::Active, Some(now));
+        }
+        true
+    }
+}
+
+pub(super) fn note_down(goal: &mut Goal, note: Note) {
+    goal.notes.push(note);
+    let over = goal.notes.len().saturating_sub(NOTES_MAX);
+    goal.notes.drain(..over);
+}
+
+fn prove(goal: &mut Goal, evidence: Arc<str>) {
+    goal.evidence.push(evidence);
+    let over = goal.evidence.len().saturating_sub(NOTES_MAX);
+    goal.evidence.drain(..over);
+}

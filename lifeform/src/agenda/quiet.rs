@@ -1,0 +1,53 @@
+//! Hours in which a lifeform does not speak unasked.
+
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, civil};
+use serde::{Deserialize, Serialize};
+
+/// Hours in which a lifeform does not speak without being asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Quiet {
+    /// When they begin, as `22:00`.
+    pub from: String,
+    /// When they end, as `07:00`; at the same hour is never.
+    pub to: String,
+    /// Whose hours these are, UTC when absent.
+    #[serde(default)]
+    pub zone: Option<String>,
+}
+
+impl Quiet {
+    fn parts(&self) -> Result<(civil::Time, civil::Time, TimeZone), String> {
+        let time = |name: &str, text: &str| {
+            civil::Time::strptime("%H:%M", text).map_err(|_| format!("{name}: \"{text}\" is no time such as 22:00"))
+        };
+        let zone = match &self.zone {
+            None => TimeZone::UTC,
+            Some(name) => TimeZone::get(name).map_err(|error| format!("zone: {error}"))?,
+        };
+        Ok((time("from", &self.from)?, time("to", &self.to)?, zone))
+    }
+
+    /// Checks what serde cannot.
+    ///
+    /// # Errors
+    /// A sentence naming the member and what is wrong with it.
+    pub fn check(&self) -> Result<(), String> {
+        self.parts().map(drop)
+    }
+
+    /// When the quiet hours end, if `at` is in them.
+    pub(super) fn ends(&self, at: Timestamp) -> Option<Timestamp> {
+        let (from, to, zone) = self.parts().ok()?;
+        let here = at.to_zoned(zone.clone());
+        let (day, time) = (here.date(), here.time());
+        let end = match from <= to {
+            true if from <= time && time < to => day.to_datetime(to),
+            false if time >= from => day.tomorrow().ok()?.to_datetime(to),
+            false if time < to => day.to_datetime(to),
+            _ => return None,
+        };
+        end.to_zoned(zone).ok().map(|end| end.timestamp())
+    }
+}

@@ -1,0 +1,148 @@
+//! How it looks after itself: what is stuck, fails or comes too fast is contained and told.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use fascicles::FascicleError;
+use fascicles::run::Status as JobStatus;
+use jiff::SignedDuration;
+use nexus::{Batch, Origin};
+
+use super::Alive;
+use super::thinking::word;
+use crate::LifeformError;
+use crate::canvas::Kind;
+use crate::guard::{self, Counts, Guard, Step};
+use crate::life::Status;
+use crate::perception::{Place, Speech, Thought};
+use crate::{spending, trace};
+
+/// Memories that may be at fault and are kept in mind.
+const SUSPECTED_MAX: usize = 256;
+
+impl Alive {
+    /// Jobs that did not come to their end in this life within the time that is given them are cancelled, and that is told.
+    pub(super) async fn give_up_what_is_stuck(&mut self) -> Result<(), LifeformError> {
+        let patience = SignedDuration::from_secs(self.limits.stuck_s as i64);
+        let now = self.store.clock().now();
+        let stuck: Vec<Arc<str>> = self
+            .jobs
+            .iter()
+            .filter(|(_, (_, since))| now.duration_since(*since) >= patience)
+            .map(|(job, _)| job.clone())
+            .collect();
+        for job in stuck {
+            match self.fascicles.cancel(&self.me, &job).await {
+                Ok(_) | Err(FascicleError::JobNotFound(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+            self.unwatch(&job);
+            self.fail_goal(&job).await;
+            if let Some(thought) = self.attention.release(&job) {
+                self.admit(&thought, "it did not come to its end in time").await;
+            }
+        }
+        Ok(())
+    }
+
+    /// An answer that failed is not left hanging.
+    pub(super) async fn admit_failure(&self, thought: &Thought) {
+        let error = self.fascicles.job(&thought.job).await.ok().and_then(|head| head.error).unwrap_or_default();
+        self.admit(thought, &error).await;
+    }
+
+    /// What was begun is marked as broken off, and what was not is said.
+    pub(super) async fn admit(&self, thought: &Thought, error: &str) {
+        let job = &thought.job;
+        tracing::warn!(lifeform = %self.head.id, %job, %error, "an answer failed");
+        let Place { canvas, topic } = &thought.perception.place;
+        match (self.speech(thought), self.canvases.get(canvas)) {
+            (Speech::Speaking, _) => self.close_off(thought, error).await,
+            (Speech::Silent, Some(canvas)) if thought.perception.to_answer() => {
+                let error: String = error.chars().take(240).collect();
+                let asked = Some(thought.perception.last().message.clone()).filter(|_| canvas.kind == Kind::ZMind);
+                let op = word(&canvas, topic, thought.answer(), format!("I could not answer: {error}"), asked);
+                if let Err(error) = canvas.apply(op, None, None, &self.because(format!("job:{job}"))).await {
+                    tracing::warn!(%error, "a failure cannot be shown");
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Intervenes when too much happens, and ends it when it is calm again; each step is written with what was counted.
+    pub(super) async fn look_after_itself(&mut self) -> Result<(), LifeformError> {
+        let now = self.store.clock().now();
+        let Some(next) = guard::judge(&self.head.guard, &mut self.counts, &self.limits, now) else { return Ok(()) };
+        tracing::warn!(lifeform = %self.head.id, step = ?next.step, evidence = %next.evidence, "the guard intervenes");
+        self.head.guard = next;
+        if self.head.guard.step == Step::Stop {
+            self.head.status = Status::Stopped;
+        }
+        self.keep(&self.because("guard"), "guard").await
+    }
+
+    /// Ends what the guard does.
+    pub(crate) async fn calm(&mut self, origin: &Origin) -> Result<(), LifeformError> {
+        (self.head.guard, self.counts) = (Guard::default(), Counts::default());
+        self.keep(origin, "calmed").await
+    }
+
+    /// In quarantine it says so, once in each topic in which somebody waits.
+    pub(super) async fn say_that_it_is_quarantined(&self) -> Result<(), LifeformError> {
+        let since = self.head.guard.since.unwrap_or_default();
+        let until = since + SignedDuration::from_secs(self.limits.quarantine_s.into());
+        let content = format!("Too much came at once, so I answer nothing until {until}. An operator can end that.");
+        let name = format!("quarantine_{}", since.as_second());
+        let mut told: BTreeSet<Place> = BTreeSet::new();
+        while let Some(next) = self.attention.next(|place| !told.contains(place)) {
+            if next.perception.to_answer() {
+                self.say_by_reflex(&next.perception, &name, content.clone(), None).await?;
+            }
+            told.insert(next.perception.place);
+        }
+        Ok(())
+    }
+
+    /// What it has spent so far on what nobody asked for just now.
+    pub(super) async fn count_unasked(&mut self) -> Result<(), LifeformError> {
+        let report = spending::report(&self.store, &self.fascicles, &self.head.id).await?;
+        let unasked = report.by.get("goal").into_iter().flat_map(|goals| goals.values());
+        let tokens = unasked.map(|tally| tally.charged.tokens).sum();
+        self.counts.spent_unasked(tokens, self.store.clock().now());
+        Ok(())
+    }
+
+    /// A memory on which answers fail again and again, while others succeed, is set apart.
+    pub(super) async fn suspect(&mut self, job: &Arc<str>, status: JobStatus) -> Result<(), LifeformError> {
+        match status {
+            JobStatus::Failed => {
+                for concept in trace::recalled_by(&self.store, job).await? {
+                    let (failures, others_succeed) = self.suspected.entry(concept.clone()).or_default();
+                    *failures += 1;
+                    if *failures >= self.limits.poison_after && *others_succeed {
+                        self.suspected.remove(&concept);
+                        tracing::warn!(lifeform = %self.head.id, %concept, "a memory is set apart");
+                        let origin = self.because(format!("job:{job}"));
+                        self.memory.set_apart(&concept, &origin).await?;
+                        let told = serde_json::json!({"what": "memory set apart", "concept": concept, "failures": self.limits.poison_after});
+                        let told = Batch::new(&origin).append(format!("trace:{}", self.head.id), "guard", &told);
+                        self.store.commit(told).await?;
+                    }
+                }
+                // Where everything fails it is no memory's fault, and what is remembered of that is bounded.
+                if self.suspected.len() > SUSPECTED_MAX {
+                    self.suspected.clear();
+                }
+            }
+            JobStatus::Completed if !self.suspected.is_empty() => {
+                for concept in trace::recalled_by(&self.store, job).await? {
+                    self.suspected.remove(&concept);
+                }
+                self.suspected.values_mut().for_each(|(_, others_succeed)| *others_succeed = true);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,203 @@
+//! What is said on its canvases: it waits to be thought about, and may break off what is thought now.
+
+use std::sync::Arc;
+
+use fascicles::FascicleError;
+use nexus::Batch;
+use nexus::store::Entry;
+use tokio::sync::oneshot;
+
+use super::{Alive, next_of};
+use crate::LifeformError;
+use crate::attention::Reading;
+use crate::canvas::{Canvas, Op, chat};
+use crate::life::{Mailbox, Msg};
+use crate::perception::{self, Bearing, Heard, Me, Place, Said, Speech, Thought};
+
+impl Alive {
+    /// Reads a canvas from where it was read to, and on.
+    pub(super) async fn listen(&mut self, me: &Mailbox, canvas: &Canvas) {
+        let name: Arc<str> = canvas.name().into();
+        canvas.sleepers().reads(&self.head.id).await;
+        self.introduce(canvas).await;
+        // What the log holds no more was too long ago to be answered.
+        let from = self.attention.heard(&name).max(canvas.snapshot().floor);
+        let mut follow = self.store.follow(canvas.stream().clone(), from);
+        let (me, of, mut published) = (me.clone(), name.clone(), canvas.watch());
+        let reader = tokio::spawn(async move {
+            while let Some(entry) = next_of(&mut follow).await {
+                // An entry is committed before it is shown; what it means is told by the canvas as it stands with it.
+                if published.wait_for(|rev| *rev >= entry.seq).await.is_err() {
+                    break;
+                }
+                let (taken_in, wait) = oneshot::channel();
+                if me.cast(Msg::Heard(of.clone(), Box::new(entry), taken_in)).is_err() || wait.await.is_err() {
+                    break;
+                }
+            }
+        });
+        if let Some(before) = self.readers.insert(name, reader) {
+            before.abort();
+        }
+    }
+
+    /// On a canvas of another it says its name, so that it can be called.
+    pub(super) async fn introduce(&self, canvas: &Canvas) {
+        let known = canvas.snapshot().state;
+        let path = format!("/users/{}", crate::canvas::escape(&self.me.id.0));
+        let name = &self.head.definition.name;
+        let is_known = known.get(&path).is_some_and(|user| user["name"] == **name);
+        if is_known || canvas.kind != crate::canvas::Kind::Chat || canvas.name() == self.home() {
+            return;
+        }
+        let op = chat::Op::UserName { name: name.clone() };
+        if let Err(error) = canvas.apply(op, None, None, &self.because("join")).await {
+            tracing::warn!(lifeform = %self.head.id, %error, "it cannot introduce itself");
+        }
+    }
+
+    pub(crate) async fn join(&mut self, me: &Mailbox, canvas: Canvas) -> Result<(), LifeformError> {
+        if self.readers.contains_key(canvas.name()) {
+            return Ok(());
+        }
+        let mut reading = self.reading_of(&canvas).await?;
+        if reading == Reading::default() {
+            // What was said before it came was not said to it.
+            reading.upto = canvas.rev();
+            let kept = Batch::new(&self.because("join")).put(self.cursor(canvas.name()), &reading);
+            self.store.commit(kept).await?;
+        }
+        self.attention.listen(&canvas.name().into(), reading);
+        self.canvases.join(canvas.clone());
+        self.listen(me, &canvas).await;
+        Ok(())
+    }
+
+    pub(crate) async fn leave(&mut self, canvas: &Arc<str>) -> Result<(), LifeformError> {
+        // What it is saying there is broken off.
+        for thought in self.attention.thoughts_on(canvas) {
+            self.break_off(thought, None, "it left").await?;
+        }
+        if let Some(reader) = self.readers.remove(canvas) {
+            reader.abort();
+        }
+        self.attention.leave(canvas);
+        self.canvases.leave(canvas);
+        Ok(())
+    }
+
+    /// Takes in an entry of a canvas: what it says waits to be thought about, and may break off what is thought now.
+    pub(crate) async fn hear(&mut self, canvas: &Arc<str>, entry: &Entry) -> Result<(), LifeformError> {
+        self.attention.pass(canvas, entry.seq);
+        let Some(canvas) = self.canvases.get(canvas) else { return Ok(()) };
+        let Some(op) = Op::of_entry(canvas.kind, entry) else { return Ok(()) };
+        let source = format!("{}@{}", canvas.stream(), entry.seq).into();
+        let me = Me { id: &self.me.id, name: &self.head.definition.name };
+        let heard = perception::perceive(me, entry, op, &canvas.snapshot().state, source);
+        let place = |topic| Place { canvas: canvas.name().into(), topic };
+        match heard {
+            Some(Heard::Said(topic, mut said)) => {
+                let place = place(topic);
+                if !self.attention.has(&place, said.rev) {
+                    self.hear_of_goal(&place, &said).await?;
+                    self.counts.heard(self.store.clock().now());
+                    self.bear(&place, &mut said).await?;
+                    self.attention.hear(place, said);
+                }
+            }
+            Some(Heard::BrokenOff(topic, message)) => {
+                let thought = self.attention.thought(&place(topic)).cloned();
+                if let Some(thought) = thought.filter(|thought| thought.answer() == message) {
+                    self.break_off(thought, None, "").await?;
+                }
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Lets readers go on that waited for room; `reader` waits with them if there is none.
+    pub(crate) fn let_read_on(&mut self, reader: Option<oneshot::Sender<()>>) {
+        self.held_readers.extend(reader);
+        if !self.attention.is_full() {
+            self.held_readers.drain(..).for_each(|reader| {
+                let _ = reader.send(());
+            });
+        }
+    }
+
+    /// What something newer does to the thought of its topic.
+    pub(super) async fn bear(&mut self, place: &Place, said: &mut Said) -> Result<(), LifeformError> {
+        let Some(thought) = self.attention.thought(place).cloned() else { return Ok(()) };
+        let bearing = perception::bearing(said, &thought, self.speech(&thought));
+        let is_torn = self.attention.is_torn(&place.canvas);
+        match bearing {
+            Bearing::Extends | Bearing::Redirects if is_torn => Ok(()),
+            Bearing::Waits => Ok(()),
+            Bearing::Extends => self.break_off(thought, Some(true), "more was said").await,
+            Bearing::Redirects => self.break_off(thought, Some(false), "something more urgent was said").await,
+            Bearing::Cancels => {
+                said.to_answer = false;
+                self.break_off(thought, None, "it was not wanted any more").await
+            }
+        }
+    }
+
+    pub(super) fn speech(&self, thought: &Thought) -> Speech {
+        let Place { canvas, topic } = &thought.perception.place;
+        let state = self.canvases.get(canvas).map(|canvas| canvas.snapshot().state);
+        let path = chat::message_path(topic, &thought.answer());
+        match state.as_ref().and_then(|state| state.get(&path)).and_then(|message| message["status"].as_str()) {
+            None => Speech::Silent,
+            Some("streaming") => Speech::Speaking,
+            Some(_) => Speech::Over,
+        }
+    }
+
+    /// Breaks a thought off: for good, or to be begun anew with what is newer (`Some(true)`), or to be completed after it
+    /// (`Some(false)`). That it is to be thought again is written before its job is stopped.
+    pub(super) async fn break_off(
+        &mut self,
+        thought: Thought,
+        again: Option<bool>,
+        why: &str,
+    ) -> Result<(), LifeformError> {
+        let place = thought.perception.place.clone();
+        let reading = again.map(|anew| self.attention.reading_without(&thought, anew));
+        if let Some(reading) = &reading {
+            let origin = self.because(thought.perception.last().source.clone());
+            self.store.commit(Batch::new(&origin).put(self.cursor(&place.canvas), reading)).await?;
+        }
+        match self.fascicles.cancel(&self.me, &thought.job).await {
+            Ok(_) | Err(FascicleError::JobNotFound(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+        self.unwatch(&thought.job);
+        let speech = self.speech(&thought);
+        self.close_off(&thought, why).await;
+        // It may have come to its end first; then there is nothing left to think.
+        self.attention.give_up(&place, reading.filter(|_| speech != Speech::Over));
+        Ok(())
+    }
+
+    /// A message that is being written and that nobody writes any more is marked so.
+    pub(super) async fn close_off(&self, thought: &Thought, why: &str) {
+        let Place { canvas, topic } = &thought.perception.place;
+        let Some(canvas) = self.canvases.get(canvas) else { return };
+        let said = self.speaking.end(&thought.answer());
+        if self.speech(thought) == Speech::Speaking {
+            // What people saw of it stays.
+            if let Some(content) = said.filter(|said| said.len() <= chat::CONTENT_BYTES_MAX) {
+                let op = chat::Op::Checkpoint { topic: topic.clone(), id: thought.answer(), content };
+                let _ = canvas.apply(op, None, None, &self.because(format!("job:{}", thought.job))).await;
+            }
+            // A reason is bounded, and an error may quote what a provider said.
+            let reason: String = why.chars().take(240).collect();
+            let op = chat::Op::Interrupt { topic: topic.clone(), id: thought.answer(), reason };
+            let origin = self.because(format!("job:{}", thought.job));
+            if let Err(error) = canvas.apply(op, None, None, &origin).await {
+                tracing::warn!(%error, "a message that is broken off cannot be marked so");
+            }
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! What it does without being asked: goals, schedules and the tidying of its mind.
+
+use std::sync::Arc;
+
+use fascicles::{FascicleError, JobOrder, Priority};
+use nexus::store::{Hash, json};
+use nexus::{Event, Origin, StoreError};
+
+use super::{Alive, is_passing};
+use crate::LifeformError;
+use crate::agenda::Act;
+use crate::canvas::{Refusal, chat};
+use crate::guard::Step;
+use crate::hands::{COMPACTION, ERRAND, overlong};
+use crate::life::Mailbox;
+use crate::maintenance::Task;
+use crate::metabolism::{Means, means};
+use crate::perception::{Place, Said, Thought};
+
+impl Alive {
+    /// Somebody else changed the agenda.
+    pub(crate) async fn replan(&self) -> Result<(), LifeformError> {
+        self.plans.reload().await
+    }
+
+    /// Begins what is due, as far as the means go. With nothing due this reads memory only.
+    pub(crate) async fn take_initiative(&mut self, me: &Mailbox) -> Result<(), LifeformError> {
+        let now = self.store.clock().now();
+        let background = means(self.head.mode).background;
+        let due = self.plans.agenda().due(self.plans.initiative(), now, background);
+        if due.is_empty() || self.head.guard.step >= Step::Inhibit {
+            return Ok(());
+        }
+        let means = self.feel().await?;
+        for act in due {
+            if !self.free().covers(self.need(means)) {
+                continue;
+            }
+            match self.begin(me, &act, means).await {
+                Err(LifeformError::Fascicle(FascicleError::Overloaded)) => break,
+                Err(LifeformError::Fascicle(FascicleError::Store(error))) if error.is_ledger_refusal() => {}
+                Err(LifeformError::Fascicle(error)) if !is_passing(&error) => {
+                    tracing::error!(lifeform = %self.head.id, %error, "what is due cannot be begun");
+                }
+                begun => begun?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts the job that does something by itself; its start and its place on the agenda share a commit.
+    pub(super) async fn begin(&mut self, me: &Mailbox, act: &Act, means: Means) -> Result<(), LifeformError> {
+        let now = self.store.clock().now();
+        let Some((job, errand)) = self.plans.agenda().errand(act, &self.head.id, now) else { return Ok(()) };
+        let origin = self.because(act.reference());
+        let order = JobOrder {
+            id: Some(job.clone()),
+            fascicle: self.head.definition.pursue.variant(self.head.mode).clone(),
+            owner: self.owner().into(),
+            account: self.head.id.clone(),
+            events: vec![Event::json(ERRAND, errand, origin.cause.clone())],
+            tier: Some(means.tier),
+            priority: Priority::Low,
+            reserve: self.need(means),
+            // What it thought of itself is nobody's word.
+            untrusted: !self.plans.agenda().behind(act).is_some_and(|by| self.trusts(&by.0)),
+            ..JobOrder::default()
+        };
+        if self.counts.knows_nothing_unasked() {
+            // What is spent from here on is counted.
+            self.count_unasked().await?;
+        }
+        let mut begun = self.plans.changed(|agenda| agenda.begin(act, &job, now));
+        let plans = self.plans.clone();
+        let hands = self.hands.clone();
+        let started = self.fascicles.start(&origin, order, hands, |batch| plans.with(batch, &mut begun)).await;
+        self.plans.reload().await?;
+        match started {
+            Ok(_) => {
+                self.counts.act(now);
+                self.watch(me, job);
+            }
+            // The agenda was changed meanwhile: there is a next beat.
+            Err(FascicleError::Store(StoreError::Conflict { .. })) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    /// Says in short what a topic began with, when it has grown longer than what an answer is given of it.
+    pub(super) async fn compact(&mut self, me: &Mailbox, thought: &Thought) -> Result<(), LifeformError> {
+        let (means, place) = (means(self.head.mode), &thought.perception.place);
+        let above = self.head.definition.compact_above_chars as usize;
+        let Some(canvas) = self.canvases.get(&place.canvas).filter(|_| above > 0 && means.background) else {
+            return Ok(());
+        };
+        let state = canvas.snapshot().state;
+        let Some(long) = overlong(&state, place, &self.me.id.0, means.history, above) else { return Ok(()) };
+        let job: Arc<str> =
+            format!("{}.{}.c{}", self.head.id, place.topic, Hash::of(&json(&long)).hex()[..12].to_owned()).into();
+        if self.jobs.contains_key(&job) || !self.free().covers(self.need(means)) {
+            return Ok(());
+        }
+        let origin = self.because(format!("job:{}", thought.job));
+        let order = JobOrder {
+            id: Some(job.clone()),
+            fascicle: self.head.definition.compact.variant(self.head.mode).clone(),
+            owner: self.owner().into(),
+            account: self.head.id.clone(),
+            events: vec![Event::json(COMPACTION, serde_json::to_value(long).unwrap_or_default(), origin.cause.clone())],
+            tier: Some(means.tier),
+            priority: Priority::Low,
+            reserve: self.need(means),
+            ..JobOrder::default()
+        };
+        match self.fascicles.start(&origin, order, self.hands.clone(), |batch| batch).await {
+            Ok(_) => self.watch(me, job),
+            // It is tried again after the next answer.
+            Err(error) => tracing::warn!(lifeform = %self.head.id, %error, "a topic cannot be compacted now"),
+        }
+        Ok(())
+    }
+
+    /// Begins a task of maintenance; answers its job.
+    pub(crate) async fn maintain(
+        &mut self,
+        me: &Mailbox,
+        task: Task,
+        origin: &Origin,
+    ) -> Result<Arc<str>, LifeformError> {
+        let job: Arc<str> =
+            format!("{}.system.{}.{}", self.head.id, task.as_str(), uuid::Uuid::now_v7().simple()).into();
+        let errand = serde_json::json!({"maintenance": task});
+        let order = JobOrder {
+            id: Some(job.clone()),
+            fascicle: "maintenance".into(),
+            owner: self.owner().into(),
+            account: self.head.id.clone(),
+            events: vec![Event::json(ERRAND, errand, origin.cause.clone())],
+            priority: Priority::Low,
+            ..JobOrder::default()
+        };
+        self.fascicles.start(origin, order, self.hands.clone(), |batch| batch).await?;
+        self.watch(me, job.clone());
+        Ok(job)
+    }
+
+    /// What is said in the topic of a goal is about it.
+    pub(super) async fn hear_of_goal(&self, place: &Place, said: &Said) -> Result<(), LifeformError> {
+        let goal = place.topic.strip_prefix("goal_").filter(|_| *place.canvas == *self.home());
+        let Some(goal) = goal.filter(|goal| self.plans.agenda().goals.contains_key(*goal)) else { return Ok(()) };
+        let origin = self.because(said.source.clone());
+        let heard = self.plans.change(&origin, "heard", |agenda, now| {
+            Ok(agenda.hear(goal, &said.sender, &said.content, &said.source, now))
+        });
+        match heard.await {
+            // An agenda that is full takes no more notes.
+            Err(LifeformError::Refused(refusal)) => {
+                tracing::warn!(lifeform = %self.head.id, %refusal, "what was said of a goal is not noted");
+                Ok(())
+            }
+            heard => heard.map(drop),
+        }
+    }
+
+    /// What was scheduled and failed is told, since it does not come again by itself.
+    pub(super) async fn admit_schedule(&self, job: &Arc<str>) {
+        let prefix = format!("{}.schedule.", self.head.id);
+        let Some(id) = job.strip_prefix(&prefix).and_then(|rest| rest.split('.').next()) else { return };
+        let Some(canvas) = self.canvases.get(&self.home()) else { return };
+        let error = self.fascicles.job(job).await.ok().and_then(|head| head.error).unwrap_or_default();
+        let error: String = error.chars().take(240).collect();
+        let (topic, origin): (Arc<str>, Origin) = (format!("schedule_{id}").into(), self.because(format!("job:{job}")));
+        let open =
+            chat::Op::TopicCreate { id: topic.clone(), title: format!("Schedule {id}"), turns: chat::Turns::default() };
+        let say =
+            chat::Op::say(&topic, format!("msg_{job}").into(), format!("What was scheduled failed: {error}"), None);
+        for op in [open, say] {
+            match canvas.apply(op, None, None, &origin).await {
+                Ok(_) | Err(LifeformError::Refused(Refusal::Exists(_))) => {}
+                Err(error) => return tracing::warn!(%error, "that a schedule failed cannot be told"),
+            }
+        }
+    }
+
+    /// A job that ended without an outcome leaves its goal blocked.
+    pub(super) async fn fail_goal(&self, job: &Arc<str>) {
+        if !self.plans.agenda().goals.values().any(|goal| goal.job.as_ref() == Some(job)) {
+            return;
+        }
+        let error = self.fascicles.job(job).await.ok().and_then(|head| head.error);
+        let error = error.unwrap_or_else(|| "it came to no outcome".to_owned());
+        let origin = self.because(format!("job:{job}"));
+        let failed = self.plans.change(&origin, "failed", |agenda, now| {
+            agenda.fail(job, &error, &self.me.id, now);
+            Ok(())
+        });
+        if let Err(error) = failed.await {
+            tracing::warn!(lifeform = %self.head.id, %job, %error, "that a goal failed cannot be noted");
+        }
+    }
+}

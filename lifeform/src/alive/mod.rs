@@ -1,0 +1,234 @@
+//! What a living lifeform does: it hears its canvases, decides what it can afford, starts the fascicles that answer,
+//! breaks a thought off for what is newer, and rests when it cannot pay.
+
+mod care;
+mod hearing;
+mod initiative;
+mod thinking;
+mod waking;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use fascicles::run::{Fact, Status as JobStatus};
+use fascicles::{FascicleError, Fascicles, Toolbox};
+use nexus::store::{Entry, Expect, Follow, Key, json};
+use nexus::{Batch, Cause, Origin, Principal, Store, StoreError, Timestamp};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::LifeformError;
+use crate::attention::{Attention, reading_key};
+use crate::canvas::CHAT;
+use crate::guard::{Counts, GuardLimits};
+use crate::hands::{Canvases, Hands, Speaking};
+use crate::life::{Body, Head, Mailbox, Msg};
+use crate::memory::Memory;
+use crate::plans::Plans;
+
+/// How long until a journal that could not be read is read again.
+const READ_AGAIN: Duration = Duration::from_secs(1);
+
+/// See the module.
+pub(crate) struct Alive {
+    pub(crate) head: Head,
+    version: u64,
+    restarted_at: Option<Timestamp>,
+    store: Store,
+    fascicles: Fascicles,
+    me: Principal,
+    canvases: Canvases,
+    hands: Arc<dyn Toolbox>,
+    speaking: Speaking,
+    attention: Attention,
+    /// Who reads each canvas.
+    readers: BTreeMap<Arc<str>, JoinHandle<()>>,
+    /// The jobs under way, each with whoever waits for its end, and since when.
+    jobs: BTreeMap<Arc<str>, (JoinHandle<()>, Timestamp)>,
+    /// Readers that wait until there is room for more.
+    held_readers: Vec<oneshot::Sender<()>>,
+    plans: Plans,
+    memory: Memory,
+    limits: GuardLimits,
+    counts: Counts,
+    /// Failures of answers that rest on a memory, and whether others succeeded since.
+    suspected: BTreeMap<String, (u32, bool)>,
+    /// The version of the mark that it is awake.
+    awake: u64,
+    asleep: Arc<AtomicBool>,
+    /// When it last had something to do.
+    busy_at: Timestamp,
+    /// Beats that were let go by.
+    beats: u32,
+}
+
+impl Alive {
+    pub(crate) fn new(body: Body) -> Self {
+        let Body {
+            store,
+            fascicles,
+            canvases: taken_part_in,
+            memory,
+            plans,
+            guard,
+            head,
+            version,
+            asleep,
+            restarted_at,
+        } = body;
+        let me = Principal::lifeform(&head.id);
+        let definition = &head.definition;
+        let identity = format!("Your name is {}. {}", definition.name, definition.persona).trim().to_owned();
+        let canvases = Canvases::default();
+        taken_part_in.into_iter().for_each(|canvas| canvases.join(canvas));
+        let speaking = Speaking::default();
+        let hands = Hands {
+            speaking: speaking.clone(),
+            canvases: canvases.clone(),
+            memory: memory.clone(),
+            plans: plans.clone(),
+            home: format!("{}/{CHAT}", head.id).into(),
+            me: me.clone(),
+            identity,
+        };
+        let busy_at = store.clock().now();
+        Self {
+            head,
+            version,
+            restarted_at,
+            store,
+            fascicles,
+            me,
+            canvases,
+            hands: Arc::new(hands),
+            speaking,
+            attention: Attention::default(),
+            readers: BTreeMap::new(),
+            jobs: BTreeMap::new(),
+            held_readers: Vec::new(),
+            plans,
+            memory,
+            limits: guard,
+            counts: Counts::default(),
+            suspected: BTreeMap::new(),
+            awake: 0,
+            asleep,
+            busy_at,
+            beats: 0,
+        }
+    }
+
+    fn owner(&self) -> String {
+        format!("lifeform:{}", self.head.id)
+    }
+
+    fn because(&self, why: impl Into<Arc<str>>) -> Origin {
+        Origin::new(self.me.clone(), Cause::of(why))
+    }
+
+    /// Where the reading of a canvas stands.
+    fn cursor(&self, canvas: &str) -> Key {
+        reading_key(&self.head.id, canvas)
+    }
+
+    /// The canvas it has from birth.
+    fn home(&self) -> String {
+        format!("{}/{CHAT}", self.head.id)
+    }
+
+    pub(crate) async fn ended(&mut self, me: &Mailbox, job: &Arc<str>, status: JobStatus) -> Result<(), LifeformError> {
+        if self.jobs.remove(job).is_none() {
+            return Ok(());
+        }
+        self.fail_goal(job).await;
+        let Some(thought) = self.attention.release(job) else {
+            // An errand: what nobody asked for just now is counted.
+            if status != JobStatus::Completed {
+                self.admit_schedule(job).await;
+            }
+            return self.count_unasked().await;
+        };
+        self.suspect(job, status).await?;
+        if status == JobStatus::Completed {
+            self.speaking.end(&thought.answer());
+            self.compact(me, &thought).await?;
+        }
+        match status {
+            JobStatus::Failed => self.admit_failure(&thought).await,
+            JobStatus::Cancelled => self.close_off(&thought, "its job was cancelled").await,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Tells the lifeform when a job ends.
+    fn watch(&mut self, me: &Mailbox, job: Arc<str>) {
+        let mut follow = self.store.follow(format!("job:{job}").into(), 0);
+        let (me, name) = (me.clone(), job.clone());
+        let watcher = tokio::spawn(async move {
+            while let Some(entry) = next_of(&mut follow).await {
+                match entry.decode::<Fact>() {
+                    Ok(Fact::Ended { status, .. }) => {
+                        let _ = me.cast(Msg::Ended(name, status));
+                        break;
+                    }
+                    Ok(Fact::Paused { .. }) => drop(me.cast(Msg::Waits(name.clone()))),
+                    _ => {}
+                }
+            }
+        });
+        self.jobs.insert(job, (watcher, self.store.clock().now()));
+    }
+
+    fn unwatch(&mut self, job: &str) {
+        if let Some((watcher, _)) = self.jobs.remove(job) {
+            watcher.abort();
+        }
+    }
+
+    /// Writes the head and why it changed.
+    pub(crate) async fn keep(&mut self, origin: &Origin, what: &str) -> Result<(), LifeformError> {
+        let Head { status, mode, policy, guard, .. } = &self.head;
+        let body =
+            json(&serde_json::json!({"what": what, "status": status, "mode": mode, "policy": policy, "guard": guard}));
+        let mut batch =
+            Batch::new(origin).put_expecting(Head::key(&self.head.id), Expect::Version(self.version), &self.head);
+        batch.push(nexus::store::Op::Append {
+            stream: format!("trace:{}", self.head.id).into(),
+            expect: None,
+            kind: "lifeform".into(),
+            data: body,
+        });
+        self.version = match self.store.commit(batch).await {
+            Ok(receipt) => receipt.versions[0],
+            Err(StoreError::Conflict { found, .. }) => {
+                // Only this actor writes the head, so a conflict is an unknown outcome that was a success.
+                found
+            }
+            Err(error) => return Err(error.into()),
+        };
+        Ok(())
+    }
+}
+
+/// The next entry; a fault of the disk passes or is told again.
+async fn next_of(follow: &mut Follow) -> Option<Entry> {
+    loop {
+        match follow.next().await {
+            Ok(entry) => return Some(entry),
+            Err(StoreError::Closed) => return None,
+            Err(error) => {
+                tracing::error!(%error, "a journal cannot be read, trying again");
+                tokio::time::sleep(READ_AGAIN).await;
+            }
+        }
+    }
+}
+
+/// Whether the same may succeed later, as it is.
+fn is_passing(error: &FascicleError) -> bool {
+    !matches!(error, FascicleError::TooLarge { .. } | FascicleError::Invalid(_) | FascicleError::NotFound(_))
+        && !matches!(error, FascicleError::Store(StoreError::TooLarge { .. }))
+}

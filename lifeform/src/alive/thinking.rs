@@ -1,0 +1,284 @@
+//! What waits is answered, as far as the means go.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use fascicles::{FascicleError, JobOrder};
+use neurons::llm::Usage;
+use nexus::ledger::Amount;
+use nexus::store::Hash;
+use nexus::{Event, Origin};
+
+use super::{Alive, is_passing};
+use crate::LifeformError;
+use crate::attention::Next;
+use crate::canvas::{Canvas, Kind, Op, Refusal, chat, mind_map};
+use crate::guard::Step;
+use crate::hands::PERCEPTION;
+use crate::life::{Mailbox, Status};
+use crate::metabolism::{Fed, Means, Mode, Policy, means, mode};
+use crate::perception::{Perception, Place, Thought};
+
+/// What a reply may read at most, in tokens: its reservation must be covered before it starts.
+const REPLY_PROMPT_TOKENS: u64 = 4_000;
+
+impl Alive {
+    /// Answers what waits, as far as the means go; in a storm only from beat to beat.
+    pub(crate) async fn attend(&mut self, me: &Mailbox, by_beat: bool) -> Result<(), LifeformError> {
+        self.look_after_itself().await?;
+        match self.head.guard.step {
+            Step::Calm => {}
+            Step::Coalesce | Step::Inhibit if by_beat => {}
+            Step::Quarantine => return self.say_that_it_is_quarantined().await,
+            _ => return Ok(()),
+        }
+        let means = self.feel().await?;
+        let needed = self.need(means);
+        // Topics in which it is not its turn.
+        let mut not_now: BTreeSet<Place> = BTreeSet::new();
+        while let Some(mut next) = self.attention.next(|place| !not_now.contains(place)) {
+            next.perception.history = means.history;
+            let to_answer = next.perception.to_answer();
+            if to_answer && self.head.status == Status::Dormant {
+                self.say_that_it_rests(&next.perception).await?;
+                not_now.insert(next.perception.place);
+                continue;
+            }
+            // What answers under way may draw is set aside.
+            if to_answer && !self.free().covers(needed) {
+                not_now.insert(next.perception.place);
+                continue;
+            }
+            if to_answer && self.head.mode == Mode::Eco && self.head.in_want {
+                self.say_that_it_is_in_want(&next.perception).await?;
+            }
+            let place = next.perception.place.clone();
+            match self.think(me, next, means).await {
+                // There is a next beat.
+                Err(LifeformError::Fascicle(FascicleError::Overloaded)) => break,
+                // What cannot be begun as it is keeps nothing else from being thought about.
+                Err(LifeformError::Fascicle(error)) if !is_passing(&error) => {
+                    tracing::error!(lifeform = %self.head.id, %error, "a thought cannot be begun");
+                    not_now.insert(place);
+                }
+                // Somebody else drew on the account in this very moment.
+                Err(LifeformError::Fascicle(FascicleError::Store(error))) if error.is_ledger_refusal() => {
+                    not_now.insert(place);
+                }
+                Ok(false) => drop(not_now.insert(place)),
+                begun => {
+                    begun?;
+                    self.counts.act(self.store.clock().now());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at the balance and settles into a mode; what changed is written.
+    pub(super) async fn feel(&mut self) -> Result<Means, LifeformError> {
+        let now = self.store.clock().now();
+        let (was, status) = (self.head.mode, self.head.status);
+        let account = self.store.account(&self.head.id).unwrap_or_default();
+        let fed = Fed::of(&account, now);
+        let metabolism = &self.head.definition.metabolism;
+        let now_in = mode(fed, metabolism, &self.head.policy, was, now);
+        let was_hungry = if self.head.in_want { Mode::Eco } else { Mode::Standard };
+        let in_want = mode(fed, metabolism, &Policy::default(), was_hungry, now) == Mode::Eco;
+        let wanted = std::mem::replace(&mut self.head.in_want, in_want);
+        self.head.mode = now_in;
+        self.head.wants += u64::from(in_want && !wanted);
+        let means = means(now_in);
+        // Holds of answers under way come back when they are settled; only a lifeform at rest can starve.
+        let starving = !self.free().covers(self.need(means)) && self.jobs.is_empty();
+        self.head.status = if starving { Status::Dormant } else { Status::Running };
+        if self.head.status != status || now_in != was || wanted != in_want {
+            self.head.rests += u64::from(starving && status != Status::Dormant);
+            self.keep(&self.because("neuron:resource_monitor"), "metabolism").await?;
+        }
+        Ok(means)
+    }
+
+    pub(super) fn free(&self) -> Amount {
+        self.store.account(&self.head.id).map(|account| account.available()).unwrap_or_default()
+    }
+
+    /// What must be free before an answer is begun, at the price of the model that would give it.
+    pub(super) fn need(&self, means: Means) -> Amount {
+        let usage = Usage {
+            prompt_tokens: REPLY_PROMPT_TOKENS,
+            completion_tokens: means.output_tokens_max.into(),
+            ..Usage::default()
+        };
+        let mut need = self.fascicles.price(means.tier, usage);
+        need.tokens = need.tokens.max(self.head.definition.metabolism.rest_below_tokens);
+        need
+    }
+
+    /// The reflex of a starving lifeform: it needs no model to say that it rests, once a rest.
+    pub(super) async fn say_that_it_rests(&self, perception: &Perception) -> Result<(), LifeformError> {
+        let content = format!(
+            "I am resting: what I have left ({}) does not pay for an answer. A top-up wakes me, and then I will answer.",
+            self.free()
+        );
+        let answered = Some(perception.last().message.clone());
+        self.say_by_reflex(perception, &format!("{}", self.head.rests), content, answered).await
+    }
+
+    /// Tells a person, once in each time of want, why answers are shorter now. It needs no model.
+    pub(super) async fn say_that_it_is_in_want(&self, perception: &Perception) -> Result<(), LifeformError> {
+        let content = "I am running low, so my answers are shorter for now. A top-up restores them.".to_owned();
+        self.say_by_reflex(perception, &format!("want_{}", self.head.wants), content, None).await
+    }
+
+    /// Whether somebody's word is enough for what changes something outside.
+    pub(super) fn trusts(&self, who: &str) -> bool {
+        who.starts_with("system:") || self.head.definition.trusts.iter().any(|trusted| *trusted.0 == *who)
+    }
+
+    /// Whoever asked for something that somebody must approve is told so, once a job.
+    pub(crate) async fn say_that_it_waits(&self, job: &Arc<str>) -> Result<(), LifeformError> {
+        let Some(thought) = self.attention.thought_by(job).filter(|thought| thought.perception.to_answer()) else {
+            return Ok(());
+        };
+        let content =
+            "What you ask for would change something outside, so it waits for an operator's approval.".to_owned();
+        let answered = Some(thought.perception.last().message.clone());
+        let name = format!("approval_{}", &Hash::of(job.as_bytes()).hex()[..12]);
+        self.say_by_reflex(&thought.perception, &name, content, answered).await
+    }
+
+    /// Says something without a model; `name` once in a topic.
+    pub(super) async fn say_by_reflex(
+        &self,
+        perception: &Perception,
+        name: &str,
+        content: String,
+        reply_to: Option<Arc<str>>,
+    ) -> Result<(), LifeformError> {
+        let Place { canvas, topic } = &perception.place;
+        let Some(canvas) = self.canvases.get(canvas) else { return Ok(()) };
+        let id: Arc<str> = format!("msg_resting_{}_{name}_{topic}", self.head.id).into();
+        let op = word(&canvas, topic, id, content, reply_to);
+        match canvas.apply(op, None, None, &self.because(perception.last().source.clone())).await {
+            Ok(_) | Err(LifeformError::Refused(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Starts the job that thinks about something; its start and how far the canvas is read share a commit. Answers whether
+    /// it was started: where lifeforms speak one at a time, it may not be its turn.
+    pub(super) async fn think(&mut self, me: &Mailbox, next: Next, means: Means) -> Result<bool, LifeformError> {
+        let reading = self.attention.reading_with(&next);
+        let Next { mut perception, extended, .. } = next;
+        self.see_as_it_stands(&mut perception);
+        let origin = Origin::new(self.me.clone(), perception.cause());
+        let job = self.job_name(&perception);
+        let definition = &self.head.definition;
+        let kind = self.canvases.get(&perception.place.canvas).map(|canvas| canvas.kind);
+        let skill = match (kind, perception.to_answer(), self.head.guard.step) {
+            (Some(Kind::ZMind), ..) => &definition.co_author,
+            (_, false, _) => &definition.heed,
+            (_, true, Step::Inhibit) => &definition.inhibit,
+            (_, true, _) => &definition.reply,
+        };
+        let untrusted = perception.said.iter().any(|said| !self.trusts(&said.sender));
+        let reserve = if perception.to_answer() { self.need(means) } else { Amount::default() };
+        let content = serde_json::to_value(&perception).unwrap_or_default();
+        let order = JobOrder {
+            id: Some(job.clone()),
+            fascicle: skill.variant(self.head.mode).clone(),
+            owner: self.owner().into(),
+            account: self.head.id.clone(),
+            events: vec![Event::json(PERCEPTION, content, origin.cause.clone())],
+            tier: Some(means.tier),
+            output_tokens_max: Some(means.output_tokens_max),
+            untrusted,
+            reserve,
+            ..JobOrder::default()
+        };
+        let thought = Thought { job: job.clone(), perception, extended };
+        if !self.take_the_floor(&thought, &origin).await? {
+            return Ok(false);
+        }
+        let cursor = self.cursor(&thought.perception.place.canvas);
+        let kept = reading.clone();
+        let started = self.fascicles.start(&origin, order, self.hands.clone(), |batch| batch.put(cursor, &kept)).await;
+        if let Err(error) = started {
+            self.close_off(&thought, "it could not be begun").await;
+            return Err(error.into());
+        }
+        self.attention.take_up(thought, reading);
+        self.watch(me, job);
+        Ok(true)
+    }
+
+    /// `{lifeform}.{topic}.r{rev}`; on a canvas of another it is named, too, and so is the number of a later try.
+    pub(super) fn job_name(&self, perception: &Perception) -> Arc<str> {
+        let rev = perception.said.iter().map(|said| said.rev).max().unwrap_or(0);
+        self.job_at(&perception.place, rev, perception.tries)
+    }
+
+    /// The name of the job that answers what was said there at a revision.
+    pub(super) fn job_at(&self, Place { canvas, topic }: &Place, rev: u64, tries: u32) -> Arc<str> {
+        let mut name = format!("{}.{topic}.", self.head.id);
+        if **canvas != *self.home() {
+            name.push_str(&Hash::of(canvas.as_bytes()).hex()[..8]);
+            name.push('.');
+        }
+        name.push_str(&format!("r{rev}"));
+        if tries > 0 {
+            name.push_str(&format!("x{tries}"));
+        }
+        name.into()
+    }
+
+    /// Messages as they are now: they may have been amended while they waited.
+    pub(super) fn see_as_it_stands(&self, perception: &mut Perception) {
+        let Place { canvas, topic } = &perception.place;
+        let Some(canvas) = self.canvases.get(canvas) else { return };
+        let state = canvas.snapshot().state;
+        for said in &mut perception.said {
+            let message = state.get(&chat::message_path(topic, &said.message));
+            if let Some(("final", content)) =
+                message.and_then(|message| Some((message["status"].as_str()?, message["content"].as_str()?)))
+            {
+                said.content = content.to_owned();
+            }
+        }
+    }
+
+    /// Where lifeforms speak one at a time, an answer is opened before it is thought: the canvas lets one do so.
+    pub(super) async fn take_the_floor(&self, thought: &Thought, origin: &Origin) -> Result<bool, LifeformError> {
+        let Perception { place: Place { canvas, topic }, resumes, .. } = &thought.perception;
+        let Some(canvas) = self.canvases.get(canvas) else { return Ok(false) };
+        let is_in_turns = {
+            let state = canvas.snapshot().state;
+            state.get(&chat::topic_path(topic)).is_some_and(|topic| topic["turns"] == "one_at_a_time")
+        };
+        if !is_in_turns || !thought.perception.to_answer() {
+            return Ok(true);
+        }
+        let reply_to = Some(thought.perception.last().message.clone());
+        let supplements = resumes.clone();
+        let op =
+            chat::Op::Open { topic: topic.clone(), id: thought.answer(), reply_to, supplements, answers: Vec::new() };
+        match canvas.apply(op, None, None, origin).await {
+            Ok(_) | Err(LifeformError::Refused(Refusal::Exists(_))) => Ok(true),
+            Err(LifeformError::Refused(Refusal::State(_))) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Something said by itself: a message of a chat, a comment on a node.
+pub(super) fn word(canvas: &Canvas, place: &Arc<str>, id: Arc<str>, content: String, reply_to: Option<Arc<str>>) -> Op {
+    match canvas.kind {
+        Kind::Chat => chat::Op::say(place, id, content, reply_to).into(),
+        Kind::ZMind => {
+            let state = canvas.snapshot().state;
+            let reply_to = reply_to.filter(|said| state.get(&mind_map::path("comments", said)).is_some());
+            mind_map::Op::AddComment { id, node: place.clone(), content, reply_to }.into()
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! Waking and resting: what was left is taken up, and one that has nothing to do leaves memory.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use fascicles::run::{Fact, Status as JobStatus};
+use jiff::SignedDuration;
+use nexus::store::{Entry, Expect, Kind};
+use nexus::{Batch, Origin, StoreError, Timestamp};
+use tokio::task::JoinHandle;
+
+use super::Alive;
+use crate::LifeformError;
+use crate::alarm::Alarm;
+use crate::attention::{BrokenOff, Reading};
+use crate::canvas::{Canvas, chat};
+use crate::hands::PERCEPTION;
+use crate::life::{Mailbox, Status};
+use crate::metabolism::means;
+use crate::perception::{Perception, Place, Thought};
+
+/// Marks of unfinished jobs that are looked at when it wakes.
+const UNFINISHED_MAX: usize = 1024;
+/// Topics of a canvas that are looked at when it wakes.
+const TOPICS_LOOKED_AT: usize = 64;
+
+impl Alive {
+    /// Takes up what was left: unfinished jobs first, then each canvas from where it was read to.
+    pub(crate) async fn wake(&mut self, me: &Mailbox) -> Result<(), LifeformError> {
+        // Whoever dies awake is roused when the daemon starts.
+        let mark = Batch::new(&self.because("wake")).put(Alarm::awake(&self.head.id), &self.head.id);
+        self.awake = self.store.commit(mark).await?.versions[0];
+        if !matches!(self.head.status, Status::Running | Status::Dormant) {
+            self.head.status = Status::Running;
+            self.keep(&Origin::system("wake"), "woke").await?;
+        }
+        let unfinished = self.unfinished().await?;
+        let mut thoughts = BTreeMap::new();
+        for job in &unfinished {
+            if let Some(thought) = self.thought_of(job).await? {
+                thoughts.insert(job.clone(), thought);
+            }
+        }
+        for canvas in self.canvases.all() {
+            let reading = self.reading_of(&canvas).await?;
+            // What was broken off when the last life ended is not gone on with: it is begun anew, or completed later.
+            for BrokenOff { thought, .. } in &reading.again {
+                if thoughts.remove(&thought.job).is_some() {
+                    self.fascicles.cancel(&self.me, &thought.job).await?;
+                }
+            }
+            self.attention.listen(&canvas.name().into(), reading);
+            self.interrupt_orphans(&canvas, &thoughts).await;
+            self.admit_what_failed(&canvas).await?;
+        }
+        self.fascicles.resume(&self.owner(), &self.hands).await?;
+        // Jobs of goals that ended while nobody watched.
+        let agenda = self.plans.agenda();
+        let gone = agenda.goals.values().filter_map(|goal| goal.job.as_ref()).filter(|job| !unfinished.contains(job));
+        for job in gone {
+            self.fail_goal(job).await;
+        }
+        for job in unfinished {
+            if let Some(thought) = thoughts.remove(&job) {
+                self.attention.occupy(thought);
+            }
+            self.watch(me, job);
+        }
+        for canvas in self.canvases.all() {
+            self.listen(me, &canvas).await;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn unfinished(&self) -> Result<Vec<Arc<str>>, LifeformError> {
+        let prefix = format!("{}/", self.owner());
+        let marks = self.store.documents::<Arc<str>>(Kind::Running, &prefix, UNFINISHED_MAX).await?;
+        Ok(marks.into_iter().filter(|(mark, _)| mark.starts_with(&prefix)).map(|(_, job)| job.value).collect())
+    }
+
+    /// What a job of an earlier life is about, if it is a reply.
+    pub(super) async fn thought_of(&self, job: &Arc<str>) -> Result<Option<Thought>, LifeformError> {
+        let accepted = self.store.entries(&format!("job:{job}").into(), 0, 1).await?;
+        let Some(Ok(Fact::Accepted { events, .. })) = accepted.first().map(Entry::decode::<Fact>) else {
+            return Ok(None);
+        };
+        let perceived = events.into_iter().find(|event| &*event.role == PERCEPTION);
+        let perception = perceived.and_then(|event| serde_json::from_value::<Perception>(event.content).ok());
+        Ok(perception.map(|perception| Thought { job: job.clone(), perception, extended: 0 }))
+    }
+
+    /// How far a canvas was read, without what was completed after all.
+    pub(super) async fn reading_of(&self, canvas: &Canvas) -> Result<Reading, LifeformError> {
+        let kept = self.store.document::<Reading>(&self.cursor(canvas.name())).await?;
+        let mut reading = kept.map(|kept| kept.value).unwrap_or_default();
+        let mut again = Vec::new();
+        for broken in reading.again {
+            let Place { topic, .. } = &broken.thought.perception.place;
+            let state = canvas.snapshot().state;
+            let answer = state.get(&chat::message_path(topic, &broken.thought.answer()));
+            let is_said = answer.is_some_and(|answer| answer["status"] == "final");
+            let head = self.fascicles.job(&broken.thought.job).await;
+            if !is_said && !head.is_ok_and(|head| head.status == JobStatus::Completed) {
+                again.push(broken);
+            }
+        }
+        reading.again = again;
+        Ok(reading)
+    }
+
+    /// Answers that failed when the last life ended, so that nobody could say so: the newest message of each topic tells.
+    async fn admit_what_failed(&self, canvas: &Canvas) -> Result<(), LifeformError> {
+        let state = canvas.snapshot().state;
+        for topic in state.children("/topics").rev().filter_map(|topic| topic["id"].as_str()).take(TOPICS_LOOKED_AT) {
+            let newest = state.children(&format!("{}/messages", chat::topic_path(topic))).next_back();
+            let Some((rev, by)) = newest.and_then(|newest| Some((newest["rev"].as_u64()?, newest["sender"].as_str()?)))
+            else {
+                continue;
+            };
+            if by == &*self.me.id.0 {
+                continue;
+            }
+            let place = Place { canvas: canvas.name().into(), topic: topic.into() };
+            let job = self.job_at(&place, rev, 0);
+            let Some(thought) = self.thought_of(&job).await? else { continue };
+            if self.fascicles.job(&job).await.is_ok_and(|head| head.status == JobStatus::Failed) {
+                self.admit_failure(&thought).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Messages that were being written when the last life ended and whose job is gone are marked so.
+    pub(super) async fn interrupt_orphans(&self, canvas: &Canvas, going_on: &BTreeMap<Arc<str>, Thought>) {
+        let state = canvas.snapshot().state;
+        let mut orphans: Vec<(Arc<str>, Arc<str>)> = Vec::new();
+        let is_home = canvas.name() == self.home();
+        for topic in state.children("/topics").filter_map(|topic| topic["id"].as_str()) {
+            for message in state.children(&format!("{}/messages", chat::topic_path(topic))) {
+                let id = message["id"].as_str().unwrap_or_default();
+                // Another lifeform's message is for that one to go on with.
+                let sender = message["sender"].as_str().unwrap_or_default();
+                let opened_at = message["at"].as_str().and_then(|at| at.parse::<Timestamp>().ok());
+                let is_of_before = self.restarted_at.zip(opened_at).is_some_and(|(start, opened)| opened <= start);
+                let is_ours = sender == &*self.me.id.0 || (is_home && is_of_before && !sender.starts_with("lifeform:"));
+                let is_open = message["status"] == "streaming" && is_ours;
+                if is_open && !going_on.keys().any(|job| *id == format!("msg_{job}")) {
+                    orphans.push((topic.into(), id.into()));
+                }
+            }
+        }
+        for (topic, id) in orphans {
+            let reason = "the daemon stopped while this was being written".into();
+            let op = chat::Op::Interrupt { topic, id, reason };
+            let _ = canvas.apply(op, None, None, &self.because("restart")).await;
+        }
+    }
+
+    /// Leaves everything as it is, to be taken up by the next life.
+    pub(crate) async fn rest(&mut self) {
+        if self.asleep.load(Ordering::SeqCst) {
+            return;
+        }
+        for canvas in self.canvases.all() {
+            canvas.sleepers().sleeps(&self.head.id).await;
+        }
+        self.readers.values().chain(self.jobs.values().map(|(watcher, _)| watcher)).for_each(JoinHandle::abort);
+        self.fascicles.halt(&self.owner()).await;
+        self.fascicles.let_go(&self.owner());
+    }
+
+    /// A beat: looks at what waits and at what is due. Answers whether it stays awake.
+    pub(crate) async fn beat(&mut self, me: &Mailbox) -> Result<bool, LifeformError> {
+        self.give_up_what_is_stuck().await?;
+        self.attend(me, true).await?;
+        self.beats += 1;
+        if self.beats >= means(self.head.mode).beats {
+            self.beats = 0;
+            self.take_initiative(me).await?;
+        }
+        let now = self.store.clock().now();
+        if !self.attention.is_idle() || !self.jobs.is_empty() {
+            self.busy_at = now;
+        }
+        let sleep_after_s = self.head.definition.initiative.sleep_after_s;
+        let is_idle = now.duration_since(self.busy_at) >= SignedDuration::from_secs(sleep_after_s as i64);
+        let is_due = self.plans.agenda().next_due(self.plans.initiative()).is_some_and(|at| at <= now);
+        if sleep_after_s == 0 || !is_idle || is_due {
+            return Ok(true);
+        }
+        self.fall_asleep().await.map(|asleep| !asleep)
+    }
+
+    /// Leaves memory until it is called, if nothing calls it now. Whatever is said from here on writes the mark of being awake
+    /// again, which keeps this from removing it.
+    pub(super) async fn fall_asleep(&mut self) -> Result<bool, LifeformError> {
+        let canvases = self.canvases.all();
+        for canvas in &canvases {
+            canvas.sleepers().sleeps(&self.head.id).await;
+        }
+        let origin = self.because("sleep");
+        let mark = Alarm::awake(&self.head.id);
+        // When this is written, whatever was said before is, too.
+        let barrier = Batch::new(&origin).put_expecting(mark.clone(), Expect::Version(self.awake), &self.head.id);
+        let slept = async {
+            let version = self.store.commit(barrier).await?.versions[0];
+            self.awake = version;
+            for canvas in &canvases {
+                if self.store.head(canvas.stream()).await? != self.attention.heard(canvas.name()) {
+                    return Ok(false);
+                }
+            }
+            self.store.commit(Batch::new(&origin).delete(mark, Expect::Version(version))).await?;
+            Ok(true)
+        };
+        match slept.await {
+            Ok(true) => {
+                self.readers.values().for_each(JoinHandle::abort);
+                self.fascicles.let_go(&self.owner());
+                self.asleep.store(true, Ordering::SeqCst);
+                Ok(true)
+            }
+            // Somebody called just now, or the store cannot tell.
+            Ok(false) | Err(StoreError::Conflict { .. }) => {
+                let mark = Batch::new(&origin).put(Alarm::awake(&self.head.id), &self.head.id);
+                self.awake = self.store.commit(mark).await?.versions[0];
+                for canvas in &canvases {
+                    canvas.sleepers().reads(&self.head.id).await;
+                }
+                self.busy_at = self.store.clock().now();
+                Ok(false)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,582 @@
+//! A whole lifeform as one archive that another daemon can wake (MISSION L1): lines of JSON, the first says what it is, the
+//! last how many there were and what they hash to. Definitions come first, what makes it visible comes last.
+//!
+//! What is in it: head, agenda, account with its statements and calls, canvases with their logs and attachments, the mind with
+//! its journal, jobs (those under way go on where it wakes) and traces, and the fascicles and stored neurons it lives by. What
+//! is not: links into the commons, memberships in canvases of others, and who has a token.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
+use fascicles::FascicleSpec;
+use fascicles::run::Fact;
+use neurons::NeuronSpec;
+use nexus::ledger::{Account, AccountOp};
+use nexus::store::{Entry, Expect, Hash, Key, Kind, Op, Stream};
+use nexus::{Batch, Cause, Origin, PrincipalId, Store, StoreError, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use tokio::fs::File;
+use tokio::io::{AsyncWriteExt, BufWriter};
+
+use crate::LifeformError;
+use crate::life::{Head, Status};
+use crate::spec::LifeformId;
+
+/// What the first line says of the form.
+pub const FORMAT: &str = "lifeformd.archive/1";
+/// Bytes of one line: one commit must hold what it says.
+pub const LINE_BYTES_MAX: usize = 16 << 20;
+/// Bytes and changes of one commit.
+const COMMIT_BYTES: usize = 1 << 20;
+const COMMIT_OPS: usize = 512;
+/// Documents read at once.
+const PAGE: usize = 512;
+/// Fascicles and neurons that one lifeform lives by.
+const DEFINITIONS_MAX: usize = 1_000;
+/// Conversations of one step that are looked for.
+const CONVERSATIONS_MAX: u32 = 1_000;
+
+/// A journal entry with the very text of its data.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    seq: u64,
+    at: Timestamp,
+    by: PrincipalId,
+    cause: Cause,
+    kind: Arc<str>,
+    data: Box<RawValue>,
+}
+
+impl Kept {
+    fn of(entry: &Entry) -> Result<Self, LifeformError> {
+        let text = String::from_utf8_lossy(&entry.data).into_owned();
+        let data = RawValue::from_string(text).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        let Entry { seq, at, by, cause, kind, .. } = entry.clone();
+        Ok(Self { seq, at, by, cause, kind, data })
+    }
+
+    fn entry(self) -> Entry {
+        let Self { seq, at, by, cause, kind, data } = self;
+        Entry { seq, at, by, cause, kind, data: Bytes::from(String::from(Box::<str>::from(data))) }
+    }
+}
+
+/// One line.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Line {
+    Archive { format: String, lifeform: LifeformId, name: String, made_at: Timestamp },
+    Neuron { spec: Box<NeuronSpec>, history: Vec<Kept> },
+    Fascicle { spec: Box<FascicleSpec>, history: Vec<Kept> },
+    Document { kind: Kind, id: Arc<str>, body: Box<RawValue> },
+    Entries { stream: Stream, entries: Vec<Kept> },
+    Payload(String),
+    Elements(Vec<(u64, String)>),
+    Account(Box<Account>),
+    Head(Box<Head>),
+    End { lines: u64, left_out: usize, sha256: String },
+}
+
+/// Whether a document is part of a lifeform.
+fn is_of(id: &str, kind: Kind, name: &str) -> bool {
+    let under = |prefix: &str| name.starts_with(prefix);
+    match kind {
+        Kind::Agenda | Kind::Nexus | Kind::Spending => name == id,
+        Kind::Canvas | Kind::Entity | Kind::Attachment | Kind::Cursor => under(&format!("{id}/")),
+        Kind::Job => under(&format!("{id}.")),
+        Kind::Running => under(&format!("lifeform:{id}/{id}.")),
+        Kind::Idempotency => under(&format!("credit#{id}#")),
+        _ => false,
+    }
+}
+
+/// Whether a journal is part of a lifeform.
+fn is_journal_of(id: &str, stream: &str) -> bool {
+    let Some((kind, name)) = stream.split_once(':') else { return false };
+    match kind {
+        "trace" | "calls" | "ledger" | "nexus" => name == id,
+        "canvas" => name.starts_with(&format!("{id}/")),
+        "job" | "invocation" => name.starts_with(&format!("{id}.")),
+        _ => false,
+    }
+}
+
+/// Where the documents of a lifeform begin.
+fn prefixes(id: &str) -> [(Kind, String); 9] {
+    [
+        (Kind::Agenda, id.to_owned()),
+        (Kind::Nexus, id.to_owned()),
+        (Kind::Canvas, format!("{id}/")),
+        (Kind::Entity, format!("{id}/")),
+        (Kind::Attachment, format!("{id}/")),
+        (Kind::Cursor, format!("{id}/")),
+        (Kind::Job, format!("{id}.")),
+        (Kind::Running, format!("lifeform:{id}/")),
+        (Kind::Idempotency, format!("credit#{id}#")),
+    ]
+}
+
+/// Goes through the documents of a lifeform.
+struct Documents<'s> {
+    store: &'s Store,
+    id: LifeformId,
+    /// What is still to be looked through: a kind, what names begin with, and the last one that was seen.
+    left: Vec<(Kind, String, Option<String>)>,
+}
+
+impl<'s> Documents<'s> {
+    fn of(store: &'s Store, id: &LifeformId) -> Self {
+        let left = prefixes(id).into_iter().rev().map(|(kind, prefix)| (kind, prefix, None)).collect();
+        Self { store, id: id.clone(), left }
+    }
+
+    /// The next ones; none when that was all.
+    async fn next(&mut self) -> Result<Vec<(Kind, Arc<str>, Box<RawValue>)>, StoreError> {
+        while let Some((kind, prefix, after)) = self.left.pop() {
+            let Some(after) = after else {
+                // What has that very name, first.
+                let one = self.store.document(&Key::new(kind, prefix.as_str())).await?;
+                self.left.push((kind, prefix.clone(), Some(prefix.clone())));
+                match one {
+                    Some(one) => return Ok(vec![(kind, prefix.into(), one.value)]),
+                    None => continue,
+                }
+            };
+            let page = self.store.documents(kind, &after, PAGE).await?;
+            let many = page.len();
+            let of_this: Vec<_> = page.into_iter().take_while(|(name, _)| name.starts_with(&prefix)).collect();
+            if let (true, Some((last, _))) = (many == PAGE && of_this.len() == many, of_this.last()) {
+                self.left.push((kind, prefix, Some(last.to_string())));
+            }
+            let is_ours = |(name, _): &(Arc<str>, _)| is_of(&self.id, kind, name);
+            let ours: Vec<_> =
+                of_this.into_iter().filter(is_ours).map(|(name, found)| (kind, name, found.value)).collect();
+            if !ours.is_empty() {
+                return Ok(ours);
+            }
+        }
+        Ok(Vec::new())
+    }
+}
+
+/// Where an archive is written to, line by line.
+pub(crate) struct Writer<'w> {
+    out: &'w mut BufWriter<File>,
+    lines: u64,
+    hash: Sha256,
+}
+
+impl<'w> Writer<'w> {
+    pub(crate) fn new(out: &'w mut BufWriter<File>) -> Self {
+        Self { out, lines: 0, hash: Sha256::new() }
+    }
+
+    async fn line(&mut self, line: &Line) -> Result<(), LifeformError> {
+        let mut text = serde_json::to_vec(line).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        text.push(b'\n');
+        self.lines += 1;
+        self.hash.update(&text);
+        self.out.write_all(&text).await.map_err(|error| StoreError::Io(error.to_string()).into())
+    }
+
+    async fn stream(&mut self, store: &Store, stream: &Stream) -> Result<(), LifeformError> {
+        let upto = store.head(stream).await?;
+        let mut after = 0;
+        while after < upto {
+            let mut page = store.entries(stream, after, usize::MAX).await?;
+            page.retain(|entry| entry.seq <= upto);
+            let Some(last) = page.last() else { break };
+            after = last.seq;
+            let entries = page.iter().map(Kept::of).collect::<Result<_, _>>()?;
+            self.line(&Line::Entries { stream: stream.clone(), entries }).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes a lifeform that rests. Documents come before the journals that may be ahead of them.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub(crate) async fn write(
+        mut self,
+        store: &Store,
+        nexus: &nexus::Nexus,
+        fascicles: &fascicles::Fascicles,
+        head: &Head,
+    ) -> Result<(), LifeformError> {
+        let id = &head.id;
+        let name = head.definition.name.clone();
+        let made_at = store.clock().now();
+        self.line(&Line::Archive { format: FORMAT.into(), lifeform: id.clone(), name, made_at }).await?;
+        let kept = |entries: Vec<Entry>| entries.iter().map(Kept::of).collect::<Result<Vec<_>, _>>();
+        let (needed, stored) = fascicles.needed_by(head.definition.fascicles()).await?;
+        for (neuron, spec) in stored {
+            let history = kept(fascicles.neurons().journal(&neuron).await?)?;
+            self.line(&Line::Neuron { spec: Box::new(spec), history }).await?;
+        }
+        for (fascicle, spec) in needed.into_iter().filter(|(id, _)| !fascicles.is_shipped(id)) {
+            let history = kept(fascicles.journal(&fascicle).await?)?;
+            self.line(&Line::Fascicle { spec: Box::new(spec), history }).await?;
+        }
+        let mut mind = nexus.portable(id);
+        loop {
+            let elements = mind.next().await?;
+            if elements.is_empty() {
+                break;
+            }
+            let packed = elements.into_iter().map(|(no, body)| (no, BASE64_STANDARD.encode(body))).collect();
+            self.line(&Line::Elements(packed)).await?;
+        }
+        let (mut canvases, mut jobs, mut payloads) = (Vec::new(), Vec::new(), Vec::new());
+        let mut documents = Documents::of(store, id);
+        loop {
+            let page = documents.next().await?;
+            if page.is_empty() {
+                break;
+            }
+            for (kind, name, body) in page {
+                let read = || serde_json::from_str::<Value>(body.get()).unwrap_or_default();
+                match kind {
+                    Kind::Canvas => canvases.push(name.clone()),
+                    Kind::Job => {
+                        payloads.extend(read()["plan"].as_str().and_then(Hash::parse));
+                        jobs.push(name.clone());
+                    }
+                    Kind::Attachment => payloads.extend(read()["hash"].as_str().and_then(Hash::parse)),
+                    _ => {}
+                }
+                self.line(&Line::Document { kind, id: name, body }).await?;
+            }
+        }
+        payloads.sort_unstable();
+        payloads.dedup();
+        for hash in payloads {
+            if let Some(body) = store.payload(&hash).await? {
+                self.line(&Line::Payload(BASE64_STANDARD.encode(body))).await?;
+            }
+        }
+        for job in jobs {
+            let stream: Stream = format!("job:{job}").into();
+            for conversation in conversations(store, &stream, &job).await? {
+                self.stream(store, &conversation).await?;
+            }
+            self.stream(store, &stream).await?;
+        }
+        for canvas in canvases {
+            self.stream(store, &format!("canvas:{canvas}").into()).await?;
+        }
+        for kind in ["trace", "calls", "nexus"] {
+            self.stream(store, &format!("{kind}:{id}").into()).await?;
+        }
+        if let Some(account) = store.account(id) {
+            self.stream(store, &format!("ledger:{id}").into()).await?;
+            self.line(&Line::Account(Box::new(account))).await?;
+        }
+        self.line(&Line::Head(Box::new(head.clone()))).await?;
+        let (lines, sha256) = (self.lines, Hash(self.hash.clone().finalize().into()).hex());
+        self.line(&Line::End { lines, left_out: mind.left_out(), sha256 }).await
+    }
+}
+
+/// The journals of what a job's steps said to models.
+async fn conversations(store: &Store, job: &Stream, id: &str) -> Result<Vec<Stream>, LifeformError> {
+    let mut found = Vec::new();
+    let mut steps: Vec<Arc<str>> = Vec::new();
+    let mut after = 0;
+    loop {
+        let page = store.entries(job, after, usize::MAX).await?;
+        let Some(last) = page.last() else { break };
+        after = last.seq;
+        for entry in &page {
+            if let Ok(Fact::Started { step, .. }) = entry.decode::<Fact>()
+                && !steps.contains(&step)
+            {
+                steps.push(step);
+            }
+        }
+    }
+    for step in steps {
+        for n in 0..CONVERSATIONS_MAX {
+            let stream: Stream = format!("invocation:{id}/{step}.{n}").into();
+            match store.head(&stream).await? {
+                0 if n > 0 => break,
+                0 => {}
+                _ => found.push(stream),
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// An archive that is being taken in. Nothing of it is seen until its last line was read.
+pub(crate) struct Reader {
+    store: Store,
+    fascicles: fascicles::Fascicles,
+    origin: Origin,
+    id: Option<LifeformId>,
+    head: Option<Box<Head>>,
+    batch: Batch,
+    bytes: usize,
+    lines: u64,
+    hash: Sha256,
+    begun: BTreeMap<Stream, ()>,
+    neurons: Vec<(Box<NeuronSpec>, Vec<Entry>)>,
+    definitions: Vec<(Box<FascicleSpec>, Vec<Entry>)>,
+    is_whole: bool,
+}
+
+/// What an archive came to.
+#[derive(Debug, Serialize)]
+pub struct Imported {
+    /// The lifeform, stopped: a start wakes it.
+    pub id: LifeformId,
+    /// Definitions that came with it.
+    pub adopted: Vec<String>,
+    /// Definitions of that name that were here already, and stay as they are here.
+    pub kept: Vec<String>,
+}
+
+fn refused(line: u64, why: impl std::fmt::Display) -> LifeformError {
+    LifeformError::Spec(format!("line {line} of the archive: {why}"))
+}
+
+impl Reader {
+    pub(crate) fn new(store: Store, fascicles: fascicles::Fascicles, origin: Origin) -> Self {
+        let batch = Batch::new(&origin);
+        Self {
+            store,
+            fascicles,
+            origin,
+            id: None,
+            head: None,
+            batch,
+            bytes: 0,
+            lines: 0,
+            hash: Sha256::new(),
+            begun: BTreeMap::new(),
+            neurons: Vec::new(),
+            definitions: Vec::new(),
+            is_whole: false,
+        }
+    }
+
+    /// The lifeform that an archive is of, by its first line.
+    ///
+    /// # Errors
+    /// [`LifeformError::Spec`] when that line says none.
+    pub(crate) fn names(first: &[u8]) -> Result<LifeformId, LifeformError> {
+        match serde_json::from_slice(first) {
+            Ok(Line::Archive { lifeform, .. }) => Ok(lifeform),
+            Ok(_) => Err(refused(1, "an archive begins by saying what it is")),
+            Err(error) => Err(refused(1, error)),
+        }
+    }
+
+    async fn flush(&mut self, at_least: usize) -> Result<(), LifeformError> {
+        if self.bytes >= at_least || self.batch.ops.len() >= COMMIT_OPS {
+            self.bytes = 0;
+            self.store.commit(std::mem::replace(&mut self.batch, Batch::new(&self.origin))).await?;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, bytes: usize, change: impl FnOnce(Batch) -> Batch) {
+        self.bytes += bytes;
+        let batch = std::mem::replace(&mut self.batch, Batch::new(&self.origin));
+        self.batch = change(batch);
+    }
+
+    /// Takes in one line, its end of line included.
+    ///
+    /// # Errors
+    /// [`LifeformError::Spec`] naming the line and what is wrong with it.
+    pub(crate) async fn line(&mut self, text: &[u8]) -> Result<(), LifeformError> {
+        let n = self.lines + 1;
+        if self.neurons.len() + self.definitions.len() > DEFINITIONS_MAX {
+            return Err(refused(n, format!("it has more than {DEFINITIONS_MAX} definitions")));
+        }
+        let line: Line = serde_json::from_slice(text).map_err(|error| refused(n, error))?;
+        if self.is_whole {
+            return Err(refused(n, "it goes on after its end"));
+        }
+        let id = match (&line, &self.id) {
+            (Line::Archive { format, lifeform, .. }, None) if format == FORMAT => lifeform.clone(),
+            (Line::Archive { format, .. }, None) => {
+                return Err(refused(n, format!("{format} is no form that is known here")));
+            }
+            (_, None) => return Err(refused(n, "an archive begins by saying what it is")),
+            (_, Some(id)) => id.clone(),
+        };
+        match line {
+            Line::Archive { .. } if self.id.is_some() => return Err(refused(n, "it begins twice")),
+            Line::Archive { .. } => self.begin(id).await?,
+            Line::End { lines, sha256, .. } => {
+                let is_so = lines == self.lines && sha256 == Hash(self.hash.clone().finalize().into()).hex();
+                if !is_so || self.head.is_none() {
+                    return Err(refused(n, "it is not whole: what it holds is not what it says it holds"));
+                }
+                self.is_whole = true;
+            }
+            Line::Head(head) if head.id == id => self.head = Some(head),
+            Line::Neuron { spec, history } => {
+                spec.check().map_err(|why| refused(n, why))?;
+                self.neurons.push((spec, history.into_iter().map(Kept::entry).collect()));
+            }
+            Line::Fascicle { spec, history } => {
+                self.definitions.push((spec, history.into_iter().map(Kept::entry).collect()));
+            }
+            Line::Document { kind, id: name, body } if is_of(&id, kind, &name) => {
+                let text = match kind {
+                    // Another log that begins with the same entries: whoever followed the old one begins anew.
+                    Kind::Canvas => {
+                        let mut head: Value = serde_json::from_str(body.get()).map_err(|error| refused(n, error))?;
+                        head["epoch"] = json!(uuid::Uuid::new_v4().simple().to_string()[..8]);
+                        head.to_string()
+                    }
+                    _ => String::from(Box::<str>::from(body)),
+                };
+                let put = Op::Put { key: Key::new(kind, name), expect: Expect::Any, body: text.into() };
+                self.add(text_bytes(&put), |mut batch| {
+                    batch.push(put);
+                    batch
+                });
+            }
+            Line::Entries { stream, entries } if is_journal_of(&id, &stream) => {
+                let entries: Vec<Entry> = entries.into_iter().map(Kept::entry).collect();
+                let bytes = entries.iter().map(|entry| entry.data.len() + 64).sum();
+                let is_first = self.begun.insert(stream.clone(), ()).is_none();
+                self.add(bytes, |batch| {
+                    if is_first { batch.forget(stream.clone()) } else { batch }.restore(stream, entries)
+                });
+            }
+            Line::Payload(body) => {
+                let body = BASE64_STANDARD.decode(body).map_err(|error| refused(n, error))?;
+                self.add(body.len(), |mut batch| {
+                    batch.payload(body.into());
+                    batch
+                });
+            }
+            Line::Elements(rows) => {
+                let unpacked = rows.into_iter().map(|(no, body)| Ok((no, Some(BASE64_STANDARD.decode(body)?.into()))));
+                let rows: Result<Vec<(u64, Option<Bytes>)>, base64::DecodeError> = unpacked.collect();
+                let rows = rows.map_err(|error| refused(n, error))?;
+                let bytes = rows.iter().map(|(_, body)| 16 + body.as_ref().map_or(0, Bytes::len)).sum();
+                self.add(bytes, |mut batch| {
+                    batch.push(Op::Elements { nexus: id.clone(), rows });
+                    batch
+                });
+            }
+            Line::Account(account) => {
+                self.add(1_024, |batch| {
+                    batch.account(id.clone(), AccountOp::Restore(account), "taken over from an archive")
+                });
+            }
+            Line::Document { kind, id: name, .. } => {
+                return Err(refused(n, format!("{} {name} is not of {id}", kind.as_str())));
+            }
+            Line::Entries { stream, .. } => return Err(refused(n, format!("journal {stream} is not of {id}"))),
+            Line::Head(head) => return Err(refused(n, format!("{} is not {id}", head.id))),
+        }
+        self.lines = n;
+        self.hash.update(text);
+        self.flush(COMMIT_BYTES).await
+    }
+
+    /// Makes room: what is left of one that was terminated, or of an archive that did not come to its end, goes.
+    async fn begin(&mut self, id: LifeformId) -> Result<(), LifeformError> {
+        let is_id = id.strip_prefix("lf_").is_some_and(|rest| {
+            !rest.is_empty() && rest.len() <= 40 && rest.chars().all(|c| c.is_ascii_alphanumeric())
+        });
+        if !is_id {
+            return Err(refused(1, "its lifeform has no name that could be one"));
+        }
+        let found = self.store.document::<Head>(&Head::key(&id)).await?;
+        if found.is_some_and(|found| found.value.status != Status::Terminated) {
+            return Err(LifeformError::Refused(crate::Refusal::Exists(format!("lifeform {id}"))));
+        }
+        let store = self.store.clone();
+        let (mut gone, mut journals) = (Vec::new(), Vec::new());
+        let mut documents = Documents::of(&store, &id);
+        loop {
+            let page = documents.next().await?;
+            if page.is_empty() {
+                break;
+            }
+            for (kind, name, _) in page {
+                match kind {
+                    Kind::Canvas => journals.push(Stream::from(format!("canvas:{name}"))),
+                    Kind::Job => journals.push(format!("job:{name}").into()),
+                    _ => {}
+                }
+                gone.push(Key::new(kind, name));
+            }
+        }
+        journals.extend(["trace", "calls", "ledger", "nexus"].map(|kind| Stream::from(format!("{kind}:{id}"))));
+        for key in gone {
+            self.add(64, |batch| batch.delete(key, Expect::Any));
+            self.flush(COMMIT_BYTES).await?;
+        }
+        for stream in journals {
+            self.add(64, |batch| batch.forget(stream));
+            self.flush(COMMIT_BYTES).await?;
+        }
+        let mut from = Some(0);
+        while let Some(page) = from {
+            let (rows, next) = store.elements(&id, page, 64).await?;
+            let rows: Vec<(u64, Option<Bytes>)> = rows.into_iter().map(|(no, _)| (no, None)).collect();
+            if !rows.is_empty() {
+                let nexus = id.clone();
+                self.add(16 * rows.len(), |mut batch| {
+                    batch.push(Op::Elements { nexus, rows });
+                    batch
+                });
+                self.flush(COMMIT_BYTES).await?;
+            }
+            from = next;
+        }
+        self.id = Some(id);
+        Ok(())
+    }
+
+    /// Makes it visible, if all of it was there.
+    ///
+    /// # Errors
+    /// [`LifeformError::Spec`] when the archive is cut short or its definition cannot live here.
+    pub(crate) async fn finish(mut self) -> Result<Imported, LifeformError> {
+        let (Some(id), Some(mut head), true) = (self.id.take(), self.head.take(), self.is_whole) else {
+            return Err(refused(self.lines + 1, "it is cut short"));
+        };
+        head.definition.check().map_err(LifeformError::Spec)?;
+        let (mut adopted, mut kept) = (Vec::new(), Vec::new());
+        for (spec, history) in std::mem::take(&mut self.neurons) {
+            let is_new = self.fascicles.neurons().adopt(&self.origin, &spec, history).await?;
+            let name = format!("neuron {}", spec.id.as_deref().unwrap_or_default());
+            if is_new { &mut adopted } else { &mut kept }.push(name);
+        }
+        for (spec, history) in std::mem::take(&mut self.definitions) {
+            let is_new = self.fascicles.adopt(&self.origin, &spec, history).await?;
+            if is_new { &mut adopted } else { &mut kept }.push(format!("fascicle {}", spec.id));
+        }
+        for fascicle in head.definition.fascicles() {
+            self.fascicles.get(fascicle).await.map_err(|error| LifeformError::Spec(error.to_string()))?;
+        }
+        head.status = Status::Stopped;
+        let told = json!({"what": "imported", "status": head.status, "adopted": adopted, "kept": kept});
+        self.add(0, |batch| batch.put(Head::key(&id), &head).append(format!("trace:{id}"), "lifeform", &told));
+        self.flush(0).await?;
+        Ok(Imported { id, adopted, kept })
+    }
+}
+
+fn text_bytes(op: &Op) -> usize {
+    match op {
+        Op::Put { body, .. } => body.len() + 64,
+        _ => 64,
+    }
+}

@@ -1,0 +1,346 @@
+//! What is done to a message: it is said, written, broken off, changed, taken back, reacted to.
+
+use std::sync::Arc;
+
+use nexus::PrincipalKind;
+use serde_json::{Value, json};
+
+use super::super::edit::{check_id, check_length, check_text, is_operator, mentions, order, unchanged};
+use super::super::state::escape;
+use super::super::{Ask, ENTITY_BYTES_MAX, Edit, Refusal, State};
+use super::topics::{role_in, topic};
+use super::{
+    Attachment, CONTENT_BYTES_MAX, MESSAGES_MAX, REVISIONS_MAX, TopicRole, Turns, message_path, put, topic_path,
+};
+
+/// Signs on one message, and who may put the same one.
+const REACTIONS_MAX: usize = 64;
+/// Attachments of one message.
+const ATTACHMENTS_MAX: usize = 16;
+/// Messages that one answers, and concepts it rests on.
+const LINKS_MAX: usize = 64;
+/// Bytes of a reason.
+const REASON_BYTES_MAX: usize = 1_000;
+pub(super) fn find<'a>(state: &'a State, in_topic: &str, id: &str) -> Result<&'a Value, Refusal> {
+    topic(state, in_topic)?;
+    state.get(&message_path(in_topic, id)).ok_or_else(|| Refusal::Missing(format!("message {id}")))
+}
+
+/// A new message, final and empty.
+pub(super) fn message(
+    state: &State,
+    in_topic: &str,
+    id: &str,
+    reply_to: Option<&str>,
+    supplements: Option<&str>,
+    ask: &Ask,
+) -> Result<Value, Refusal> {
+    check_id("id", id)?;
+    let topic = topic(state, in_topic)?;
+    if topic["archived"] == true {
+        return Err(Refusal::State("the topic was put away".into()));
+    }
+    if role_in(topic, ask) == Some(TopicRole::Listener) {
+        return Err(Refusal::Forbidden("you listen in this topic; a moderator can make you a speaker".into()));
+    }
+    if state.get(&message_path(in_topic, id)).is_some() {
+        return Err(Refusal::Exists(format!("message {id}")));
+    }
+    if state.count(&format!("{}/messages", topic_path(in_topic))) >= MESSAGES_MAX {
+        return Err(Refusal::State(format!("a topic has at most {MESSAGES_MAX} messages: open another")));
+    }
+    let is_lifeform = ask.who.kind == PrincipalKind::Lifeform;
+    if is_lifeform && topic["turns"] == json!(Turns::OneAtATime) && another_speaks(state, in_topic, ask) {
+        return Err(Refusal::State("another lifeform is speaking; one at a time".into()));
+    }
+    if !is_lifeform && (id.starts_with("msg_lf_") || id.starts_with("msg_resting_")) {
+        return Err(Refusal::schema("id", "ids like this are the lifeform's own"));
+    }
+    for linked in [reply_to, supplements].into_iter().flatten() {
+        find(state, in_topic, linked)?;
+    }
+    let mut message = json!({"id": id, "sender": ask.who.id, "content": "", "status": "final", "ord": order(ask.rev), "rev": ask.rev, "at": ask.at, "revisions": {}});
+    if let Some(answered) = reply_to {
+        message["reply_to"] = json!(answered);
+    }
+    if let Some(supplemented) = supplements {
+        message["supplements"] = json!(supplemented);
+    }
+    Ok(message)
+}
+
+/// Whether a lifeform other than the writer is writing in a topic.
+pub(super) fn another_speaks(state: &State, topic: &str, ask: &Ask) -> bool {
+    let newest = state.children(&format!("{}/messages", topic_path(topic))).rev().take(NEWEST);
+    newest
+        .filter(|message| message["status"] == "streaming" && message["sender"] != *ask.who.id.0)
+        .any(|message| message["sender"].as_str().is_some_and(|sender| sender.starts_with("lifeform:")))
+}
+
+/// Messages of a topic among which it is looked for who is speaking.
+const NEWEST: usize = 64;
+
+/// Notes the messages that a new one answers.
+pub(super) fn link(message: &mut Value, state: &State, topic: &str, answers: &[Arc<str>]) -> Result<(), Refusal> {
+    if answers.len() > LINKS_MAX {
+        return Err(Refusal::schema("answers", format!("at most {LINKS_MAX}")));
+    }
+    answers.iter().try_for_each(|answered| find(state, topic, answered).map(drop))?;
+    if !answers.is_empty() {
+        message["answers"] = json!(answers);
+    }
+    Ok(())
+}
+
+pub(super) fn concepts(ids: &[Arc<str>]) -> Result<&[Arc<str>], Refusal> {
+    match ids.len() > LINKS_MAX || ids.iter().any(|id| id.is_empty() || id.len() > 128) {
+        true => Err(Refusal::schema("rests_on", format!("at most {LINKS_MAX} ids of 1 to 128 bytes"))),
+        false => Ok(ids),
+    }
+}
+
+pub(super) fn check_attachments(attachments: &[Attachment]) -> Result<(), Refusal> {
+    if attachments.len() > ATTACHMENTS_MAX {
+        return Err(Refusal::schema("attachments", format!("at most {ATTACHMENTS_MAX}")));
+    }
+    for one in attachments {
+        if nexus::store::Hash::parse(&one.hash).is_none() {
+            return Err(Refusal::schema("attachments", format!("\"{}\" is not a SHA-256 in hexadecimal", one.hash)));
+        }
+        check_text("attachments/name", &one.name, 255)?;
+        check_text("attachments/media_type", &one.media_type, 255)?;
+    }
+    Ok(())
+}
+
+/// All of a streaming message's text so far, by its author.
+pub(super) fn write(
+    state: &State,
+    topic: &str,
+    id: &str,
+    content: &str,
+    status: &str,
+    ask: &Ask,
+) -> Result<Edit, Refusal> {
+    check_text("content", content, CONTENT_BYTES_MAX)?;
+    let found = find(state, topic, id)?;
+    if found["sender"] != *ask.who.id.0 {
+        return Err(Refusal::Forbidden("only its author writes a message".into()));
+    }
+    if found["status"] != "streaming" {
+        let status = found["status"].as_str().unwrap_or("settled");
+        return Err(Refusal::State(format!("the message is {status} already")));
+    }
+    let (path, mut edit) = (message_path(topic, id), Edit::default());
+    if found["content"] != content {
+        edit.put(format!("{path}/content"), json!(content));
+    }
+    if status != "streaming" {
+        edit.put(format!("{path}/status"), json!(status));
+        let mentioned = mentions(state, content);
+        if !mentioned.is_empty() {
+            edit.put(format!("{path}/mentions"), json!(mentioned));
+        }
+    }
+    edit.touch(&path, ask);
+    Ok(edit)
+}
+
+pub(super) fn interrupt(state: &State, topic: &str, id: &str, reason: &str, ask: &Ask) -> Result<Edit, Refusal> {
+    check_length("reason", reason, REASON_BYTES_MAX)?;
+    let found = find(state, topic, id)?;
+    if found["status"] != "streaming" {
+        return Err(Refusal::State("only a message that is still being written can be interrupted".into()));
+    }
+    let (path, mut edit) = (message_path(topic, id), Edit::default());
+    edit.put(format!("{path}/status"), json!("interrupted"));
+    edit.put(format!("{path}/interrupted_by"), json!({"by": ask.who.id, "reason": reason, "at": ask.at}));
+    edit.touch(&path, ask);
+    Ok(edit)
+}
+
+/// A message that the writer may change: its author's own, or any for an operator.
+pub(super) fn own<'a>(state: &'a State, topic: &str, id: &str, ask: &Ask) -> Result<&'a Value, Refusal> {
+    let found = find(state, topic, id)?;
+    match found["sender"] == *ask.who.id.0 || is_operator(ask) {
+        true => Ok(found),
+        false => Err(Refusal::Forbidden("only its author or an operator changes a message; you may suggest".into())),
+    }
+}
+
+/// An own message that is neither being written nor taken back, as the writer saw it.
+pub(super) fn settled<'a>(state: &'a State, topic: &str, id: &str, ask: &Ask) -> Result<&'a Value, Refusal> {
+    let found = own(state, topic, id, ask)?;
+    match found["status"].as_str() {
+        Some("streaming") => Err(Refusal::State("the message is still being written; interrupt it first".into())),
+        Some("retracted") => Err(Refusal::State("the message was retracted".into())),
+        _ => unchanged(found, ask).map(|()| found),
+    }
+}
+
+/// The old text goes into the history; the new one takes its place.
+pub(super) fn revise(
+    found: &Value,
+    path: &str,
+    content: &str,
+    status: &str,
+    reason: &str,
+    state: &State,
+    ask: &Ask,
+) -> Result<Edit, Refusal> {
+    check_length("reason", reason, REASON_BYTES_MAX)?;
+    let number = count(&found["revisions"]) + 1;
+    let history: usize = found["revisions"].as_object().into_iter().flatten().map(|(_, past)| past_bytes(past)).sum();
+    if number > REVISIONS_MAX || history + past_bytes(found) > ENTITY_BYTES_MAX / 2 {
+        return Err(Refusal::State(format!(
+            "a message is changed at most {REVISIONS_MAX} times, and keeps at most {} bytes of history",
+            ENTITY_BYTES_MAX / 2
+        )));
+    }
+    let past = json!({"n": number, "content": found["content"], "status": found["status"], "by": ask.who.id, "reason": reason, "at": ask.at, "rev": ask.rev});
+    let mut edit = put(format!("{path}/revisions/{number}"), past);
+    edit.put(format!("{path}/content"), json!(content));
+    edit.put(format!("{path}/status"), json!(status));
+    let mentioned = mentions(state, content);
+    if !mentioned.is_empty() || found.get("mentions").is_some() {
+        edit.put(format!("{path}/mentions"), json!(mentioned));
+    }
+    edit.touch(path, ask);
+    Ok(edit)
+}
+
+pub(super) fn count(numbered: &Value) -> u64 {
+    numbered.as_object().map_or(0, |map| map.len() as u64)
+}
+
+pub(super) fn past_bytes(past: &Value) -> usize {
+    past["content"].as_str().map_or(0, str::len) + past["reason"].as_str().map_or(0, str::len)
+}
+
+pub(super) fn restore(state: &State, topic: &str, id: &str, reason: &str, ask: &Ask) -> Result<Edit, Refusal> {
+    let found = own(state, topic, id, ask)?;
+    unchanged(found, ask)?;
+    if found["status"] != "retracted" {
+        return Err(Refusal::State("only a message that was retracted can be restored".into()));
+    }
+    let last = &found["revisions"][count(&found["revisions"]).to_string()];
+    let (content, status) = (last["content"].as_str().unwrap_or_default(), last["status"].as_str().unwrap_or("final"));
+    revise(found, &message_path(topic, id), content, status, reason, state, ask)
+}
+
+pub(super) fn purge(state: &State, topic: &str, id: &str, reason: &str, ask: &Ask) -> Result<Edit, Refusal> {
+    check_length("reason", reason, REASON_BYTES_MAX)?;
+    let found = find(state, topic, id)?;
+    if !is_operator(ask) {
+        return Err(Refusal::Forbidden("only an operator takes away for good what was said; you may retract".into()));
+    }
+    if found["status"] == "streaming" {
+        return Err(Refusal::State("the message is still being written; interrupt it first".into()));
+    }
+    let kept = ["id", "sender", "ord", "at"].map(|member| (member.to_owned(), found[member].clone()));
+    let mut message = Value::Object(kept.into_iter().collect());
+    message["content"] = json!("");
+    message["status"] = json!("retracted");
+    message["revisions"] = json!({});
+    message["purged_by"] = json!({"by": ask.who.id, "reason": reason, "at": ask.at});
+    message["rev"] = json!(ask.rev);
+    Ok(put(message_path(topic, id), message))
+}
+
+pub(super) fn react(
+    state: &State,
+    topic: &str,
+    id: &str,
+    reaction: &str,
+    on: bool,
+    ask: &Ask,
+) -> Result<Edit, Refusal> {
+    let found = find(state, topic, id)?;
+    if reaction.trim().is_empty() || reaction.chars().count() > 16 || reaction.contains(char::is_control) {
+        return Err(Refusal::schema("reaction", "a reaction is 1 to 16 characters"));
+    }
+    let (path, reactions) = (format!("{}/reactions", message_path(topic, id)), &found["reactions"]);
+    let who = &*ask.who.id.0;
+    let mut given: Vec<&str> = reactions[reaction].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    given.retain(|other| *other != who);
+    if on {
+        given.push(who);
+    }
+    let kinds = reactions.as_object().map_or(0, serde_json::Map::len);
+    if given.len() > REACTIONS_MAX || (kinds >= REACTIONS_MAX && reactions.get(reaction).is_none()) {
+        return Err(Refusal::State(format!("a message takes at most {REACTIONS_MAX} reactions")));
+    }
+    let (mut edit, at) = (Edit::default(), format!("{path}/{}", escape(reaction)));
+    if reactions.is_null() {
+        edit.put(&path, json!({}));
+    }
+    match given.is_empty() {
+        false => edit.put(at, json!(given)),
+        true if reactions.get(reaction).is_some() => edit.remove(at),
+        true => return Err(Refusal::Missing(format!("your reaction {reaction}"))),
+    }
+    Ok(edit)
+}
+
+pub(super) fn suggest(
+    state: &State,
+    topic: &str,
+    id: &str,
+    content: &str,
+    reason: &str,
+    ask: &Ask,
+) -> Result<Edit, Refusal> {
+    check_text("content", content, CONTENT_BYTES_MAX)?;
+    check_length("reason", reason, REASON_BYTES_MAX)?;
+    let found = find(state, topic, id)?;
+    if matches!(found["status"].as_str(), Some("streaming" | "retracted")) {
+        return Err(Refusal::State("the message is not there to be changed".into()));
+    }
+    let number = count(&found["suggestions"]) + 1;
+    let kept: usize = found["suggestions"].as_object().into_iter().flatten().map(|(_, past)| past_bytes(past)).sum();
+    if number > REVISIONS_MAX || kept + content.len() > ENTITY_BYTES_MAX / 4 {
+        return Err(Refusal::State("the message has as many suggestions as it can keep".into()));
+    }
+    let (path, mut edit) = (format!("{}/suggestions", message_path(topic, id)), Edit::default());
+    if found["suggestions"].is_null() {
+        edit.put(&path, json!({}));
+    }
+    let suggestion =
+        json!({"n": number, "content": content, "reason": reason, "by": ask.who.id, "at": ask.at, "status": "open"});
+    edit.put(format!("{path}/{number}"), suggestion);
+    edit.touch(&message_path(topic, id), ask);
+    Ok(edit)
+}
+
+pub(super) fn settle(
+    state: &State,
+    topic: &str,
+    id: &str,
+    number: u64,
+    accept: bool,
+    ask: &Ask,
+) -> Result<Edit, Refusal> {
+    let found = settled(state, topic, id, ask)?;
+    let suggestion = found["suggestions"].get(number.to_string());
+    let suggestion = suggestion.ok_or_else(|| Refusal::Missing(format!("suggestion {number}")))?;
+    if suggestion["status"] != "open" {
+        return Err(Refusal::State("that suggestion was decided already".into()));
+    }
+    let path = message_path(topic, id);
+    let mut edit = Edit::default();
+    if accept {
+        let content = suggestion["content"].as_str().unwrap_or_default();
+        let why = format!(
+            "suggested by {}: {}",
+            suggestion["by"].as_str().unwrap_or_default(),
+            suggestion["reason"].as_str().unwrap_or_default()
+        );
+        let why: String = why.chars().take(REASON_BYTES_MAX / 4).collect();
+        edit.then(revise(found, &path, content, "final", &why, state, ask)?);
+    } else {
+        edit.touch(&path, ask);
+    }
+    edit.put(format!("{path}/suggestions/{number}/status"), json!(if accept { "accepted" } else { "declined" }));
+    edit.put(format!("{path}/suggestions/{number}/decided_by"), json!(ask.who.id));
+    Ok(edit)
+}

@@ -1,0 +1,144 @@
+//! What is done to a topic as a whole.
+
+use std::sync::Arc;
+
+use nexus::PrincipalId;
+use serde_json::{Value, json};
+
+use super::super::edit::{check_id, check_text, is_operator, order, unchanged};
+use super::super::state::escape;
+use super::super::{Ask, Edit, Refusal, State};
+use super::messages::find;
+use super::{CONTENT_BYTES_MAX, MARKS_MAX, TOPIC_ID_MAX, TOPICS_MAX, TopicRole, Turns, put, topic_path};
+
+pub(super) fn topic<'a>(state: &'a State, id: &str) -> Result<&'a Value, Refusal> {
+    state.get(&topic_path(id)).ok_or_else(|| Refusal::Missing(format!("topic {id}")))
+}
+
+pub(super) fn role_in(topic: &Value, ask: &Ask) -> Option<TopicRole> {
+    serde_json::from_value(topic["roles"].get(&*ask.who.id.0)?.clone()).ok()
+}
+
+pub(super) fn moderates(topic: &Value, ask: &Ask) -> bool {
+    is_operator(ask) || topic["created_by"] == *ask.who.id.0 || role_in(topic, ask) == Some(TopicRole::Moderator)
+}
+
+pub(super) fn check_title(title: &str) -> Result<(), Refusal> {
+    match title.trim().is_empty() || title.chars().count() > 200 {
+        true => Err(Refusal::schema("title", "a title is 1 to 200 characters")),
+        false => Ok(()),
+    }
+}
+
+pub(super) fn create_topic(
+    state: &State,
+    id: &Arc<str>,
+    title: &str,
+    turns: Turns,
+    ask: &Ask,
+) -> Result<Edit, Refusal> {
+    check_id("id", id)?;
+    if id.len() > TOPIC_ID_MAX {
+        return Err(Refusal::schema("id", format!("a topic's id is at most {TOPIC_ID_MAX} characters")));
+    }
+    check_title(title)?;
+    if state.get(&topic_path(id)).is_some() {
+        return Err(Refusal::Exists(format!("topic {id}")));
+    }
+    if state.count("/topics") >= TOPICS_MAX {
+        return Err(Refusal::State(format!("a chat has at most {TOPICS_MAX} topics")));
+    }
+    let topic = json!({"id": id, "title": title, "turns": turns, "ord": order(ask.rev), "rev": ask.rev, "created_by": ask.who.id, "created_at": ask.at, "roles": {}, "read": {}, "messages": {}});
+    Ok(put(topic_path(id), topic))
+}
+
+pub(super) fn edit_topic(
+    state: &State,
+    id: &str,
+    title: Option<&str>,
+    turns: Option<Turns>,
+    archived: Option<bool>,
+    ask: &Ask,
+) -> Result<Edit, Refusal> {
+    let found = topic(state, id)?;
+    if !moderates(found, ask) {
+        return Err(Refusal::Forbidden("only who opened it, a moderator or an operator changes a topic".into()));
+    }
+    unchanged(found, ask)?;
+    let (path, mut edit) = (topic_path(id), Edit::default());
+    if let Some(title) = title {
+        check_title(title)?;
+        edit.put(format!("{path}/title"), json!(title));
+    }
+    if let Some(turns) = turns {
+        edit.put(format!("{path}/turns"), json!(turns));
+    }
+    if let Some(archived) = archived {
+        edit.put(format!("{path}/archived"), json!(archived));
+    }
+    edit.touch(&path, ask);
+    Ok(edit)
+}
+
+pub(super) fn give_role(
+    state: &State,
+    id: &str,
+    who: &PrincipalId,
+    role: Option<TopicRole>,
+    ask: &Ask,
+) -> Result<Edit, Refusal> {
+    let found = topic(state, id)?;
+    if !moderates(found, ask) {
+        return Err(Refusal::Forbidden("only who opened it, a moderator or an operator gives roles".into()));
+    }
+    nexus::Principal::parse_id(&who.0).map_err(|message| Refusal::schema("who", message))?;
+    bounded(found, "roles", &who.0)?;
+    let path = format!("{}/roles/{}", topic_path(id), escape(&who.0));
+    let mut edit = Edit::default();
+    match role {
+        Some(role) => edit.put(path, json!(role)),
+        None if found["roles"].get(&*who.0).is_some() => edit.remove(path),
+        None => return Err(Refusal::Missing(format!("a role of {who}"))),
+    }
+    edit.touch(&topic_path(id), ask);
+    Ok(edit)
+}
+
+/// Refuses one more in a map of a topic that has as many as it may.
+pub(super) fn bounded(topic: &Value, map: &str, name: &str) -> Result<(), Refusal> {
+    let known = topic[map].as_object();
+    match known.is_some_and(|known| known.len() >= MARKS_MAX && !known.contains_key(name)) {
+        true => Err(Refusal::State(format!("a topic keeps {map} of at most {MARKS_MAX}"))),
+        false => Ok(()),
+    }
+}
+
+/// One mark a reader: the newest message read. Reading does not change the topic's own revision.
+pub(super) fn read(state: &State, id: &str, upto: &str, ask: &Ask) -> Result<Edit, Refusal> {
+    bounded(topic(state, id)?, "read", &ask.who.id.0)?;
+    let message = find(state, id, upto)?;
+    let mark = json!({"upto": upto, "ord": message["ord"], "at": ask.at});
+    Ok(put(format!("{}/read/{}", topic_path(id), escape(&ask.who.id.0)), mark))
+}
+
+/// Each one's summary of a topic, up to a message. One that reaches less far than the last is refused.
+pub(super) fn summarize(state: &State, id: &str, upto: &str, content: &str, ask: &Ask) -> Result<Edit, Refusal> {
+    check_text("content", content, CONTENT_BYTES_MAX)?;
+    let found = topic(state, id)?;
+    if role_in(found, ask) == Some(TopicRole::Listener) {
+        return Err(Refusal::Forbidden("you listen in this topic; a moderator can make you a speaker".into()));
+    }
+    bounded(found, "summaries", &ask.who.id.0)?;
+    let ord = &find(state, id, upto)?["ord"];
+    let before = &found["summaries"][&*ask.who.id.0];
+    if before["ord"].as_str().is_some_and(|before| ord.as_str().is_some_and(|ord| ord < before)) {
+        return Err(Refusal::State(format!("your summary reaches up to message {} already", before["upto"])));
+    }
+    let (path, mut edit) = (format!("{}/summaries", topic_path(id)), Edit::default());
+    if found["summaries"].is_null() {
+        edit.put(&path, json!({}));
+    }
+    let summary = json!({"upto": upto, "ord": ord, "content": content, "at": ask.at});
+    edit.put(format!("{path}/{}", escape(&ask.who.id.0)), summary);
+    Ok(edit)
+}

@@ -1,0 +1,109 @@
+//! Long topics are said in short (MISSION L7): what was said stays, and a model is given the summary instead of it.
+
+use std::sync::Arc;
+
+use fascicles::{ToolContext, ToolFailure};
+use nexus::{Event, Origin};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{Hands, MESSAGE_CHARS, called, cut};
+use crate::canvas::{Canvas, State, chat};
+use crate::perception::Place;
+
+/// The role of the event that a compaction begins with.
+pub(crate) const COMPACTION: &str = "compaction";
+/// Characters that are compacted at once.
+const AT_ONCE_CHARS: usize = 24_000;
+
+/// What is to be compacted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Compaction {
+    /// The topic.
+    pub(crate) place: Place,
+    /// The last message that will be in the summary.
+    pub(crate) upto: Arc<str>,
+    /// Its place in the topic.
+    pub(crate) ord: String,
+}
+
+/// What a lifeform's own summary of a topic says, and the place in the topic up to which it goes.
+pub(super) fn summary<'a>(state: &'a State, topic: &str, me: &str) -> Option<(&'a str, &'a str)> {
+    let summary = &state.get(&chat::topic_path(topic))?["summaries"][me];
+    Some((summary["content"].as_str()?, summary["ord"].as_str()?))
+}
+
+fn ord(message: &Value) -> &str {
+    message["ord"].as_str().unwrap_or_default()
+}
+
+/// What was said in a topic, oldest first.
+fn said<'a>(state: &'a State, topic: &str) -> impl DoubleEndedIterator<Item = &'a Value> + use<'a> {
+    let messages = state.children(&format!("{}/messages", chat::topic_path(topic)));
+    messages.filter(|message| message["status"] == "final" || message["status"] == "interrupted")
+}
+
+fn chars(message: &Value) -> usize {
+    message["content"].as_str().unwrap_or_default().chars().count().min(MESSAGE_CHARS)
+}
+
+/// What of a topic is to be compacted: what is older than the newest `window` messages and in no summary yet, once that has
+/// more than `above` characters.
+pub(crate) fn overlong(state: &State, place: &Place, me: &str, window: usize, above: usize) -> Option<Compaction> {
+    let done = summary(state, &place.topic, me).map_or("", |(_, ord)| ord);
+    let mut older: Vec<&Value> =
+        said(state, &place.topic).rev().skip(window).take_while(|message| ord(message) > done).collect();
+    if older.iter().map(|message| chars(message)).sum::<usize>() <= above {
+        return None;
+    }
+    older.reverse();
+    let mut total = 0;
+    let within = |message: &&&Value| {
+        total += chars(message);
+        total <= AT_ONCE_CHARS
+    };
+    let last = older.iter().take_while(within).last().or(older.first())?;
+    Some(Compaction { place: place.clone(), upto: last["id"].as_str()?.into(), ord: ord(last).to_owned() })
+}
+
+impl Hands {
+    fn compaction(&self, context: &ToolContext) -> Result<(Compaction, Canvas), ToolFailure> {
+        let event = context.input.iter().find(|event| &*event.role == COMPACTION);
+        let event = event.ok_or_else(|| ToolFailure::fatal("this tool needs a topic to compact"))?;
+        let found: Compaction = serde_json::from_value(event.content.clone()).map_err(ToolFailure::fatal)?;
+        let canvas = self.canvases.get(&found.place.canvas);
+        let canvas = canvas.ok_or_else(|| ToolFailure::fatal("it left that canvas"))?;
+        Ok((found, canvas))
+    }
+
+    /// What is to be said in short, oldest first, with the summary of what came before it. Nothing, if that was done.
+    pub(super) fn gather(&self, context: &ToolContext) -> Result<Value, ToolFailure> {
+        let (Compaction { place, ord: upto, .. }, canvas) = self.compaction(context)?;
+        let state = canvas.snapshot().state;
+        let before = summary(&state, &place.topic, &self.me.id.0);
+        let done = before.map_or("", |(_, ord)| ord);
+        let line = |message: &Value| {
+            let sender = called(&state, message["sender"].as_str().unwrap_or_default());
+            let content = cut(message["content"].as_str().unwrap_or_default(), MESSAGE_CHARS);
+            format!("{sender}: {content}")
+        };
+        let new = said(&state, &place.topic).skip_while(|message| ord(message) <= done);
+        let new: Vec<String> = new.take_while(|message| *ord(message) <= *upto).map(line).collect();
+        if new.is_empty() {
+            return Ok(json!({"events": []}));
+        }
+        let before = before.map(|(content, _)| format!("Earlier: {content}"));
+        let events: Vec<Value> =
+            before.into_iter().chain(new).map(|content| json!({"role": "user", "content": content})).collect();
+        Ok(json!({"events": events}))
+    }
+
+    /// Keeps what was said in short on the canvas, where others see it, too.
+    pub(super) async fn compact(&self, context: &ToolContext, origin: &Origin) -> Result<Value, ToolFailure> {
+        let (Compaction { place, upto, .. }, canvas) = self.compaction(context)?;
+        let short: Vec<String> = context.events.iter().map(Event::as_text).collect();
+        let content = short.join("\n").chars().take(chat::CONTENT_BYTES_MAX / 4).collect();
+        Self::act(&canvas, chat::Op::Summarize { id: place.topic, upto: upto.clone(), content }, origin).await?;
+        Ok(json!({"upto": upto}))
+    }
+}

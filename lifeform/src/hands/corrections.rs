@@ -1,0 +1,105 @@
+//! What was said is looked over when something new contradicts it.
+
+use std::sync::Arc;
+
+use fascicles::{ToolContext, ToolFailure};
+use nexus::Origin;
+use serde_json::{Map, Value, json};
+
+use super::{Hands, Here};
+use crate::canvas::{Canvas, chat};
+use crate::memory::{Fact, Recalled, are_of_one_subject, facts};
+use crate::perception::Change;
+
+/// Earlier facts that are weighed against new ones at once.
+const ALIKE_MAX: usize = 3;
+/// Own messages that are corrected at once.
+const CORRECTED_MAX: usize = 5;
+
+impl Hands {
+    /// Earlier facts that something new may contradict and that own messages rest on, as a question for a model; nothing
+    /// when there are none, so that most of what is learned costs no thought.
+    pub(super) async fn alike(&self, here: &Here, origin: &Origin) -> Result<Value, ToolFailure> {
+        let (mut candidates, mut new): (Vec<Recalled>, Vec<Fact>) = (Vec::new(), Vec::new());
+        for said in here.perception.said.iter().filter(|said| said.change != Change::Retracted) {
+            for fact in facts(&said.content, &Value::Null) {
+                let found = self.memory.recall(&fact.statement, &[], origin).await.map_err(ToolFailure::passing)?;
+                let alike = found.recalled.into_iter().filter(|known| {
+                    are_of_one_subject(&known.statement, &fact.statement)
+                        && candidates.iter().all(|other| other.id != known.id)
+                });
+                let before = candidates.len();
+                let relied_on: Vec<Recalled> = alike.filter(|known| !self.resting_on(&known.id).is_empty()).collect();
+                candidates.extend(relied_on);
+                if candidates.len() > before {
+                    new.push(fact);
+                }
+            }
+        }
+        // What was learned just now is no earlier fact.
+        candidates.retain(|known| here.perception.said.iter().all(|said| !said.content.contains(&known.statement)));
+        candidates.truncate(ALIKE_MAX);
+        if candidates.is_empty() {
+            return Ok(json!({"events": []}));
+        }
+        let news: Vec<&str> = new.iter().map(|fact| &*fact.statement).collect();
+        let earlier: Vec<String> =
+            candidates.iter().enumerate().map(|(n, known)| format!("{}. {}", n + 1, known.statement)).collect();
+        let text = format!("New: {}\nEarlier:\n{}", news.join(" "), earlier.join("\n"));
+        let metadata = json!({"candidates": candidates.iter().map(|known| &known.id).collect::<Vec<_>>(), "new": news});
+        Ok(json!({"events": [{"role": "user", "content": text, "metadata": metadata}]}))
+    }
+
+    /// Own messages that rest on a concept, with the canvas and the topic they are in; the newest of each topic first.
+    pub(super) fn resting_on(&self, concept: &str) -> Vec<(Canvas, Arc<str>, Arc<str>)> {
+        let mut found = Vec::new();
+        for canvas in self.canvases.all() {
+            let state = canvas.snapshot().state;
+            for topic in state.children("/topics").filter_map(|topic| topic["id"].as_str()) {
+                let messages = state.children(&format!("{}/messages", chat::topic_path(topic))).rev();
+                let resting = messages.filter(|message| {
+                    message["sender"] == *self.me.id.0
+                        && message["status"] == "final"
+                        && message["rests_on"].as_array().is_some_and(|ids| ids.iter().any(|id| id == concept))
+                });
+                let ids = resting.filter_map(|message| message["id"].as_str());
+                found.extend(ids.map(|id| (canvas.clone(), topic.into(), id.into())));
+                if found.len() >= CORRECTED_MAX {
+                    found.truncate(CORRECTED_MAX);
+                    return found;
+                }
+            }
+        }
+        found
+    }
+
+    /// What a model found contradicted holds no more, and own messages that rest on it are amended.
+    pub(super) async fn correct(&self, context: &ToolContext, origin: &Origin) -> Result<Value, ToolFailure> {
+        let none = Map::new();
+        let asked = context.events.iter().find(|event| event.metadata.contains_key("candidates"));
+        let asked = asked.map_or(&none, |event| &event.metadata);
+        let verdict = context.event("weigh").map_or(Value::Null, |event| event.content.clone());
+        let correction = verdict["correction"].as_str().unwrap_or_default().trim();
+        let new: Vec<&str> =
+            asked.get("new").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+        let mut corrected = Vec::new();
+        for number in verdict["contradicted"].as_array().into_iter().flatten().filter_map(Value::as_u64) {
+            let candidate = asked.get("candidates").and_then(|ids| ids.get(number.checked_sub(1)? as usize)?.as_str());
+            let Some(fact) = candidate else { continue };
+            let resting = self.resting_on(fact);
+            self.memory.supersede(fact, &new.join(" "), origin).await.map_err(ToolFailure::passing)?;
+            for (canvas, topic, id) in resting.into_iter().filter(|_| !correction.is_empty()) {
+                let reason: String = format!("I learned since: {}", new.join(" ")).chars().take(240).collect();
+                let content = correction.chars().take(chat::CONTENT_BYTES_MAX / 4).collect();
+                // An earlier try may have done it.
+                let now = canvas.snapshot().state;
+                let said = now.get(&chat::message_path(&topic, &id)).map(|message| message["content"] == correction);
+                if said == Some(false) {
+                    Self::act(&canvas, chat::Op::Amend { topic, id: id.clone(), content, reason }, origin).await?;
+                }
+                corrected.push(id);
+            }
+        }
+        Ok(json!({"corrected": corrected}))
+    }
+}

@@ -1,0 +1,115 @@
+//! What it does without being asked: goals, schedules, the tidying of its mind.
+
+use std::sync::Arc;
+
+use fascicles::{ToolContext, ToolFailure};
+use nexus::Origin;
+use serde_json::{Value, json};
+
+use super::{ERRAND, Hands, line_of};
+use crate::agenda::Outcome;
+use crate::canvas::chat;
+use crate::maintenance;
+
+impl Hands {
+    pub(super) fn errand(context: &ToolContext) -> Result<&Value, ToolFailure> {
+        let event = context.input.iter().find(|event| &*event.role == ERRAND);
+        event.map(|event| &event.content).ok_or_else(|| ToolFailure::fatal("this tool needs an errand to work on"))
+    }
+
+    /// Tidies the mind, as `$system`.
+    pub(super) async fn maintain(&self, context: &ToolContext, origin: &Origin) -> Result<Value, ToolFailure> {
+        let task = Self::errand(context)?["maintenance"].clone();
+        let task = serde_json::from_value(task).map_err(ToolFailure::fatal)?;
+        maintenance::run(task, &self.memory, origin.cause.clone()).await.map_err(ToolFailure::passing)
+    }
+
+    /// What is to be done and what is known about it, for a model.
+    pub(super) async fn consider(&self, context: &ToolContext, origin: &Origin) -> Result<Value, ToolFailure> {
+        let errand = Self::errand(context)?;
+        let text = |member: &str| errand[member].as_str().unwrap_or_default();
+        let words = format!("{} {}", text("title"), text("description"));
+        let found = self.memory.recall(&words, &[], origin).await.map_err(ToolFailure::passing)?;
+        let mut events = vec![json!({"role": "system", "content": self.identity})];
+        if !found.recalled.is_empty() {
+            let lines: Vec<String> = found.recalled.iter().map(|memory| line_of(memory, "")).collect();
+            let ids: Vec<&str> = found.recalled.iter().map(|memory| memory.id.as_str()).collect();
+            let metadata = json!({"rests_on": ids});
+            events.push(json!({"role": "system", "content": format!("What you remember:\n{}", lines.join("\n")), "metadata": metadata}));
+        }
+        let lines = |member: &str| {
+            let lines = errand[member].as_array().into_iter().flatten().filter_map(Value::as_str);
+            lines.map(|line| format!("\n- {line}")).collect::<String>()
+        };
+        let mut told = format!("What you have set out to do: {}", text("title"));
+        for (name, more) in
+            [("", text("description").to_owned()), ("Your plan:", lines("plan")), ("Notes:", lines("notes"))]
+        {
+            if !more.is_empty() {
+                told.push_str(&format!("\n{name} {more}"));
+            }
+        }
+        told.push_str(&format!("\nWhy now: {}.", text("occasion")));
+        events.push(json!({"role": "user", "content": told}));
+        Ok(json!({"events": events, "kip": found.kip}))
+    }
+
+    /// Says what is to be said about an errand, in a topic of its own, and keeps what came of it.
+    pub(super) async fn progress(&self, context: &ToolContext, origin: &Origin) -> Result<Value, ToolFailure> {
+        let errand = Self::errand(context)?;
+        let planned = context.event("plan").map_or(Value::Null, |event| event.content.clone());
+        let outcome: Outcome = serde_json::from_value(planned).unwrap_or_default();
+        // Somebody may have ended or removed the goal meanwhile; then nothing is said of it.
+        self.plans.reload().await.map_err(ToolFailure::passing)?;
+        let is_wanted = errand["goal"].as_str().is_none_or(|id| self.plans.agenda().is_open(id));
+        let said = match outcome.say.trim() {
+            _ if !is_wanted => String::new(),
+            // What it was asked to say at this time is said, whatever a model makes of it.
+            "" if !errand["topic"].is_null() => errand["title"].as_str().unwrap_or_default().to_owned(),
+            say => say.to_owned(),
+        };
+        if !said.is_empty() {
+            let canvas = self.canvases.get(&self.home).ok_or_else(|| ToolFailure::passing("its chat is not open"))?;
+            let (kind, id) = match errand["goal"].as_str() {
+                Some(id) => ("goal", id),
+                None => ("schedule", errand["schedule"].as_str().unwrap_or_default()),
+            };
+            let topic: Arc<str> = errand["topic"].as_str().map_or_else(|| format!("{kind}_{id}").into(), Arc::from);
+            let title = errand["title"].as_str().unwrap_or(id).to_owned();
+            let turns = chat::Turns::default();
+            Self::act(&canvas, chat::Op::TopicCreate { id: topic.clone(), title, turns }, origin).await?;
+            let rests_on = context.events.iter().filter_map(|event| event.metadata.get("rests_on")?.as_array());
+            let rests_on = rests_on.flatten().filter_map(|id| id.as_str().map(Arc::from)).collect();
+            let content = said.chars().take(chat::CONTENT_BYTES_MAX / 4).collect();
+            let op = match chat::Op::say(&topic, Self::answer_id(context), content, None) {
+                chat::Op::Append {
+                    topic, id, content, reply_to, supplements, urgent, attachments, answers, ..
+                } => chat::Op::Append {
+                    topic,
+                    id,
+                    content,
+                    reply_to,
+                    supplements,
+                    urgent,
+                    attachments,
+                    answers,
+                    rests_on,
+                },
+                other => other,
+            };
+            Self::act(&canvas, op, origin).await?;
+        }
+        let kept = self.plans.change(origin, "progress", |agenda, now| {
+            let is_new = agenda.progress(&context.job, &outcome, &self.me.id, now) || errand["goal"].is_null();
+            if is_new {
+                agenda.set_own(&outcome.schedules, &self.me.id, now);
+            }
+            if is_new && !said.is_empty() && errand["topic"].is_null() {
+                agenda.spoke(now);
+            }
+            Ok(())
+        });
+        kept.await.map_err(ToolFailure::passing)?;
+        Ok(json!({"said": !said.is_empty()}))
+    }
+}

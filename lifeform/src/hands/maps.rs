@@ -1,0 +1,249 @@
+//! Mind maps that it writes together with people: what a model is shown of one, and what it changes, by the names of nodes.
+
+use std::sync::Arc;
+
+use fascicles::{ToolContext, ToolFailure};
+use nexus::Origin;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{Hands, Here, MESSAGE_CHARS, called, cut};
+use crate::LifeformError;
+use crate::canvas::mind_map::{Op, path};
+use crate::canvas::{Canvas, Kind, Refusal, State};
+
+/// Characters of a map that a model is shown.
+const OUTLINE_CHARS: usize = 6_000;
+/// Characters of what one node, link or comment says in it.
+const LINE_CHARS: usize = 200;
+/// Changes that are made at once.
+const EDITS_MAX: usize = 6;
+/// Words by which a mind map is meant.
+const MAP_WORDS: [&str; 6] = ["mind map", "mindmap", "mind-map", "思维导图", "导图", "マインドマップ"];
+
+/// What a model wants done to a map. Nodes are called by their ids or titles.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Wanted {
+    edits: Vec<Wish>,
+    say: String,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Wish {
+    #[serde(rename = "do")]
+    act: Act,
+    #[serde(default)]
+    node: String,
+    #[serde(default)]
+    to: String,
+    #[serde(default)]
+    text: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Act {
+    Add,
+    Rename,
+    Move,
+    Link,
+    Comment,
+    Remove,
+    Accept,
+    Reject,
+}
+
+/// What an event says of the map that is meant.
+const MAP: &str = "map";
+
+impl Hands {
+    /// The map that is looked at, and what is asked, for a model; nothing when no map is meant or nobody asks.
+    pub(super) fn look(&self, here: &Here) -> Value {
+        let asked = here.perception.said.iter().filter(|said| said.to_answer);
+        let state = here.canvas.snapshot().state;
+        let asked: Vec<String> = asked
+            .map(|said| format!("{}: {}", called(&state, &said.sender), cut(&said.content, MESSAGE_CHARS)))
+            .collect();
+        let Some(map) = self.map_meant(here).filter(|_| !asked.is_empty()) else { return json!({"events": []}) };
+        let outline = cut(&outline(&map.title, &map.snapshot().state), OUTLINE_CHARS);
+        let asked = json!({"role": "user", "content": asked.join("\n"), "metadata": {MAP: map.name()}});
+        json!({"events": [{"role": "system", "content": self.identity}, {"role": "user", "content": outline}, asked]})
+    }
+
+    /// The map itself that something was said on; from a chat, the one that is named there.
+    fn map_meant(&self, here: &Here) -> Option<Canvas> {
+        if here.canvas.kind == Kind::ZMind {
+            return Some(here.canvas.clone());
+        }
+        let content = here.perception.content().to_lowercase();
+        let maps: Vec<Canvas> = self.canvases.all().into_iter().filter(|canvas| canvas.kind == Kind::ZMind).collect();
+        let is_named = |map: &&Canvas| content.contains(&map.title.to_lowercase());
+        let is_meant = MAP_WORDS.iter().any(|words| content.contains(words));
+        maps.iter().find(is_named).or_else(|| maps.first().filter(|_| is_meant)).cloned()
+    }
+
+    /// Changes the map as a model wants it. What is another's is not taken away but proposed to be.
+    pub(super) async fn sketch(&self, context: &ToolContext, origin: &Origin) -> Result<Value, ToolFailure> {
+        let meant = context.events.iter().find_map(|event| event.metadata.get(MAP)?.as_str());
+        let map = meant.and_then(|name| self.canvases.get(name));
+        let wanted = context.event("draw").map_or(Value::Null, |event| event.content.clone());
+        let Some(map) = map else { return Ok(json!({"done": [], "refused": ["there is no such map any more"]})) };
+        let wanted: Wanted = serde_json::from_value(wanted).unwrap_or_default();
+        let (mut done, mut refused) = (Vec::new(), Vec::new());
+        for (n, wish) in wanted.edits.iter().take(EDITS_MAX).enumerate() {
+            let id: Arc<str> = format!("{}-{n}", context.job).into();
+            let op = match self.op_of(&map.snapshot().state, wish, id) {
+                Ok(op) => op,
+                Err(why) => {
+                    refused.push(why);
+                    continue;
+                }
+            };
+            let name = op.name();
+            // A step that is tried again finds done what it did.
+            match map.apply(op, Some(format!("{}-{n}", context.job).into()), None, origin).await {
+                Ok(_) | Err(LifeformError::Refused(Refusal::Exists(_))) => done.push(name),
+                Err(error @ LifeformError::Refused(Refusal::Rate(_))) => return Err(ToolFailure::passing(error)),
+                Err(LifeformError::Refused(refusal)) => refused.push(refusal.to_string()),
+                Err(error) => return Err(ToolFailure::passing(error)),
+            }
+        }
+        if let Some(op) = self.word(context, &map, wanted.say.trim()) {
+            match map.apply(op, None, None, origin).await {
+                Ok(_) | Err(LifeformError::Refused(_)) => {}
+                Err(error) => return Err(ToolFailure::passing(error)),
+            }
+        }
+        Ok(json!({"map": map.name(), "done": done, "refused": refused}))
+    }
+
+    /// What it says to a comment, as a comment.
+    fn word(&self, context: &ToolContext, map: &Canvas, say: &str) -> Option<Op> {
+        let here = self.here(context).ok().filter(|here| here.canvas.name() == map.name())?;
+        let state = map.snapshot().state;
+        let said = here.perception.said.iter().rev().find(|said| said.to_answer)?;
+        let asked = state.get(&path("comments", &said.message));
+        let node = asked.map_or(here.topic().as_ref(), |asked| asked["node"].as_str().unwrap_or_default());
+        let node = state.get(&path("nodes", node)).map(|_| node.into())?;
+        let reply_to = asked.is_some().then(|| said.message.clone());
+        let content = say.chars().take(LINE_CHARS * 5).collect();
+        (!say.is_empty()).then(|| Op::AddComment {
+            id: format!("{}-said", context.job).into(),
+            node,
+            content,
+            reply_to,
+        })
+    }
+
+    /// The op that a wish comes to.
+    fn op_of(&self, state: &State, wish: &Wish, id: Arc<str>) -> Result<Op, String> {
+        let text = cut(wish.text.trim(), LINE_CHARS);
+        let needs_text = || match text.is_empty() {
+            true => Err(format!("{:?} needs a text", wish.act)),
+            false => Ok(text.clone()),
+        };
+        let node = || node_named(state, &wish.node);
+        let to = |name: &str| if name.trim().is_empty() { Ok(None) } else { node_named(state, name).map(Some) };
+        let is_mine = |id: &str| state.get(&path("nodes", id)).is_some_and(|entity| entity["by"] == *self.me.id.0);
+        let or_proposed = |node: Arc<str>, op: Op| match is_mine(&node) {
+            true => op,
+            false => Op::Propose { id: id.clone(), reason: text.clone(), ops: vec![op] },
+        };
+        Ok(match wish.act {
+            Act::Add => {
+                let parent = to(if wish.to.trim().is_empty() { &wish.node } else { &wish.to })?;
+                Op::AddNode { id, title: needs_text()?, body: String::new(), parent, before: None, after: None }
+            }
+            Act::Rename => {
+                let (node, title) = (node()?, Some(needs_text()?));
+                or_proposed(node.clone(), Op::EditNode { id: node, title, body: None, reason: String::new() })
+            }
+            Act::Move => {
+                let node = node()?;
+                or_proposed(node.clone(), Op::MoveNode { id: node, parent: to(&wish.to)?, before: None, after: None })
+            }
+            Act::Remove => {
+                let node = node()?;
+                or_proposed(node.clone(), Op::RemoveNode { id: node, with_children: false })
+            }
+            Act::Link => {
+                let to = node_named(state, &wish.to)?;
+                Op::AddLink { id, from: node()?, to, label: text }
+            }
+            Act::Comment => Op::AddComment { id, node: node()?, content: needs_text()?, reply_to: None },
+            Act::Accept => Op::Accept { id: proposal_named(state, &wish.node)? },
+            Act::Reject => Op::Reject { id: proposal_named(state, &wish.node)?, reason: text },
+        })
+    }
+}
+
+/// A name as a model may have copied it from an outline.
+fn bare(name: &str) -> &str {
+    name.trim().trim_matches(['[', ']', '"']).trim()
+}
+
+/// The node of that id, or else the only one of that title.
+fn node_named(state: &State, name: &str) -> Result<Arc<str>, String> {
+    let name = bare(name);
+    if state.get(&path("nodes", name)).is_some() {
+        return Ok(name.into());
+    }
+    let wanted = name.to_lowercase();
+    let mut alike = state
+        .children("/nodes")
+        .filter(|node| node["title"].as_str().is_some_and(|title| title.trim().to_lowercase() == wanted))
+        .filter_map(|node| node["id"].as_str());
+    match (alike.next(), alike.next()) {
+        (Some(id), None) => Ok(id.into()),
+        (None, _) => Err(format!("there is no node \"{name}\"")),
+        (Some(one), Some(other)) => Err(format!("\"{name}\" may be [{one}] or [{other}]")),
+    }
+}
+
+fn proposal_named(state: &State, name: &str) -> Result<Arc<str>, String> {
+    let name = bare(name);
+    match state.get(&path("proposals", name)) {
+        Some(_) => Ok(name.into()),
+        None => Err(format!("there is no proposal \"{name}\"")),
+    }
+}
+
+/// A map as a model reads it: each node under its parent with its id, then links, open comments and open proposals.
+fn outline(title: &str, state: &State) -> String {
+    let text = |entity: &Value, member: &str| cut(entity[member].as_str().unwrap_or_default(), LINE_CHARS);
+    let mut children: std::collections::BTreeMap<&str, Vec<&Value>> = std::collections::BTreeMap::new();
+    for node in state.children("/nodes") {
+        children.entry(node["parent"].as_str().unwrap_or_default()).or_default().push(node);
+    }
+    let mut told = format!("The mind map \"{title}\":");
+    let mut waiting: Vec<(usize, &Value)> =
+        children.remove("").into_iter().flatten().rev().map(|node| (0, node)).collect();
+    while let Some((depth, node)) = waiting.pop() {
+        let id = node["id"].as_str().unwrap_or_default();
+        let body = text(node, "body");
+        let body = if body.is_empty() { String::new() } else { format!(": {body}") };
+        told.push_str(&format!("\n{}- [{id}] {}{body}", "  ".repeat(depth), text(node, "title")));
+        waiting.extend(children.remove(id).into_iter().flatten().rev().map(|node| (depth + 1, node)));
+    }
+    for link in state.children("/links") {
+        told.push_str(&format!("\n[{}] → [{}] {}", text(link, "from"), text(link, "to"), text(link, "label")));
+    }
+    for comment in state.children("/comments").filter(|comment| comment["resolved"] != true) {
+        told.push_str(&format!(
+            "\nOn [{}], {} says: {}",
+            text(comment, "node"),
+            called(state, &text(comment, "by")),
+            text(comment, "content")
+        ));
+    }
+    for proposal in state.children("/proposals").filter(|proposal| proposal["status"] == "open") {
+        let ops = cut(&proposal["ops"].to_string(), LINE_CHARS);
+        told.push_str(&format!(
+            "\nProposal [{}] by {}: {ops}",
+            text(proposal, "id"),
+            called(state, &text(proposal, "by"))
+        ));
+    }
+    told
+}

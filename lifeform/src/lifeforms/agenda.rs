@@ -1,0 +1,122 @@
+//! Goals and schedules, as people set and change them.
+
+use std::sync::Arc;
+
+use nexus::{Origin, Timestamp};
+
+use super::Lifeforms;
+use crate::LifeformError;
+use crate::agenda::{Agenda, AimId, GoalChange, GoalSpec, ScheduleSpec};
+use crate::canvas::Refusal;
+use crate::life::Head;
+use crate::plans::Plans;
+use crate::spec::LifeformId;
+
+impl Lifeforms {
+    /// The agenda of a lifeform, as whoever asks may change it.
+    pub(super) async fn plans(&self, id: &LifeformId, head: &Head) -> Result<Plans, LifeformError> {
+        let (store, initiative) = (self.inner.store.clone(), head.definition.initiative.clone());
+        Plans::load(store, id.clone(), initiative, self.inner.alarm.clone()).await
+    }
+
+    /// The goals and schedules of a lifeform.
+    ///
+    /// # Errors
+    /// [`LifeformError::NotFound`].
+    pub async fn agenda(&self, id: &LifeformId) -> Result<Arc<Agenda>, LifeformError> {
+        let head = self.get(id).await?;
+        Ok(self.plans(id, &head).await?.agenda())
+    }
+
+    /// Changes the agenda of a lifeform; one that is awake hears of it.
+    pub(super) async fn change<T>(
+        &self,
+        origin: &Origin,
+        id: &LifeformId,
+        what: &str,
+        change: impl FnMut(&mut Agenda, Timestamp) -> Result<T, Refusal>,
+    ) -> Result<T, LifeformError> {
+        let head = self.get(id).await?;
+        let changed = self.plans(id, &head).await?.change(origin, what, change).await?;
+        if let Some(handle) = self.inner.alive().get(id) {
+            handle.replanned();
+        }
+        Ok(changed)
+    }
+
+    /// Sets a goal; answers its id.
+    ///
+    /// # Errors
+    /// [`LifeformError::NotFound`], [`LifeformError::Refused`].
+    pub async fn set_goal(&self, origin: &Origin, id: &LifeformId, goal: GoalSpec) -> Result<AimId, LifeformError> {
+        let by = &origin.principal.id;
+        self.change(origin, id, "goal set", |agenda, now| agenda.set_goal(goal.clone(), by, now)).await
+    }
+
+    /// Changes a goal.
+    ///
+    /// # Errors
+    /// [`LifeformError::NotFound`], [`LifeformError::Refused`].
+    pub async fn change_goal(
+        &self,
+        origin: &Origin,
+        id: &LifeformId,
+        goal: &AimId,
+        change: GoalChange,
+    ) -> Result<(), LifeformError> {
+        let by = &origin.principal.id;
+        let changed = self.change(origin, id, "goal changed", |agenda, now| {
+            may_change(origin, &agenda.goal(goal)?.by)?;
+            agenda.change_goal(goal, change.clone(), by, now)
+        });
+        changed.await
+    }
+
+    /// Removes a goal and all that serve it.
+    ///
+    /// # Errors
+    /// [`LifeformError::NotFound`], [`LifeformError::Refused`].
+    pub async fn remove_goal(&self, origin: &Origin, id: &LifeformId, goal: &AimId) -> Result<(), LifeformError> {
+        let removed = self.change(origin, id, "goal removed", |agenda, _| {
+            may_change(origin, &agenda.goal(goal)?.by)?;
+            agenda.remove_goal(goal)
+        });
+        removed.await
+    }
+
+    /// Sets a schedule; answers its id.
+    ///
+    /// # Errors
+    /// [`LifeformError::NotFound`], [`LifeformError::Refused`].
+    pub async fn set_schedule(
+        &self,
+        origin: &Origin,
+        id: &LifeformId,
+        schedule: ScheduleSpec,
+    ) -> Result<AimId, LifeformError> {
+        let by = &origin.principal.id;
+        self.change(origin, id, "schedule set", |agenda, now| agenda.set_schedule(schedule.clone(), by, now)).await
+    }
+
+    /// Removes a schedule.
+    ///
+    /// # Errors
+    /// [`LifeformError::NotFound`], [`LifeformError::Refused`].
+    pub async fn remove_schedule(&self, origin: &Origin, id: &LifeformId, one: &AimId) -> Result<(), LifeformError> {
+        let removed = self.change(origin, id, "schedule removed", |agenda, _| {
+            if let Some(schedule) = agenda.schedules.get(one) {
+                may_change(origin, &schedule.by)?;
+            }
+            agenda.remove_schedule(one)
+        });
+        removed.await
+    }
+}
+
+/// What somebody set he may change, and an operator may change all.
+fn may_change(origin: &Origin, by: &nexus::PrincipalId) -> Result<(), Refusal> {
+    match origin.principal.id == *by || origin.principal.may(nexus::Role::Operator) {
+        true => Ok(()),
+        false => Err(Refusal::Forbidden(format!("{by} set that; only {by} or an operator changes it"))),
+    }
+}

@@ -1,0 +1,209 @@
+//! Which canvases a lifeform has, and in which of others it takes part.
+
+use std::sync::Arc;
+
+use nexus::store::{Expect, Key, Kind};
+use nexus::{Batch, Origin, Timestamp};
+
+use super::Lifeforms;
+use crate::LifeformError;
+use crate::attention::{Reading, reading_key};
+use crate::canvas::{CHAT, Canvas, CanvasHead, CanvasId, Kind as CanvasKind, Refusal, Sleepers};
+use crate::spec::LifeformId;
+
+/// Canvases in memory, past which those that nobody uses are let go.
+const CANVASES_AWAKE: usize = 256;
+/// Canvases one lifeform has.
+const CANVASES_MAX: usize = 100;
+/// Members of one canvas, and canvases of others that a lifeform takes part in.
+const MEMBERS_MAX: usize = 64;
+
+impl Lifeforms {
+    /// The chat canvas of a lifeform, which it has from birth.
+    ///
+    /// # Errors
+    /// [`LifeformError::NotFound`].
+    pub async fn canvas(&self, id: &LifeformId) -> Result<Canvas, LifeformError> {
+        match self.named_canvas(id, &CHAT.into()).await {
+            Err(LifeformError::NoCanvas(chat)) => {
+                let origin = Origin::system("birth of a canvas");
+                Canvas::make(&self.inner.store, id, &chat, CanvasKind::Chat, "chat", &origin).await?;
+                self.named_canvas(id, &chat).await
+            }
+            found => found,
+        }
+    }
+
+    /// The canvas of that name.
+    ///
+    /// # Errors
+    /// [`LifeformError::NotFound`], [`LifeformError::NoCanvas`].
+    pub async fn named_canvas(&self, id: &LifeformId, canvas: &CanvasId) -> Result<Canvas, LifeformError> {
+        let name = (id.clone(), canvas.clone());
+        if let Some(canvas) = self.inner.canvases().get(&name) {
+            return Ok(canvas.clone());
+        }
+        let members = self.members_under(&format!("of/{id}/{canvas}/")).await?.into_iter().map(|(member, _)| member);
+        let sleepers = Sleepers::new(members.chain([id.clone()]), self.inner.alarm.clone());
+        let opened = Canvas::open(self.inner.store.clone(), id, canvas.clone(), self.inner.limits, sleepers).await?;
+        let opened = {
+            let mut canvases = self.inner.canvases();
+            if canvases.len() >= CANVASES_AWAKE {
+                canvases.retain(|_, canvas| !canvas.is_idle());
+            }
+            // Whoever opened first is the owner; the other one's is dropped unused.
+            opened.map(|opened| canvases.entry(name.clone()).or_insert(opened).clone())
+        };
+        // One that was terminated meanwhile has none.
+        if let Err(error) = self.versioned(id).await {
+            let gone = self.inner.canvases().remove(&name);
+            gone.into_iter().for_each(|canvas| canvas.close());
+            return Err(error);
+        }
+        opened.ok_or_else(|| LifeformError::NoCanvas(canvas.clone()))
+    }
+
+    /// Makes a canvas; one of that name and type is found instead.
+    ///
+    /// # Errors
+    /// [`LifeformError::NotFound`]; [`LifeformError::Refused`] when the name is taken by another type, is none,
+    /// or the lifeform has as many as it may.
+    pub async fn create_canvas(
+        &self,
+        origin: &Origin,
+        id: &LifeformId,
+        canvas: &CanvasId,
+        kind: CanvasKind,
+        title: &str,
+    ) -> Result<Canvas, LifeformError> {
+        let refused = |path: &str, message: String| LifeformError::Refused(Refusal::schema(path, message));
+        neurons::spec::check_id(canvas).map_err(|message| refused("id", message))?;
+        if title.trim().is_empty() || title.chars().count() > 200 {
+            return Err(refused("title", "a title is 1 to 200 characters".into()));
+        }
+        let known = self.canvases(id).await?;
+        if known.len() >= CANVASES_MAX && !known.iter().any(|(name, ..)| name == canvas) {
+            return Err(refused("id", format!("a lifeform has at most {CANVASES_MAX} canvases")));
+        }
+        Canvas::make(&self.inner.store, id, canvas, kind, title, origin).await?;
+        let made = self.named_canvas(id, canvas).await?;
+        if let Some(handle) = self.inner.alive().get(id) {
+            handle.join(made.clone());
+        }
+        Ok(made)
+    }
+
+    /// The canvases of a lifeform with the revisions they are at, the chat first, then by age. None is opened for that.
+    ///
+    /// # Errors
+    /// [`LifeformError::NotFound`].
+    pub async fn canvases(&self, id: &LifeformId) -> Result<Vec<(CanvasId, CanvasHead, u64)>, LifeformError> {
+        self.canvas(id).await?;
+        self.canvases_of(id).await
+    }
+
+    pub(super) async fn canvases_of(&self, id: &LifeformId) -> Result<Vec<(CanvasId, CanvasHead, u64)>, LifeformError> {
+        let prefix = format!("{id}/");
+        let heads = self.inner.store.documents::<CanvasHead>(Kind::Canvas, &prefix, CANVASES_MAX + 1).await?;
+        let mut canvases = Vec::new();
+        for (name, head) in heads {
+            let Some(canvas) = name.strip_prefix(&prefix) else { break };
+            let rev = self.inner.store.head(&format!("canvas:{name}").into()).await?;
+            canvases.push((CanvasId::from(canvas), head.value, rev));
+        }
+        canvases.sort_by_key(|(name, head, _)| (&**name != CHAT, head.made_at));
+        Ok(canvases)
+    }
+
+    /// Lets a lifeform take part in a canvas of another: it hears what is said there from now on, and speaks when it is spoken
+    /// to. What it is already, it stays.
+    ///
+    /// # Errors
+    /// [`LifeformError::NotFound`], [`LifeformError::NoCanvas`], [`LifeformError::Refused`] for its own canvas, or when there
+    /// are as many as there may be.
+    pub async fn join(&self, origin: &Origin, canvas: &Canvas, member: &LifeformId) -> Result<(), LifeformError> {
+        self.get(member).await?;
+        let refused = |why: String| Err(LifeformError::Refused(Refusal::State(why)));
+        if canvas.name().starts_with(&format!("{member}/")) {
+            return refused("a lifeform takes part in its own canvases anyway".into());
+        }
+        let known = self.members(canvas).await?;
+        if known.iter().any(|(known, _)| known == member) {
+            return Ok(());
+        }
+        if known.len() >= MEMBERS_MAX || self.memberships(member).await?.len() >= MEMBERS_MAX {
+            return refused(format!("a canvas has at most {MEMBERS_MAX} members, and a lifeform as many memberships"));
+        }
+        let since = self.inner.store.clock().now();
+        let [of_member, of_canvas] = membership(canvas.name(), member);
+        // What was said before it came was not said to it, and what is said from now on calls it.
+        canvas.sleepers().sleeps(member).await;
+        let reading = Reading { upto: canvas.rev(), ..Reading::default() };
+        let joined = Batch::new(origin).put(of_member, &since).put(of_canvas, &since);
+        self.inner.store.commit(joined.put(reading_key(member, canvas.name()), &reading)).await?;
+        if let Some(handle) = self.inner.alive().get(member) {
+            handle.join(canvas.clone());
+        }
+        Ok(())
+    }
+
+    /// Lets it take part no more.
+    ///
+    /// # Errors
+    /// [`LifeformError::Refused`] when it did not.
+    pub async fn leave(&self, origin: &Origin, canvas: &Canvas, member: &LifeformId) -> Result<(), LifeformError> {
+        let [of_member, of_canvas] = membership(canvas.name(), member);
+        if self.inner.store.document::<Timestamp>(&of_canvas).await?.is_none() {
+            return Err(LifeformError::Refused(Refusal::Missing(format!("member {member}"))));
+        }
+        let left = Batch::new(origin).delete(of_member, Expect::Any).delete(of_canvas, Expect::Any);
+        self.inner.store.commit(left.delete(reading_key(member, canvas.name()), Expect::Any)).await?;
+        canvas.sleepers().reads(member).await;
+        if let Some(handle) = self.inner.alive().get(member) {
+            handle.leave(canvas.name());
+        }
+        Ok(())
+    }
+
+    /// The lifeforms that take part in a canvas of another, and since when.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn members(&self, canvas: &Canvas) -> Result<Vec<(LifeformId, Timestamp)>, LifeformError> {
+        self.members_under(&format!("of/{}/", canvas.name())).await
+    }
+
+    /// The canvases of others that a lifeform takes part in, as `{lifeform}/{canvas}`.
+    pub(super) async fn memberships(&self, id: &LifeformId) -> Result<Vec<(Arc<str>, Timestamp)>, LifeformError> {
+        self.members_under(&format!("in/{id}/")).await
+    }
+
+    pub(super) async fn members_under(&self, prefix: &str) -> Result<Vec<(Arc<str>, Timestamp)>, LifeformError> {
+        let found = self.inner.store.documents::<Timestamp>(Kind::Member, prefix, MEMBERS_MAX).await?;
+        let under = found.into_iter().map_while(|(key, since)| Some((key.strip_prefix(prefix)?.into(), since.value)));
+        Ok(under.collect())
+    }
+
+    /// The canvases on which a lifeform listens: its own, and those of others that it takes part in.
+    pub(super) async fn taken_part_in(&self, id: &LifeformId) -> Result<Vec<Canvas>, LifeformError> {
+        let mut canvases = Vec::new();
+        for (name, ..) in self.canvases(id).await? {
+            canvases.push(self.named_canvas(id, &name).await?);
+        }
+        for (name, _) in self.memberships(id).await? {
+            let Some((owner, canvas)) = name.split_once('/') else { continue };
+            match self.named_canvas(&owner.into(), &canvas.into()).await {
+                Ok(canvas) => canvases.push(canvas),
+                // Its owner is gone.
+                Err(LifeformError::NotFound(_) | LifeformError::NoCanvas(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(canvases)
+    }
+}
+
+/// Under which names it is kept that a lifeform takes part in a canvas: by the lifeform, and by the canvas.
+fn membership(canvas: &str, member: &str) -> [Key; 2] {
+    [Key::new(Kind::Member, format!("in/{member}/{canvas}")), Key::new(Kind::Member, format!("of/{canvas}/{member}"))]
+}

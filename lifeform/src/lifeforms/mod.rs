@@ -1,0 +1,277 @@
+//! `Lifeforms`: the handle. Birth, start, stop, reboot, death; canvases, nutrients and policy.
+
+mod agenda;
+mod canvases;
+mod moving;
+mod resources;
+mod standing;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use fascicles::Fascicles;
+use nexus::ledger::{AccountOp, Release};
+use nexus::store::{Hash, Key, Kind};
+use nexus::{Batch, Nexus, Origin, Principal, Store, StoreError, Timestamp};
+use ractor::ActorCell;
+
+use crate::LifeformError;
+use crate::agenda::Agenda;
+use crate::alarm::Alarm;
+use crate::canvas::{Canvas, CanvasId, Limits};
+use crate::guard::{Guard, GuardLimits};
+use crate::heartbeat::Heartbeat;
+use crate::life::{Handle, Head, Status, plant};
+use crate::memory::Memory;
+use crate::metabolism::{Mode, Policy};
+use crate::spec::{LifeformId, LifeformSpec};
+use crate::trace::{self, Walk};
+
+/// Lifeforms of one page of a listing.
+pub const PAGE_MAX: usize = 1_000;
+/// Lifeforms whose standing may change at once.
+const STANDINGS: usize = 64;
+
+/// A cheap handle; clones share one registry.
+#[derive(Clone)]
+pub struct Lifeforms {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    store: Store,
+    nexus: Nexus,
+    fascicles: Fascicles,
+    supervisor: ActorCell,
+    heartbeat: Heartbeat,
+    alive: Mutex<HashMap<LifeformId, Handle>>,
+    canvases: Mutex<HashMap<(LifeformId, CanvasId), Canvas>>,
+    limits: Limits,
+    guard: GuardLimits,
+    /// Who lived since the daemon was started.
+    lived: Mutex<HashSet<LifeformId>>,
+    /// When the daemon was started.
+    started_at: Timestamp,
+    /// One change of standing at a time, of those that share a place here.
+    standing: [tokio::sync::Mutex<()>; STANDINGS],
+    alarm: Alarm,
+}
+
+impl Inner {
+    fn canvases(&self) -> MutexGuard<'_, HashMap<(LifeformId, CanvasId), Canvas>> {
+        self.canvases.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lived(&self) -> MutexGuard<'_, HashSet<LifeformId>> {
+        self.lived.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn alive(&self) -> MutexGuard<'_, HashMap<LifeformId, Handle>> {
+        self.alive.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Lifeforms {
+    /// Opens the registry and wakes every lifeform that was alive when the daemon stopped.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn open(
+        store: Store,
+        nexus: Nexus,
+        fascicles: Fascicles,
+        limits: Limits,
+        guard: GuardLimits,
+    ) -> Result<Self, LifeformError> {
+        let clock = store.clock().clone();
+        let inner = Inner {
+            store,
+            nexus,
+            fascicles,
+            supervisor: plant().await?,
+            heartbeat: Heartbeat::new(clock.clone()),
+            alive: Mutex::default(),
+            canvases: Mutex::default(),
+            limits,
+            guard,
+            lived: Mutex::default(),
+            started_at: clock.now(),
+            standing: std::array::from_fn(|_| tokio::sync::Mutex::default()),
+            alarm: Alarm::default(),
+        };
+        let lifeforms = Self { inner: Arc::new(inner) };
+        tokio::spawn(lifeforms.inner.heartbeat.clone().run());
+        lifeforms.mark_those_from_before().await?;
+        lifeforms.rouse_all().await?;
+        let weak = Arc::downgrade(&lifeforms.inner);
+        let is_awake = move |id: &str| {
+            let Some(inner) = weak.upgrade() else { return true };
+            let awake = inner.alive().get(id).filter(|handle| handle.is_alive()).cloned();
+            // It need not wait for its next beat.
+            awake.inspect(Handle::replanned).is_some()
+        };
+        tokio::spawn(lifeforms.inner.alarm.clone().run(lifeforms.inner.store.clone(), is_awake));
+        tokio::spawn(lifeforms.clone().answer_calls());
+        Ok(lifeforms)
+    }
+
+    /// Makes a lifeform; it does not live until it is started.
+    ///
+    /// # Errors
+    /// [`LifeformError::Spec`] when the definition is not well made. With a `key`, the same caller makes
+    /// one lifeform however often it asks.
+    pub async fn create(
+        &self,
+        origin: &Origin,
+        definition: LifeformSpec,
+        key: Option<Arc<str>>,
+    ) -> Result<Head, LifeformError> {
+        definition.check().map_err(LifeformError::Spec)?;
+        for fascicle in definition.fascicles() {
+            self.inner.fascicles.get(fascicle).await.map_err(|error| LifeformError::Spec(error.to_string()))?;
+        }
+        let name = match &key {
+            Some(key) => Hash::of(format!("{}\n{key}", origin.principal.id).as_bytes()).hex(),
+            None => {
+                // The time, and the end, in which those of one millisecond differ.
+                let made = uuid::Uuid::now_v7().simple().to_string();
+                format!("{}{}", &made[..12], &made[24..])
+            }
+        };
+        let id: LifeformId = format!("lf_{}", &name[..20]).into();
+        let head = Head {
+            id: id.clone(),
+            definition,
+            status: Status::Created,
+            mode: Mode::Standard,
+            policy: Policy::default(),
+            created_at: self.inner.store.clock().now(),
+            rests: 0,
+            wants: 0,
+            in_want: false,
+            guard: Guard::default(),
+        };
+        let mut birth = Batch::new(origin).create(Head::key(&id), &head).account(
+            id.clone(),
+            AccountOp::Open(head.definition.nutrients),
+            "birth",
+        );
+        let release = head.definition.metabolism.release;
+        if release != Release::default() {
+            birth = birth.account(id.clone(), AccountOp::Release(Some(release)), "birth");
+        }
+        let now = self.inner.store.clock().now();
+        let mut agenda = head.definition.agenda(now).map_err(LifeformError::Spec)?;
+        if agenda != Agenda::default() {
+            agenda.rouse_at = agenda.next_due(&head.definition.initiative);
+            birth = birth.put(Key::new(Kind::Agenda, id.clone()), &agenda);
+        }
+        match self.inner.store.commit(birth).await {
+            Err(StoreError::Conflict { .. }) if key.is_some() => {
+                let made = self.get(&id).await?;
+                return if made.definition == head.definition {
+                    Ok(made)
+                } else {
+                    Err(LifeformError::Spec("this Idempotency-Key was used for another definition".into()))
+                };
+            }
+            outcome => outcome.map(drop)?,
+        }
+        self.memory(&id).name_self(&head.definition.name, &head.definition.persona).await?;
+        self.canvas(&id).await?;
+        Ok(head)
+    }
+
+    /// Lifeforms that were not terminated with ids after `after`, in order, at most `limit`, and where the next ones begin.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn page(&self, after: &str, limit: usize) -> Result<(Vec<Head>, Option<LifeformId>), LifeformError> {
+        let limit = limit.clamp(1, PAGE_MAX);
+        let (mut heads, mut after) = (Vec::new(), after.to_owned());
+        loop {
+            let page = self.inner.store.documents::<Head>(Kind::Lifeform, &after, limit).await?;
+            let Some((last, _)) = page.last() else { return Ok((heads, None)) };
+            after = last.to_string();
+            for (id, head) in page {
+                if head.value.status == Status::Terminated {
+                    continue;
+                }
+                heads.push(head.value);
+                if heads.len() == limit {
+                    return Ok((heads, Some(id)));
+                }
+            }
+        }
+    }
+
+    /// A lifeform that lives by a fascicle, if there is one.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn living_by(&self, fascicle: &str) -> Result<Option<LifeformId>, LifeformError> {
+        let mut after = String::new();
+        loop {
+            let (heads, next) = self.page(&after, PAGE_MAX).await?;
+            let lives_by_it = |head: &&Head| head.definition.fascicles().any(|known| **known == *fascicle);
+            if let Some(head) = heads.iter().find(lives_by_it) {
+                return Ok(Some(head.id.clone()));
+            }
+            let Some(next) = next else { return Ok(None) };
+            after = next.to_string();
+        }
+    }
+
+    /// One lifeform as it stands.
+    ///
+    /// # Errors
+    /// [`LifeformError::NotFound`].
+    pub async fn get(&self, id: &LifeformId) -> Result<Head, LifeformError> {
+        Ok(self.versioned(id).await?.0)
+    }
+
+    async fn versioned(&self, id: &LifeformId) -> Result<(Head, u64), LifeformError> {
+        let found = self
+            .inner
+            .store
+            .document::<Head>(&Head::key(id))
+            .await?
+            .filter(|found| found.value.status != Status::Terminated);
+        let found = found.ok_or_else(|| LifeformError::NotFound(id.clone()))?;
+        let handle = self.inner.alive().get(id).cloned();
+        let living = match handle {
+            Some(handle) => handle.inspect().await,
+            None => None,
+        };
+        Ok((living.unwrap_or(found.value), found.version))
+    }
+
+    /// What led to an entry of a lifeform's life, and what came of it. `None` when there is no such entry.
+    ///
+    /// # Errors
+    /// [`LifeformError::NotFound`].
+    pub async fn trace(&self, id: &LifeformId, from: &str) -> Result<Option<Walk>, LifeformError> {
+        let own = self.canvases(id).await?.into_iter().map(|(name, ..)| format!("{id}/{name}").into());
+        let others = self.memberships(id).await?.into_iter().map(|(name, _)| name);
+        let canvases: Vec<Arc<str>> = own.chain(others).map(|name: Arc<str>| format!("canvas:{name}").into()).collect();
+        Ok(trace::walk(&self.inner.store, id, &canvases, from).await?)
+    }
+
+    /// The KIP that the answer of a job was given, as it was run.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn kip_of(&self, job: &str) -> Result<Vec<serde_json::Value>, LifeformError> {
+        Ok(trace::kip_of(&self.inner.store, job).await?)
+    }
+
+    fn memory(&self, id: &LifeformId) -> Memory {
+        let me = Origin::new(Principal::lifeform(id), nexus::Cause::default());
+        Memory::new(self.inner.nexus.clone(), self.inner.store.clock().clone(), id.clone(), me)
+    }
+
+    /// How many lifeforms are awake.
+    pub fn awake(&self) -> usize {
+        self.inner.alive().len()
+    }
+}

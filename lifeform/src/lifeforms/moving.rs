@@ -1,0 +1,111 @@
+//! A lifeform leaves as an archive, and comes as one.
+
+use nexus::{Origin, StoreError};
+use tokio::fs::File;
+use tokio::io::{
+    AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncSeekExt, AsyncWriteExt, BufReader, BufWriter,
+};
+
+use super::Lifeforms;
+use crate::LifeformError;
+use crate::archive::{Imported, LINE_BYTES_MAX, Reader, Writer};
+use crate::life::Head;
+use crate::spec::LifeformId;
+
+/// Bytes of one archive.
+const ARCHIVE_BYTES_MAX: u64 = 16 << 30;
+
+fn io(error: std::io::Error) -> LifeformError {
+    StoreError::Io(error.to_string()).into()
+}
+
+impl Lifeforms {
+    /// A whole lifeform as an archive, in a file without a name. It rests while that is written, and goes on then.
+    ///
+    /// # Errors
+    /// [`LifeformError::NotFound`], the store's own.
+    pub async fn archive(&self, id: &LifeformId) -> Result<File, LifeformError> {
+        let (this, id) = (self.clone(), id.clone());
+        // Should whoever asked go away, it wakes again all the same.
+        let written = tokio::spawn(async move { this.rest_and_write(&id).await });
+        written.await.map_err(|panic| LifeformError::Died(panic.to_string()))?
+    }
+
+    async fn rest_and_write(&self, id: &LifeformId) -> Result<File, LifeformError> {
+        let _one = self.standing(id).await;
+        let (head, _) = self.versioned(id).await?;
+        let handle = self.inner.alive().remove(id);
+        let was_awake = handle.is_some();
+        if let Some(handle) = handle {
+            self.inner.heartbeat.stop(id);
+            handle.halt().await;
+        }
+        let written = self.written(&head).await;
+        if was_awake {
+            self.live(id).await?;
+        }
+        written
+    }
+
+    async fn written(&self, head: &Head) -> Result<File, LifeformError> {
+        let (inner, mut out) = (&self.inner, BufWriter::new(file().await?));
+        Writer::new(&mut out).write(&inner.store, &inner.nexus, &inner.fascicles, head).await?;
+        out.flush().await.map_err(io)?;
+        let mut file = out.into_inner();
+        file.rewind().await.map_err(io)?;
+        Ok(file)
+    }
+
+    /// Takes in a lifeform from an archive. It is stopped: a start wakes it. What is cut short or damaged leaves nothing that
+    /// is seen.
+    ///
+    /// # Errors
+    /// [`LifeformError::Spec`] naming the line and what is wrong with it; [`LifeformError::Refused`] when it lives here.
+    pub async fn import(&self, origin: &Origin, archive: impl AsyncRead + Unpin) -> Result<Imported, LifeformError> {
+        // Nobody waits for whoever sends it slowly.
+        let mut archive = BufReader::new(spool(archive).await?);
+        let mut reader = Reader::new(self.inner.store.clone(), self.inner.fascicles.clone(), origin.clone());
+        let first = next_line(&mut archive).await?;
+        let id = Reader::names(&first)?;
+        let _one = self.standing(&id).await;
+        self.inner.nexus.forget(&id);
+        let mut line = first;
+        while !line.is_empty() {
+            reader.line(&line).await?;
+            line = next_line(&mut archive).await?;
+        }
+        let imported = reader.finish().await?;
+        self.inner.nexus.forget(&id);
+        self.inner.canvases().retain(|(of, _), _| *of != id);
+        self.inner.lived().remove(&id);
+        Ok(imported)
+    }
+}
+
+/// A file without a name.
+async fn file() -> Result<File, LifeformError> {
+    let file = tokio::task::spawn_blocking(tempfile::tempfile).await.map_err(|_| StoreError::Closed)?;
+    Ok(File::from_std(file.map_err(io)?))
+}
+
+/// All of an archive in a file.
+async fn spool(archive: impl AsyncRead + Unpin) -> Result<File, LifeformError> {
+    let mut file = file().await?;
+    let bytes = tokio::io::copy(&mut archive.take(ARCHIVE_BYTES_MAX), &mut file).await.map_err(io)?;
+    if bytes == ARCHIVE_BYTES_MAX {
+        return Err(LifeformError::Spec(format!("an archive has at most {ARCHIVE_BYTES_MAX} bytes")));
+    }
+    file.rewind().await.map_err(io)?;
+    Ok(file)
+}
+
+/// The next line with its end; nothing at the end.
+async fn next_line(archive: &mut (impl AsyncBufRead + Unpin)) -> Result<Vec<u8>, LifeformError> {
+    let mut line = Vec::new();
+    let mut bounded = archive.take(LINE_BYTES_MAX as u64);
+    bounded.read_until(b'\n', &mut line).await.map_err(io)?;
+    match line.len() < LINE_BYTES_MAX {
+        true => Ok(line),
+        false => Err(LifeformError::Spec(format!("a line of an archive has at most {LINE_BYTES_MAX} bytes"))),
+    }
+}

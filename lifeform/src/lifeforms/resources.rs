@@ -1,0 +1,113 @@
+//! What a lifeform lives on: nutrients, the rules by which they come, and the policy of an operator.
+
+use std::sync::Arc;
+
+use nexus::ledger::{Account, AccountOp, Amount, Release};
+use nexus::store::{Expect, Key, Kind};
+use nexus::{Batch, Origin, StoreError};
+
+use super::Lifeforms;
+use crate::LifeformError;
+use crate::life::Head;
+use crate::metabolism::Policy;
+use crate::spec::{LifeformId, check_release};
+use crate::spending::{self, Spending};
+
+impl Lifeforms {
+    /// The account of a lifeform.
+    ///
+    /// # Errors
+    /// [`LifeformError::NotFound`].
+    pub async fn account(&self, id: &LifeformId) -> Result<Account, LifeformError> {
+        self.get(id).await?;
+        Ok(self.inner.store.account(id).unwrap_or_default())
+    }
+
+    /// Adds to what a lifeform lives on, or takes from it, and wakes it if it rested.
+    ///
+    /// # Errors
+    /// [`LifeformError::NotFound`]. With a `key` it is booked once, and the key stands for this
+    /// transaction alone.
+    pub async fn credit(
+        &self,
+        origin: &Origin,
+        id: &LifeformId,
+        amount: Amount,
+        memo: &str,
+        key: Option<Arc<str>>,
+    ) -> Result<Account, LifeformError> {
+        self.get(id).await?;
+        let taken = Amount { tokens: -amount.tokens, micro_usd: -amount.micro_usd };
+        let op = match amount.tokens < 0 || amount.micro_usd < 0 {
+            true => AccountOp::Debit(taken),
+            false => AccountOp::Credit(amount),
+        };
+        let mut batch = Batch::new(origin).account(id.clone(), op, memo);
+        let seen = key.map(|key| Key::new(Kind::Idempotency, format!("credit#{id}#{}#{key}", origin.principal.id)));
+        let booked = (amount, memo.to_owned());
+        if let Some(seen) = &seen {
+            batch = batch.create(seen.clone(), &booked);
+        }
+        match (self.inner.store.commit(batch).await, seen) {
+            (Err(StoreError::Conflict { .. }), Some(seen)) => {
+                let before = self.inner.store.document::<(Amount, String)>(&seen).await?;
+                if before.is_none_or(|before| before.value != booked) {
+                    return Err(LifeformError::Spec("this Idempotency-Key was used for another transaction".into()));
+                }
+            }
+            (outcome, _) => outcome.map(drop)?,
+        }
+        let awake = self.inner.alive().get(id).cloned();
+        match awake {
+            Some(handle) => handle.beat(),
+            // It may have fallen asleep over something that it could not pay for.
+            None => self.inner.alarm.call(id),
+        }
+        self.account(id).await
+    }
+
+    /// From now on nutrients come to a lifeform by this rule.
+    ///
+    /// # Errors
+    /// [`LifeformError::NotFound`], [`LifeformError::Spec`] when the rule is none.
+    pub async fn release(&self, origin: &Origin, id: &LifeformId, rule: Release) -> Result<Account, LifeformError> {
+        check_release(&rule).map_err(LifeformError::Spec)?;
+        self.get(id).await?;
+        let rule = (rule != Release::default()).then_some(rule);
+        self.inner.store.commit(Batch::new(origin).account(id.clone(), AccountOp::Release(rule), "release")).await?;
+        self.account(id).await
+    }
+
+    /// Where the nutrients of an account went: a lifeform's, or the house's.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn spending(&self, account: &str) -> Result<Spending, LifeformError> {
+        Ok(spending::report(&self.inner.store, &self.inner.fascicles, account).await?)
+    }
+
+    /// Orders how a lifeform is to live.
+    ///
+    /// # Errors
+    /// [`LifeformError::NotFound`].
+    pub async fn set_policy(
+        &self,
+        origin: &Origin,
+        id: &LifeformId,
+        mut policy: Policy,
+    ) -> Result<Head, LifeformError> {
+        policy.set_by = Some(origin.principal.id.clone());
+        let _one = self.standing(id).await;
+        let (mut head, version) = self.versioned(id).await?;
+        let handle = self.inner.alive().get(id).cloned();
+        if let Some(handle) = handle {
+            return handle.policy(policy, origin).await;
+        }
+        head.policy = policy;
+        self.inner
+            .store
+            .commit(Batch::new(origin).put_expecting(Head::key(id), Expect::Version(version), &head))
+            .await?;
+        Ok(head)
+    }
+}

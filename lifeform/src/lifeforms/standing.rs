@@ -1,0 +1,329 @@
+//! Who lives: start, stop, reboot, death, and being roused.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use jiff::SignedDuration;
+use neurons::llm::paid;
+use nexus::store::{Expect, Hash, Key, Kind};
+use nexus::{Batch, Origin, StoreError};
+
+use super::{Lifeforms, PAGE_MAX, STANDINGS};
+use crate::LifeformError;
+use crate::agenda::Agenda;
+use crate::alarm::Alarm;
+use crate::canvas::Refusal;
+use crate::guard::Guard;
+use crate::life::{Body, Handle, Head, Status};
+use crate::maintenance::Task;
+use crate::spec::LifeformId;
+
+/// How long it takes until one that could not be roused is called again.
+const ROUSED_AGAIN: Duration = Duration::from_secs(5);
+/// Lifeforms that are roused at once.
+const ROUSED_AT_ONCE: usize = 64;
+
+impl Lifeforms {
+    /// A store of before lifeforms slept has no marks of who is awake: it is looked through once.
+    pub(super) async fn mark_those_from_before(&self) -> Result<(), LifeformError> {
+        let done = Key::new(Kind::Meta, "lifeforms.marked");
+        if self.inner.store.document::<bool>(&done).await?.is_some() {
+            return Ok(());
+        }
+        let origin = Origin::system("start");
+        let mut after = String::new();
+        loop {
+            let (heads, next) = self.page(&after, PAGE_MAX).await?;
+            let living = heads.iter().filter(|head| matches!(head.status, Status::Running | Status::Dormant));
+            for head in living {
+                self.inner.store.commit(Batch::new(&origin).put(Alarm::awake(&head.id), &head.id)).await?;
+            }
+            let Some(next) = next else { break };
+            after = next.to_string();
+        }
+        self.inner.store.commit(Batch::new(&origin).put(done, &true)).await?;
+        Ok(())
+    }
+
+    /// Rouses whoever was awake when the daemon stopped.
+    pub(super) async fn rouse_all(&self) -> Result<(), LifeformError> {
+        let mut after = String::new();
+        loop {
+            let page = self.inner.store.documents::<LifeformId>(Kind::Awake, &after, PAGE_MAX).await?;
+            let Some((last, _)) = page.last() else { return Ok(()) };
+            after = last.to_string();
+            let roused = page.into_iter().map(|(id, _)| self.rouse_at_last(id));
+            futures::stream::iter(roused).buffer_unordered(ROUSED_AT_ONCE).collect::<()>().await;
+        }
+    }
+
+    /// Wakes a lifeform if it lives; the marks of one that does not are removed.
+    pub(super) async fn rouse(&self, id: &LifeformId) -> Result<(), LifeformError> {
+        let _one = self.standing(id).await;
+        match self.versioned(id).await {
+            Ok((head, _)) if matches!(head.status, Status::Running | Status::Dormant) => self.live(id).await,
+            Ok(_) | Err(LifeformError::NotFound(_)) => {
+                let kept = self.inner.store.document::<Agenda>(&Key::new(Kind::Agenda, id.clone())).await?;
+                let is_marked = self.inner.store.document::<LifeformId>(&Alarm::awake(id)).await?.is_some();
+                let mut gone = Batch::new(&Origin::system("rouse"));
+                if is_marked {
+                    gone = gone.delete(Alarm::awake(id), Expect::Any);
+                }
+                if let Some(at) = kept.and_then(|kept| kept.value.rouse_at) {
+                    gone = gone.delete(Alarm::mark(at, id), Expect::Any);
+                }
+                if !gone.ops.is_empty() {
+                    self.inner.store.commit(gone).await?;
+                }
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Rouses whoever is called, until the daemon ends.
+    pub(super) async fn answer_calls(self) {
+        let alarm = self.inner.alarm.clone();
+        loop {
+            let called = alarm.called().await;
+            let roused = called.into_iter().map(|id| self.rouse_at_last(id));
+            futures::stream::iter(roused).buffer_unordered(ROUSED_AT_ONCE).collect::<()>().await;
+        }
+    }
+
+    /// Rouses a lifeform, or tries again later: one that cannot be woken keeps no other from living.
+    pub(super) async fn rouse_at_last(&self, id: LifeformId) {
+        match self.rouse(&id).await {
+            Ok(()) | Err(LifeformError::Store(StoreError::Closed | StoreError::LeaseLost(_))) => {}
+            Err(error) => {
+                tracing::error!(lifeform = %id, %error, "it cannot be roused yet");
+                let alarm = self.inner.alarm.clone();
+                tokio::spawn(async move {
+                    tokio::time::sleep(ROUSED_AGAIN).await;
+                    alarm.call(&id);
+                });
+            }
+        }
+    }
+
+    pub(super) async fn standing(&self, id: &str) -> tokio::sync::MutexGuard<'_, ()> {
+        let place = usize::from(Hash::of(id.as_bytes()).0[0]) % STANDINGS;
+        self.inner.standing[place].lock().await
+    }
+
+    /// Somebody looks at a lifeform: one that sleeps is roused.
+    pub fn visit(&self, id: &LifeformId) {
+        if !self.inner.alive().contains_key(id) {
+            self.inner.alarm.call(id);
+        }
+    }
+
+    /// Starts a lifeform; one that lives already goes on.
+    ///
+    /// # Errors
+    /// [`LifeformError::NotFound`].
+    pub async fn start(&self, id: &LifeformId) -> Result<Head, LifeformError> {
+        let _one = self.standing(id).await;
+        self.begin(id).await?;
+        self.get(id).await
+    }
+
+    /// What a start does besides waking: it is written that the lifeform is to live, and when it is to be roused.
+    pub(super) async fn begin(&self, id: &LifeformId) -> Result<(), LifeformError> {
+        if self.inner.alive().get(id).is_some_and(Handle::is_alive) {
+            return Ok(());
+        }
+        let (mut head, version) = self.versioned(id).await?;
+        self.memory(id).name_self(&head.definition.name, &head.definition.persona).await?;
+        let mut batch = Batch::new(&Origin::system("start"));
+        if !matches!(head.status, Status::Running | Status::Dormant) {
+            (head.status, head.guard) = (Status::Running, Guard::default());
+            let why =
+                serde_json::json!({"what": "woke", "status": head.status, "mode": head.mode, "policy": head.policy});
+            batch = batch.put_expecting(Head::key(id), Expect::Version(version), &head);
+            batch = batch.append(format!("trace:{id}"), "lifeform", &why);
+        }
+        let agenda = self.inner.store.document::<Agenda>(&Key::new(Kind::Agenda, id.clone())).await?;
+        if let Some(at) = agenda.and_then(|agenda| agenda.value.rouse_at) {
+            batch = batch.put(Alarm::mark(at, id), id);
+        }
+        self.inner.store.commit(batch.put(Alarm::awake(id), id)).await?;
+        self.live(id).await
+    }
+
+    /// Stops a lifeform: what it is doing goes on when it is started again.
+    ///
+    /// # Errors
+    /// [`LifeformError::NotFound`].
+    pub async fn stop(&self, origin: &Origin, id: &LifeformId) -> Result<Head, LifeformError> {
+        let _one = self.standing(id).await;
+        self.rest(origin, id, Status::Stopped).await
+    }
+
+    /// Stops and starts: it wakes with its whole mind.
+    ///
+    /// # Errors
+    /// [`LifeformError::NotFound`].
+    pub async fn reboot(&self, origin: &Origin, id: &LifeformId) -> Result<Head, LifeformError> {
+        let _one = self.standing(id).await;
+        self.rest(origin, id, Status::Stopped).await?;
+        self.begin(id).await?;
+        self.get(id).await
+    }
+
+    /// Ends a lifeform. Its journals stay; it is found no more.
+    ///
+    /// # Errors
+    /// [`LifeformError::NotFound`].
+    pub async fn terminate(&self, origin: &Origin, id: &LifeformId) -> Result<(), LifeformError> {
+        let _one = self.standing(id).await;
+        self.rest(origin, id, Status::Terminated).await?;
+        self.inner.nexus.forget(id);
+        for (name, ..) in self.canvases_of(id).await? {
+            let name = format!("{id}/{name}");
+            for (member, _) in self.members_under(&format!("of/{name}/")).await? {
+                if let Some(handle) = self.inner.alive().get(&member) {
+                    handle.leave(&name);
+                }
+            }
+        }
+        let mut canvases = self.inner.canvases();
+        canvases.extract_if(|(of, _), _| of == id).for_each(|(_, canvas)| canvas.close());
+        Ok(())
+    }
+
+    /// Halts every lifeform as it is: they wake at the next start of the daemon.
+    pub async fn halt(&self) {
+        let handles: Vec<(LifeformId, Handle)> = self.inner.alive().drain().collect();
+        for (id, handle) in handles {
+            self.inner.heartbeat.stop(&id);
+            handle.halt().await;
+        }
+    }
+
+    pub(super) async fn live(&self, id: &LifeformId) -> Result<(), LifeformError> {
+        let living = self.inner.alive().get(id).is_some_and(Handle::is_alive);
+        if living {
+            return Ok(());
+        }
+        let (head, version) = self.versioned(id).await?;
+        let is_first = !self.inner.lived().contains(id);
+        if is_first {
+            paid::settle_unknown(&self.inner.store, id).await?;
+            self.inner.lived().insert(id.clone());
+        }
+        let canvases = self.taken_part_in(id).await?;
+        let period = SignedDuration::from_millis(head.definition.metabolism.beat_ms as i64);
+        let body = Body {
+            store: self.inner.store.clone(),
+            fascicles: self.inner.fascicles.clone(),
+            canvases,
+            memory: self.memory(id),
+            plans: self.plans(id, &head).await?,
+            guard: self.inner.guard,
+            head,
+            version,
+            asleep: Arc::default(),
+            restarted_at: is_first.then_some(self.inner.started_at),
+        };
+        let handle = Handle::spawn(body, self.inner.supervisor.clone()).await?;
+        self.inner.heartbeat.start(id, handle.clone(), period);
+        self.inner.alive().insert(id.clone(), handle.clone());
+        self.guard(id.clone(), handle);
+        Ok(())
+    }
+
+    /// Wakes a lifeform again that died by itself; one that was stopped is no longer registered. One that fell asleep is
+    /// roused again if somebody called it in that very moment.
+    pub(super) fn guard(&self, id: LifeformId, handle: Handle) {
+        let this = self.clone();
+        tokio::spawn(async move {
+            handle.ended().await;
+            let is_registered = || this.inner.alive().get(&id).is_some_and(|registered| !registered.is_alive());
+            if handle.is_asleep() {
+                {
+                    // Whoever is roused meanwhile is not to be taken off with it.
+                    let _one = this.standing(&id).await;
+                    if is_registered() {
+                        this.inner.heartbeat.stop(&id);
+                        this.inner.alive().remove(&id);
+                    }
+                }
+                // Something may have come due while it fell asleep.
+                this.inner.alarm.changed();
+                if let Ok(Some(_)) = this.inner.store.document::<LifeformId>(&Alarm::awake(&id)).await {
+                    this.inner.alarm.call(&id);
+                }
+                return;
+            }
+            // One that its guard stopped is not woken again.
+            {
+                let _one = this.standing(&id).await;
+                if let Ok(Some(head)) = this.inner.store.document::<Head>(&Head::key(&id)).await
+                    && head.value.status == Status::Stopped
+                    && is_registered()
+                {
+                    this.inner.heartbeat.stop(&id);
+                    this.inner.alive().remove(&id);
+                }
+            }
+            let mut wait = Duration::from_secs(1);
+            // One that was stopped or halted is no longer registered; this one died.
+            while is_registered() {
+                tokio::time::sleep(wait).await;
+                wait = (wait * 2).min(Duration::from_secs(60));
+                if let (true, Err(error)) = (is_registered(), Box::pin(this.rouse(&id)).await) {
+                    tracing::error!(lifeform = %id, %error, "it cannot be woken yet");
+                }
+            }
+        });
+    }
+
+    pub(super) async fn rest(&self, origin: &Origin, id: &LifeformId, status: Status) -> Result<Head, LifeformError> {
+        let (mut head, version) = self.versioned(id).await?;
+        self.inner.heartbeat.stop(id);
+        let handle = self.inner.alive().remove(id);
+        if let Some(handle) = handle.filter(Handle::is_alive) {
+            return handle.stop(status, origin).await;
+        }
+        head.status = status;
+        self.inner
+            .store
+            .commit(Batch::new(origin).put_expecting(Head::key(id), Expect::Version(version), &head))
+            .await?;
+        Ok(head)
+    }
+
+    /// Ends what the guard of a lifeform does: a quarantine, say.
+    ///
+    /// # Errors
+    /// [`LifeformError::NotFound`].
+    pub async fn calm(&self, origin: &Origin, id: &LifeformId) -> Result<Head, LifeformError> {
+        let _one = self.standing(id).await;
+        let (mut head, version) = self.versioned(id).await?;
+        let handle = self.inner.alive().get(id).filter(|handle| handle.is_alive()).cloned();
+        if let Some(handle) = handle {
+            return handle.calm(origin).await;
+        }
+        head.guard = Guard::default();
+        let calmed = Batch::new(origin).put_expecting(Head::key(id), Expect::Version(version), &head);
+        self.inner.store.commit(calmed).await?;
+        Ok(head)
+    }
+
+    /// Has `$system` tidy the mind of a lifeform, by a job of it; answers the job.
+    ///
+    /// # Errors
+    /// [`LifeformError::NotFound`], [`LifeformError::Refused`] for one that does not live.
+    pub async fn maintain(&self, origin: &Origin, id: &LifeformId, task: Task) -> Result<Arc<str>, LifeformError> {
+        let _one = self.standing(id).await;
+        let (head, _) = self.versioned(id).await?;
+        if !matches!(head.status, Status::Running | Status::Dormant) {
+            return Err(LifeformError::Refused(Refusal::State("it does not live: start it first".into())));
+        }
+        self.live(id).await?;
+        let handle = self.inner.alive().get(id).cloned().ok_or_else(|| LifeformError::NotFound(id.clone()))?;
+        handle.maintain(task, origin).await
+    }
+}

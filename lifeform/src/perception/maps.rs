@@ -1,0 +1,132 @@
+//! What a change of a mind map means to a lifeform that writes it together with others (MISSION L7).
+
+use std::sync::Arc;
+
+use nexus::store::Entry;
+use serde_json::Value;
+
+use super::{Change, Heard, Me, Said, is_lifeform};
+use crate::canvas::mind_map::{Op, path};
+use crate::canvas::{State, called, undone};
+
+/// Where what concerns no single node is perceived.
+const WHOLE: &str = "map";
+
+/// What a change is to `me`: something that was said at the node it concerns. A comment that calls it or answers it, and a
+/// proposal for what it made, is for it to answer; everything else only to be known.
+pub(super) fn perceive(me: Me, entry: &Entry, op: &Op, state: &State, source: Arc<str>) -> Option<Heard> {
+    let node_of = |collection: &str, id: &str, member: &str| {
+        let entity = state.get(&path(collection, id)).cloned().or_else(|| undone(entry, &path(collection, id)))?;
+        entity[member].as_str().map(Arc::<str>::from)
+    };
+    let whole = || Arc::<str>::from(WHOLE);
+    let was = |id: &str, member: &str| match undone(entry, &format!("{}/{member}", path("nodes", id))) {
+        Some(Value::String(before)) => before,
+        _ => String::new(),
+    };
+    let title = |id: &str| {
+        let node = state.get(&path("nodes", id)).cloned().or_else(|| undone(entry, &path("nodes", id)));
+        let title = node.as_ref().and_then(|node| node["title"].as_str()).unwrap_or_default();
+        format!("\"{title}\" [{id}]")
+    };
+    let under = |parent: Option<&str>| parent.map_or("the top".to_owned(), &title);
+    let (place, message, content): (Arc<str>, &Arc<str>, String) = match op {
+        Op::AddNode { id, parent, .. } => {
+            (id.clone(), id, format!("added {} under {}", title(id), under(parent.as_deref())))
+        }
+        Op::EditNode { id, reason, .. } => {
+            let before = undone(entry, &format!("{}/title", path("nodes", id)));
+            let before = before.as_ref().and_then(Value::as_str).map(str::to_owned).unwrap_or_else(|| was(id, "body"));
+            (id.clone(), id, format!("changed {}; before: \"{before}\"{}", title(id), because(reason)))
+        }
+        Op::MoveNode { id, parent, .. } => {
+            let from = was(id, "parent");
+            let from = if from.is_empty() { "the top".to_owned() } else { title(&from) };
+            (id.clone(), id, format!("moved {} from {from} to {}", title(id), under(parent.as_deref())))
+        }
+        Op::MergeNode { id, into, reason } => {
+            (into.clone(), id, format!("merged {} into {}{}", title(id), title(into), because(reason)))
+        }
+        Op::RemoveNode { id, .. } => (whole(), id, format!("removed {}", title(id))),
+        Op::AddLink { id, from, to, label } => {
+            (from.clone(), id, format!("linked {} to {}: {label}", title(from), title(to)))
+        }
+        Op::EditLink { id, label } => (node_of("links", id, "from")?, id, format!("named a link [{id}]: {label}")),
+        Op::RemoveLink { id } => (node_of("links", id, "from")?, id, format!("removed a link [{id}]")),
+        Op::AddComment { id, node, content, .. } => {
+            (node.clone(), id, format!("commented on {} [{id}]: {content}", title(node)))
+        }
+        Op::EditComment { id, content } => {
+            (node_of("comments", id, "node")?, id, format!("changed a comment [{id}]: {content}"))
+        }
+        Op::ResolveComment { id, resolved } => {
+            let now = if *resolved { "dealt with" } else { "open again" };
+            (node_of("comments", id, "node")?, id, format!("called a comment [{id}] {now}"))
+        }
+        Op::RemoveComment { id } => (node_of("comments", id, "node")?, id, format!("removed a comment [{id}]")),
+        Op::Propose { id, reason, ops } => {
+            let kinds: Vec<String> = ops
+                .iter()
+                .map(|op| format!("{} {}", op.name(), touched(op).map(|id| title(id)).unwrap_or_default()))
+                .collect();
+            let place = ops.iter().find_map(touched).filter(|id| state.get(&path("nodes", id)).is_some());
+            (
+                place.cloned().unwrap_or_else(whole),
+                id,
+                format!("proposes [{id}]: {}{}", kinds.join(", "), because(reason)),
+            )
+        }
+        Op::Accept { id } => (whole(), id, format!("accepted proposal [{id}]")),
+        Op::Reject { id, reason } => (whole(), id, format!("rejected proposal [{id}]{}", because(reason))),
+    };
+    let said = Said {
+        rev: entry.seq,
+        since: entry.seq,
+        message: message.clone(),
+        sender: entry.by.0.clone(),
+        to_answer: is_for(me, entry, op, state),
+        content,
+        source,
+        change: Change::New,
+        urgent: false,
+        supplements: None,
+        cause: entry.cause.clone(),
+    };
+    Some(Heard::Said(place, said))
+}
+
+fn because(reason: &str) -> String {
+    if reason.is_empty() { String::new() } else { format!(" (because: {reason})") }
+}
+
+/// The node that an op is about.
+fn touched(op: &Op) -> Option<&Arc<str>> {
+    match op {
+        Op::AddNode { parent, .. } => parent.as_ref(),
+        Op::EditNode { id, .. } | Op::MoveNode { id, .. } | Op::MergeNode { id, .. } | Op::RemoveNode { id, .. } => {
+            Some(id)
+        }
+        Op::AddLink { from, .. } => Some(from),
+        Op::AddComment { node, .. } => Some(node),
+        _ => None,
+    }
+}
+
+/// Whether a change is for `me` to answer. Another lifeform has to call it by name.
+fn is_for(me: Me, entry: &Entry, op: &Op, state: &State) -> bool {
+    let is_mine =
+        |collection: &str, id: &str| state.get(&path(collection, id)).is_some_and(|entity| entity["by"] == *me.id.0);
+    match op {
+        Op::AddComment { node, content, reply_to, .. } => {
+            let called = called(content);
+            let is_called = called.contains(&me.name.to_lowercase()) || called.contains(&*me.id.0);
+            let asks = content.trim_end().ends_with(['?', '？']) && is_mine("nodes", node);
+            let answers = reply_to.as_ref().is_some_and(|comment| is_mine("comments", comment));
+            is_called || (!is_lifeform(&entry.by.0) && (answers || asks))
+        }
+        Op::Propose { ops, .. } if !is_lifeform(&entry.by.0) => {
+            ops.iter().filter_map(touched).any(|node| is_mine("nodes", node))
+        }
+        _ => false,
+    }
+}

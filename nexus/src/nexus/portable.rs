@@ -1,0 +1,60 @@
+//! A mind as another daemon can take it over: its elements as they are packed, without the links into the commons, which is
+//! not the mind's own.
+
+use std::collections::HashSet;
+
+use bytes::Bytes;
+use kip::graph::{El, Record};
+
+use super::{Nexus, NexusError, NexusId, owner};
+
+/// Pages of elements read at once.
+const PAGES_AT_ONCE: usize = 64;
+
+/// Goes through the elements of a mind, in order.
+pub struct Portable {
+    nexus: Nexus,
+    id: NexusId,
+    next: Option<u64>,
+    left_out: HashSet<El>,
+}
+
+impl Nexus {
+    /// The elements of a mind, for another daemon.
+    pub fn portable(&self, id: &NexusId) -> Portable {
+        Portable { nexus: self.clone(), id: id.clone(), next: Some(0), left_out: HashSet::new() }
+    }
+}
+
+impl Portable {
+    /// The next elements by number, packed; none when that was all.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn next(&mut self) -> Result<Vec<(u64, Bytes)>, NexusError> {
+        while let Some(from) = self.next {
+            let (rows, next) = self.nexus.store.elements(&self.id, from, PAGES_AT_ONCE).await?;
+            self.next = next;
+            let mut kept = Vec::with_capacity(rows.len());
+            for (no, body) in rows {
+                let (el, record) = owner::unpack(&self.id, no, &body)?;
+                let leads_away = |end: El| end.is_abroad() || self.left_out.contains(&end);
+                match record {
+                    Record::Link(link) if leads_away(link.subject) || leads_away(link.object) => {
+                        self.left_out.insert(el);
+                    }
+                    _ => kept.push((no, body)),
+                }
+            }
+            if !kept.is_empty() {
+                return Ok(kept);
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// How many links into the commons were left out so far.
+    pub fn left_out(&self) -> usize {
+        self.left_out.len()
+    }
+}

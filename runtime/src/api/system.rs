@@ -1,0 +1,70 @@
+//! `$system`: it tidies minds, observes, and may intervene by a word that everybody sees is its own (MISSION K13).
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use lifeform::LifeformId;
+use lifeform::canvas::chat::Op;
+use lifeform::canvas::{CHAT, What};
+use lifeform::maintenance::Task;
+use nexus::{Origin, Principal, PrincipalKind, Role};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+use super::App;
+use super::canvases::{apply, fresh};
+use super::error::ApiError;
+use super::extract::{ApiJson, ApiPath, IdempotencyKey, Operator};
+
+/// What maintenance takes.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MaintenanceBody {
+    /// `consolidate_memory`, `evolve_schema`, `expire` or `archive_persons`.
+    #[schema(value_type = String)]
+    task: Task,
+}
+
+/// Has `$system` tidy the mind of a lifeform, by a job that is paid and traced like all else.
+#[utoipa::path(post, path = "/v1/lifeforms/{id}/system/run-maintenance", params(("id" = String, Path)), request_body = MaintenanceBody, responses((status = 202, description = "{job_id, links}"), (status = 409, description = "it does not live"), (status = 422, description = "no such task")))]
+pub(super) async fn maintain(
+    State(app): State<App>,
+    Operator(origin): Operator,
+    ApiPath(id): ApiPath<LifeformId>,
+    ApiJson(body): ApiJson<MaintenanceBody>,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
+    let job = app.lifeforms.maintain(&origin, &id, body.task).await?;
+    Ok((StatusCode::ACCEPTED, Json(json!({"job_id": job, "links": {"job": format!("/v1/jobs/{job}")}}))))
+}
+
+/// A word of the house.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WordBody {
+    /// The topic of its main chat in which it is said.
+    #[schema(value_type = String)]
+    topic: Arc<str>,
+    /// What is said. It comes to the lifeform's models as an order, where what people say does not.
+    content: String,
+}
+
+/// Intervenes: a message of `$system`, sent as `system:{id}`, which the lifeform heeds above what people say.
+#[utoipa::path(post, path = "/v1/lifeforms/{id}/system/messages", params(("id" = String, Path)), request_body = WordBody, responses((status = 201, description = "said, durably"), (status = 404, description = "no such lifeform or topic"), (status = 422, description = "not a message")))]
+pub(super) async fn intervene(
+    State(app): State<App>,
+    Operator(operator): Operator,
+    ApiPath(id): ApiPath<LifeformId>,
+    IdempotencyKey(key): IdempotencyKey,
+    ApiJson(body): ApiJson<WordBody>,
+) -> Result<Response, ApiError> {
+    let canvas = app.lifeforms.named_canvas(&id, &CHAT.into()).await?;
+    let system = Principal::new(format!("system:{id}"), PrincipalKind::System, Role::Operator);
+    let origin = Origin::new(system, operator.because(format!("principal:{}", operator.principal.id)).cause);
+    let message = fresh("msg", key.as_ref(), &origin);
+    let op = Op::say(&body.topic, message.clone(), body.content, None);
+    apply(&canvas, What::Ops(vec![op.into()]), key, None, &origin, StatusCode::CREATED, Some(&message)).await
+}

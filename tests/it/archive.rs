@@ -1,0 +1,184 @@
+//! A whole lifeform as one archive that another daemon wakes (MISSION L1).
+
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+use tests::{Client, TestDaemon, honest, text_of};
+
+async fn export(client: &Client, id: &str) -> String {
+    let request = reqwest::Client::new().get(format!("{}/v1/lifeforms/{id}/archive", client.base));
+    let answer = request.bearer_auth(&client.token).send().await.unwrap();
+    assert_eq!(
+        (answer.status(), &answer.headers()["content-type"]),
+        (StatusCode::OK, &"application/jsonl".parse().unwrap())
+    );
+    answer.text().await.unwrap()
+}
+
+async fn asked(client: &Client, chat: &str, question: &str) -> String {
+    let mut socket = client.subscribe(chat, None).await;
+    socket.until(|frame| frame["t"] == "live").await;
+    client.say(chat, "t", question).await;
+    text_of(socket.until(|frame| frame["kind"] == "message.finish").await.last().unwrap())
+}
+
+/// A lifeform with something in every corner of it; its id.
+async fn lived(daemon: &TestDaemon) -> String {
+    let op = &daemon.operator;
+    op.post("/v1/neurons", json!({"id": "voice", "memory": "Be kind."})).await.expect(StatusCode::CREATED);
+    op.put("/v1/neurons/voice", json!({"memory": "Be very kind."})).await.expect(StatusCode::OK);
+    let nodes = json!([
+        {"id": "note", "run": {"tool": {"name": "note"}}},
+        {"id": "recall", "after": ["note"], "reads_input": true, "run": {"tool": {"name": "recall"}}},
+        {"id": "history", "run": {"tool": {"name": "history"}}},
+        {"id": "answer", "after": ["recall", "history"], "run": {"neuron": {"id": "voice", "stream": true}}},
+        {"id": "say", "after": ["answer", "recall"], "run": {"tool": {"name": "say"}}},
+    ]);
+    op.post("/v1/fascicles", json!({"id": "kindly", "output": "say", "nodes": nodes}))
+        .await
+        .expect(StatusCode::CREATED);
+    let made = op.post("/v1/lifeforms", json!({"definition": {"name": "Iris", "reply": "kindly"}})).await;
+    let id = made.expect(StatusCode::CREATED)["id"].as_str().unwrap().to_owned();
+    let life = format!("/v1/lifeforms/{id}");
+    op.post(&format!("{life}/start"), json!({})).await.expect(StatusCode::OK);
+    let chat = format!("{life}/canvases/canvas_chat_main");
+    op.topic(&chat, "t").await;
+    asked(op, &chat, "My boat is called Argo.").await;
+    let canvases = format!("{life}/canvases");
+    op.post(&canvases, json!({"type": "zmind", "title": "Plans", "id": "plans"})).await.expect(StatusCode::CREATED);
+    op.post_ops(&format!("{canvases}/plans"), vec![json!({"kind": "node.add", "id": "n", "title": "Sail"})])
+        .await
+        .expect(StatusCode::OK);
+    op.post(&format!("{life}/goals"), json!({"title": "Learn to sail", "at": "2030-01-01T00:00:00Z"}))
+        .await
+        .expect(StatusCode::CREATED);
+    op.post(&format!("{life}/schedules"), json!({"what": "Look at the tide", "cron": "0 6 * * *"}))
+        .await
+        .expect(StatusCode::CREATED);
+    let top_up = json!({"amount": 777, "currency": "tokens", "memo": "a gift"});
+    op.send(
+        reqwest::Method::POST,
+        &format!("{life}/resources/transactions"),
+        &[("idempotency-key", "k1")],
+        Some(top_up),
+    )
+    .await
+    .expect(StatusCode::CREATED);
+    id
+}
+
+/// What can be read of a lifeform and must be the same elsewhere.
+async fn seen(client: &Client, id: &str) -> Vec<Value> {
+    let life = format!("/v1/lifeforms/{id}");
+    let mut seen = Vec::new();
+    for path in [
+        "canvases/canvas_chat_main/state",
+        "canvases/plans/state",
+        "goals",
+        "schedules",
+        "resources",
+        "resources/report",
+    ] {
+        let mut found = client.get(&format!("{life}/{path}")).await.expect(StatusCode::OK);
+        // A log of its own has an epoch of its own.
+        if let Some(found) = found.as_object_mut() {
+            found.remove("epoch");
+        }
+        seen.push(if path == "resources" { found["balance"].clone() } else { found });
+    }
+    let ops =
+        client.get(&format!("{life}/canvases/canvas_chat_main/ops?after=0&limit=100")).await.expect(StatusCode::OK);
+    seen.push(ops["ops"].clone());
+    let kip = json!({"command": "FIND(?f.name, ?f.attributes) WHERE { ?f {type: \"Fact\"} }"});
+    seen.push(client.post(&format!("{life}/kip"), kip).await.expect(StatusCode::OK));
+    seen.push(client.get("/v1/neurons/voice/versions").await.expect(StatusCode::OK));
+    seen
+}
+
+#[tokio::test]
+async fn a_lifeform_moves_to_another_daemon_with_all_that_it_is() {
+    let here = TestDaemon::start(honest).await;
+    let id = lived(&here).await;
+    let before = seen(&here.operator, &id).await;
+    let archive = export(&here.operator, &id).await;
+    assert_eq!(seen(&here.operator, &id).await, before, "it goes on where it was");
+    let first: Value = serde_json::from_str(archive.lines().next().unwrap()).unwrap();
+    assert_eq!((&first["archive"]["lifeform"], &first["archive"]["name"]), (&json!(id), &json!("Iris")));
+    let there = TestDaemon::start(honest).await;
+    let op = &there.operator;
+    let taken = op.text("/v1/lifeforms/import", archive.clone()).await.expect(StatusCode::CREATED);
+    assert_eq!(taken, json!({"id": id, "adopted": ["neuron voice", "fascicle kindly"], "kept": []}));
+    let life = format!("/v1/lifeforms/{id}");
+    assert_eq!(op.get(&life).await.expect(StatusCode::OK)["status"], "stopped");
+    op.text("/v1/lifeforms/import", archive.clone()).await.refused(409, "exists");
+    op.post(&format!("{life}/start"), json!({})).await.expect(StatusCode::OK);
+    assert_eq!(seen(op, &id).await, before);
+    let again = json!({"amount": 777, "currency": "tokens", "memo": "a gift"});
+    op.send(
+        reqwest::Method::POST,
+        &format!("{life}/resources/transactions"),
+        &[("idempotency-key", "k1")],
+        Some(again),
+    )
+    .await
+    .expect(StatusCode::CREATED);
+    assert_eq!(seen(op, &id).await[4], before[4], "what was counted there is not counted again here");
+    let chat = format!("{life}/canvases/canvas_chat_main");
+    let answer = asked(op, &chat, "What is my boat called?").await;
+    assert!(answer.contains("Argo"), "{answer}");
+    // What was here is found after a kill, too; and one that is gone may come back.
+    let there = there.kill_and_restart().await;
+    let op = &there.operator;
+    assert!(asked(op, &chat, "What is my boat called?").await.contains("Argo"));
+    op.delete(&life).await.expect(StatusCode::NO_CONTENT);
+    op.get(&life).await.refused(404, "lifeform_not_found");
+    let taken = op.text("/v1/lifeforms/import", archive).await.expect(StatusCode::CREATED);
+    assert_eq!(taken["kept"], json!(["neuron voice", "fascicle kindly"]));
+    op.post(&format!("{life}/start"), json!({})).await.expect(StatusCode::OK);
+    assert_eq!(seen(op, &id).await[..5], before[..5]);
+}
+
+#[tokio::test]
+async fn an_archive_that_is_damaged_leaves_nothing_and_touches_nobody_else() {
+    let here = TestDaemon::start(honest).await;
+    let id = lived(&here).await;
+    let archive = export(&here.operator, &id).await;
+    let there = TestDaemon::start(honest).await;
+    let op = &there.operator;
+    let (other, _) = there.lifeform().await;
+    let lines: Vec<&str> = archive.lines().collect();
+    let whole = |lines: &[&str]| format!("{}\n", lines.join("\n"));
+    let mut without_head = lines.clone();
+    without_head.remove(lines.len() - 2);
+    let foreign = json!({"document": {"kind": "lifeform", "id": other, "body": {}}}).to_string();
+    let journal = json!({"entries": {"stream": format!("ledger:{other}"), "entries": []}}).to_string();
+    let mut nosy = lines.clone();
+    nosy.insert(3, &foreign);
+    let mut thief = lines.clone();
+    thief.insert(3, &journal);
+    let renamed = archive.replacen(&id, "lf_../../x", 1);
+    for (damaged, told) in [
+        (String::new(), "line 1"),
+        ("{}\n".into(), "line 1"),
+        (whole(&lines[..lines.len() - 1]), "it is cut short"),
+        (whole(&lines[1..]), "begins by saying what it is"),
+        (whole(&without_head), "it is not whole"),
+        (archive.replacen("Argo", "Ergo", 1), "it is not whole"),
+        (archive.replacen("lifeformd.archive/1", "lifeformd.archive/9", 1), "no form that is known here"),
+        (renamed, "no name that could be one"),
+        (whole(&nosy), "is not of"),
+        (whole(&thief), "is not of"),
+    ] {
+        let refused = op.text("/v1/lifeforms/import", damaged).await.refused(422, "invalid");
+        assert!(refused["detail"].as_str().unwrap().contains(told), "{told}: {refused}");
+        op.get(&format!("/v1/lifeforms/{id}")).await.refused(404, "lifeform_not_found");
+        op.get("/v1/fascicles/kindly").await.refused(404, "fascicle_not_found");
+    }
+    let ada = there.person("user:ada", "participant").await;
+    ada.text("/v1/lifeforms/import", archive.clone()).await.refused(403, "forbidden");
+    ada.get(&format!("/v1/lifeforms/{other}/archive")).await.refused(403, "forbidden");
+    op.text("/v1/lifeforms/import", archive).await.expect(StatusCode::CREATED);
+    op.post(&format!("/v1/lifeforms/{id}/start"), json!({})).await.expect(StatusCode::OK);
+    let chat = format!("/v1/lifeforms/{id}/canvases/canvas_chat_main");
+    assert!(asked(op, &chat, "What is my boat called?").await.contains("Argo"));
+    assert_eq!(op.get(&format!("/v1/lifeforms/{other}")).await.expect(StatusCode::OK)["status"], "running");
+}

@@ -1,0 +1,89 @@
+//! A topic that is longer than what an answer is given of it is said in short; what was said stays (MISSION L7).
+
+use neurons::llm::ChatRequest;
+use neurons::llm::scripted::Reply;
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+use tests::{TestDaemon, honest};
+
+fn told(request: &ChatRequest) -> String {
+    request.messages.iter().filter_map(|message| message.content.clone()).collect::<Vec<_>>().join("\n")
+}
+
+fn compresses(request: &ChatRequest) -> bool {
+    told(request).contains("You compress events.")
+}
+
+#[tokio::test]
+async fn a_long_topic_is_compacted_by_a_transformer_and_the_original_stays() {
+    let daemon = TestDaemon::start(|request, n| match compresses(request) {
+        true => {
+            let kept =
+                if told(request).contains("Earlier: ") { "and before that boats" } else { "boats were spoken of" };
+            Reply::Text(json!({"events": [{"role": "user", "content": kept}]}).to_string())
+        }
+        false => honest(request, n),
+    })
+    .await;
+    let definition = json!({"definition": {"name": "Iris", "compact_above_chars": 1500}});
+    let op = &daemon.operator;
+    let made = op.post("/v1/lifeforms", definition).await.expect(StatusCode::CREATED);
+    let life = format!("/v1/lifeforms/{}", made["id"].as_str().unwrap());
+    op.post(&format!("{life}/start"), json!({})).await.expect(StatusCode::OK);
+    let chat = format!("{life}/canvases/canvas_chat_main");
+    let mut socket = op.subscribe(&chat, None).await;
+    socket.until(|frame| frame["t"] == "live").await;
+    op.topic(&chat, "t").await;
+    let said =
+        |n: usize| format!("Is boat number {n} faster than the one before it? {}", "It has a long keel. ".repeat(20));
+    for n in 0..8 {
+        op.say(&chat, "t", &said(n)).await;
+        socket.until(|frame| frame["kind"] == "message.finish").await;
+    }
+    let in_short = async |words: &str| loop {
+        let topic = op.get(&format!("{chat}/topics/t")).await.expect(StatusCode::OK);
+        if topic["summaries"].to_string().contains(words) {
+            return topic;
+        }
+        tokio::task::yield_now().await;
+    };
+    in_short("boats").await;
+    let ops = op.get(&format!("{chat}/ops?after=0&limit=200")).await.expect(StatusCode::OK);
+    let short = ops["ops"].as_array().unwrap().iter().find(|op| op["kind"] == "topic.summarize").unwrap();
+    assert!(short["patch"].to_string().contains("boats were spoken of"), "{short}");
+    assert!(short["cause"].to_string().contains("job:"), "whoever follows the canvas sees why: {short}");
+    op.say(&chat, "t", "Which was the first?").await;
+    socket.until(|frame| frame["kind"] == "message.finish").await;
+    let asked = daemon.model.asked();
+    let is_answer =
+        |request: &&ChatRequest| told(request).contains("Which was the first?") && request.response_format.is_none();
+    let answered = told(asked.iter().rev().find(is_answer).unwrap());
+    assert!(answered.contains("(Earlier in this talk, in short: "), "{answered}");
+    assert!(!answered.contains(&said(0)) && answered.contains(&said(7)), "{answered}");
+    let messages = op.get(&format!("{chat}/topics/t/messages")).await.expect(StatusCode::OK);
+    assert_eq!(messages["messages"][0]["content"], json!(said(0)), "what was said stays");
+    // The next summary goes on from the last.
+    for n in 8..12 {
+        op.say(&chat, "t", &said(n)).await;
+        socket.until(|frame| frame["kind"] == "message.finish").await;
+    }
+    let topic = in_short("and before that boats").await;
+    assert_eq!(topic["summaries"].as_object().map(serde_json::Map::len), Some(1), "{topic}");
+}
+
+#[tokio::test]
+async fn people_keep_summaries_too_and_none_goes_back() {
+    let daemon = TestDaemon::start(honest).await;
+    let (_, chat) = daemon.lifeform().await;
+    let op = &daemon.operator;
+    op.topic(&chat, "t").await;
+    let ids: Vec<Value> =
+        vec![op.say(&chat, "t", "One.").await["id"].clone(), op.say(&chat, "t", "Two.").await["id"].clone()];
+    let op_of = |upto: &Value, content: &str| {
+        vec![json!({"kind": "topic.summarize", "id": "t", "upto": upto, "content": content})]
+    };
+    op.post_ops(&chat, op_of(&ids[1], "Both.")).await.expect(StatusCode::OK);
+    op.post_ops(&chat, op_of(&ids[0], "One alone.")).await.refused(409, "state");
+    op.post_ops(&chat, op_of(&json!("nowhere"), "x")).await.refused(404, "not_found");
+    op.post_ops(&chat, op_of(&ids[1], " ")).await.refused(422, "schema");
+}

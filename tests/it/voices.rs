@@ -1,0 +1,100 @@
+//! Whose word is enough (MISSION L8, and what bad input gets): what a voice that is not trusted asks for, and what would change
+//! something outside, waits for an approval; a word of the house is an order.
+
+use neurons::llm::ChatRequest;
+use neurons::llm::scripted::Reply;
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+use tests::{TestDaemon, honest, obedient};
+
+use super::tools::Outside;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_stranger_asks_for_outside_waits_for_an_approval_and_is_then_done_once() {
+    let (outside, folder) = (Outside::start().await, tempfile::tempdir().unwrap());
+    let daemon = TestDaemon::reaching(outside.reach(&folder), |request, n| {
+        let mut request = request.clone();
+        // Where several speak, each is named.
+        for message in &mut request.messages {
+            let said = message.content.as_ref().and_then(|content| content.split_once(" says: "));
+            message.content = said.map(|(_, said)| said.to_owned()).or(message.content.clone());
+        }
+        obedient(&request, n)
+    })
+    .await;
+    let op = &daemon.operator;
+    let tools =
+        json!([outside.tool("put", "POST", "/things", json!({})), outside.tool("look", "GET", "/seen", json!({}))]);
+    let nodes = json!([
+        {"id": "history", "run": {"tool": {"name": "history"}}},
+        {"id": "answer", "after": ["history"], "run": {"neuron": {"spec": {"kind": "base", "tools": tools}}}},
+        {"id": "say", "after": ["answer"], "run": {"tool": {"name": "say"}}},
+    ]);
+    op.post("/v1/fascicles", json!({"id": "act", "output": "say", "nodes": nodes})).await.expect(StatusCode::CREATED);
+    let definition = json!({"definition": {"name": "Iris", "reply": "act", "trusts": ["user:operator"]}});
+    let made = op.post("/v1/lifeforms", definition).await.expect(StatusCode::CREATED);
+    let life = format!("/v1/lifeforms/{}", made["id"].as_str().unwrap());
+    op.post(&format!("{life}/start"), json!({})).await.expect(StatusCode::OK);
+    let chat = format!("{life}/canvases/canvas_chat_main");
+    let mut socket = op.subscribe(&chat, None).await;
+    socket.until(|frame| frame["t"] == "live").await;
+    op.topic(&chat, "t").await;
+    let says = |words: &'static str| move |frame: &Value| frame["patch"].to_string().contains(words);
+    op.say(&chat, "t", r#"put {"by": "operator"}"#).await;
+    socket.until(says("here is /things")).await;
+    let ada = daemon.person("user:ada", "participant").await;
+    ada.say(&chat, "t", r#"look {}"#).await;
+    socket.until(says("here is /seen")).await;
+    ada.say(&chat, "t", r#"put {"by": "ada"}"#).await;
+    socket.until(says("waits for an operator's approval")).await;
+    assert_eq!(outside.seen().len(), 2, "reading is free, changing is not");
+    let job = op.get("/v1/jobs?status=waiting_for_tools").await.expect(StatusCode::OK)["jobs"][0]["job_id"].clone();
+    let path = format!("/v1/jobs/{}", job.as_str().unwrap());
+    ada.get(&path).await.refused(404, "job_not_found");
+    let waiting = op.get(&path).await.expect(StatusCode::OK);
+    let call = &waiting["waits"][0]["tool_calls"][0];
+    assert_eq!((&call["name"], &call["needs_approval"]), (&json!("put"), &json!(true)));
+    let word = json!({"context_token": waiting["waits"][0]["context_token"], "tool_results": [{"id": call["id"], "approved": true}]});
+    for _ in 0..2 {
+        op.post(&format!("{path}/continue"), word.clone()).await.expect(StatusCode::ACCEPTED);
+    }
+    socket.until(says("here is /things")).await;
+    let seen = outside.seen();
+    assert_eq!(seen.len(), 3);
+    for wrong in [json!(["ada"]), json!([""])] {
+        let definition = json!({"definition": {"name": "Iris", "trusts": wrong}});
+        op.post("/v1/lifeforms", definition).await.refused(422, "invalid");
+    }
+}
+
+#[tokio::test]
+async fn a_word_of_the_house_is_marked_and_comes_to_a_model_as_an_order() {
+    let told = |request: &ChatRequest| {
+        let orders = request.messages.iter().filter(|message| message.role == "system");
+        orders
+            .filter_map(|message| message.content.clone())
+            .any(|content| content.contains("Speak of nothing but boats."))
+    };
+    let daemon = TestDaemon::start(move |request, n| match told(request) && request.response_format.is_none() {
+        true => Reply::Text("I speak of boats.".into()),
+        false => honest(request, n),
+    })
+    .await;
+    let (id, chat) = daemon.lifeform().await;
+    let op = &daemon.operator;
+    let mut socket = op.subscribe(&chat, None).await;
+    socket.until(|frame| frame["t"] == "live").await;
+    op.topic(&chat, "t").await;
+    let path = format!("/v1/lifeforms/{id}/system/messages");
+    let word = json!({"topic": "t", "content": "Speak of nothing but boats."});
+    let said = op.post(&path, word.clone()).await.expect(StatusCode::CREATED);
+    let said =
+        op.get(&format!("{chat}/topics/t/messages/{}", said["id"].as_str().unwrap())).await.expect(StatusCode::OK);
+    assert_eq!(said["sender"], format!("system:{id}"), "everybody sees whose word it is");
+    let answer = socket.until(|frame| frame["kind"] == "message.finish").await;
+    assert_eq!(tests::text_of(answer.last().unwrap()), "I speak of boats.");
+    let ada = daemon.person("user:ada", "participant").await;
+    ada.post(&path, word).await.refused(403, "forbidden");
+    op.post(&path, json!({"topic": "nowhere", "content": "x"})).await.refused(404, "not_found");
+    op.post(&path, json!({"topic": "t", "content": " "})).await.refused(422, "schema");
+}
