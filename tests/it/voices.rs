@@ -48,7 +48,7 @@ async fn what_a_stranger_asks_for_outside_waits_for_an_approval_and_is_then_done
     ada.say(&chat, "t", r#"put {"by": "ada"}"#).await;
     socket.until(says("waits for an operator's approval")).await;
     assert_eq!(outside.seen().len(), 2, "reading is free, changing is not");
-    let job = op.get("/v1/jobs?status=waiting_for_tools").await.expect(StatusCode::OK)["jobs"][0]["job_id"].clone();
+    let job = op.get("/v1/jobs?status=waiting_for_approval").await.expect(StatusCode::OK)["jobs"][0]["job_id"].clone();
     let path = format!("/v1/jobs/{}", job.as_str().unwrap());
     ada.get(&path).await.refused(404, "job_not_found");
     let waiting = op.get(&path).await.expect(StatusCode::OK);
