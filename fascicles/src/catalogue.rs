@@ -81,6 +81,22 @@ fn noted(batch: Batch, id: &FascicleId, version: u64, spec: Option<&FascicleSpec
     batch.append(stream(id), kind, &Written { version, spec: spec.cloned() })
 }
 
+/// What the neurons and tools in a definition call besides: fascicles that are tools, and neurons that a router names.
+fn called_in(definition: &serde_json::Value, named: &mut Named) {
+    match definition {
+        serde_json::Value::Object(members) => {
+            if let Some(id) = members.get("run").and_then(|run| run["fascicle"]["id"].as_str()) {
+                named.fascicles.insert(id.into());
+            }
+            let ways = members.get("neurons").and_then(serde_json::Value::as_array).into_iter().flatten();
+            named.neurons.extend(ways.filter_map(|way| way["neuron"].as_str().or(way.as_str()).map(NeuronId::from)));
+            members.values().for_each(|value| called_in(value, named));
+        }
+        serde_json::Value::Array(items) => items.iter().for_each(|item| called_in(item, named)),
+        _ => {}
+    }
+}
+
 /// The fascicles and stored neurons that a definition names.
 #[derive(Default)]
 pub(crate) struct Named {
@@ -121,11 +137,34 @@ impl Fascicles {
         ids: impl IntoIterator<Item = &'a FascicleId>,
     ) -> Result<(BTreeMap<FascicleId, FascicleSpec>, BTreeMap<NeuronId, NeuronSpec>), FascicleError> {
         let (mut fascicles, mut neurons) = (BTreeMap::new(), BTreeMap::new());
-        for id in ids {
-            let plan = self.plan(self.get(id).await?.value).await?;
-            fascicles.insert(id.clone(), plan.root);
-            fascicles.extend(plan.fascicles);
-            neurons.extend(plan.neurons);
+        let mut wanted: Vec<(FascicleId, bool)> = ids.into_iter().map(|id| (id.clone(), true)).collect();
+        while let Some((id, must)) = wanted.pop() {
+            if fascicles.contains_key(&id) {
+                continue;
+            }
+            let found = match self.get(&id).await {
+                Ok(found) => found.value,
+                // What is only called as a tool may be gone.
+                Err(FascicleError::NotFound(_)) if !must => continue,
+                Err(error) => return Err(error),
+            };
+            let mut named = Named::of(&found);
+            let text = serde_json::to_value(&found).unwrap_or_default();
+            called_in(&text, &mut named);
+            fascicles.insert(id, found);
+            let mut stored: Vec<NeuronId> = std::mem::take(&mut named.neurons).into_iter().collect();
+            while let Some(neuron) = stored.pop() {
+                if neurons.contains_key(&neuron) {
+                    continue;
+                }
+                let Ok(spec) = self.inner.neurons.get(&neuron).await else { continue };
+                let mut more = Named::default();
+                called_in(&serde_json::to_value(&spec.value).unwrap_or_default(), &mut more);
+                neurons.insert(neuron, spec.value);
+                stored.extend(more.neurons);
+                named.fascicles.extend(more.fascicles);
+            }
+            wanted.extend(named.fascicles.into_iter().map(|id| (id, false)));
         }
         Ok((fascicles, neurons))
     }
@@ -144,6 +183,7 @@ impl Fascicles {
         if self.is_shipped(&spec.id) {
             return Ok(false);
         }
+        self.check(spec).await?;
         let (id, version) = (&spec.id, last_version(&history));
         let adopted = Batch::new(origin).adopt(Key::new(Kind::Fascicle, id.clone()), spec, version);
         match self.inner.store.commit(adopted.forget(stream(id)).restore(stream(id), history)).await {

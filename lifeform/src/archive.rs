@@ -14,9 +14,9 @@ use bytes::Bytes;
 use fascicles::FascicleSpec;
 use fascicles::run::Fact;
 use neurons::NeuronSpec;
-use nexus::ledger::{Account, AccountOp};
-use nexus::store::{Entry, Expect, Hash, Key, Kind, Op, Stream};
-use nexus::{Batch, Cause, Origin, PrincipalId, Store, StoreError, Timestamp};
+use nexus::ledger::{Account, AccountOp, Amount};
+use nexus::store::{Entry, Expect, Hash, Key, Kind, Op, Stream, last_version};
+use nexus::{Batch, Cause, Origin, Principal, PrincipalId, Store, StoreError, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -25,18 +25,28 @@ use tokio::fs::File;
 use tokio::io::{AsyncWriteExt, BufWriter};
 
 use crate::LifeformError;
+use crate::agenda::Agenda;
+use crate::attention::Reading;
+use crate::canvas::CanvasHead;
 use crate::life::{Head, Status};
 use crate::spec::LifeformId;
 
 /// What the first line says of the form.
 pub const FORMAT: &str = "lifeformd.archive/1";
-/// Bytes of one line: one commit must hold what it says.
+/// Bytes of one line.
 pub const LINE_BYTES_MAX: usize = 16 << 20;
-/// Bytes and changes of one commit.
+/// Bytes of all definitions of one archive, and versions of one.
+const DEFINITIONS_BYTES_MAX: usize = 64 << 20;
+const VERSIONS_MAX: u64 = 10_000;
+/// Bytes of what one line tells of, but for a single thing that is larger; and bytes and changes of one commit.
+const PART_BYTES: usize = 512 << 10;
 const COMMIT_BYTES: usize = 1 << 20;
 const COMMIT_OPS: usize = 512;
 /// Documents read at once.
 const PAGE: usize = 512;
+/// The largest amount in an account, and number of an entry.
+const AMOUNT_MAX: i64 = 1 << 52;
+const SEQ_MAX: u64 = 1 << 52;
 /// Fascicles and neurons that one lifeform lives by.
 const DEFINITIONS_MAX: usize = 1_000;
 /// Conversations of one step that are looked for.
@@ -108,8 +118,9 @@ fn is_journal_of(id: &str, stream: &str) -> bool {
 }
 
 /// Where the documents of a lifeform begin.
-fn prefixes(id: &str) -> [(Kind, String); 9] {
+fn prefixes(id: &str) -> [(Kind, String); 10] {
     [
+        (Kind::Spending, id.to_owned()),
         (Kind::Agenda, id.to_owned()),
         (Kind::Nexus, id.to_owned()),
         (Kind::Canvas, format!("{id}/")),
@@ -185,18 +196,25 @@ impl<'w> Writer<'w> {
         self.out.write_all(&text).await.map_err(|error| StoreError::Io(error.to_string()).into())
     }
 
-    async fn stream(&mut self, store: &Store, stream: &Stream) -> Result<(), LifeformError> {
+    /// Writes a journal from after `floor` on; answers the payloads that it speaks of.
+    async fn stream(&mut self, store: &Store, stream: &Stream, floor: u64) -> Result<Vec<Hash>, LifeformError> {
         let upto = store.head(stream).await?;
-        let mut after = 0;
+        let (mut after, mut spoken_of) = (floor, Vec::new());
         while after < upto {
             let mut page = store.entries(stream, after, usize::MAX).await?;
             page.retain(|entry| entry.seq <= upto);
-            let Some(last) = page.last() else { break };
-            after = last.seq;
-            let entries = page.iter().map(Kept::of).collect::<Result<_, _>>()?;
-            self.line(&Line::Entries { stream: stream.clone(), entries }).await?;
+            if page.first().map(|first| first.seq) != Some(after + 1) {
+                return Err(StoreError::Corrupt(format!("{stream}: entry {} is missing", after + 1)).into());
+            }
+            let bytes = |entry: &Entry| entry.data.len() + 128;
+            for part in parts(page, bytes) {
+                after = part.last().map_or(after, |last| last.seq);
+                spoken_of.extend(part.iter().flat_map(|entry| payloads_of(&entry.data)));
+                let entries = part.iter().map(Kept::of).collect::<Result<_, _>>()?;
+                self.line(&Line::Entries { stream: stream.clone(), entries }).await?;
+            }
         }
-        Ok(())
+        Ok(spoken_of)
     }
 
     /// Writes a lifeform that rests. Documents come before the journals that may be ahead of them.
@@ -230,8 +248,10 @@ impl<'w> Writer<'w> {
             if elements.is_empty() {
                 break;
             }
-            let packed = elements.into_iter().map(|(no, body)| (no, BASE64_STANDARD.encode(body))).collect();
-            self.line(&Line::Elements(packed)).await?;
+            for part in parts(elements, |(_, body)| body.len() + 16) {
+                let packed = part.into_iter().map(|(no, body)| (no, BASE64_STANDARD.encode(body))).collect();
+                self.line(&Line::Elements(packed)).await?;
+            }
         }
         let (mut canvases, mut jobs, mut payloads) = (Vec::new(), Vec::new(), Vec::new());
         let mut documents = Documents::of(store, id);
@@ -243,7 +263,7 @@ impl<'w> Writer<'w> {
             for (kind, name, body) in page {
                 let read = || serde_json::from_str::<Value>(body.get()).unwrap_or_default();
                 match kind {
-                    Kind::Canvas => canvases.push(name.clone()),
+                    Kind::Canvas => canvases.push((name.clone(), read()["floor"].as_u64().unwrap_or_default())),
                     Kind::Job => {
                         payloads.extend(read()["plan"].as_str().and_then(Hash::parse));
                         jobs.push(name.clone());
@@ -254,6 +274,23 @@ impl<'w> Writer<'w> {
                 self.line(&Line::Document { kind, id: name, body }).await?;
             }
         }
+        for job in jobs {
+            let stream: Stream = format!("job:{job}").into();
+            for conversation in conversations(store, &stream, &job).await? {
+                payloads.extend(self.stream(store, &conversation, 0).await?);
+            }
+            self.stream(store, &stream, 0).await?;
+        }
+        for (canvas, floor) in canvases {
+            self.stream(store, &format!("canvas:{canvas}").into(), floor).await?;
+        }
+        for kind in ["trace", "calls", "nexus"] {
+            self.stream(store, &format!("{kind}:{id}").into(), 0).await?;
+        }
+        if let Some(account) = store.account(id) {
+            self.stream(store, &format!("ledger:{id}").into(), 0).await?;
+            self.line(&Line::Account(Box::new(account))).await?;
+        }
         payloads.sort_unstable();
         payloads.dedup();
         for hash in payloads {
@@ -261,27 +298,74 @@ impl<'w> Writer<'w> {
                 self.line(&Line::Payload(BASE64_STANDARD.encode(body))).await?;
             }
         }
-        for job in jobs {
-            let stream: Stream = format!("job:{job}").into();
-            for conversation in conversations(store, &stream, &job).await? {
-                self.stream(store, &conversation).await?;
-            }
-            self.stream(store, &stream).await?;
-        }
-        for canvas in canvases {
-            self.stream(store, &format!("canvas:{canvas}").into()).await?;
-        }
-        for kind in ["trace", "calls", "nexus"] {
-            self.stream(store, &format!("{kind}:{id}").into()).await?;
-        }
-        if let Some(account) = store.account(id) {
-            self.stream(store, &format!("ledger:{id}").into()).await?;
-            self.line(&Line::Account(Box::new(account))).await?;
-        }
         self.line(&Line::Head(Box::new(head.clone()))).await?;
         let (lines, sha256) = (self.lines, Hash(self.hash.clone().finalize().into()).hex());
         self.line(&Line::End { lines, left_out: mind.left_out(), sha256 }).await
     }
+}
+
+/// What is too much for one line, in several.
+fn parts<T>(all: Vec<T>, bytes: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
+    let (mut parts, mut part, mut size) = (Vec::new(), Vec::new(), 0);
+    for one in all {
+        size += bytes(&one);
+        if size > PART_BYTES && !part.is_empty() {
+            parts.push(std::mem::take(&mut part));
+            size = bytes(&one);
+        }
+        part.push(one);
+    }
+    parts.extend(Some(part).filter(|part| !part.is_empty()));
+    parts
+}
+
+/// The payloads that an entry of a conversation keeps its long messages in.
+fn payloads_of(data: &[u8]) -> Vec<Hash> {
+    fn look(value: &Value, found: &mut Vec<Hash>) {
+        match value {
+            Value::Object(members) => members.iter().for_each(|(name, value)| match value.as_str() {
+                Some(hash) if name == "content_hash" => found.extend(Hash::parse(hash)),
+                _ => look(value, found),
+            }),
+            Value::Array(items) => items.iter().for_each(|item| look(item, found)),
+            _ => {}
+        }
+    }
+    let mut found = Vec::new();
+    if let Ok(value) = serde_json::from_slice(data) {
+        look(&value, &mut found);
+    }
+    found
+}
+
+/// A document of an archive as it may be kept here: what names others, or speaks for others, is refused.
+fn vetted(id: &str, kind: Kind, name: &str, body: &RawValue) -> Result<Bytes, String> {
+    let mut value: Value = serde_json::from_str(body.get()).map_err(|error| error.to_string())?;
+    match kind {
+        // Another log that begins with the same entries: whoever followed the old one begins anew.
+        Kind::Canvas if value.is_object() => {
+            serde_json::from_value::<CanvasHead>(value.clone()).map_err(|error| error.to_string())?;
+            value["epoch"] = json!(uuid::Uuid::new_v4().simple().to_string()[..8]);
+        }
+        Kind::Job if value.is_object() => {
+            let is_own = value["id"] == name && value["owner"] == format!("lifeform:{id}") && value["account"] == id;
+            if !is_own {
+                return Err("a job is its own, under its name, and paid by it".into());
+            }
+            // Whoever asked elsewhere has no word here: it goes on as the lifeform itself.
+            value["origin"]["principal"] = json!(Principal::lifeform(id));
+            value["untrusted"] = json!(true);
+        }
+        Kind::Running if !name.ends_with(&format!("/{}", value.as_str().unwrap_or("/"))) => {
+            return Err("a mark names the job it is of".into());
+        }
+        Kind::Canvas | Kind::Job => return Err("it is no object".into()),
+        Kind::Cursor => drop(serde_json::from_value::<Reading>(value.clone()).map_err(|error| error.to_string())?),
+        Kind::Agenda => drop(serde_json::from_value::<Agenda>(value.clone()).map_err(|error| error.to_string())?),
+        Kind::Nexus if !value.is_object() => return Err("it is no object".into()),
+        _ => return Ok(String::from(Box::<str>::from(body.to_owned())).into()),
+    }
+    Ok(value.to_string().into())
 }
 
 /// The journals of what a job's steps said to models.
@@ -314,8 +398,11 @@ async fn conversations(store: &Store, job: &Stream, id: &str) -> Result<Vec<Stre
     Ok(found)
 }
 
-/// An archive that is being taken in. Nothing of it is seen until its last line was read.
+/// An archive that is being read: first to see whether it is whole and what it says it is, then to be taken in. Nothing of it
+/// is seen until its last line was read.
 pub(crate) struct Reader {
+    /// Whether it is taken in.
+    takes_in: bool,
     store: Store,
     fascicles: fascicles::Fascicles,
     origin: Origin,
@@ -325,9 +412,12 @@ pub(crate) struct Reader {
     bytes: usize,
     lines: u64,
     hash: Sha256,
-    begun: BTreeMap<Stream, ()>,
+    /// The last entry of each journal that was begun.
+    begun: BTreeMap<Stream, u64>,
+    has_account: bool,
     neurons: Vec<(Box<NeuronSpec>, Vec<Entry>)>,
     definitions: Vec<(Box<FascicleSpec>, Vec<Entry>)>,
+    definitions_bytes: usize,
     is_whole: bool,
 }
 
@@ -347,9 +437,10 @@ fn refused(line: u64, why: impl std::fmt::Display) -> LifeformError {
 }
 
 impl Reader {
-    pub(crate) fn new(store: Store, fascicles: fascicles::Fascicles, origin: Origin) -> Self {
+    pub(crate) fn new(store: Store, fascicles: fascicles::Fascicles, origin: Origin, takes_in: bool) -> Self {
         let batch = Batch::new(&origin);
         Self {
+            takes_in,
             store,
             fascicles,
             origin,
@@ -360,8 +451,10 @@ impl Reader {
             lines: 0,
             hash: Sha256::new(),
             begun: BTreeMap::new(),
+            has_account: false,
             neurons: Vec::new(),
             definitions: Vec::new(),
+            definitions_bytes: 0,
             is_whole: false,
         }
     }
@@ -378,7 +471,15 @@ impl Reader {
         }
     }
 
+    /// Whether all of it was read, down to its last line.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
     async fn flush(&mut self, at_least: usize) -> Result<(), LifeformError> {
+        if !self.takes_in {
+            return Ok(());
+        }
         if self.bytes >= at_least || self.batch.ops.len() >= COMMIT_OPS {
             self.bytes = 0;
             self.store.commit(std::mem::replace(&mut self.batch, Batch::new(&self.origin))).await?;
@@ -387,6 +488,9 @@ impl Reader {
     }
 
     fn add(&mut self, bytes: usize, change: impl FnOnce(Batch) -> Batch) {
+        if !self.takes_in {
+            return;
+        }
         self.bytes += bytes;
         let batch = std::mem::replace(&mut self.batch, Batch::new(&self.origin));
         self.batch = change(batch);
@@ -398,8 +502,8 @@ impl Reader {
     /// [`LifeformError::Spec`] naming the line and what is wrong with it.
     pub(crate) async fn line(&mut self, text: &[u8]) -> Result<(), LifeformError> {
         let n = self.lines + 1;
-        if self.neurons.len() + self.definitions.len() > DEFINITIONS_MAX {
-            return Err(refused(n, format!("it has more than {DEFINITIONS_MAX} definitions")));
+        if self.bytes + text.len() > COMMIT_BYTES {
+            self.flush(0).await?;
         }
         let line: Line = serde_json::from_slice(text).map_err(|error| refused(n, error))?;
         if self.is_whole {
@@ -418,7 +522,7 @@ impl Reader {
             Line::Archive { .. } => self.begin(id).await?,
             Line::End { lines, sha256, .. } => {
                 let is_so = lines == self.lines && sha256 == Hash(self.hash.clone().finalize().into()).hex();
-                if !is_so || self.head.is_none() {
+                if !is_so || self.head.is_none() || !self.has_account {
                     return Err(refused(n, "it is not whole: what it holds is not what it says it holds"));
                 }
                 self.is_whole = true;
@@ -426,22 +530,17 @@ impl Reader {
             Line::Head(head) if head.id == id => self.head = Some(head),
             Line::Neuron { spec, history } => {
                 spec.check().map_err(|why| refused(n, why))?;
-                self.neurons.push((spec, history.into_iter().map(Kept::entry).collect()));
+                let history = self.history(n, text.len(), history)?;
+                self.neurons.push((spec, history));
             }
             Line::Fascicle { spec, history } => {
-                self.definitions.push((spec, history.into_iter().map(Kept::entry).collect()));
+                let history = self.history(n, text.len(), history)?;
+                self.definitions.push((spec, history));
             }
             Line::Document { kind, id: name, body } if is_of(&id, kind, &name) => {
-                let text = match kind {
-                    // Another log that begins with the same entries: whoever followed the old one begins anew.
-                    Kind::Canvas => {
-                        let mut head: Value = serde_json::from_str(body.get()).map_err(|error| refused(n, error))?;
-                        head["epoch"] = json!(uuid::Uuid::new_v4().simple().to_string()[..8]);
-                        head.to_string()
-                    }
-                    _ => String::from(Box::<str>::from(body)),
-                };
-                let put = Op::Put { key: Key::new(kind, name), expect: Expect::Any, body: text.into() };
+                let body = vetted(&id, kind, &name, &body)
+                    .map_err(|why| refused(n, format!("{} {name}: {why}", kind.as_str())))?;
+                let put = Op::Put { key: Key::new(kind, name), expect: Expect::Any, body };
                 self.add(text_bytes(&put), |mut batch| {
                     batch.push(put);
                     batch
@@ -449,8 +548,19 @@ impl Reader {
             }
             Line::Entries { stream, entries } if is_journal_of(&id, &stream) => {
                 let entries: Vec<Entry> = entries.into_iter().map(Kept::entry).collect();
+                let (last, mut next) = match (self.begun.get(&stream), entries.first()) {
+                    (Some(last), _) => (*last, last + 1),
+                    (None, first) => (0, first.map_or(1, |first| first.seq.max(1))),
+                };
+                for entry in &entries {
+                    if entry.seq != next || entry.seq >= SEQ_MAX || entry.data.first() != Some(&b'{') {
+                        return Err(refused(n, format!("{stream}: entry {} is none, or out of order", entry.seq)));
+                    }
+                    next += 1;
+                }
                 let bytes = entries.iter().map(|entry| entry.data.len() + 64).sum();
-                let is_first = self.begun.insert(stream.clone(), ()).is_none();
+                let is_first = last == 0;
+                self.begun.insert(stream.clone(), next - 1);
                 self.add(bytes, |batch| {
                     if is_first { batch.forget(stream.clone()) } else { batch }.restore(stream, entries)
                 });
@@ -466,6 +576,9 @@ impl Reader {
                 let unpacked = rows.into_iter().map(|(no, body)| Ok((no, Some(BASE64_STANDARD.decode(body)?.into()))));
                 let rows: Result<Vec<(u64, Option<Bytes>)>, base64::DecodeError> = unpacked.collect();
                 let rows = rows.map_err(|error| refused(n, error))?;
+                for (no, body) in rows.iter().filter_map(|(no, body)| Some((no, body.as_ref()?))) {
+                    nexus::check_element(&id, *no, body).map_err(|error| refused(n, error))?;
+                }
                 let bytes = rows.iter().map(|(_, body)| 16 + body.as_ref().map_or(0, Bytes::len)).sum();
                 self.add(bytes, |mut batch| {
                     batch.push(Op::Elements { nexus: id.clone(), rows });
@@ -473,6 +586,12 @@ impl Reader {
                 });
             }
             Line::Account(account) => {
+                let fits =
+                    |amount: Amount| [amount.tokens, amount.micro_usd].iter().all(|part| part.abs() <= AMOUNT_MAX);
+                if !fits(account.balance) || !fits(account.spent) || !fits(account.released) {
+                    return Err(refused(n, format!("amounts are at most {AMOUNT_MAX}")));
+                }
+                self.has_account = true;
                 self.add(1_024, |batch| {
                     batch.account(id.clone(), AccountOp::Restore(account), "taken over from an archive")
                 });
@@ -488,6 +607,20 @@ impl Reader {
         self.flush(COMMIT_BYTES).await
     }
 
+    /// The versions of a definition, if there are not too many.
+    fn history(&mut self, n: u64, bytes: usize, history: Vec<Kept>) -> Result<Vec<Entry>, LifeformError> {
+        let history: Vec<Entry> = history.into_iter().map(Kept::entry).collect();
+        self.definitions_bytes += bytes;
+        let many = self.neurons.len() + self.definitions.len() >= DEFINITIONS_MAX;
+        if many || self.definitions_bytes > DEFINITIONS_BYTES_MAX || last_version(&history) > VERSIONS_MAX {
+            let most = format!(
+                "at most {DEFINITIONS_MAX} definitions of {DEFINITIONS_BYTES_MAX} bytes, each in {VERSIONS_MAX} versions"
+            );
+            return Err(refused(n, most));
+        }
+        Ok(history)
+    }
+
     /// Makes room: what is left of one that was terminated, or of an archive that did not come to its end, goes.
     async fn begin(&mut self, id: LifeformId) -> Result<(), LifeformError> {
         let is_id = id.strip_prefix("lf_").is_some_and(|rest| {
@@ -500,6 +633,10 @@ impl Reader {
         if found.is_some_and(|found| found.value.status != Status::Terminated) {
             return Err(LifeformError::Refused(crate::Refusal::Exists(format!("lifeform {id}"))));
         }
+        if !self.takes_in {
+            self.id = Some(id);
+            return Ok(());
+        }
         let store = self.store.clone();
         let (mut gone, mut journals) = (Vec::new(), Vec::new());
         let mut documents = Documents::of(&store, &id);
@@ -511,13 +648,24 @@ impl Reader {
             for (kind, name, _) in page {
                 match kind {
                     Kind::Canvas => journals.push(Stream::from(format!("canvas:{name}"))),
-                    Kind::Job => journals.push(format!("job:{name}").into()),
+                    Kind::Job => {
+                        let journal: Stream = format!("job:{name}").into();
+                        journals.extend(conversations(&store, &journal, &name).await?);
+                        journals.push(journal);
+                    }
                     _ => {}
                 }
                 gone.push(Key::new(kind, name));
             }
         }
         journals.extend(["trace", "calls", "ledger", "nexus"].map(|kind| Stream::from(format!("{kind}:{id}"))));
+        // Where it took part elsewhere, it takes part no more.
+        let prefix = format!("in/{id}/");
+        for (name, _) in store.documents::<Timestamp>(Kind::Member, &prefix, PAGE).await? {
+            let Some(canvas) = name.strip_prefix(&prefix) else { break };
+            gone.push(Key::new(Kind::Member, format!("of/{canvas}/{id}")));
+            gone.push(Key::new(Kind::Member, name));
+        }
         for key in gone {
             self.add(64, |batch| batch.delete(key, Expect::Any));
             self.flush(COMMIT_BYTES).await?;
@@ -559,9 +707,25 @@ impl Reader {
             let name = format!("neuron {}", spec.id.as_deref().unwrap_or_default());
             if is_new { &mut adopted } else { &mut kept }.push(name);
         }
-        for (spec, history) in std::mem::take(&mut self.definitions) {
-            let is_new = self.fascicles.adopt(&self.origin, &spec, history).await?;
-            if is_new { &mut adopted } else { &mut kept }.push(format!("fascicle {}", spec.id));
+        let definitions = std::mem::take(&mut self.definitions);
+        // They may name each other: what cannot stand yet is tried again after those that can.
+        let mut waiting = definitions;
+        while !waiting.is_empty() {
+            let (many, mut left, mut why) = (waiting.len(), Vec::new(), String::new());
+            for (spec, history) in waiting {
+                match self.fascicles.adopt(&self.origin, &spec, history.clone()).await {
+                    Ok(true) => adopted.push(format!("fascicle {}", spec.id)),
+                    Ok(false) => kept.push(format!("fascicle {}", spec.id)),
+                    Err(error) => {
+                        why = format!("fascicle {}: {error}", spec.id);
+                        left.push((spec, history));
+                    }
+                }
+            }
+            if left.len() == many {
+                return Err(LifeformError::Spec(why));
+            }
+            waiting = left;
         }
         for fascicle in head.definition.fascicles() {
             self.fascicles.get(fascicle).await.map_err(|error| LifeformError::Spec(error.to_string()))?;

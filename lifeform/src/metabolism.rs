@@ -76,7 +76,10 @@ pub struct Fed {
 impl Fed {
     /// How an account stands at `now`.
     pub fn of(account: &Account, now: Timestamp) -> Self {
-        Self { free_tokens: account.at(now).available().tokens, empty_in_ms: account.empty_in_ms(now) }
+        // What answers under way may need is not spent yet, and most of it comes back.
+        let account_now = account.at(now);
+        let free_tokens = account_now.available().plus(account_now.set_aside()).tokens;
+        Self { free_tokens, empty_in_ms: account.empty_in_ms(now) }
     }
 }
 

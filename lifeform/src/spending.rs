@@ -109,8 +109,8 @@ async fn fold(store: &Store, fascicles: &Fascicles, report: &mut Spending, entry
     }
     if let Some(goal) = last("goal:") {
         report.add("goal", goal, charged);
-    } else if let Some(schedule) = last("schedule:") {
-        report.add("goal", schedule, charged);
+    } else if let Some(errand) = last("schedule:").or_else(|| last("errand:")) {
+        report.add("goal", errand, charged);
     }
     let person = match refs.iter().find(|reference| reference.starts_with("canvas:")) {
         Some(reference) => who_wrote(store, reference).await?,

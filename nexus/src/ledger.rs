@@ -250,6 +250,12 @@ impl Account {
         self.held
     }
 
+    /// What jobs under way have set aside and not used yet: it may come back.
+    pub fn set_aside(&self) -> Amount {
+        let of_jobs = self.holds.iter().filter(|(id, _)| id.starts_with("job:"));
+        of_jobs.fold(Amount::default(), |sum, (_, hold)| sum.plus(hold.left))
+    }
+
     /// What a new hold may draw on.
     pub fn available(&self) -> Amount {
         self.balance.minus(self.held())
@@ -421,7 +427,8 @@ impl Account {
             }
         }
         self.held = self.held.minus(hold.left);
-        let rest = hold.left.minus(used).floor_zero().least(hold.drawn);
+        // What was used was its parent's first.
+        let rest = hold.drawn.minus(used).floor_zero().least(hold.left);
         if let Some(parent) = hold.parent.and_then(|parent| self.holds.get_mut(&parent)) {
             parent.left = parent.left.plus(rest);
             self.held = self.held.plus(rest);
@@ -472,10 +479,10 @@ mod tests {
         a.apply(&name, &hold("call2", Some("job"), 40), NOW).unwrap();
         assert_eq!((a.holds["job"].left, a.available()), (Amount::default(), Amount::tokens(10)));
         a.apply(&name, &settle("call2", Some(5)), NOW).unwrap();
-        assert_eq!((a.holds["job"].left, a.available()), (Amount::tokens(30), Amount::tokens(15)));
+        assert_eq!((a.holds["job"].left, a.available()), (Amount::tokens(25), Amount::tokens(20)));
         a.apply(&name, &settle("call", Some(10)), NOW).unwrap();
         assert_eq!(a.balance, Amount::tokens(85));
-        assert_eq!(a.holds["job"].left, Amount::tokens(70));
+        assert_eq!(a.holds["job"].left, Amount::tokens(65));
         for _ in 0..2 {
             a.apply(&name, &AccountOp::Return { id: "job".into() }, NOW).unwrap();
             assert_eq!((a.available(), a.held()), (Amount::tokens(85), Amount::default()));

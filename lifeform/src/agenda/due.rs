@@ -45,13 +45,18 @@ impl Agenda {
         }
     }
 
-    /// Who is behind an act: whoever set it, and of a goal that serves another whoever set that.
-    pub(crate) fn behind(&self, act: &Act) -> Option<&PrincipalId> {
+    /// Whose words an act goes by: whoever set it, and of a goal that serves another whoever set that; and all who said
+    /// something about it since.
+    pub(crate) fn behind(&self, act: &Act) -> Option<Vec<Arc<str>>> {
         match act {
-            Act::Schedule(id) => self.schedules.get(id).map(|one| &one.by),
+            Act::Schedule(id) => self.schedules.get(id).map(|one| vec![one.by.0.clone()]),
             Act::Goal(id) => {
-                let line = std::iter::successors(self.goals.get(id), |goal| self.goals.get(goal.parent.as_ref()?));
-                line.take(DEPTH_MAX + 1).last().map(|goal| &goal.by)
+                let goal = self.goals.get(id)?;
+                let line = std::iter::successors(Some(goal), |goal| self.goals.get(goal.parent.as_ref()?));
+                let set_by = line.take(DEPTH_MAX + 1).last().map(|goal| goal.by.0.clone());
+                let me = |by: &Arc<str>| by.starts_with("lifeform:");
+                let noted = goal.notes.iter().map(|note| note.by.0.clone()).filter(|by| !me(by));
+                Some(set_by.into_iter().chain(noted).collect())
             }
         }
     }

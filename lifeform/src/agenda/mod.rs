@@ -447,6 +447,13 @@ impl Agenda {
         Ok(id)
     }
 
+    /// How long it is from one time of a pattern to the next.
+    pub(crate) fn comes_every(&self, id: &str) -> Option<SignedDuration> {
+        let one = self.schedules.get(id)?;
+        let then = next_of(one.cron.as_deref()?, one.zone.as_deref(), one.next).ok()?;
+        Some(then.duration_since(one.next))
+    }
+
     /// Removes a schedule.
     ///
     /// # Errors

@@ -20,6 +20,9 @@ use crate::{spending, trace};
 /// Memories that may be at fault and are kept in mind.
 const SUSPECTED_MAX: usize = 256;
 
+/// How long a call waits for an approval.
+const APPROVED_WITHIN: SignedDuration = SignedDuration::from_hours(24);
+
 impl Alive {
     /// Jobs that did not come to their end in this life within the time that is given them are cancelled, and that is told.
     pub(super) async fn give_up_what_is_stuck(&mut self) -> Result<(), LifeformError> {
@@ -28,15 +31,21 @@ impl Alive {
         let stuck: Vec<Arc<str>> = self
             .jobs
             .iter()
-            .filter(|(_, (_, since))| now.duration_since(*since) >= patience)
+            .filter(|(job, (_, since))| {
+                let patience = if self.waits.contains(*job) { APPROVED_WITHIN } else { patience };
+                now.duration_since(*since) >= patience
+            })
             .map(|(job, _)| job.clone())
             .collect();
         for job in stuck {
             match self.fascicles.cancel(&self.me, &job).await {
                 Ok(_) | Err(FascicleError::JobNotFound(_)) => {}
-                Err(error) => return Err(error.into()),
+                // One that cannot even be cancelled keeps nothing else from being done.
+                Err(error) => tracing::error!(lifeform = %self.head.id, %job, %error, "a job cannot be given up"),
             }
             self.unwatch(&job);
+            self.waits.remove(&job);
+            self.compacted(&job, JobStatus::Cancelled);
             self.fail_goal(&job).await;
             if let Some(thought) = self.attention.release(&job) {
                 self.admit(&thought, "it did not come to its end in time").await;

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use super::{Alive, next_of};
 use crate::LifeformError;
 use crate::attention::Reading;
-use crate::canvas::{Canvas, Op, chat};
+use crate::canvas::{Canvas, Kind, Op, chat};
 use crate::life::{Mailbox, Msg};
 use crate::perception::{self, Bearing, Heard, Me, Place, Said, Speech, Thought};
 
@@ -130,9 +130,11 @@ impl Alive {
     pub(super) async fn bear(&mut self, place: &Place, said: &mut Said) -> Result<(), LifeformError> {
         let Some(thought) = self.attention.thought(place).cloned() else { return Ok(()) };
         let bearing = perception::bearing(said, &thought, self.speech(&thought));
-        let is_torn = self.attention.is_torn(&place.canvas);
+        // What waits for an approval goes on waiting; what was drawn on a map is not drawn again.
+        let is_map = self.canvases.get(&place.canvas).is_some_and(|canvas| canvas.kind == Kind::ZMind);
+        let stays = is_map || self.attention.is_torn(&place.canvas) || self.waits.contains(&thought.job);
         match bearing {
-            Bearing::Extends | Bearing::Redirects if is_torn => Ok(()),
+            Bearing::Extends | Bearing::Redirects if stays => Ok(()),
             Bearing::Waits => Ok(()),
             Bearing::Extends => self.break_off(thought, Some(true), "more was said").await,
             Bearing::Redirects => self.break_off(thought, Some(false), "something more urgent was said").await,

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use fascicles::run::{Fact, Status as JobStatus};
 use fascicles::{FascicleError, JobOrder, Priority};
-use nexus::store::{Hash, json};
+use jiff::SignedDuration;
+use nexus::store::{Entry, Hash};
 use nexus::{Event, Origin, StoreError};
 
 use super::{Alive, is_passing};
@@ -16,6 +18,10 @@ use crate::life::Mailbox;
 use crate::maintenance::Task;
 use crate::metabolism::{Means, means};
 use crate::perception::{Place, Said, Thought};
+
+/// How long a topic that could not be compacted is left alone, and how many such topics are kept in mind.
+const COMPACTED_AGAIN: SignedDuration = SignedDuration::from_hours(1);
+const FAILING_MAX: usize = 1_024;
 
 impl Alive {
     /// Somebody else changed the agenda.
@@ -63,7 +69,7 @@ impl Alive {
             priority: Priority::Low,
             reserve: self.need(means),
             // What it thought of itself is nobody's word.
-            untrusted: !self.plans.agenda().behind(act).is_some_and(|by| self.trusts(&by.0)),
+            untrusted: !self.plans.agenda().behind(act).is_some_and(|by| by.iter().all(|by| self.trusts(by))),
             ..JobOrder::default()
         };
         if self.counts.knows_nothing_unasked() {
@@ -87,38 +93,58 @@ impl Alive {
         Ok(())
     }
 
-    /// Says in short what a topic began with, when it has grown longer than what an answer is given of it.
+    /// Says in short what a topic began with, when it has grown longer than what an answer is given of it. Where that failed it
+    /// is not tried again for a while.
     pub(super) async fn compact(&mut self, me: &Mailbox, thought: &Thought) -> Result<(), LifeformError> {
         let (means, place) = (means(self.head.mode), &thought.perception.place);
         let above = self.head.definition.compact_above_chars as usize;
         let Some(canvas) = self.canvases.get(&place.canvas).filter(|_| above > 0 && means.background) else {
             return Ok(());
         };
+        let now = self.store.clock().now();
+        let is_failing = self.not_compacted_until.get(place).is_some_and(|until| now < *until);
+        let is_busy = self.compacting.values().any(|busy| busy == place);
         let state = canvas.snapshot().state;
         let Some(long) = overlong(&state, place, &self.me.id.0, means.history, above) else { return Ok(()) };
-        let job: Arc<str> =
-            format!("{}.{}.c{}", self.head.id, place.topic, Hash::of(&json(&long)).hex()[..12].to_owned()).into();
-        if self.jobs.contains_key(&job) || !self.free().covers(self.need(means)) {
+        if is_failing || is_busy || !self.free().covers(self.need(means)) {
             return Ok(());
         }
-        let origin = self.because(format!("job:{}", thought.job));
+        // Another answer is another try.
+        let job: Arc<str> = format!("{}.c{}", self.head.id, &Hash::of(thought.job.as_bytes()).hex()[..16]).into();
+        let origin = self.because(format!("job:{}", thought.job)).because("errand:compaction");
+        let content = serde_json::to_value(long).unwrap_or_default();
         let order = JobOrder {
             id: Some(job.clone()),
             fascicle: self.head.definition.compact.variant(self.head.mode).clone(),
             owner: self.owner().into(),
             account: self.head.id.clone(),
-            events: vec![Event::json(COMPACTION, serde_json::to_value(long).unwrap_or_default(), origin.cause.clone())],
+            events: vec![Event::json(COMPACTION, content, origin.cause.clone())],
             tier: Some(means.tier),
             priority: Priority::Low,
             reserve: self.need(means),
+            untrusted: true,
             ..JobOrder::default()
         };
         match self.fascicles.start(&origin, order, self.hands.clone(), |batch| batch).await {
-            Ok(_) => self.watch(me, job),
+            Ok(_) => {
+                self.compacting.insert(job.clone(), place.clone());
+                self.watch(me, job);
+            }
             // It is tried again after the next answer.
             Err(error) => tracing::warn!(lifeform = %self.head.id, %error, "a topic cannot be compacted now"),
         }
         Ok(())
+    }
+
+    /// Takes in how a compaction ended; answers whether the job was one.
+    pub(super) fn compacted(&mut self, job: &str, status: JobStatus) -> bool {
+        let Some(place) = self.compacting.remove(job) else { return false };
+        let now = self.store.clock().now();
+        self.not_compacted_until.retain(|_, until| now < *until);
+        if status != JobStatus::Completed && self.not_compacted_until.len() < FAILING_MAX {
+            self.not_compacted_until.insert(place, now + COMPACTED_AGAIN);
+        }
+        true
     }
 
     /// Begins a task of maintenance; answers its job.
@@ -170,17 +196,35 @@ impl Alive {
         let Some(canvas) = self.canvases.get(&self.home()) else { return };
         let error = self.fascicles.job(job).await.ok().and_then(|head| head.error).unwrap_or_default();
         let error: String = error.chars().take(240).collect();
-        let (topic, origin): (Arc<str>, Origin) = (format!("schedule_{id}").into(), self.because(format!("job:{job}")));
-        let open =
-            chat::Op::TopicCreate { id: topic.clone(), title: format!("Schedule {id}"), turns: chat::Turns::default() };
-        let say =
-            chat::Op::say(&topic, format!("msg_{job}").into(), format!("What was scheduled failed: {error}"), None);
+        let errand = self.errand_of(job).await;
+        let promised = errand["topic"].as_str().zip(errand["title"].as_str());
+        let origin: Origin = self.because(format!("job:{job}"));
+        let (topic, title, content): (Arc<str>, String, String) = match promised {
+            // What it was asked to say at this time is said, whatever became of the thought about it.
+            Some((topic, title)) => (topic.into(), topic.into(), title.into()),
+            None => {
+                let told = format!("What was scheduled failed: {error}");
+                (format!("schedule_{id}").into(), format!("Schedule {id}"), told)
+            }
+        };
+        let open = chat::Op::TopicCreate { id: topic.clone(), title, turns: chat::Turns::default() };
+        let say = chat::Op::say(&topic, format!("msg_{job}").into(), content, None);
         for op in [open, say] {
             match canvas.apply(op, None, None, &origin).await {
                 Ok(_) | Err(LifeformError::Refused(Refusal::Exists(_))) => {}
                 Err(error) => return tracing::warn!(%error, "that a schedule failed cannot be told"),
             }
         }
+    }
+
+    /// What a job of its own was begun for.
+    async fn errand_of(&self, job: &Arc<str>) -> serde_json::Value {
+        let accepted = self.store.entries(&format!("job:{job}").into(), 0, 1).await.unwrap_or_default();
+        let Some(Ok(Fact::Accepted { events, .. })) = accepted.first().map(Entry::decode::<Fact>) else {
+            return serde_json::Value::Null;
+        };
+        let errand = events.into_iter().find(|event| &*event.role == ERRAND);
+        errand.map_or(serde_json::Value::Null, |event| event.content)
     }
 
     /// A job that ended without an outcome leaves its goal blocked.

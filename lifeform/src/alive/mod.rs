@@ -7,7 +7,7 @@ mod initiative;
 mod thinking;
 mod waking;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -26,6 +26,7 @@ use crate::guard::{Counts, GuardLimits};
 use crate::hands::{Canvases, Hands, Speaking};
 use crate::life::{Body, Head, Mailbox, Msg};
 use crate::memory::Memory;
+use crate::perception::Place;
 use crate::plans::Plans;
 
 /// How long until a journal that could not be read is read again.
@@ -58,6 +59,11 @@ pub(crate) struct Alive {
     /// The version of the mark that it is awake.
     awake: u64,
     asleep: Arc<AtomicBool>,
+    /// Topics that are being said in short, by job, and those of which that failed.
+    compacting: BTreeMap<Arc<str>, Place>,
+    not_compacted_until: BTreeMap<Place, Timestamp>,
+    /// Jobs that wait for somebody's word.
+    waits: BTreeSet<Arc<str>>,
     /// When it last had something to do.
     busy_at: Timestamp,
     /// Beats that were let go by.
@@ -115,6 +121,9 @@ impl Alive {
             suspected: BTreeMap::new(),
             awake: 0,
             asleep,
+            compacting: BTreeMap::new(),
+            not_compacted_until: BTreeMap::new(),
+            waits: BTreeSet::new(),
             busy_at,
             beats: 0,
         }
@@ -142,10 +151,12 @@ impl Alive {
         if self.jobs.remove(job).is_none() {
             return Ok(());
         }
+        self.waits.remove(job);
         self.fail_goal(job).await;
         let Some(thought) = self.attention.release(job) else {
             // An errand: what nobody asked for just now is counted.
-            if status != JobStatus::Completed {
+            let is_compaction = self.compacted(job, status);
+            if status != JobStatus::Completed && !is_compaction {
                 self.admit_schedule(job).await;
             }
             return self.count_unasked().await;

@@ -131,13 +131,30 @@ impl Alive {
         self.say_by_reflex(perception, &format!("want_{}", self.head.wants), content, None).await
     }
 
+    /// Whether everybody is trusted whose words an answer is given: what is said now, what was said just before, and whatever
+    /// is in a summary.
+    fn trusts_all_of(&self, perception: &Perception, window: usize) -> bool {
+        let Place { canvas, topic } = &perception.place;
+        let now = perception.said.iter().all(|said| self.trusts(&said.sender));
+        let Some(canvas) = self.canvases.get(canvas).filter(|canvas| canvas.kind == Kind::Chat) else { return now };
+        let state = canvas.snapshot().state;
+        let is_in_short = state.get(&chat::topic_path(topic)).is_some_and(|topic| !topic["summaries"].is_null());
+        let shown = if is_in_short { usize::MAX } else { perception.said.len().saturating_add(window) };
+        let mut before = state.children(&format!("{}/messages", chat::topic_path(topic))).rev().take(shown);
+        let is_trusted = |message: &serde_json::Value| {
+            message["sender"].as_str().is_some_and(|sender| *sender == *self.me.id.0 || self.trusts(sender))
+        };
+        now && before.all(is_trusted)
+    }
+
     /// Whether somebody's word is enough for what changes something outside.
     pub(super) fn trusts(&self, who: &str) -> bool {
         who.starts_with("system:") || self.head.definition.trusts.iter().any(|trusted| *trusted.0 == *who)
     }
 
     /// Whoever asked for something that somebody must approve is told so, once a job.
-    pub(crate) async fn say_that_it_waits(&self, job: &Arc<str>) -> Result<(), LifeformError> {
+    pub(crate) async fn say_that_it_waits(&mut self, job: &Arc<str>) -> Result<(), LifeformError> {
+        self.waits.insert(job.clone());
         let Some(thought) = self.attention.thought_by(job).filter(|thought| thought.perception.to_answer()) else {
             return Ok(());
         };
@@ -182,7 +199,7 @@ impl Alive {
             (_, true, Step::Inhibit) => &definition.inhibit,
             (_, true, _) => &definition.reply,
         };
-        let untrusted = perception.said.iter().any(|said| !self.trusts(&said.sender));
+        let untrusted = !self.trusts_all_of(&perception, means.history);
         let reserve = if perception.to_answer() { self.need(means) } else { Amount::default() };
         let content = serde_json::to_value(&perception).unwrap_or_default();
         let order = JobOrder {
@@ -221,7 +238,11 @@ impl Alive {
 
     /// The name of the job that answers what was said there at a revision.
     pub(super) fn job_at(&self, Place { canvas, topic }: &Place, rev: u64, tries: u32) -> Arc<str> {
-        let mut name = format!("{}.{topic}.", self.head.id);
+        // The id of a node may be as long as a name may be.
+        let is_long = topic.len() > chat::TOPIC_ID_MAX;
+        let short = || Hash::of(topic.as_bytes()).hex()[..16].to_owned();
+        let place = if is_long { short() } else { topic.to_string() };
+        let mut name = format!("{}.{place}.", self.head.id);
         if **canvas != *self.home() {
             name.push_str(&Hash::of(canvas.as_bytes()).hex()[..8]);
             name.push('.');

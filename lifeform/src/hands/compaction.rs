@@ -102,7 +102,7 @@ impl Hands {
     pub(super) async fn compact(&self, context: &ToolContext, origin: &Origin) -> Result<Value, ToolFailure> {
         let (Compaction { place, upto, .. }, canvas) = self.compaction(context)?;
         let short: Vec<String> = context.events.iter().map(Event::as_text).collect();
-        let content = short.join("\n").chars().take(chat::CONTENT_BYTES_MAX / 4).collect();
+        let content = short.join("\n").chars().take(chat::SUMMARY_BYTES_MAX / 4).collect();
         Self::act(&canvas, chat::Op::Summarize { id: place.topic, upto: upto.clone(), content }, origin).await?;
         Ok(json!({"upto": upto}))
     }

@@ -225,7 +225,7 @@ impl Hands {
                     Some(said) => cut(&words_of(said)?, MESSAGE_CHARS),
                     None => cut(message["content"].as_str().unwrap_or_default(), HISTORY_CHARS),
                 };
-                let text = match several && !is_mine {
+                let text = match several && !is_mine && !sender.starts_with("system:") {
                     true => format!("{} says: {text}", called(&state, sender)),
                     false => text,
                 };

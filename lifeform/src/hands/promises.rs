@@ -1,16 +1,21 @@
 //! What it is asked to do later: "remind me in an hour". A plain look at the words says whether a model is asked at all.
 
+use std::str::FromStr;
+use std::sync::Arc;
+
+use croner::Cron;
 use fascicles::{ToolContext, ToolFailure};
-use jiff::civil;
 use jiff::tz::TimeZone;
+use jiff::{SignedDuration, civil};
 use nexus::{Origin, PrincipalId, Timestamp};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Hands, Here, MESSAGE_CHARS, cut};
-use crate::agenda::{GoalSpec, ScheduleSpec};
-use crate::canvas::Refusal;
-use crate::perception::Change;
+use crate::LifeformError;
+use crate::agenda::{AimId, Goal, GoalSpec, Schedule, ScheduleSpec};
+use crate::canvas::{Refusal, chat};
+use crate::perception::{Change, Said};
 
 /// Words by which somebody asks for something later, or again and again.
 const LATER: [&str; 16] = [
@@ -33,6 +38,11 @@ const LATER: [&str; 16] = [
 ];
 /// Things promised at once.
 const PROMISES_MAX: usize = 3;
+/// Things that are promised to one person, and the least minutes between two times of one.
+const SCHEDULES_OF_ONE: usize = 16;
+const MINUTES_BETWEEN: i64 = 10;
+/// The longest time ahead: ten years.
+const MINUTES_MAX: i64 = 10 * 525_600;
 
 /// What was asked for, as a model has it.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -62,15 +72,18 @@ impl Hands {
 
     /// What asks for something later, for a model; nothing, mostly, and then no model is asked.
     pub(super) fn later(&self, here: &Here) -> Value {
-        let asks = here.perception.said.iter().find(|said| {
+        let asks = |said: &&Said| {
             let content = said.content.to_lowercase();
             said.to_answer && said.change == Change::New && LATER.iter().any(|words| content.contains(words))
-        });
-        let Some(said) = asks else { return json!({"events": []}) };
+        };
+        let asking: Vec<&Said> = here.perception.said.iter().filter(asks).collect();
+        let Some(said) = asking.last() else { return json!({"events": []}) };
+        let by_the_same = asking.iter().filter(|other| other.sender == said.sender);
+        let content: Vec<&str> = by_the_same.map(|said| said.content.as_str()).collect();
         let now = self.said_at(here, &said.message).to_zoned(self.zone().0);
         let now = format!("It is {} now.", now.strftime("%A %Y-%m-%d %H:%M"));
         let metadata = json!({ASKED_BY: said.sender, "message": said.message});
-        let asked = json!({"role": "user", "content": cut(&said.content, MESSAGE_CHARS), "metadata": metadata});
+        let asked = json!({"role": "user", "content": cut(&content.join("\n"), MESSAGE_CHARS), "metadata": metadata});
         json!({"events": [{"role": "system", "content": now}, asked]})
     }
 
@@ -92,15 +105,26 @@ impl Hands {
         let (by, from) = (PrincipalId::new(told(ASKED_BY)), self.said_at(here, told("message")));
         let asked = context.event("read").map_or(Value::Null, |event| event.content.clone());
         let asked: Asked = serde_json::from_value(asked).unwrap_or_default();
+        let words = metadata.map(nexus::Event::as_text).unwrap_or_default();
+        // Several things may be asked for at once; then a model has to tell them apart.
+        let said = minutes_in(&words).filter(|_| asked.promises.len() == 1);
         let (mut set, mut refused) = (Vec::new(), Vec::new());
         for promise in asked.promises.iter().filter(|promise| !promise.what.trim().is_empty()).take(PROMISES_MAX) {
             let what: String = promise.what.chars().filter(|c| !c.is_control()).take(200).collect();
-            let kept = self.put_down(&what, promise, from, here, &by, origin).await;
+            let kept = self.put_down(&what, promise, (said, from), here, &by, origin).await;
             match kept {
                 Ok(id) => set.push(id),
-                Err(crate::LifeformError::Refused(refusal)) => refused.push(refusal.to_string()),
+                Err(LifeformError::Refused(refusal)) => refused.push(refusal.to_string()),
                 Err(error) => return Err(ToolFailure::passing(error)),
             }
+        }
+        if !refused.is_empty() {
+            // Nobody is left to believe that it was put down.
+            let content = format!("I could not put that down: {}", refused.join("; "));
+            let id = format!("{}_later", Self::answer_id(context)).into();
+            let content = content.chars().take(1_000).collect();
+            let asked = Some(told("message").into()).filter(|asked: &Arc<str>| here.message(asked).is_some());
+            Self::act(&here.canvas, chat::Op::say(here.topic(), id, content, asked), origin).await?;
         }
         Ok(json!({"set": set, "refused": refused}))
     }
@@ -109,54 +133,162 @@ impl Hands {
         &self,
         what: &str,
         promise: &Promise,
-        from: Timestamp,
+        (said, from): (Option<i64>, Timestamp),
         here: &Here,
         by: &PrincipalId,
         origin: &Origin,
-    ) -> Result<crate::agenda::AimId, crate::LifeformError> {
+    ) -> Result<AimId, LifeformError> {
         let (zone, zone_name) = self.zone();
-        let at = match (promise.in_minutes, promise.at.trim()) {
-            (minutes @ 1.., _) => from.checked_add(jiff::SignedDuration::from_mins(minutes)).ok(),
-            (_, "") => None,
-            (_, at) => civil::DateTime::strptime("%Y-%m-%dT%H:%M", at)
-                .ok()
-                .and_then(|at| Some(at.to_zoned(zone).ok()?.timestamp())),
+        let when = promise.when(said, from, &zone).map_err(|why| LifeformError::Refused(Refusal::State(why)))?;
+        let topic = (here.canvas.name() == &*self.home).then(|| here.topic().clone());
+        let zone = matches!(when, When::Again(_)).then_some(zone_name).flatten();
+        let put_down = self.plans.change(origin, "promised", |agenda, now| {
+            let (what, topic, zone) = (what.to_owned(), topic.clone(), zone.clone());
+            let (cron, at) = match &when {
+                When::Sometime => {
+                    let is_known = |goal: &&Goal| goal.title == what && goal.by == *by && agenda.is_open(&goal.id);
+                    return match agenda.goals.values().find(is_known) {
+                        Some(known) => Ok(known.id.clone()),
+                        None => agenda.set_goal(GoalSpec { title: what, ..GoalSpec::default() }, by, now),
+                    };
+                }
+                When::Once(at) => (None, Some(*at)),
+                When::Again(cron) => (Some(cron.clone()), None),
+            };
+            let of_one: Vec<&Schedule> = agenda.schedules.values().filter(|one| one.by == *by).collect();
+            // A step that is tried again finds what it put down.
+            let is_known =
+                |one: &&&Schedule| one.what == what && one.cron == cron && at.is_none_or(|at| at == one.next);
+            if let Some(known) = of_one.iter().find(is_known) {
+                return Ok(known.id.clone());
+            }
+            if of_one.len() >= SCHEDULES_OF_ONE {
+                return Err(Refusal::State(format!("there are {SCHEDULES_OF_ONE} things for you already")));
+            }
+            let id = agenda.set_schedule(ScheduleSpec { what, cron, zone, at, topic }, by, now)?;
+            match agenda.comes_every(&id) {
+                Some(every) if every < SignedDuration::from_mins(MINUTES_BETWEEN) => {
+                    Err(Refusal::State(format!("I do it every {MINUTES_BETWEEN} minutes at most")))
+                }
+                _ => Ok(id),
+            }
+        });
+        put_down.await
+    }
+}
+
+/// The minutes that somebody plainly says, as in "in two hours" or 十分钟后.
+fn minutes_in(words: &str) -> Option<i64> {
+    let words = words.to_lowercase();
+    let number = |word: &str| match word {
+        "a" | "an" | "one" | "一" => Some(1),
+        "two" | "两" | "二" => Some(2),
+        "three" | "三" => Some(3),
+        "five" | "五" => Some(5),
+        "ten" | "十" => Some(10),
+        digits => digits.parse::<i64>().ok(),
+    };
+    if words.contains("in half an hour") || words.contains("半小时后") || words.contains("30分後") {
+        return Some(30);
+    }
+    let (_, rest) = words.split_once(" in ").unwrap_or(("", ""));
+    let mut rest = rest.split_whitespace();
+    let english = number(rest.next().unwrap_or_default()).zip(rest.next());
+    let unit = |unit: &str| match unit {
+        unit if unit.starts_with("minute") => Some(1),
+        unit if unit.starts_with("hour") => Some(60),
+        unit if unit.starts_with("day") => Some(24 * 60),
+        _ => None,
+    };
+    let english = english.and_then(|(many, named)| many.checked_mul(unit(named)?));
+    let eastern = || {
+        let units = [("分钟后", 1), ("小时后", 60), ("天后", 1_440), ("分後", 1), ("時間後", 60), ("日後", 1_440)];
+        units.iter().find_map(|(name, minutes)| {
+            let (before, _) = words.split_once(name)?;
+            let digits: Vec<char> = before.chars().rev().take_while(char::is_ascii_digit).collect();
+            let many = match digits.is_empty() {
+                true => number(&before.chars().next_back()?.to_string()),
+                false => digits.iter().rev().collect::<String>().parse().ok(),
+            };
+            many?.checked_mul(*minutes)
+        })
+    };
+    english.or_else(eastern).filter(|minutes| (1..=MINUTES_MAX).contains(minutes))
+}
+
+/// When something is to be done.
+enum When {
+    Once(Timestamp),
+    Again(String),
+    Sometime,
+}
+
+impl Promise {
+    /// When it is to be done, reckoned from when it was said. A small model fills in more than it should: what can be read is
+    /// taken, the plainest first, and before all that what was plainly `said`.
+    fn when(&self, said: Option<i64>, from: Timestamp, zone: &TimeZone) -> Result<When, String> {
+        let (cron, at) = (self.cron.trim(), self.at.trim());
+        let minutes = said.or(Some(self.in_minutes)).filter(|minutes| (1..=MINUTES_MAX).contains(minutes));
+        let after = |minutes| from.checked_add(SignedDuration::from_mins(minutes)).ok();
+        let at_that_time = || {
+            let at = civil::DateTime::strptime("%Y-%m-%dT%H:%M", at).ok()?;
+            at.to_zoned(zone.clone()).ok().map(|at| at.timestamp())
         };
-        let is_home = here.canvas.name() == &*self.home;
-        let topic = is_home.then(|| here.topic().clone());
-        let cron = (!promise.cron.trim().is_empty()).then(|| promise.cron.trim().to_owned());
-        let is_past = at.is_some_and(|at| at <= from);
-        self.plans
-            .change(origin, "promised", |agenda, now| {
-                if is_past {
-                    return Err(Refusal::State(format!("\"{what}\" was asked for at a time that is over")));
-                }
-                let known = agenda
-                    .schedules
-                    .values()
-                    .find(|one| one.what == what && one.by == *by && (cron.is_some() == one.cron.is_some()));
-                if let Some(known) = known {
-                    return Ok(known.id.clone());
-                }
-                match (&cron, at) {
-                    (None, None) => {
-                        let known = agenda.goals.values().find(|goal| goal.title == what && goal.by == *by);
-                        match known {
-                            Some(known) => Ok(known.id.clone()),
-                            None => {
-                                agenda.set_goal(GoalSpec { title: what.to_owned(), ..GoalSpec::default() }, by, now)
-                            }
-                        }
-                    }
-                    (cron, at) => {
-                        let zone = cron.as_ref().and_then(|_| zone_name.clone());
-                        let at = at.filter(|_| cron.is_none());
-                        let spec =
-                            ScheduleSpec { what: what.to_owned(), cron: cron.clone(), zone, at, topic: topic.clone() };
-                        agenda.set_schedule(spec, by, now)
-                    }
-                }
-            })
-            .await
+        let is_pattern = Cron::from_str(cron).is_ok() && cron.split_whitespace().count() == 5;
+        let once = match (minutes, at_that_time()) {
+            (Some(minutes), _) => after(minutes),
+            (None, _) if is_pattern => return Ok(When::Again(cron.to_owned())),
+            (None, Some(at)) => Some(at),
+            (None, None) if self.in_minutes == 0 && at.is_empty() && cron.is_empty() => return Ok(When::Sometime),
+            (None, None) => None,
+        };
+        let latest = from.checked_add(SignedDuration::from_mins(MINUTES_MAX)).unwrap_or(Timestamp::MAX);
+        match once {
+            Some(at) if at <= from => Err(format!("the time of \"{}\" is over", self.what)),
+            Some(at) if at <= latest => Ok(When::Once(at)),
+            _ => Err(format!("the time of \"{}\" cannot be read", self.what)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_plainly_is_read_without_a_model_and_before_what_a_model_makes_of_it() {
+        for (words, minutes) in [
+            ("Remind me in 2 minutes to water the tomatoes.", Some(2)),
+            ("remind me in an hour to ring Ada", Some(60)),
+            ("Remind me in half an hour", Some(30)),
+            ("Please remind me in three days", Some(4_320)),
+            ("10分钟后提醒我", Some(10)),
+            ("两小时后提醒我喝水", Some(120)),
+            ("3時間後にリマインドして", Some(180)),
+            ("Remind me at five", None),
+            ("I live in 2 houses", None),
+            ("in 99999999999999999999 minutes", None),
+        ] {
+            assert_eq!(minutes_in(words), minutes, "{words}");
+        }
+        let from: Timestamp = "2026-01-01T10:00:00Z".parse().unwrap();
+        let junk = Promise { what: "x".into(), in_minutes: 2, at: "2026-01-01T10:00".into(), cron: "500000".into() };
+        let at = |when| match when {
+            Ok(When::Once(at)) => Some(at.duration_since(from).as_mins()),
+            _ => None,
+        };
+        assert_eq!(at(junk.when(Some(60), from, &TimeZone::UTC)), Some(60));
+        assert_eq!(at(junk.when(None, from, &TimeZone::UTC)), Some(2));
+        let read = |in_minutes, at: &str, cron: &str| {
+            let promise = Promise { what: "x".into(), in_minutes, at: at.into(), cron: cron.into() };
+            promise.when(None, from, &TimeZone::UTC)
+        };
+        assert!(matches!(read(0, "", "0 7 * * *"), Ok(When::Again(_))));
+        assert!(matches!(read(0, "", ""), Ok(When::Sometime)));
+        for (in_minutes, at, cron) in
+            [(0, "tomorrow", ""), (-5, "", ""), (i64::MAX, "", ""), (0, "", "whenever"), (0, "2020-01-01T00:00", "")]
+        {
+            assert!(read(in_minutes, at, cron).is_err(), "{in_minutes} {at} {cron}");
+        }
     }
 }

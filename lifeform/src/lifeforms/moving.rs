@@ -1,17 +1,23 @@
 //! A lifeform leaves as an archive, and comes as one.
 
+use std::sync::Arc;
+
+use nexus::store::Kind;
 use nexus::{Origin, StoreError};
 use tokio::fs::File;
 use tokio::io::{
     AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncSeekExt, AsyncWriteExt, BufReader, BufWriter,
 };
 
-use super::Lifeforms;
+use super::{Inner, Lifeforms};
 use crate::LifeformError;
 use crate::archive::{Imported, LINE_BYTES_MAX, Reader, Writer};
+use crate::canvas::Refusal;
 use crate::life::Head;
 use crate::spec::LifeformId;
 
+/// Marks of jobs that are looked at.
+const MARKS: usize = 4_096;
 /// Bytes of one archive.
 const ARCHIVE_BYTES_MAX: u64 = 16 << 30;
 
@@ -34,17 +40,33 @@ impl Lifeforms {
     async fn rest_and_write(&self, id: &LifeformId) -> Result<File, LifeformError> {
         let _one = self.standing(id).await;
         let (head, _) = self.versioned(id).await?;
-        let handle = self.inner.alive().remove(id);
+        let handle = self.inner.alive().get(id).filter(|handle| handle.is_alive()).cloned();
         let was_awake = handle.is_some();
         if let Some(handle) = handle {
+            self.inner.alive().remove(id);
             self.inner.heartbeat.stop(id);
             handle.halt().await;
         }
-        let written = self.written(&head).await;
-        if was_awake {
-            self.live(id).await?;
+        let written = match self.calls_fascicles(id).await {
+            Ok(false) => self.written(&head).await,
+            Ok(true) => Err(LifeformError::Refused(Refusal::State(
+                "it is using a fascicle as a tool just now: try again when that has come to its end".into(),
+            ))),
+            Err(error) => Err(error),
+        };
+        if was_awake && let Err(error) = self.live(id).await {
+            tracing::error!(lifeform = %id, %error, "it cannot wake after its archive was written");
+            self.inner.alarm.call(id);
         }
         written
+    }
+
+    /// Whether a job of it runs a fascicle as a tool: that job has no name of its own, and would be done again elsewhere.
+    async fn calls_fascicles(&self, id: &LifeformId) -> Result<bool, LifeformError> {
+        let prefix = format!("lifeform:{id}/");
+        let marks = self.inner.store.documents::<Arc<str>>(Kind::Running, &prefix, MARKS).await?;
+        let mut ours = marks.iter().take_while(|(mark, _)| mark.starts_with(&prefix));
+        Ok(ours.any(|(_, job)| !job.value.starts_with(&format!("{id}."))))
     }
 
     async fn written(&self, head: &Head) -> Result<File, LifeformError> {
@@ -64,16 +86,42 @@ impl Lifeforms {
     pub async fn import(&self, origin: &Origin, archive: impl AsyncRead + Unpin) -> Result<Imported, LifeformError> {
         // Nobody waits for whoever sends it slowly.
         let mut archive = BufReader::new(spool(archive).await?);
-        let mut reader = Reader::new(self.inner.store.clone(), self.inner.fascicles.clone(), origin.clone());
-        let first = next_line(&mut archive).await?;
-        let id = Reader::names(&first)?;
-        let _one = self.standing(&id).await;
-        self.inner.nexus.forget(&id);
-        let mut line = first;
-        while !line.is_empty() {
+        let (this, origin) = (self.clone(), origin.clone());
+        // Should whoever asked go away, it comes to its end all the same.
+        let taken_in = tokio::spawn(async move {
+            let id = Reader::names(&next_line(&mut archive).await?)?;
+            // Once to see what it is, and once to take it in.
+            this.read(&mut archive, &origin, false).await?;
+            let _one = this.standing(&id).await;
+            let reader = this.read(&mut archive, &origin, true).await?;
+            this.take_in(id, reader).await
+        });
+        taken_in.await.map_err(|panic| LifeformError::Died(panic.to_string()))?
+    }
+
+    async fn read(
+        &self,
+        archive: &mut BufReader<File>,
+        origin: &Origin,
+        takes_in: bool,
+    ) -> Result<Reader, LifeformError> {
+        archive.rewind().await.map_err(io)?;
+        let Inner { store, fascicles, .. } = &*self.inner;
+        let mut reader = Reader::new(store.clone(), fascicles.clone(), origin.clone(), takes_in);
+        loop {
+            let line = next_line(archive).await?;
+            if line.is_empty() {
+                break;
+            }
             reader.line(&line).await?;
-            line = next_line(&mut archive).await?;
         }
+        match reader.is_whole() {
+            true => Ok(reader),
+            false => Err(LifeformError::Spec("the archive is cut short".into())),
+        }
+    }
+
+    async fn take_in(&self, id: LifeformId, reader: Reader) -> Result<Imported, LifeformError> {
         let imported = reader.finish().await?;
         self.inner.nexus.forget(&id);
         self.inner.canvases().retain(|(of, _), _| *of != id);
@@ -91,7 +139,9 @@ async fn file() -> Result<File, LifeformError> {
 /// All of an archive in a file.
 async fn spool(archive: impl AsyncRead + Unpin) -> Result<File, LifeformError> {
     let mut file = file().await?;
-    let bytes = tokio::io::copy(&mut archive.take(ARCHIVE_BYTES_MAX), &mut file).await.map_err(io)?;
+    // Whoever sends it may go away.
+    let cut = |error: std::io::Error| LifeformError::Spec(format!("the archive cannot be read: {error}"));
+    let bytes = tokio::io::copy(&mut archive.take(ARCHIVE_BYTES_MAX), &mut file).await.map_err(cut)?;
     if bytes == ARCHIVE_BYTES_MAX {
         return Err(LifeformError::Spec(format!("an archive has at most {ARCHIVE_BYTES_MAX} bytes")));
     }

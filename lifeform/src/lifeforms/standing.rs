@@ -8,6 +8,7 @@ use jiff::SignedDuration;
 use neurons::llm::paid;
 use nexus::store::{Expect, Hash, Key, Kind};
 use nexus::{Batch, Origin, StoreError};
+use tokio::sync::Semaphore;
 
 use super::{Lifeforms, PAGE_MAX, STANDINGS};
 use crate::LifeformError;
@@ -85,10 +86,17 @@ impl Lifeforms {
     /// Rouses whoever is called, until the daemon ends.
     pub(super) async fn answer_calls(self) {
         let alarm = self.inner.alarm.clone();
+        let places = Arc::new(Semaphore::new(ROUSED_AT_ONCE));
         loop {
-            let called = alarm.called().await;
-            let roused = called.into_iter().map(|id| self.rouse_at_last(id));
-            futures::stream::iter(roused).buffer_unordered(ROUSED_AT_ONCE).collect::<()>().await;
+            for id in alarm.called().await {
+                // One that takes its time keeps no other asleep.
+                let Ok(place) = places.clone().acquire_owned().await else { return };
+                let this = self.clone();
+                tokio::spawn(async move {
+                    this.rouse_at_last(id).await;
+                    drop(place);
+                });
+            }
         }
     }
 

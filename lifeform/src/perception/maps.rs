@@ -79,12 +79,15 @@ pub(super) fn perceive(me: Me, entry: &Entry, op: &Op, state: &State, source: Ar
         Op::Accept { id } => (whole(), id, format!("accepted proposal [{id}]")),
         Op::Reject { id, reason } => (whole(), id, format!("rejected proposal [{id}]{}", because(reason))),
     };
+    let to_answer = is_for(me, entry, op, state);
+    // What is only to be known is taken in together, however many nodes it concerns.
+    let place = if to_answer { place } else { whole() };
     let said = Said {
         rev: entry.seq,
         since: entry.seq,
         message: message.clone(),
         sender: entry.by.0.clone(),
-        to_answer: is_for(me, entry, op, state),
+        to_answer,
         content,
         source,
         change: Change::New,

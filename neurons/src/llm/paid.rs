@@ -199,9 +199,11 @@ impl<'p> Purchase<'p> {
         let bought = model;
         let bound = model.price.of(bound);
         let id: Arc<str> = format!("call_{}", uuid::Uuid::now_v7().simple()).into();
-        // What its job has set aside is drawn on first.
-        let parent = origin.cause.0.iter().rev().find(|reference| reference.starts_with("job:"));
-        let parent = parent.map(|job| job.split_once('/').map_or(&**job, |(job, _)| job).into());
+        // What its job has set aside is drawn on first, or the job that this one is within.
+        let jobs = origin.cause.0.iter().rev().filter(|reference| reference.starts_with("job:"));
+        let mut jobs = jobs.map(|job| job.split_once('/').map_or(&**job, |(job, _)| job));
+        let holds = store.account(account).map(|account| account.holds).unwrap_or_default();
+        let parent = jobs.find(|job| holds.contains_key(*job)).map(Arc::from);
         let op = AccountOp::Hold { id: id.clone(), parent, amount: bound };
         let sent = json!({"call": id, "provider": model.provider.name(), "model": model.name, "reserved": bound});
         let mut announce =

@@ -35,7 +35,7 @@ pub use kip::Request;
 pub use meaning::{EmbedError, Embedder};
 pub use mind::Mind;
 pub use owner::Snapshot;
-pub use portable::Portable;
+pub use portable::{Portable, check_element};
 pub use shelf::Shelves;
 
 /// Names a nexus: a lifeform's id, or `commons`.

@@ -26,6 +26,20 @@ impl Nexus {
     }
 }
 
+/// Whether an element that comes from elsewhere is one, and stands in the mind itself.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_element(nexus: &NexusId, no: u64, body: &Bytes) -> Result<(), String> {
+    match owner::unpack(nexus, no, body).map_err(|error| error.to_string())? {
+        (el, _) if el.is_abroad() => Err(format!("element {no} is not the mind's own")),
+        (_, Record::Link(link)) if link.subject.is_abroad() || link.object.is_abroad() => {
+            Err(format!("element {no} leads into the commons"))
+        }
+        _ => Ok(()),
+    }
+}
+
 impl Portable {
     /// The next elements by number, packed; none when that was all.
     ///

@@ -413,7 +413,9 @@ impl State {
             documents,
             journals: dirty_journals
                 .map(|(stream, journal)| {
-                    (stream.clone(), journal.fresh.iter().map(|(_, entry)| entry.clone()).collect())
+                    // What was let go of before it was ever written is not written.
+                    let kept = journal.fresh.iter().filter(|(_, entry)| entry.seq > journal.trimmed.0);
+                    (stream.clone(), kept.map(|(_, entry)| entry.clone()).collect())
                 })
                 .collect(),
             forgotten: {

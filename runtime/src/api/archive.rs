@@ -34,7 +34,7 @@ pub(super) async fn export(
 }
 
 /// Takes in a lifeform from an archive; a start wakes it. One that lives here, too, is refused.
-#[utoipa::path(post, path = "/v1/lifeforms/import", request_body(content = String, content_type = "application/jsonl"), responses((status = 201, body = Object, description = "{id, adopted, kept}: the definitions that came with it, and those that are here already and stay"), (status = 409, description = "it lives here"), (status = 422, description = "the archive is damaged, cut short, or of another form")))]
+#[utoipa::path(post, path = "/v1/lifeforms/import", request_body(content = String, content_type = "text/plain", description = "the lines of an archive"), responses((status = 201, body = Object, description = "{id, adopted, kept}: the definitions that came with it, and those that are here already and stay"), (status = 409, description = "it lives here"), (status = 422, description = "the archive is damaged, cut short, or of another form")))]
 pub(super) async fn import(
     State(app): State<App>,
     Operator(origin): Operator,

@@ -244,7 +244,15 @@ pub(super) fn purge(state: &State, topic: &str, id: &str, reason: &str, ask: &As
     message["revisions"] = json!({});
     message["purged_by"] = json!({"by": ask.who.id, "reason": reason, "at": ask.at});
     message["rev"] = json!(ask.rev);
-    Ok(put(message_path(topic, id), message))
+    let mut edit = put(message_path(topic, id), message);
+    // Nor does a summary tell of it.
+    let summaries = state.get(&topic_path(topic)).and_then(|topic| topic["summaries"].as_object());
+    for (who, summary) in summaries.into_iter().flatten() {
+        if summary["ord"].as_str() >= found["ord"].as_str() {
+            edit.remove(format!("{}/summaries/{}", topic_path(topic), escape(who)));
+        }
+    }
+    Ok(edit)
 }
 
 pub(super) fn react(

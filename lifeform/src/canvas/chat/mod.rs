@@ -336,7 +336,10 @@ pub const MESSAGES_MAX: usize = 100_000;
 pub const TOPIC_ID_MAX: usize = 64;
 /// Times one message may be amended, and suggestions it may have.
 pub const REVISIONS_MAX: u64 = 1_000;
-/// Roles, marks of readers, and summaries in one topic.
+/// Bytes of a summary, and summaries of one topic.
+pub const SUMMARY_BYTES_MAX: usize = 8 << 10;
+const SUMMARIES_MAX: usize = 64;
+/// Roles, and marks of readers, in one topic.
 const MARKS_MAX: usize = 1_000;
 
 impl Op {

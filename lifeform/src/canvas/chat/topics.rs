@@ -9,7 +9,7 @@ use super::super::edit::{check_id, check_text, is_operator, order, unchanged};
 use super::super::state::escape;
 use super::super::{Ask, Edit, Refusal, State};
 use super::messages::find;
-use super::{CONTENT_BYTES_MAX, MARKS_MAX, TOPIC_ID_MAX, TOPICS_MAX, TopicRole, Turns, put, topic_path};
+use super::{MARKS_MAX, SUMMARIES_MAX, SUMMARY_BYTES_MAX, TOPIC_ID_MAX, TOPICS_MAX, TopicRole, Turns, put, topic_path};
 
 pub(super) fn topic<'a>(state: &'a State, id: &str) -> Result<&'a Value, Refusal> {
     state.get(&topic_path(id)).ok_or_else(|| Refusal::Missing(format!("topic {id}")))
@@ -123,12 +123,15 @@ pub(super) fn read(state: &State, id: &str, upto: &str, ask: &Ask) -> Result<Edi
 
 /// Each one's summary of a topic, up to a message. One that reaches less far than the last is refused.
 pub(super) fn summarize(state: &State, id: &str, upto: &str, content: &str, ask: &Ask) -> Result<Edit, Refusal> {
-    check_text("content", content, CONTENT_BYTES_MAX)?;
+    check_text("content", content, SUMMARY_BYTES_MAX)?;
     let found = topic(state, id)?;
+    let kept = found["summaries"].as_object();
+    if kept.is_some_and(|kept| kept.len() >= SUMMARIES_MAX && !kept.contains_key(&*ask.who.id.0)) {
+        return Err(Refusal::State(format!("a topic keeps {SUMMARIES_MAX} summaries")));
+    }
     if role_in(found, ask) == Some(TopicRole::Listener) {
         return Err(Refusal::Forbidden("you listen in this topic; a moderator can make you a speaker".into()));
     }
-    bounded(found, "summaries", &ask.who.id.0)?;
     let ord = &find(state, id, upto)?["ord"];
     let before = &found["summaries"][&*ask.who.id.0];
     if before["ord"].as_str().is_some_and(|before| ord.as_str().is_some_and(|ord| ord < before)) {
