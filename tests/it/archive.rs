@@ -163,7 +163,7 @@ async fn an_archive_that_is_damaged_leaves_nothing_and_touches_nobody_else() {
     for (damaged, told) in [
         (String::new(), "line 1"),
         ("{}\n".into(), "line 1"),
-        (whole(&lines[..lines.len() - 1]), "it is cut short"),
+        (whole(&lines[..lines.len() - 1]), "is cut short"),
         (whole(&lines[1..]), "begins by saying what it is"),
         (whole(&without_head), "it is not whole"),
         (archive.replacen("Argo", "Ergo", 1), "it is not whole"),

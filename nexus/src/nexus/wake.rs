@@ -91,6 +91,9 @@ const TASKS_MAX: usize = 256;
 const PAGES_AT_ONCE: usize = 256;
 /// A nexus nobody came to for so long is let go from memory.
 const IDLE: Duration = Duration::from_secs(30 * 60);
+/// Minds in memory, past which one is let go sooner.
+const BEDS_MAX: usize = 1_024;
+const IDLE_OF_MANY: Duration = Duration::from_secs(60);
 
 impl Nexus {
     /// Lets a nexus go from memory; its rows stay.
@@ -124,12 +127,13 @@ impl Nexus {
             let now = self.store.clock().now();
             let mut dormitory = self.dormitory.lock().unwrap_or_else(PoisonError::into_inner);
             let since = |then: Timestamp| Duration::try_from(now.duration_since(then)).unwrap_or_default();
-            if since(dormitory.swept) > IDLE / 2 {
+            let idle = if dormitory.beds.len() > BEDS_MAX { IDLE_OF_MANY } else { IDLE };
+            if since(dormitory.swept) > idle / 2 {
                 dormitory.swept = now;
                 // Whoever uses a nexus holds its bed; one that nobody holds or came to lately is let go.
                 dormitory.beds.retain(|id, bed| {
                     let held = bed.awake.get().is_some_and(|awake| Arc::strong_count(awake) > 1);
-                    id == nexus || since(bed.used) <= IDLE || held || Arc::strong_count(&bed.awake) > 1
+                    id == nexus || since(bed.used) <= idle || held || Arc::strong_count(&bed.awake) > 1
                 });
             }
             // A writer that is gone leaves an empty bed.
