@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use fascicles::{ToolContext, ToolFailure};
 use nexus::Origin;
+use nexus::store::Hash;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -92,7 +93,7 @@ impl Hands {
         let wanted: Wanted = serde_json::from_value(wanted).unwrap_or_default();
         let (mut done, mut refused) = (Vec::new(), Vec::new());
         for (n, wish) in wanted.edits.iter().take(EDITS_MAX).enumerate() {
-            let id: Arc<str> = format!("{}-{n}", context.job).into();
+            let id = made_by(context, &n.to_string());
             let op = match self.op_of(&map.snapshot().state, wish, id) {
                 Ok(op) => op,
                 Err(why) => {
@@ -128,12 +129,7 @@ impl Hands {
         let node = state.get(&path("nodes", node)).map(|_| node.into())?;
         let reply_to = asked.is_some().then(|| said.message.clone());
         let content = say.chars().take(LINE_CHARS * 5).collect();
-        (!say.is_empty()).then(|| Op::AddComment {
-            id: format!("{}-said", context.job).into(),
-            node,
-            content,
-            reply_to,
-        })
+        (!say.is_empty()).then(|| Op::AddComment { id: made_by(context, "said"), node, content, reply_to })
     }
 
     /// The op that a wish comes to.
@@ -176,6 +172,12 @@ impl Hands {
             Act::Reject => Op::Reject { id: proposal_named(state, &wish.node)?, reason: text },
         })
     }
+}
+
+/// The id of what a step makes: the same when it is tried again, and short enough for a model to repeat.
+fn made_by(context: &ToolContext, what: &str) -> Arc<str> {
+    let hash = Hash::of(format!("{}/{what}", context.job).as_bytes()).hex();
+    format!("n{}", &hash[..12]).into()
 }
 
 /// A name as a model may have copied it from an outline.
