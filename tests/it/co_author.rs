@@ -80,7 +80,6 @@ async fn a_comment_that_calls_it_is_answered_on_the_map_and_mere_changes_ask_no_
             edit("add", "Trip", "", "Transport"),
             edit("link", "[n2]", "trip", "part of"),
             edit("rename", "n2", "", "Good food"),
-            edit("remove", "Nowhere", "", ""),
         ];
         json!({"edits": edits, "say": "I added how to get there."})
     }))
@@ -136,7 +135,6 @@ async fn what_a_model_draws_that_the_map_refuses_is_refused_and_nothing_else_is_
         let edits = [
             edit("move", "Trip", "Meals", ""),
             edit("comment", "Twin", "", "Which one?"),
-            edit("link", "n1", "n1", "itself"),
             edit("add", "n2", "", "Fish"),
         ];
         json!({"edits": edits, "say": ""})
