@@ -14,7 +14,7 @@ use super::Alive;
 use crate::LifeformError;
 use crate::alarm::Alarm;
 use crate::attention::{BrokenOff, Reading};
-use crate::canvas::{Canvas, chat};
+use crate::canvas::{Canvas, OPS_AT_ONCE, Op, What, chat};
 use crate::hands::PERCEPTION;
 use crate::life::{Mailbox, Status};
 use crate::metabolism::means;
@@ -150,10 +150,20 @@ impl Alive {
                 }
             }
         }
-        for (topic, id) in orphans {
+        let marks = orphans.into_iter().map(|(topic, id)| {
             let reason = "the daemon stopped while this was being written".into();
-            let op = chat::Op::Interrupt { topic, id, reason };
-            let _ = canvas.apply(op, None, None, &self.because("restart")).await;
+            Op::from(chat::Op::Interrupt { topic, id, reason })
+        });
+        let marks: Vec<Op> = marks.collect();
+        for some in marks.chunks(OPS_AT_ONCE) {
+            let origin = Origin::system("restart");
+            if canvas.write(What::Ops(some.to_vec()), None, None, &origin).await.is_ok() {
+                continue;
+            }
+            // One of them may have come to its end meanwhile.
+            for one in some {
+                let _ = canvas.apply(one.clone(), None, None, &origin).await;
+            }
         }
     }
 

@@ -13,7 +13,7 @@ use super::batch::{Entry, Expect, Hash, Key, Kind, Op, Stream, Versioned};
 use super::frame::Frame;
 use crate::clock::Timestamp;
 use crate::ledger::Account;
-use crate::principal::Origin;
+use crate::principal::{Cause, Origin};
 
 /// What one change costs a projection, besides its own bytes.
 const OP_BYTES: usize = 512;
@@ -330,7 +330,8 @@ impl State {
                     }
                 }
                 Op::Restore { stream, entries } => {
-                    self.dirty_bytes += entries.iter().map(|entry| entry.data.len()).sum::<usize>();
+                    self.dirty_bytes +=
+                        entries.iter().map(|entry| entry.data.len() + weight(&entry.cause)).sum::<usize>();
                     let journal = self.journals.entry(stream.clone()).or_default();
                     journal.head = entries.last().map_or(journal.head, |last| last.seq);
                     journal.fresh.extend(entries.iter().map(|entry| (n, entry.clone())));
@@ -371,7 +372,7 @@ impl State {
     }
 
     fn push(&mut self, n: u64, frame: &Frame, stream: &Stream, kind: Arc<str>, data: Bytes) {
-        self.dirty_bytes += data.len();
+        self.dirty_bytes += data.len() + weight(&frame.cause);
         let journal = self.journals.entry(stream.clone()).or_default();
         journal.head += 1;
         let entry =
@@ -498,6 +499,11 @@ impl State {
     pub(super) fn close(&mut self) {
         self.watchers.clear();
     }
+}
+
+/// What the references of an entry cost a projection: there may be more of them than there is to tell.
+fn weight(cause: &Cause) -> usize {
+    cause.0.iter().map(|reference| reference.len() + 8).sum()
 }
 
 fn check(expect: Expect, found: u64, what: impl FnOnce() -> String) -> Result<(), StoreError> {
