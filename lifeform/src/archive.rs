@@ -45,7 +45,7 @@ const COMMIT_OPS: usize = 512;
 /// Documents read at once.
 const PAGE: usize = 512;
 /// The largest amount in an account, and number of an entry.
-const AMOUNT_MAX: i64 = 1 << 52;
+const AMOUNT_MAX: u64 = 1 << 52;
 const SEQ_MAX: u64 = 1 << 52;
 /// Fascicles and neurons that one lifeform lives by.
 const DEFINITIONS_MAX: usize = 1_000;
@@ -586,9 +586,7 @@ impl Reader {
                 });
             }
             Line::Account(account) => {
-                let fits =
-                    |amount: Amount| [amount.tokens, amount.micro_usd].iter().all(|part| part.abs() <= AMOUNT_MAX);
-                if !fits(account.balance) || !fits(account.spent) || !fits(account.released) {
+                if ![account.balance, account.spent, account.released].into_iter().all(is_bounded) {
                     return Err(refused(n, format!("amounts are at most {AMOUNT_MAX}")));
                 }
                 self.has_account = true;
@@ -738,9 +736,27 @@ impl Reader {
     }
 }
 
+/// Whether an amount is one that can be reckoned with, debts included.
+fn is_bounded(amount: Amount) -> bool {
+    [amount.tokens, amount.micro_usd].iter().all(|part| part.unsigned_abs() <= AMOUNT_MAX)
+}
+
 fn text_bytes(op: &Op) -> usize {
     match op {
         Op::Put { body, .. } => body.len() + 64,
         _ => 64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_number_there_is_is_no_amount() {
+        assert_eq!(
+            [0, -5, 1 << 52, i64::MAX, i64::MIN].map(|n| is_bounded(Amount::tokens(n))),
+            [true, true, true, false, false]
+        );
     }
 }
