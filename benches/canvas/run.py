@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Fan-out of canvases: the daemon beside its floors and Hocuspocus, in one run on one machine.
 
-usage: run.py LIFEFORMD [OUT.jsonl]        SECS=5 seconds a row; ONLY=durable,floor,hocuspocus,idle,rest,ws picks some
+usage: run.py LIFEFORMD [OUT.jsonl]        SECS=5 seconds a row; ONLY=durable,floor,hocuspocus,idle,mute,rest,ws picks some
 
 Every message carries a marker with its number and the time it was written; each subscriber finds all markers in every frame,
 so that frames of several deltas count as what they hold, and counts what is lost, doubled or out of order. The floors are an
@@ -12,7 +12,7 @@ import json, os, pathlib, signal, socket, subprocess, sys, tempfile, time, urlli
 
 HERE = pathlib.Path(__file__).resolve().parent
 SECS = os.environ.get("SECS", "5")
-ONLY = os.environ.get("ONLY", "durable,floor,hocuspocus,idle,rest,ws").split(",")
+ONLY = os.environ.get("ONLY", "durable,floor,hocuspocus,idle,mute,rest,ws").split(",")
 TOKEN = "lfd_the_token_of_the_benchmark"
 # documents, subscribers of each, and a rate or a window of messages on their way
 ROWS = [(1, 1, "--rate", 500), (1, 1, "--window", 64), (1, 100, "--rate", 100), (1, 100, "--window", 16),
@@ -96,13 +96,20 @@ class Daemon(Server):
         file.write_text("\n".join(paths) + "\n")
         return str(file)
 
+    def protocol(self, file, body):
+        return ["--proto", "canvas", "--ids-file", file, "--ws-path", "/v1/lifeforms/{doc}/subscribe",
+                "--post-path", "/v1/lifeforms/{doc}/topics/t/messages", "--body", body, "--header", f"Authorization: Bearer {TOKEN}",
+                "--hello", '{"t":"hello","v":1}', "--ready", '"t":"live"', "--http-conns", "16", "--write", self.write]
+
+    def command(self, load, file, docs, subs, how, much, body, secs=SECS):
+        return [load, "--label", self.label, "--addr", f"127.0.0.1:{self.port}", "--pid", str(self.process.pid), "--secs", str(secs),
+                "--docs", str(docs), "--subs", str(subs), how, str(much), *self.protocol(file, body)]
+
     def row(self, out, load, docs, subs, how, much):
         body = '{"id":"m{q}","content":"{m}"}'
         if self.write == "ws":
             body = '{"t":"op","cid":"{q}","op":{"kind":"message.append","topic":"t","id":"m{q}","content":"{m}"}}'
-        super().row(out, load, docs, subs, how, much, "--proto", "canvas", "--ids-file", self.canvases(docs), "--ws-path", "/v1/lifeforms/{doc}/subscribe",
-                    "--post-path", "/v1/lifeforms/{doc}/topics/t/messages", "--body", body, "--header", f"Authorization: Bearer {TOKEN}",
-                    "--hello", '{"t":"hello","v":1}', "--ready", '"t":"live"', "--http-conns", "16", "--write", self.write)
+        super().row(out, load, docs, subs, how, much, *self.protocol(self.canvases(docs), body))
 
 
 def idle(server):
@@ -121,6 +128,47 @@ def idle(server):
     print(f"\n1,000 idle sockets: {resident(server.process.pid) - before} MiB over the {before} MiB of the daemon with nobody\n", flush=True)
     for one in sockets:
         one.close()
+
+
+def subscribed(server, path):
+    """A socket that has said hello on a canvas, with as small a buffer as there is."""
+    one = socket.socket()
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    one.connect(("127.0.0.1", server.port))
+    one.sendall(f"GET /v1/lifeforms/{path}/subscribe HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\nConnection: Upgrade\r\n"
+                "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n".encode())
+    one.recv(4096)
+    hello = b'{"t":"hello","v":1}'
+    one.sendall(bytes([0x81, 0x80 | len(hello), 0, 0, 0, 0]) + hello)
+    return one
+
+
+def is_closed(one):
+    """Whether the other side has closed it, without reading from it: TCP says so."""
+    return one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != 1
+
+
+def mute(server, load):
+    """One subscriber reads nothing, beside a hundred who do: when it is closed, and what the others notice of it."""
+    print("\n| 1 × 100, 100/s, 4 KiB each | write → received p50 / p99 ms | resident MiB | the one that reads nothing |\n|---|---|---|---|", flush=True)
+    for with_mute in (False, True, False, True):
+        file = server.canvases(1)
+        path = pathlib.Path(file).read_text().strip()
+        one = subscribed(server, path) if with_mute else None
+        before, begun = resident(server.process.pid), time.time()
+        body = '{"id":"m{q}","content":"{m} ' + "x" * 4096 + '"}'
+        running = subprocess.Popen(server.command(load, file, 1, 100, "--rate", 100, body, secs=15), stdout=subprocess.PIPE, text=True)
+        closed, most = None, before
+        while running.poll() is None:
+            if one and closed is None and is_closed(one):
+                closed = time.time() - begun
+            most = max(most, resident(server.process.pid))
+            time.sleep(0.05)
+        row = json.loads(running.stdout.read())
+        told = "not there" if one is None else f"closed {closed:.1f} s after the load began" if closed else "not closed"
+        print(f"| {'with one that reads nothing' if one else 'alone'} | {row['p50_ms']:.2f} / {row['p99_ms']:.2f} | {before} before, {most} at most | {told} |", flush=True)
+        if one:
+            one.close()
 
 
 def main():
@@ -153,6 +201,10 @@ def main():
         if "idle" in ONLY:
             one = Daemon(binary, tempfile.mkdtemp(dir=folder), "rest")
             idle(one)
+            one.end()
+        if "mute" in ONLY:
+            one = Daemon(binary, tempfile.mkdtemp(dir=folder), "rest")
+            mute(one, load)
             one.end()
         for write in [write for write in ("rest", "ws") if write in ONLY]:
             one = Daemon(binary, tempfile.mkdtemp(dir=folder), write)

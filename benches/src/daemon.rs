@@ -35,7 +35,8 @@ impl Process {
         let started = Instant::now();
         let mut command = Command::new(binary);
         command.arg("up").arg("--data").arg(data).arg("--listen").arg(format!("127.0.0.1:{port}"));
-        command.env("LIFEFORMD_TOKEN", TOKEN).env("LIFEFORMD_LOG", "warn").envs(settings.iter().copied());
+        let log = std::env::var("LIFEFORMD_LOG").unwrap_or_else(|_| "warn".into());
+        command.env("LIFEFORMD_TOKEN", TOKEN).env("LIFEFORMD_LOG", log).envs(settings.iter().copied());
         let child = command.stdout(Stdio::null()).spawn().unwrap();
         let process = Self { child, base: format!("http://127.0.0.1:{port}"), started };
         while reqwest::get(format!("{}/health", process.base)).await.is_err() {

@@ -1,5 +1,5 @@
 //! Many lifeforms in one daemon: beating with nothing due, asleep, and all talking at once.
-//! `cargo run --release -p benches -- LIFEFORMD lives [BEATING] [ASLEEP] [TALKING]`.
+//! `cargo run --release -p benches -- LIFEFORMD lives [BEATING] [ASLEEP] [TALKING]`; a row of none is left out.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -20,9 +20,15 @@ const AT_ONCE: usize = 64;
 /// Measures and prints everything.
 pub(crate) async fn all(binary: &str, beating: usize, asleep: usize, talking: usize) {
     println!("| row | measured |\n|---|---|");
-    beat(binary, beating).await;
-    sleep(binary, asleep).await;
-    talk(binary, talking).await;
+    if beating > 0 {
+        beat(binary, beating).await;
+    }
+    if asleep > 0 {
+        sleep(binary, asleep).await;
+    }
+    if talking > 0 {
+        talk(binary, talking).await;
+    }
 }
 
 async fn quiet_daemon(binary: &str, data: &Path) -> Process {
@@ -137,6 +143,7 @@ async fn talk(binary: &str, count: usize) {
         listeners.push((chat, socket));
     }
     let http = reqwest::Client::builder().tcp_nodelay(true).pool_max_idle_per_host(count).build().unwrap();
+    eprintln!("asked at {} cpu {}", std::fs::read_to_string("/proc/uptime").unwrap(), daemon.cpu_s());
     let begun = Instant::now();
     let asked = listeners.into_iter().map(|(chat, mut socket)| {
         let (http, base) = (http.clone(), daemon.base.clone());
@@ -146,7 +153,8 @@ async fn talk(binary: &str, count: usize) {
             let said = http.post(format!("{base}{chat}/topics/t/messages")).bearer_auth(TOKEN).json(&body);
             let said = tokio::spawn(said.send());
             let (mut first, mut last) = (None, None);
-            while let (None, Some(Ok(frame))) = (last, socket.next().await) {
+            while last.is_none() {
+                let Some(Ok(frame)) = socket.next().await else { break };
                 let text = frame.to_text().unwrap_or_default().to_owned();
                 if text.contains("\"t\":\"stream\"") || text.contains("message.finish") {
                     first = first.or(Some(at.elapsed()));
@@ -161,10 +169,12 @@ async fn talk(binary: &str, count: usize) {
     });
     let answered: Vec<(f64, f64)> = futures::future::join_all(asked).await.into_iter().filter_map(Result::ok).collect();
     let all = begun.elapsed();
+    eprintln!("answered at {} cpu {}", std::fs::read_to_string("/proc/uptime").unwrap(), daemon.cpu_s());
     let mut firsts: Vec<f64> = answered.iter().map(|(first, _)| *first).collect();
     let mut lasts: Vec<f64> = answered.iter().map(|(_, last)| *last).collect();
     firsts.sort_by(f64::total_cmp);
     lasts.sort_by(f64::total_cmp);
+    eprintln!("{:?} {:?}", &firsts[firsts.len() - 5..], &lasts[lasts.len() - 5..]);
     println!(
         "| {count} asked at once | {} answered in {:.2} s; first text p50 {:.0} ms, p99 {:.0} ms; whole p99 {:.0} ms |",
         answered.len(),

@@ -84,7 +84,8 @@ impl Build<'_> {
         self.acyclic(spec, at);
         self.routes_lead_somewhere(spec, &shapes, at);
         self.within.pop();
-        Graph { id: spec.id.clone(), nodes, output: spec.output.clone(), deadline_s: spec.deadline_s }
+        let wanted = wanted(spec);
+        Graph { id: spec.id.clone(), nodes, output: spec.output.clone(), wanted, deadline_s: spec.deadline_s }
     }
 
     fn node(&mut self, spec: &NodeSpec, path: &str, names: &[&NodeId], shapes: &BTreeMap<NodeId, Shape>) -> Node {
@@ -566,4 +567,18 @@ fn part_of<'s>(schema: &'s Value, pointer: &str) -> Result<Option<&'s Value>, St
 fn listed(names: &[&Arc<str>]) -> String {
     let names: BTreeSet<&Arc<str>> = names.iter().copied().collect();
     names.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ")
+}
+
+/// The output's node and all that it comes from.
+fn wanted(spec: &FascicleSpec) -> BTreeSet<NodeId> {
+    let mut wanted = BTreeSet::from([spec.output.clone()]);
+    loop {
+        let of_wanted = spec.nodes.iter().filter(|node| wanted.contains(&node.id));
+        let before: BTreeSet<NodeId> =
+            of_wanted.flat_map(|node| node.after.iter().map(|edge| edge.node.clone())).collect();
+        if before.is_subset(&wanted) {
+            return wanted;
+        }
+        wanted.extend(before);
+    }
 }

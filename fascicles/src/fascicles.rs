@@ -270,15 +270,16 @@ impl Fascicles {
         let mut run = Run::new(built.graph);
         let out = run.on(News::Accepted { events: order.events, deadline_at }, now);
         // The head must not exist yet: the commit refuses a job that was started before.
-        let mut batch = if made { Batch::new(origin).made(&id) } else { Batch::new(origin) };
+        let key = Key::new(Kind::Job, id.clone());
+        let batch = Batch::new(origin);
+        let mut batch = if made { batch.made(&id) } else { batch.made_with(&id, key) };
         batch.push(Op::Payload { hash: built.hash, body: built.plan });
         batch = batch.create(Key::new(Kind::Running, format!("{}/{}", head.owner, head.id)), &head.id);
-        batch = batch.put_expecting(Key::new(Kind::Job, head.id.clone()), Expect::Version(0), &head);
         if head.reserve != Amount::default() {
             let (hold, amount) = (crate::job::hold_of(&id), head.reserve);
             batch = batch.account(head.account.clone(), AccountOp::Hold { id: hold, parent: None, amount }, "job");
         }
-        batch.ops.extend(commit_of(&mut head, &run, &out.facts, now).ops);
+        batch.ops.extend(commit_of(&mut head, &run, &out.facts, Expect::Version(0), now).ops);
         self.inner.toolboxes().insert(head.owner.clone(), toolbox.clone());
         let (this, batch) = (self.clone(), with(batch));
         // From here on it is the daemon's: whoever ordered it may go away.
@@ -428,7 +429,7 @@ impl Fascicles {
         let mut run = self.run_of(&head).await?;
         let now = self.inner.store.clock().now();
         let out = run.on(news, now);
-        let batch = commit_of(&mut head, &run, &out.facts, now);
+        let batch = commit_of(&mut head, &run, &out.facts, Expect::Any, now);
         self.inner.store.commit(batch).await?;
         Ok((head, run, out.effects))
     }
@@ -451,7 +452,7 @@ impl Fascicles {
         let out = run.on(News::Retried, now);
         let mark = Key::new(Kind::Running, format!("{}/{}", head.owner, head.id));
         let mut batch = Batch::new(&head.origin).create(mark, &head.id);
-        batch.ops.extend(commit_of(&mut head, &run, &out.facts, now).ops);
+        batch.ops.extend(commit_of(&mut head, &run, &out.facts, Expect::Any, now).ops);
         let (this, job) = (self.clone(), job.clone());
         let begun = tokio::spawn(async move {
             match this.inner.store.commit(batch).await {

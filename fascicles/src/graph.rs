@@ -39,6 +39,8 @@ pub struct Graph {
     pub(crate) id: FascicleId,
     pub(crate) nodes: BTreeMap<NodeId, Node>,
     pub(crate) output: NodeId,
+    /// The nodes that the output comes from, itself among them; the others are afterthoughts.
+    pub(crate) wanted: BTreeSet<NodeId>,
     /// Seconds a job of it may take.
     pub(crate) deadline_s: Option<u64>,
 }
@@ -172,6 +174,17 @@ impl Node {
     /// Whether its slots are named one by one.
     pub(crate) fn has_several_slots(&self) -> bool {
         matches!(self.work, Work::Map { .. } | Work::Repeat { .. })
+    }
+
+    /// What it runs, or what is run in place of that.
+    pub(crate) fn body(&self, fall_back: bool) -> Option<&Body> {
+        if fall_back {
+            return self.fall_back.as_ref();
+        }
+        match &self.work {
+            Work::One(body) | Work::Map { body, .. } | Work::Repeat { body, .. } => Some(body),
+            Work::Join(_) | Work::Branch { .. } | Work::Wait(..) | Work::Approve(_) => None,
+        }
     }
 
     /// Whether enough edges fire.

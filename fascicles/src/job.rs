@@ -16,11 +16,11 @@ use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::fascicles::{Inner, job_stream};
-use crate::graph::Work;
+use crate::graph::{Leaf, Work};
 use crate::run::{
     Answer, Effect, Fact, News, OUTPUT_BYTES_MAX, Outcome, Pause, Run, Standing, Start, Status, Step, Wait, bytes_of,
 };
-use crate::spec::FascicleId;
+use crate::spec::{CalledBy, FascicleId};
 use crate::toolbox::Toolbox;
 use crate::turns::Priority;
 use crate::work::{invocation, work};
@@ -134,6 +134,8 @@ pub(crate) struct JobArgs {
 
 pub(crate) struct Job {
     args: JobArgs,
+    /// What is known and not kept yet, since it would be found again.
+    unkept: Vec<Fact>,
     /// Dropping it ends whatever is under way.
     work: JoinSet<()>,
     under_way: HashMap<Step, AbortHandle>,
@@ -159,7 +161,7 @@ impl Actor for JobActor {
 
     async fn pre_start(&self, me: ActorRef<JobMsg>, args: JobArgs) -> Result<Job, ActorProcessingErr> {
         me.cast(JobMsg::Resume)?;
-        Ok(Job { args, work: JoinSet::new(), under_way: HashMap::new(), alarm: None, busy: false })
+        Ok(Job { args, unkept: Vec::new(), work: JoinSet::new(), under_way: HashMap::new(), alarm: None, busy: false })
     }
 
     async fn handle(&self, me: ActorRef<JobMsg>, message: JobMsg, job: &mut Job) -> Result<(), ActorProcessingErr> {
@@ -234,9 +236,15 @@ impl Job {
             self.alarm = None;
         }
         let now = self.args.inner.store.clock().now();
+        let is_found_again = self.is_found_again(&news);
         let Outcome { facts, effects } = self.args.run.on(news, now);
-        if !facts.is_empty() {
-            let mut batch = commit_of(&mut self.args.head, &self.args.run, &facts, now);
+        self.unkept.extend(facts);
+        if is_found_again && effects.iter().all(|effect| self.only_reads(effect)) && !self.args.run.status().is_final()
+        {
+            self.perform(me, effects);
+        } else if !self.unkept.is_empty() {
+            let facts = std::mem::take(&mut self.unkept);
+            let mut batch = commit_of(&mut self.args.head, &self.args.run, &facts, Expect::Any, now);
             batch.ops.extend(with.ops);
             // The work is done and must not be done again, however long the disk fails.
             match self.args.inner.store.commit_at_last(batch).await {
@@ -252,14 +260,29 @@ impl Job {
         Ok(())
     }
 
+    /// Whether what a step has done need not be kept at once: a tool that only reads would do it again.
+    fn is_found_again(&self, news: &News) -> bool {
+        let News::Done { step, .. } = news else { return false };
+        self.args.run.leaf(step).is_some_and(|leaf| self.is_reading(leaf))
+    }
+
+    fn only_reads(&self, effect: &Effect) -> bool {
+        matches!(effect, Effect::Start(start) if self.is_reading(&start.leaf))
+    }
+
+    fn is_reading(&self, leaf: &Leaf) -> bool {
+        matches!(leaf, Leaf::Tool { name, by: CalledBy::Owner, .. } if self.args.toolbox.only_reads(name))
+    }
+
     /// Ends a job of which a step cannot be kept: it fails as it stands in its journal.
     async fn give_up(&mut self, error: &nexus::StoreError) -> Result<(), nexus::StoreError> {
         let now = self.args.inner.store.clock().now();
         let mut run = Run::new(self.args.run.graph().clone());
         crate::fascicles::replay(&self.args.inner.store, &self.args.head.id, &mut run).await?;
         self.args.run = run;
+        self.unkept.clear();
         let out = self.args.run.on(News::GivenUp(format!("a step of it cannot be kept: {error}")), now);
-        let batch = commit_of(&mut self.args.head, &self.args.run, &out.facts, now);
+        let batch = commit_of(&mut self.args.head, &self.args.run, &out.facts, Expect::Any, now);
         self.args.inner.store.commit_at_last(batch).await?;
         self.work.abort_all();
         Ok(())
@@ -396,7 +419,7 @@ pub(crate) fn refusal(standing: Standing) -> FascicleError {
 }
 
 /// The batch that makes `facts` durable, with the head as they leave it.
-pub(crate) fn commit_of(head: &mut Head, run: &Run, facts: &[Fact], now: Timestamp) -> Batch {
+pub(crate) fn commit_of(head: &mut Head, run: &Run, facts: &[Fact], expect: Expect, now: Timestamp) -> Batch {
     head.status = run.status();
     head.current_stage = run.current_stage().cloned();
     head.output = run.output();
@@ -416,7 +439,7 @@ pub(crate) fn commit_of(head: &mut Head, run: &Run, facts: &[Fact], now: Timesta
             data: json(fact),
         });
     }
-    batch = batch.put(Key::new(Kind::Job, head.id.clone()), head);
+    batch = batch.put_expecting(Key::new(Kind::Job, head.id.clone()), expect, head);
     let mark = Key::new(Kind::Running, format!("{}/{}", head.owner, head.id));
     if !head.status.is_final() {
         return batch;

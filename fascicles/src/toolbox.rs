@@ -27,7 +27,7 @@ pub struct ToolContext {
     /// For whom, and what led to it.
     pub origin: Origin,
     /// What the job works on.
-    pub input: Vec<Event>,
+    pub input: Arc<[Event]>,
     /// What the node reads.
     pub events: Vec<Event>,
 }
@@ -65,6 +65,12 @@ impl ToolFailure {
 pub trait Toolbox: Send + Sync + 'static {
     /// Calls a tool.
     async fn call(&self, name: &Arc<str>, arguments: &Value, context: &ToolContext) -> Result<Value, ToolFailure>;
+
+    /// Whether a tool only reads: after a crash it is called again, so what it answered is kept with whatever follows from
+    /// it instead of at once.
+    fn only_reads(&self, _name: &str) -> bool {
+        false
+    }
 
     /// Where what a streaming neuron says goes; `None` shows it to nobody.
     async fn listen(&self, context: &ToolContext) -> Result<Option<mpsc::Sender<Delta>>, ToolFailure>;

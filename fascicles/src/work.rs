@@ -18,6 +18,7 @@ use crate::part::filled;
 use crate::run::{News, OUTPUT_BYTES_MAX, Start, Step};
 use crate::spec::CalledBy;
 use crate::toolbox::{ToolContext, ToolFailure, Toolbox};
+use crate::turns::Manner;
 
 /// Where a step's conversation is kept.
 pub(crate) fn invocation(job: &str, step: &str, attempt: u32) -> Arc<str> {
@@ -37,7 +38,12 @@ pub(crate) async fn work(inner: Arc<Inner>, head: Arc<Head>, toolbox: Arc<dyn To
     let is_unsure = matches!(&*start.leaf, Leaf::Call { tool, .. } if !inner.neurons.may_repeat(tool));
     let cut_short = |why: &str| if is_unsure { ToolFailure::fatal(why) } else { ToolFailure::passing(why) };
     tokio::time::sleep(Duration::from_millis(start.delay_ms)).await;
-    let _turn = inner.turns(head.depth).take(head.priority).await;
+    let manner = match &*start.leaf {
+        _ if start.is_afterthought => Manner::After,
+        Leaf::Tool { .. } => Manner::Prompt,
+        Leaf::Neuron { .. } | Leaf::Call { .. } => Manner::Patient,
+    };
+    let _turn = inner.turns(head.depth).take(head.priority, manner).await;
     let limit = start.timeout_s.map(Duration::from_secs);
     let done = AssertUnwindSafe(perform(&inner, &head, toolbox, start)).catch_unwind();
     let came = match limit {

@@ -134,7 +134,8 @@ impl Daemon {
             };
             use axum::serve::ListenerExt;
             let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
-            axum::serve(listener, router).with_graceful_shutdown(stopped).await
+            // Made once: a router as it stands is built anew for each connection.
+            axum::serve(listener, router.into_make_service()).with_graceful_shutdown(stopped).await
         });
         Ok(Self { address, token, token_is_new, lifeform, app, stop, server, keeper })
     }

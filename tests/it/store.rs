@@ -338,7 +338,7 @@ async fn what_is_read_back_after_a_kill_survives_the_next_one() {
 
 mod much {
     use super::*;
-    use nexus::store::{Key, Kind};
+    use nexus::store::{Key, Kind, Op, PAGE_ELEMENTS};
     use nexus::{Batch, ManualClock, Origin, Store};
     use serde_json::{Value, json};
 
@@ -360,12 +360,52 @@ mod much {
                     .create(Key::new(Kind::Meta, name.clone()), &json!({"n": n, "text": "x".repeat(100)}));
             }
             store.commit(batch).await.unwrap();
+            // Short entries of many streams, with as many references as there may be.
+            let causes = (0..16).map(|n| Arc::from(format!("canvas:somebody/canvas_chat_main@{round}{n}"))).collect();
+            let origin = Origin::new(origin.principal.clone(), nexus::Cause(causes));
+            let entries = (0..1_000).fold(Batch::new(&origin), |batch, n| batch.append(format!("s{n}"), "k", &n));
+            store.commit(entries).await.unwrap();
         }
         store.checkpoint().await.unwrap();
         store.close().await.unwrap();
         let store = open().await;
         let kept = store.document::<Value>(&Key::new(Kind::Meta, "d79-999")).await.unwrap();
         assert_eq!(kept.unwrap().value["n"], 999);
+        store.close().await.unwrap();
+    }
+
+    /// A page of a graph is written whole for one element of it.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn however_far_apart_what_changes_stands_a_checkpoint_fits_into_the_database() {
+        const PAGES: u64 = 1_500;
+        let folder = tempfile::tempdir().unwrap();
+        let open = async || {
+            let disk: Arc<dyn Backend> = Arc::new(Surreal::embedded(folder.path().join("store")).unwrap());
+            Store::open(disk, Arc::new(ManualClock::default())).await.unwrap()
+        };
+        let store = open().await;
+        let write = async |store: &Store, numbers: Vec<u64>, body: u8| {
+            let rows = numbers.into_iter().map(|no| (no, Some(vec![body; 400].into()))).collect();
+            let mut batch = Batch::new(&Origin::system("test"));
+            batch.push(Op::Elements { nexus: "mind".into(), rows });
+            store.commit(batch).await.unwrap();
+        };
+        for page in (0..PAGES).step_by(50) {
+            write(&store, (page * PAGE_ELEMENTS..(page + 50) * PAGE_ELEMENTS).collect(), 1).await;
+        }
+        store.checkpoint().await.unwrap();
+        write(&store, (0..PAGES).map(|page| page * PAGE_ELEMENTS).collect(), 2).await;
+        store.checkpoint().await.unwrap();
+        store.close().await.unwrap();
+        let store = open().await;
+        let (mut from, mut changed, mut all) = (Some(0), 0, 0);
+        while let Some(page) = from {
+            let (elements, next) = store.elements("mind", page, 100).await.unwrap();
+            all += elements.len() as u64;
+            changed += elements.iter().filter(|(no, body)| no % PAGE_ELEMENTS == 0 && body[0] == 2).count() as u64;
+            from = next;
+        }
+        assert_eq!((all, changed), (PAGES * PAGE_ELEMENTS, PAGES));
         store.close().await.unwrap();
     }
 }

@@ -112,6 +112,11 @@ impl Fact {
     pub fn is_observed(kept: &[u8]) -> bool {
         kept.starts_with(br#"{"fact":"observed""#)
     }
+
+    /// Whether the kept text of a fact may be that of a job that ends, or of one that begins to wait.
+    pub fn ends_or_waits(kept: &[u8]) -> bool {
+        kept.starts_with(br#"{"fact":"ended""#) || kept.starts_with(br#"{"fact":"paused""#)
+    }
 }
 
 /// What a step waits for.
@@ -215,10 +220,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_world_was_told_is_told_apart_by_its_beginning() {
+    fn what_others_look_for_is_told_apart_by_its_beginning() {
         let told = Observed { id: "evt_001".into(), stage: "a".into(), ..Observed::default() };
         assert!(Fact::is_observed(&nexus::store::json(&Fact::Observed(told))));
         let output = serde_json::json!({"fact": "observed"});
-        assert!(!Fact::is_observed(&nexus::store::json(&Fact::Done { step: "a".into(), output })));
+        let done = nexus::store::json(&Fact::Done { step: "a".into(), output });
+        assert!(!Fact::is_observed(&done) && !Fact::ends_or_waits(&done));
+        let ended = Fact::Ended { status: Status::Completed, error: None };
+        let wait = Wait { n: 1, pause: Pause::Event { event: "e".into() }, expires_at: None };
+        for fact in [ended, Fact::Paused { step: "a".into(), wait }] {
+            assert!(Fact::ends_or_waits(&nexus::store::json(&fact)));
+        }
     }
 }

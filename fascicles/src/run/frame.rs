@@ -20,7 +20,7 @@ const ITEM: &str = "item";
 #[derive(Debug)]
 pub(super) struct Frame {
     pub(super) graph: Arc<Graph>,
-    pub(super) input: Vec<Event>,
+    pub(super) input: Arc<[Event]>,
     pub(super) nodes: BTreeMap<NodeId, State>,
 }
 
@@ -88,18 +88,12 @@ impl Slot {
 
     /// What it runs.
     pub(super) fn body<'n>(&self, node: &'n Node) -> Option<&'n Body> {
-        if self.fall_back {
-            return node.fall_back.as_ref();
-        }
-        match &node.work {
-            Work::One(body) | Work::Map { body, .. } | Work::Repeat { body, .. } => Some(body),
-            Work::Join(_) | Work::Branch { .. } | Work::Wait(..) | Work::Approve(_) => None,
-        }
+        node.body(self.fall_back)
     }
 }
 
 impl Frame {
-    pub(super) fn new(graph: Arc<Graph>, input: Vec<Event>) -> Self {
+    pub(super) fn new(graph: Arc<Graph>, input: Arc<[Event]>) -> Self {
         let nodes = graph.nodes.keys().map(|id| (id.clone(), State::Waiting)).collect();
         Self { graph, input, nodes }
     }
@@ -122,7 +116,7 @@ impl Frame {
     /// # Errors
     /// When an edge cannot bring what it must.
     pub(super) fn reads(&self, node: &Node) -> Result<Vec<Event>, String> {
-        let mut events = if node.spec.reads_input() { self.input.clone() } else { Vec::new() };
+        let mut events = if node.spec.reads_input() { self.input.to_vec() } else { Vec::new() };
         for edge in &node.edges {
             if let Some(State::Done(output)) = self.nodes.get(&edge.from)
                 && edge.fires(output)

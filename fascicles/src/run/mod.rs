@@ -70,7 +70,7 @@ impl Run {
     /// A job of `graph` about which nothing is known yet.
     pub fn new(graph: Arc<Graph>) -> Self {
         Self {
-            root: Frame::new(graph, Vec::new()),
+            root: Frame::new(graph, Arc::default()),
             status: Status::Pending,
             error: None,
             observed: 0,
@@ -162,6 +162,15 @@ impl Run {
         }
     }
 
+    /// What a step under way does, if it is work of its own.
+    pub(crate) fn leaf(&self, step: &str) -> Option<&Leaf> {
+        let (node, slot, _) = self.slot(step)?;
+        match slot.body(node)? {
+            Body::Leaf(leaf) => Some(leaf),
+            Body::Fascicle(_) => None,
+        }
+    }
+
     /// When it must next be told that time has passed.
     pub fn due(&self) -> Option<Timestamp> {
         self.waits().filter_map(|(_, wait)| wait.expires_at).chain(self.deadline_at).min()
@@ -171,7 +180,7 @@ impl Run {
     pub fn apply(&mut self, fact: &Fact) {
         match fact {
             Fact::Accepted { events, deadline_at } => {
-                self.root.input.clone_from(events);
+                self.root.input = events.as_slice().into();
                 self.deadline_at = *deadline_at;
             }
             Fact::Started { step, attempt, fall_back } => {
@@ -496,6 +505,7 @@ impl Run {
                 attempt,
                 conversation: slot.conversation(leaf),
                 again: again || slot.conversation(leaf) != attempt,
+                is_afterthought: self.root.is_afterthought(step),
                 leaf: leaf.clone(),
                 input: self.root.input.clone(),
                 events,

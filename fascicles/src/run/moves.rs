@@ -21,14 +21,14 @@ impl Frame {
     pub(super) fn moves(&self, prefix: &str, wait: u32, now: Timestamp, moves: &mut Vec<Move>) {
         for (id, state) in &self.nodes {
             let Some(node) = self.graph.node(id) else { continue };
-            let step: Step = format!("{prefix}{id}").into();
+            let step = || -> Step { format!("{prefix}{id}").into() };
             match state {
                 State::Waiting => match self.runs(node) {
                     None => {}
-                    Some(false) => moves.push(Move::Note(Fact::Skipped { step })),
-                    Some(true) => self.opening(node, step, moves),
+                    Some(false) => moves.push(Move::Note(Fact::Skipped { step: step() })),
+                    Some(true) => self.opening(node, step(), moves),
                 },
-                State::Open(slots) => self.going_on(node, &step, slots, wait, now, moves),
+                State::Open(slots) => self.going_on(node, &step(), slots, wait, now, moves),
                 State::Skipped | State::Done(_) | State::Failed { .. } => {}
             }
         }

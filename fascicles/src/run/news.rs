@@ -107,10 +107,12 @@ pub struct Start {
     pub conversation: u32,
     /// Whether this try, or one that it goes on from, was under way before, so that some of it may be done.
     pub again: bool,
+    /// Whether the job's output does not come from it.
+    pub is_afterthought: bool,
     /// What is done.
     pub(crate) leaf: Arc<Leaf>,
     /// What the job works on.
-    pub input: Vec<Event>,
+    pub input: Arc<[Event]>,
     /// What it reads.
     pub events: Vec<Event>,
     /// Milliseconds to wait before.

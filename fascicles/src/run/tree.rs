@@ -23,6 +23,21 @@ impl Frame {
         }
     }
 
+    /// Whether the output comes without what a step does.
+    pub(super) fn is_afterthought(&self, step: &str) -> bool {
+        let (node, index, fall_back) = segment(step.split('/').next().unwrap_or(step));
+        if !self.graph.wanted.contains(node) {
+            return true;
+        }
+        let (Some((_, within)), Some(State::Open(slots))) = (step.split_once('/'), self.nodes.get(node)) else {
+            return false;
+        };
+        match slots.get(index).filter(|slot| slot.fall_back == fall_back).map(|slot| &slot.doing) {
+            Some(Doing::Inside(inner)) => inner.is_afterthought(within),
+            _ => false,
+        }
+    }
+
     pub(super) fn find_mut<'s>(&mut self, step: &'s str) -> Option<(&mut Frame, &'s str, usize)> {
         let mut frame = self;
         let mut segments = step.split('/').peekable();
@@ -91,7 +106,13 @@ impl Frame {
                 return;
             }
         }
-        let events = frame.reads_at(node, index).unwrap_or_default();
+        let doing = match node.body(fall_back) {
+            Some(Body::Fascicle(inner)) => {
+                let events = frame.reads_at(node, index).unwrap_or_default();
+                Doing::Inside(Box::new(Frame::new(inner.clone(), events.into())))
+            }
+            _ => Doing::Working,
+        };
         let Some(State::Open(slots)) = frame.nodes.get_mut(id) else { return };
         if index >= slots.len() {
             slots.resize_with(index + 1, Slot::default);
@@ -102,10 +123,7 @@ impl Frame {
         }
         (slot.attempt, slot.fall_back, slot.restarts, slot.broken) = (attempt, fall_back, 0, None);
         slot.is_fatal = false;
-        slot.doing = match slot.body(node) {
-            Some(Body::Fascicle(inner)) => Doing::Inside(Box::new(Frame::new(inner.clone(), events))),
-            _ => Doing::Working,
-        };
+        slot.doing = doing;
     }
 
     /// What broke may be tried again.

@@ -180,6 +180,9 @@ impl Alive {
         let (me, name) = (me.clone(), job.clone());
         let watcher = tokio::spawn(async move {
             while let Some(entry) = next_of(&mut follow).await {
+                if !Fact::ends_or_waits(&entry.data) {
+                    continue;
+                }
                 match entry.decode::<Fact>() {
                     Ok(Fact::Ended { status, .. }) => {
                         let _ = me.cast(Msg::Ended(name, status));

@@ -15,6 +15,7 @@ use async_trait::async_trait;
 use fascicles::{ToolContext, ToolFailure, Toolbox};
 use neurons::llm::Delta;
 use nexus::{Event, Origin, Principal};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -161,7 +162,7 @@ impl Hands {
             .iter()
             .find(|event| &*event.role == PERCEPTION)
             .ok_or_else(|| ToolFailure::fatal("this tool needs a perception to work on"))?;
-        let perception: Perception = serde_json::from_value(event.content.clone()).map_err(ToolFailure::fatal)?;
+        let perception: Perception = Perception::deserialize(&event.content).map_err(ToolFailure::fatal)?;
         let name = &perception.place.canvas;
         let canvas = self.canvases.get(name).ok_or_else(|| ToolFailure::fatal(format!("it left canvas {name}")))?;
         Ok(Here { perception, canvas })
@@ -419,6 +420,10 @@ impl Toolbox for Hands {
             "look" => Ok(self.look(&here)),
             other => Err(ToolFailure::fatal(format!("there is no tool {other}"))),
         }
+    }
+
+    fn only_reads(&self, name: &str) -> bool {
+        matches!(name, "recall" | "history" | "hear" | "alike" | "later" | "look" | "gather" | "consider")
     }
 
     /// Opens the answer's message and writes what comes into it: each piece at once to whoever watches,

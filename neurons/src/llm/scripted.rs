@@ -60,6 +60,12 @@ impl Scripted {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Forgets what it was asked so far, for those who ask it for months.
+    pub fn forget(&self) {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.embedded.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     /// The model as a provider, through the whole client.
     ///
     /// # Errors

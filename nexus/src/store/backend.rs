@@ -74,7 +74,8 @@ pub trait Backend: Send + Sync + 'static {
     async fn append(&self, n: u64, row: Bytes) -> Result<(), StoreError>;
 
     /// Writes a projection, moves the checkpoint to `upto` and drops the log rows up to it, in one
-    /// transaction: replaying the log over half a projection would count versions twice.
+    /// transaction: replaying the log over half a projection would count versions twice. Elements and payloads, which
+    /// replaying leaves as they are, may be there before the rest.
     async fn project(&self, projection: Projection) -> Result<(), StoreError>;
 
     /// One projected document.
@@ -102,6 +103,15 @@ pub trait Backend: Send + Sync + 'static {
 
     /// The number of the last projected entry of a stream.
     async fn head(&self, stream: &Stream) -> Result<u64, StoreError>;
+
+    /// The same for several streams, in the order they are asked for.
+    async fn heads(&self, streams: &[Stream]) -> Result<Vec<u64>, StoreError> {
+        let mut found = Vec::with_capacity(streams.len());
+        for stream in streams {
+            found.push(self.head(stream).await?);
+        }
+        Ok(found)
+    }
 
     /// A projected payload.
     async fn payload(&self, hash: &Hash) -> Result<Option<Bytes>, StoreError>;

@@ -232,8 +232,19 @@ pub struct Batch {
     pub origin: Origin,
     /// The changes.
     pub ops: Vec<Op>,
-    /// Names that were made just now: see [`Batch::made`].
-    pub(super) made: Vec<Arc<str>>,
+    /// Names that were made just now: see [`Batch::made`]; and the document without which they were.
+    made: Vec<(Arc<str>, Option<Key>)>,
+}
+
+/// Whether the database need be asked for what an id names.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Newness<'b> {
+    /// It is new.
+    Certain,
+    /// It is new if that document is not there.
+    Without(&'b Key),
+    /// Nobody said so.
+    Unknown,
 }
 
 /// The version that the last entry of a journal of definitions tells of; 1 when there is none.
@@ -256,15 +267,38 @@ impl Batch {
     /// Says that `name` was made at random just now, or is written under for the first time: nothing is kept yet under an
     /// id or in a stream that ends with it, so the database need not be asked. Saying so of a name in use damages it.
     pub fn made(mut self, name: &Arc<str>) -> Self {
-        self.made.push(name.clone());
+        self.made.push((name.clone(), None));
+        self
+    }
+
+    /// Says the same as long as document `key` is not there, beside which nothing is written under `name`. Where it is there,
+    /// this batch must be one that is refused for it.
+    pub fn made_with(mut self, name: &Arc<str>, key: Key) -> Self {
+        self.made.push((name.clone(), Some(key)));
         self
     }
 
     /// Whether what `id` names is known to be new.
-    pub(super) fn is_new(&self, id: &str) -> bool {
-        self.made.iter().any(|name| {
-            id.strip_suffix(&**name).is_some_and(|before| before.is_empty() || before.ends_with([':', '/']))
-        })
+    pub(super) fn newness(&self, id: &str) -> Newness<'_> {
+        let is_named =
+            |name: &str| id.strip_suffix(name).is_some_and(|before| before.is_empty() || before.ends_with([':', '/']));
+        match self.made.iter().find(|(name, _)| is_named(name)) {
+            Some((_, None)) => Newness::Certain,
+            Some((_, Some(key))) => Newness::Without(key),
+            None => Newness::Unknown,
+        }
+    }
+
+    /// About how many bytes it takes.
+    pub(super) fn bytes(&self) -> usize {
+        let of = |op: &Op| match op {
+            Op::Put { body, .. } | Op::Payload { body, .. } => body.len(),
+            Op::Append { data, .. } => data.len(),
+            Op::Elements { rows, .. } => rows.iter().map(|(_, body)| body.as_ref().map_or(0, Bytes::len)).sum(),
+            Op::Restore { entries, .. } => entries.iter().map(|entry| entry.data.len()).sum(),
+            Op::Delete { .. } | Op::Account { .. } | Op::Forget { .. } | Op::Trim { .. } => 0,
+        };
+        self.ops.iter().map(of).sum()
     }
 
     /// Writes a document whatever its version.

@@ -1,17 +1,18 @@
 //! Group commit: one task gathers what is waiting, judges each batch in memory, and makes all that
 //! pass durable as one row. A batch that fails is answered alone and costs the others nothing.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::{Bytes, BytesMut};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
-use tracing::{error, warn};
+use tracing::{debug, error, warn};
 
 use super::backend::Backend;
-use super::batch::{Batch, Key, Receipt, Stream};
+use super::batch::{Batch, Key, Newness, Receipt};
 use super::frame::{self, Frame};
-use super::state::{Staged, State, ask, frame_of};
+use super::state::{Staged, State, Unknown, ask, frame_of};
 use super::{COMMIT_BYTES_MAX, QUIET, StoreError};
 use crate::clock::Clock;
 
@@ -24,11 +25,11 @@ pub(super) enum Request {
 
 /// A row takes no more batches past this size.
 const ROW_BYTES: usize = 512 << 10;
-/// Projections are written once this much is committed without them.
-pub(super) const DIRTY_BYTES: usize = 8 << 20;
+/// Projections are written once this much is committed without them. A burst below it is over before they cost anybody a wait.
+pub(super) const DIRTY_BYTES: usize = 16 << 20;
 /// Once this much more is committed while projections are being written, they are waited for: what one checkpoint writes
 /// must fit into the database's memory, or none ever succeeds again.
-const DIRTY_BYTES_MAX: usize = 2 * DIRTY_BYTES;
+const DIRTY_BYTES_MAX: usize = DIRTY_BYTES + (8 << 20);
 /// How often an append whose outcome is unknown is asked about again.
 const APPEND_TRIES: u32 = 4;
 
@@ -43,6 +44,8 @@ pub(super) struct Committer {
     deferred: Option<Request>,
     /// The checkpoint under way; commits go on beside it.
     projecting: Option<JoinHandle<Result<(), StoreError>>>,
+    /// Where rows are packed, one after the other.
+    packed: BytesMut,
 }
 
 impl Committer {
@@ -52,7 +55,7 @@ impl Committer {
         clock: Arc<dyn Clock>,
         inbox: mpsc::Receiver<Request>,
     ) -> Self {
-        Self { backend, state, clock, inbox, deferred: None, projecting: None }
+        Self { backend, state, clock, inbox, deferred: None, projecting: None, packed: BytesMut::new() }
     }
 
     pub(super) async fn run(mut self) {
@@ -110,27 +113,37 @@ impl Committer {
     /// Makes `first` and whatever waits behind it durable as one row.
     async fn flush(&mut self, first: Batch, reply: oneshot::Sender<Result<Receipt, StoreError>>) {
         let n = self.read(|state| state.row) + 1;
-        let (mut staged, mut row) = (Staged::default(), BytesMut::new());
+        let (mut staged, mut row) = (Staged::default(), std::mem::take(&mut self.packed));
+        row.reserve(ROW_BYTES);
         let (mut frames, mut replies): (Vec<Frame>, Vec<Reply>) = (Vec::new(), Vec::new());
         let mut refusals = Vec::new();
-        let mut next = Some((first, reply));
-        while let Some((batch, reply)) = next.take() {
-            match self.admit(n, batch, &mut staged, &mut row).await {
+        let mut bytes = first.bytes();
+        let mut group = vec![(first, reply)];
+        while bytes < ROW_BYTES
+            && let Some(next) = self.waiting()
+        {
+            bytes += next.0.bytes();
+            group.push(next);
+        }
+        if let Err(failure) = self.learn(group.iter().map(|(batch, _)| batch)).await {
+            return group.into_iter().for_each(|(_, reply)| drop(reply.send(Err(failure.clone()))));
+        }
+        for (batch, reply) in group {
+            match self.admit(n, batch, &mut staged, &mut row) {
                 Ok((frame, receipt)) => {
                     frames.push(frame);
                     replies.push((reply, receipt));
                 }
                 Err(refusal) => refusals.push((reply, refusal)),
             }
-            if row.len() < ROW_BYTES {
-                next = self.waiting();
-            }
         }
         let refuse = || refusals.into_iter().for_each(|(reply, refusal)| drop(reply.send(Err(refusal))));
+        let packed = row.split().freeze();
+        self.packed = row;
         if frames.is_empty() {
             return refuse();
         }
-        match self.append(n, row.freeze()).await {
+        match self.append(n, packed).await {
             Ok(()) => {
                 self.change(|state| {
                     frames.iter().for_each(|frame| state.replay(n, frame));
@@ -166,22 +179,47 @@ impl Committer {
         }
     }
 
-    async fn admit(
+    /// Finds out what batches ask about that is not known here, at once for all of them: a look into the database for each
+    /// would be most of what many small ones cost.
+    async fn learn(&self, batches: impl Iterator<Item = &Batch>) -> Result<(), StoreError> {
+        let (mut new, mut asked) = (Unknown::default(), Unknown::default());
+        let mut without: BTreeMap<&Key, Unknown> = BTreeMap::new();
+        for batch in batches {
+            let Unknown { keys, streams } = self.read(|state| state.unknown(&batch.ops));
+            for key in keys {
+                match batch.newness(&key.1) {
+                    Newness::Certain => new.keys.insert(key),
+                    Newness::Without(other) if *other != key => without.entry(other).or_default().keys.insert(key),
+                    _ => asked.keys.insert(key),
+                };
+            }
+            for stream in streams {
+                match batch.newness(&stream) {
+                    Newness::Certain => new.streams.insert(stream),
+                    Newness::Without(other) => without.entry(other).or_default().streams.insert(stream),
+                    Newness::Unknown => asked.streams.insert(stream),
+                };
+            }
+        }
+        let learn = |(documents, heads)| self.change(|state| state.learn(documents, heads));
+        learn(new.absent());
+        if !asked.is_empty() {
+            learn(ask(&*self.backend, asked).await?);
+        }
+        for (key, unknown) in without {
+            let is_absent = self.read(|state| state.document(key)).is_some_and(|found| found.is_none());
+            learn(if is_absent { unknown.absent() } else { ask(&*self.backend, unknown).await? });
+        }
+        Ok(())
+    }
+
+    fn admit(
         &self,
         n: u64,
         batch: Batch,
         staged: &mut Staged,
         row: &mut BytesMut,
     ) -> Result<(Frame, Receipt), StoreError> {
-        let (mut keys, mut streams) = self.read(|state| state.unknown(&batch.ops));
-        if !keys.is_empty() || !streams.is_empty() {
-            let new_keys: Vec<Key> = keys.extract_if(.., |key| batch.is_new(&key.1)).collect();
-            let new_streams: Vec<Stream> = streams.extract_if(.., |stream| batch.is_new(stream)).collect();
-            let (mut documents, mut heads) = ask(&*self.backend, keys, streams).await?;
-            documents.extend(new_keys.into_iter().map(|key| (key, None)));
-            heads.extend(new_streams.into_iter().map(|stream| (stream, 0)));
-            self.change(|state| state.learn(documents, heads));
-        }
         let at = self.clock.now();
         let mut ops = batch.ops;
         self.read(|state| state.strip_kept(&mut ops));
@@ -241,10 +279,13 @@ impl Committer {
         let (projection, bytes) = self.change(|state| (state.projection(), std::mem::take(&mut state.dirty_bytes)));
         let (backend, state) = (self.backend.clone(), self.state.clone());
         self.projecting = Some(tokio::spawn(async move {
-            let upto = projection.upto;
+            let (upto, begun) = (projection.upto, std::time::Instant::now());
             let written = backend.project(projection).await;
             match &written {
-                Ok(()) => state.write().unwrap_or_else(PoisonError::into_inner).projected(upto),
+                Ok(()) => {
+                    debug!(upto, bytes, took = ?begun.elapsed(), "checkpoint");
+                    state.write().unwrap_or_else(PoisonError::into_inner).projected(upto);
+                }
                 // The log still holds everything; the next quiet moment tries again.
                 Err(failure) => {
                     warn!(upto, %failure, "checkpoint failed");

@@ -127,6 +127,10 @@ impl<B: Backend> Backend for Faulty<B> {
         self.inner.head(stream).await
     }
 
+    async fn heads(&self, streams: &[Stream]) -> Result<Vec<u64>, StoreError> {
+        self.inner.heads(streams).await
+    }
+
     async fn payload(&self, hash: &Hash) -> Result<Option<Bytes>, StoreError> {
         self.inner.payload(hash).await
     }

@@ -1,7 +1,7 @@
 //! What the store keeps in memory: everything committed that no projection holds yet, the accounts,
 //! and the versions the committer has lately had to know.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -15,8 +15,12 @@ use crate::clock::Timestamp;
 use crate::ledger::Account;
 use crate::principal::{Cause, Origin};
 
-/// What one change costs a projection, besides its own bytes.
-const OP_BYTES: usize = 512;
+/// What a row costs a projection, besides its own bytes.
+const ROW_BYTES: usize = 512;
+/// What an entry of a journal costs it, besides its own bytes: they are packed into rows.
+const ENTRY_BYTES: usize = 128;
+/// What an account costs it.
+const ACCOUNT_BYTES: usize = 2_048;
 /// Clean documents kept for their versions before all of them are let go.
 const CLEAN_MAX: usize = 16_384;
 
@@ -44,6 +48,13 @@ struct Journal {
     trimmed: (u64, u64),
 }
 
+impl Document {
+    /// What it costs the next checkpoint, which begins after row `projecting`.
+    fn cost(&self, projecting: u64) -> usize {
+        if self.row > projecting { ROW_BYTES + self.body.as_ref().map_or(0, Bytes::len) } else { 0 }
+    }
+}
+
 /// Elements of one graph that no projection holds, each with its log row; `None` is a removal.
 type Elements = BTreeMap<u64, (Option<Bytes>, u64)>;
 
@@ -61,7 +72,9 @@ pub(super) struct State {
     pub(super) row: u64,
     /// The last row the projections cover.
     pub(super) checkpoint: u64,
-    /// Bytes committed since the last checkpoint, roughly.
+    /// The last row that the checkpoint before, or the one under way, covers.
+    projecting: u64,
+    /// Bytes that the next checkpoint has to write, roughly.
     pub(super) dirty_bytes: usize,
     /// Whether a checkpoint failed, and what it wrote may be there or not.
     unsure: bool,
@@ -87,6 +100,7 @@ impl State {
             watchers: HashMap::new(),
             row: checkpoint,
             checkpoint,
+            projecting: checkpoint,
             dirty_bytes: 0,
             unsure: false,
         }
@@ -156,12 +170,12 @@ impl State {
     // ---- what the committer needs to know before it can judge a batch ----
 
     /// What `ops` ask about that is not known here.
-    pub(super) fn unknown(&self, ops: &[Op]) -> (Vec<Key>, Vec<Stream>) {
-        let (mut keys, mut streams) = (Vec::new(), Vec::new());
+    pub(super) fn unknown(&self, ops: &[Op]) -> Unknown {
+        let (mut keys, mut streams) = (BTreeSet::new(), BTreeSet::new());
         for op in ops {
             match op {
                 Op::Put { key, .. } | Op::Delete { key, .. } if !self.documents.contains_key(key) => {
-                    keys.push(key.clone())
+                    keys.insert(key.clone());
                 }
                 Op::Append { stream, .. }
                 | Op::Restore { stream, .. }
@@ -169,18 +183,18 @@ impl State {
                 | Op::Trim { stream, .. }
                     if !self.journals.contains_key(stream) =>
                 {
-                    streams.push(stream.clone())
+                    streams.insert(stream.clone());
                 }
                 Op::Account { account, .. } => {
                     let stream = ledger_stream(account);
                     if !self.journals.contains_key(&stream) {
-                        streams.push(stream);
+                        streams.insert(stream);
                     }
                 }
                 _ => {}
             }
         }
-        (keys, streams)
+        Unknown { keys, streams }
     }
 
     /// Notes what the backend answered about [`State::unknown`].
@@ -208,8 +222,7 @@ impl State {
 
     /// Asks the backend about everything `ops` touch; used while replaying, when nobody else writes.
     pub(super) async fn warm(&mut self, backend: &dyn Backend, ops: &[Op]) -> Result<(), StoreError> {
-        let (keys, streams) = self.unknown(ops);
-        let (documents, heads) = ask(backend, keys, streams).await?;
+        let (documents, heads) = ask(backend, self.unknown(ops)).await?;
         self.learn(documents, heads);
         Ok(())
     }
@@ -301,17 +314,23 @@ impl State {
     /// Applies a frame that is durable in row `n`.
     pub(super) fn replay(&mut self, n: u64, frame: &Frame) {
         self.row = self.row.max(n);
+        let projecting = self.projecting;
         for op in frame.ops.iter() {
-            self.dirty_bytes += OP_BYTES;
             match op {
                 Op::Put { key, body, .. } => {
-                    self.dirty_bytes += body.len();
                     let known = self.known(key);
+                    // What is written over before a checkpoint is not written by it.
+                    let before = known.cost(projecting);
                     (known.version, known.body, known.row) = (known.version + 1, Some(body.clone()), n);
+                    self.dirty_bytes += ROW_BYTES + body.len();
+                    self.dirty_bytes -= before.min(self.dirty_bytes);
                 }
                 Op::Delete { key, .. } => {
                     let known = self.known(key);
+                    let before = known.cost(projecting);
                     (known.version, known.body, known.row) = (0, None, n);
+                    self.dirty_bytes += ROW_BYTES;
+                    self.dirty_bytes -= before.min(self.dirty_bytes);
                 }
                 Op::Append { stream, kind, data, .. } => self.push(n, frame, stream, kind.clone(), data.clone()),
                 Op::Account { account, op, memo } => {
@@ -325,18 +344,25 @@ impl State {
                             line["released"] = serde_json::json!(changed.released.minus(before));
                         }
                         let line = super::json(&line);
-                        self.accounts.insert(account.clone(), (changed, n));
+                        let before = self.accounts.insert(account.clone(), (changed, n));
+                        if before.is_none_or(|(_, row)| row <= projecting) {
+                            self.dirty_bytes += ACCOUNT_BYTES;
+                        }
                         self.push(n, frame, &ledger_stream(account), "transaction".into(), line);
                     }
                 }
                 Op::Restore { stream, entries } => {
-                    self.dirty_bytes +=
-                        entries.iter().map(|entry| entry.data.len() + weight(&entry.cause)).sum::<usize>();
+                    self.dirty_bytes += ROW_BYTES
+                        + entries
+                            .iter()
+                            .map(|entry| ENTRY_BYTES + entry.data.len() + weight(&entry.cause))
+                            .sum::<usize>();
                     let journal = self.journals.entry(stream.clone()).or_default();
                     journal.head = entries.last().map_or(journal.head, |last| last.seq);
                     journal.fresh.extend(entries.iter().map(|entry| (n, entry.clone())));
                 }
                 Op::Forget { stream } => {
+                    self.dirty_bytes += ROW_BYTES;
                     let gone = Journal { forgotten: n, ..Journal::default() };
                     self.journals.insert(stream.clone(), gone);
                 }
@@ -355,7 +381,7 @@ impl State {
                 Op::Payload { body, .. } if body.is_empty() => {}
                 Op::Payload { hash, body } => {
                     self.kept.insert(*hash);
-                    self.dirty_bytes += body.len();
+                    self.dirty_bytes += ROW_BYTES + body.len();
                     self.payloads.insert(*hash, (body.clone(), n));
                 }
             }
@@ -372,8 +398,9 @@ impl State {
     }
 
     fn push(&mut self, n: u64, frame: &Frame, stream: &Stream, kind: Arc<str>, data: Bytes) {
-        self.dirty_bytes += data.len() + weight(&frame.cause);
         let journal = self.journals.entry(stream.clone()).or_default();
+        let is_first = journal.fresh.back().is_none_or(|(row, _)| *row <= self.projecting);
+        self.dirty_bytes += ENTRY_BYTES + data.len() + weight(&frame.cause) + if is_first { ROW_BYTES } else { 0 };
         journal.head += 1;
         let entry =
             Entry { seq: journal.head, at: frame.at, by: frame.by.clone(), cause: frame.cause.clone(), kind, data };
@@ -398,6 +425,7 @@ impl State {
 
     /// What a checkpoint up to the present row has to write.
     pub(super) fn projection(&mut self) -> Projection {
+        self.projecting = self.row;
         let dirty_documents = self.documents.iter_mut().filter(|(_, known)| known.row > 0);
         let unsure = std::mem::take(&mut self.unsure);
         let documents = dirty_documents.filter_map(|(key, known)| {
@@ -536,22 +564,42 @@ pub(super) fn ledger_stream(account: &str) -> Stream {
     format!("ledger:{account}").into()
 }
 
+/// Documents and streams of which nobody here knows how they stand.
+#[derive(Default)]
+pub(super) struct Unknown {
+    pub(super) keys: BTreeSet<Key>,
+    pub(super) streams: BTreeSet<Stream>,
+}
+
+impl Unknown {
+    pub(super) fn is_empty(&self) -> bool {
+        self.keys.is_empty() && self.streams.is_empty()
+    }
+
+    /// What they come to if nothing of it is kept.
+    pub(super) fn absent(self) -> Known {
+        let documents = self.keys.into_iter().map(|key| (key, None)).collect();
+        (documents, self.streams.into_iter().map(|stream| (stream, 0)).collect())
+    }
+}
+
 type Known = (Vec<(Key, Option<Versioned<Bytes>>)>, Vec<(Stream, u64)>);
 
 /// Asks the backend for documents and stream heads.
-pub(super) async fn ask(backend: &dyn Backend, keys: Vec<Key>, streams: Vec<Stream>) -> Result<Known, StoreError> {
-    let (mut documents, mut heads) = (Vec::with_capacity(keys.len()), Vec::with_capacity(streams.len()));
-    let found = match keys.as_slice() {
+pub(super) async fn ask(backend: &dyn Backend, unknown: Unknown) -> Result<Known, StoreError> {
+    let keys: Vec<Key> = unknown.keys.into_iter().collect();
+    let streams: Vec<Stream> = unknown.streams.into_iter().collect();
+    let documents = match keys.as_slice() {
         [] => Vec::new(),
         [key] => vec![backend.document(key).await?],
         several => backend.each(several).await?,
     };
-    documents.extend(keys.into_iter().zip(found));
-    for stream in streams {
-        let head = backend.head(&stream).await?;
-        heads.push((stream, head));
-    }
-    Ok((documents, heads))
+    let heads = match streams.as_slice() {
+        [] => Vec::new(),
+        [stream] => vec![backend.head(stream).await?],
+        several => backend.heads(several).await?,
+    };
+    Ok((keys.into_iter().zip(documents).collect(), streams.into_iter().zip(heads).collect()))
 }
 
 /// The frame of a batch committed at `at`.

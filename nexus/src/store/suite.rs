@@ -47,6 +47,8 @@ pub async fn all(disks: &dyn Fn() -> Box<dyn Fn() -> Arc<dyn Backend> + Sync>) {
     graph_rows_come_back_in_order(&*disks()).await;
     a_forgotten_stream_is_gone_and_may_begin_again(&*disks()).await;
     a_trimmed_stream_keeps_its_numbers_and_what_is_newer(&*disks()).await;
+    what_is_not_known_is_asked_for_together(&*disks()).await;
+    a_name_that_is_new_without_a_document_is_not_new_with_it(&*disks()).await;
     many_writers_lose_nothing(&*disks()).await;
     an_oversize_commit_is_refused_alone(&*disks()).await;
     a_second_opener_is_told_that_the_store_is_in_use(&*disks()).await;
@@ -187,6 +189,29 @@ async fn payloads_are_kept_once_under_their_hash(disk: Disk<'_>) {
     must(&store, again).await;
     assert_eq!(store.payload(&hash).await.ok().flatten(), Some(Bytes::from_static(b"a prompt")));
     assert_eq!(Hash::parse(&hash.hex()), Some(hash));
+    store.close().await.unwrap_or_else(|error| panic!("{error}"));
+}
+
+async fn what_is_not_known_is_asked_for_together(disk: Disk<'_>) {
+    let store = open(disk).await;
+    let long = (0..300).fold(batch(), |long, n| long.append("long", "k", &n));
+    must(&store, long.append("short", "k", &0).append("short", "k", &1).put(key("a"), &1)).await;
+    store.close().await.unwrap_or_else(|error| panic!("{error}"));
+    let store = open(disk).await;
+    let all = ["long", "none", "short"].iter().fold(batch(), |all, stream| all.append(*stream, "k", &0));
+    assert_eq!(must(&store, all.put(key("a"), &2).put(key("b"), &1)).await.versions, [301, 1, 3, 2, 1]);
+    store.close().await.unwrap_or_else(|error| panic!("{error}"));
+}
+
+async fn a_name_that_is_new_without_a_document_is_not_new_with_it(disk: Disk<'_>) {
+    let store = open(disk).await;
+    let name: Arc<str> = "n".into();
+    let begin = || batch().made_with(&name, key("n")).append("s:n", "k", &0).create(key("n"), &0);
+    assert_eq!(must(&store, begin()).await.versions, [1, 1]);
+    store.close().await.unwrap_or_else(|error| panic!("{error}"));
+    let store = open(disk).await;
+    assert!(matches!(store.commit(begin()).await, Err(StoreError::Conflict { .. })));
+    assert_eq!(must(&store, batch().append("s:n", "k", &1)).await.versions, [2]);
     store.close().await.unwrap_or_else(|error| panic!("{error}"));
 }
 

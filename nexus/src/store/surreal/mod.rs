@@ -164,6 +164,73 @@ impl Surreal {
         }
         Err(StoreError::Io("the database begins a new log with every write".into()))
     }
+    /// Writes rows in one transaction, and that everything up to a row of the log is there.
+    async fn write(&self, rows: Rows) -> Result<(), StoreError> {
+        // The lease is read, not locked, so that appends go on beside this; whoever takes the lease
+        // over rewrites meta:checkpoint, which makes a projection begun before that conflict.
+        const BEGIN: &str = "BEGIN;
+            LET $held = (SELECT VALUE epoch FROM ONLY lease:store);
+            IF $held != $epoch { THROW 'lease lost' };";
+        const OTHERS: &str = "
+            FOR $r IN $accounts { UPSERT $r.id CONTENT $r RETURN NONE };
+            FOR $r IN $streams { UPSERT $r.id CONTENT $r RETURN NONE };
+            FOR $r IN $payloads { UPSERT $r.id CONTENT $r RETURN NONE };";
+        // An UPSERT costs four times an INSERT of what is new and twice an UPDATE of what is not. Where one of them finds
+        // that it was not so, the checkpoint fails, and the next one is unsure.
+        const KNOWN: &str = "
+            FOR $id IN $gone { DELETE $id RETURN NONE };
+            FOR $r IN $old_docs {
+                IF array::is_empty(UPDATE $r.id CONTENT $r RETURN VALUE v) { THROW 'a stored document is not there' };
+            };
+            FOR $r IN $old_pages {
+                IF array::is_empty(UPDATE $r.id CONTENT $r RETURN VALUE no) { THROW 'a stored page is not there' };
+            };
+            FOR $some IN $new_docs { INSERT INTO doc $some RETURN NONE };
+            FOR $some IN $new_pages { INSERT INTO page $some RETURN NONE };
+            FOR $some IN $journals { INSERT INTO journal $some RETURN NONE };";
+        // What was written just now and is written again, when what it leaves must differ: a row that does not change is
+        // not written at all, and what is gone already leaves no trace of being removed again, unless it is there first.
+        const AGAIN: &str = "
+            FOR $id IN $gone { UPSERT $id CONTENT {} RETURN NONE; DELETE $id RETURN NONE; };
+            FOR $id IN $written {
+                IF array::is_empty(UPDATE $id SET again = (again ?? 0) + 1 RETURN VALUE id) { THROW 'what was written is not there' };
+            };";
+        const UNSURE: &str = "
+            FOR $id IN $gone { UPSERT $id CONTENT {} RETURN NONE; DELETE $id RETURN NONE; };
+            FOR $r IN $old_docs { UPSERT $r.id CONTENT $r RETURN NONE };
+            FOR $r IN $old_pages { UPSERT $r.id CONTENT $r RETURN NONE };
+            FOR $some IN $new_docs { FOR $r IN $some { UPSERT $r.id CONTENT $r RETURN NONE } };
+            FOR $some IN $new_pages { FOR $r IN $some { UPSERT $r.id CONTENT $r RETURN NONE } };
+            FOR $some IN $journals { FOR $r IN $some { UPSERT $r.id CONTENT $r RETURN NONE } };";
+        const END: &str = "
+            DELETE log WHERE n <= $upto RETURN NONE;
+            UPDATE meta:checkpoint SET n = $upto, again = (again ?? 0) + 1 RETURN NONE;
+            COMMIT;";
+        let (db, epoch) = (self.db()?, self.epoch());
+        let again = AtomicBool::new(false);
+        self.surely(|| {
+            let (db, rows) = (db.clone(), rows.clone());
+            let again = again.swap(true, Ordering::SeqCst);
+            self.on_its_threads(async move {
+                let asked = if again {
+                    db.query([BEGIN, AGAIN, END].concat()).bind(("written", rows.written()))
+                } else {
+                    db.query([BEGIN, OTHERS, if rows.unsure { UNSURE } else { KNOWN }, END].concat())
+                        .bind(("accounts", rows.accounts))
+                        .bind(("streams", rows.streams))
+                        .bind(("payloads", rows.payloads))
+                        .bind(("old_docs", rows.old_docs))
+                        .bind(("old_pages", rows.old_pages))
+                        .bind(("new_docs", by_the_hundred(rows.new_docs)))
+                        .bind(("new_pages", by_the_hundred(rows.new_pages)))
+                        .bind(("journals", by_the_hundred(rows.journals)))
+                };
+                let asked = asked.bind(("epoch", epoch)).bind(("gone", rows.gone)).bind(("upto", rows.upto));
+                settle(asked.await.map_err(io)?).map(drop)
+            })
+        })
+        .await
+    }
 }
 
 /// How often a write is made again because the database began a new log under it.
@@ -256,80 +323,31 @@ impl Backend for Surreal {
         written.await.map_err(|panic| StoreError::Io(format!("the log died: {panic}")))?
     }
 
-    async fn project(&self, projection: Projection) -> Result<(), StoreError> {
-        // The lease is read, not locked, so that appends go on beside this; whoever takes the lease
-        // over rewrites meta:checkpoint, which makes a projection begun before that conflict.
-        const BEGIN: &str = "BEGIN;
-            LET $held = (SELECT VALUE epoch FROM ONLY lease:store);
-            IF $held != $epoch { THROW 'lease lost' };";
-        const OTHERS: &str = "
-            FOR $r IN $accounts { UPSERT $r.id CONTENT $r RETURN NONE };
-            FOR $r IN $streams { UPSERT $r.id CONTENT $r RETURN NONE };
-            FOR $r IN $payloads { UPSERT $r.id CONTENT $r RETURN NONE };";
-        // An UPSERT costs four times an INSERT of what is new and twice an UPDATE of what is not. Where one of them finds
-        // that it was not so, the checkpoint fails, and the next one is unsure.
-        const KNOWN: &str = "
-            FOR $id IN $gone { DELETE $id RETURN NONE };
-            FOR $r IN $old_docs {
-                IF array::is_empty(UPDATE $r.id CONTENT $r RETURN VALUE v) { THROW 'a stored document is not there' };
-            };
-            FOR $r IN $old_pages {
-                IF array::is_empty(UPDATE $r.id CONTENT $r RETURN VALUE no) { THROW 'a stored page is not there' };
-            };
-            FOR $some IN $new_docs { INSERT INTO doc $some RETURN NONE };
-            FOR $some IN $new_pages { INSERT INTO page $some RETURN NONE };
-            FOR $some IN $journals { INSERT INTO journal $some RETURN NONE };";
-        // What was written just now and is written again, when what it leaves must differ: a row that does not change is
-        // not written at all, and what is gone already leaves no trace of being removed again, unless it is there first.
-        const AGAIN: &str = "
-            FOR $id IN $gone { UPSERT $id CONTENT {} RETURN NONE; DELETE $id RETURN NONE; };
-            FOR $id IN $written {
-                IF array::is_empty(UPDATE $id SET again = (again ?? 0) + 1 RETURN VALUE id) { THROW 'what was written is not there' };
-            };";
-        const UNSURE: &str = "
-            FOR $id IN $gone { UPSERT $id CONTENT {} RETURN NONE; DELETE $id RETURN NONE; };
-            FOR $r IN $old_docs { UPSERT $r.id CONTENT $r RETURN NONE };
-            FOR $r IN $old_pages { UPSERT $r.id CONTENT $r RETURN NONE };
-            FOR $some IN $new_docs { FOR $r IN $some { UPSERT $r.id CONTENT $r RETURN NONE } };
-            FOR $some IN $new_pages { FOR $r IN $some { UPSERT $r.id CONTENT $r RETURN NONE } };
-            FOR $some IN $journals { FOR $r IN $some { UPSERT $r.id CONTENT $r RETURN NONE } };";
-        const END: &str = "
-            DELETE log WHERE n <= $upto RETURN NONE;
-            UPDATE meta:checkpoint SET n = $upto, again = (again ?? 0) + 1 RETURN NONE;
-            COMMIT;";
-        let (db, epoch, upto) = (self.db()?, self.epoch(), projection.upto);
-        let db_of_pages = db.clone();
-        let rows = self
-            .on_its_threads(async move {
-                let mut projection = projection;
-                let pages = pages_of(&db_of_pages, std::mem::take(&mut projection.elements)).await?;
-                let gone = rows_of(&db_of_pages, &projection.forgotten, &projection.trimmed).await?;
-                Rows::of(projection, pages, gone)
-            })
-            .await?;
-        let again = AtomicBool::new(false);
-        self.surely(|| {
-            let (db, rows) = (db.clone(), rows.clone());
-            let again = again.swap(true, Ordering::SeqCst);
-            self.on_its_threads(async move {
-                let asked = if again {
-                    db.query([BEGIN, AGAIN, END].concat()).bind(("written", rows.written()))
-                } else {
-                    db.query([BEGIN, OTHERS, if rows.unsure { UNSURE } else { KNOWN }, END].concat())
-                        .bind(("accounts", rows.accounts))
-                        .bind(("streams", rows.streams))
-                        .bind(("payloads", rows.payloads))
-                        .bind(("old_docs", rows.old_docs))
-                        .bind(("old_pages", rows.old_pages))
-                        .bind(("new_docs", rows.new_docs))
-                        .bind(("new_pages", rows.new_pages))
-                        .bind(("journals", rows.journals))
-                };
-                let asked = asked.bind(("epoch", epoch)).bind(("gone", rows.gone)).bind(("upto", rows.upto));
-                settle(asked.await.map_err(io)?).map(drop)
-            })
-        })
-        .await?;
+    async fn project(&self, mut projection: Projection) -> Result<(), StoreError> {
+        let (upto, unsure, before) = (projection.upto, projection.unsure, self.projected.load(Ordering::SeqCst));
+        let ahead = || Rows { upto: before as i64, unsure, ..Rows::default() };
+        let mut rows = ahead();
+        let db = self.db()?;
+        for some in by_the_page(std::mem::take(&mut projection.elements)) {
+            let db = db.clone();
+            let pages = self.on_its_threads(async move { pages_of(&db, some).await }).await?;
+            for (name, page) in pages {
+                rows.add_page(name, &page)?;
+                if rows.bytes > AHEAD_BYTES {
+                    self.write(std::mem::replace(&mut rows, ahead())).await?;
+                }
+            }
+        }
+        for (hash, body) in std::mem::take(&mut projection.payloads) {
+            rows.add_payload(hash, &body);
+            if rows.bytes > AHEAD_BYTES {
+                self.write(std::mem::replace(&mut rows, ahead())).await?;
+            }
+        }
+        let (forgotten, trimmed) = (projection.forgotten.clone(), projection.trimmed.clone());
+        rows.gone.extend(self.on_its_threads(async move { rows_of(&db, &forgotten, &trimmed).await }).await?);
+        rows.add(projection)?;
+        self.write(rows).await?;
         // One projection's worth of rows is kept longer than it must be: should the database lose the last one, they are there.
         let before = self.projected.swap(upto, Ordering::SeqCst);
         let log = self.log.clone();
@@ -436,6 +454,34 @@ impl Backend for Surreal {
             let short: Vec<i64> = asked.take(1).map_err(io)?;
             let heads = known.iter().map(|row| row.head).chain(short);
             Ok(heads.max().unwrap_or(0) as u64)
+        })
+        .await
+    }
+
+    async fn heads(&self, streams: &[Stream]) -> Result<Vec<u64>, StoreError> {
+        let (db, streams) = (self.db()?, streams.to_vec());
+        self.on_its_threads(async move {
+            let mut found = Vec::with_capacity(streams.len());
+            for some in streams.chunks(ROWS_ASKED) {
+                let names: Vec<String> = some.iter().map(ToString::to_string).collect();
+                let asked = db
+                    .query(
+                        "SELECT * FROM array::map($streams, |$stream| type::record('stream', $stream));
+                         RETURN array::map($streams, |$stream| array::max(
+                             (SELECT VALUE last FROM journal:[$stream, 0]..=[$stream, $short])) ?? 0)",
+                    )
+                    .bind(("streams", names))
+                    .bind(("short", CHUNK_ENTRIES as i64));
+                let mut asked = settle(asked.await.map_err(io)?)?;
+                let known: Vec<StreamRow> = asked.take(0).map_err(io)?;
+                let short: Vec<i64> = asked.take(1).map_err(io)?;
+                let known: HashMap<&str, i64> = known.iter().map(|row| (row.name.as_str(), row.head)).collect();
+                let heads = some.iter().zip(short);
+                found.extend(
+                    heads.map(|(stream, short)| known.get(&**stream).map_or(short, |head| short.max(*head)) as u64),
+                );
+            }
+            Ok(found)
         })
         .await
     }
@@ -575,6 +621,9 @@ async fn rows_of(db: &Client<Db>, whole: &[Stream], upto: &[(Stream, u64)]) -> R
     Ok(rows)
 }
 
+/// A changed element: its graph, its number, and itself unless it was removed.
+type Element = (Arc<str>, u64, Option<Bytes>);
+
 /// Pages by nexus and number.
 type Pages = BTreeMap<(Arc<str>, u64), ChangedPage>;
 
@@ -585,6 +634,12 @@ struct ChangedPage {
     stored: bool,
     elements: BTreeMap<u64, Bytes>,
 }
+
+/// Pages that are read and changed at once.
+const PAGES_AT_ONCE: usize = 128;
+/// Bytes of pages and payloads that may stand in one transaction with the rest. A page is written whole for one element
+/// of it, so there may be many times more of them than was committed; they are written before, in transactions of their own.
+const AHEAD_BYTES: usize = 4 << 20;
 
 /// Rows asked for at once.
 const ROWS_ASKED: usize = 512;
@@ -599,8 +654,23 @@ async fn next_page(db: &Client<Db>, nexus: &str, from: i64) -> Result<Option<i64
     Ok(rows.first().copied())
 }
 
+/// Changed elements, cut where a page ends and so many pages are full. Those of a graph stand together, in order.
+fn by_the_page(elements: Vec<Element>) -> Vec<Vec<Element>> {
+    let (mut pieces, mut pages): (Vec<Vec<Element>>, usize) = (Vec::new(), 0);
+    let page_of = |(nexus, no, _): &Element| (nexus.clone(), no / PAGE_ELEMENTS);
+    for element in elements {
+        let is_new = pieces.last().and_then(|piece| piece.last()).is_none_or(|last| page_of(last) != page_of(&element));
+        if is_new && pages % PAGES_AT_ONCE == 0 {
+            pieces.push(Vec::new());
+        }
+        pages += usize::from(is_new);
+        pieces.last_mut().expect("one was begun").push(element);
+    }
+    pieces
+}
+
 /// The pages that changed elements fall into, as they stand with the changes.
-async fn pages_of(db: &Client<Db>, elements: Vec<(Arc<str>, u64, Option<Bytes>)>) -> Result<Pages, StoreError> {
+async fn pages_of(db: &Client<Db>, elements: Vec<Element>) -> Result<Pages, StoreError> {
     let mut numbers: BTreeMap<Arc<str>, Vec<i64>> = BTreeMap::new();
     let mut pages: Pages = BTreeMap::new();
     for (nexus, no, _) in &elements {
@@ -610,16 +680,14 @@ async fn pages_of(db: &Client<Db>, elements: Vec<(Arc<str>, u64, Option<Bytes>)>
         }
     }
     for (nexus, numbers) in numbers {
-        for some in numbers.chunks(ROWS_ASKED) {
-            let asked = db
-                .query("SELECT * FROM array::map($numbers, |$no| type::record('page', [$nexus, $no]))")
-                .bind(("nexus", nexus.to_string()))
-                .bind(("numbers", some.to_vec()));
-            let rows: Vec<PageRow> = settle(asked.await.map_err(io)?)?.take(0).map_err(io)?;
-            for row in rows {
-                let elements = unpack_page(&row)?.into_iter().collect();
-                pages.insert((nexus.clone(), row.no as u64), ChangedPage { stored: true, elements });
-            }
+        let asked = db
+            .query("SELECT * FROM array::map($numbers, |$no| type::record('page', [$nexus, $no]))")
+            .bind(("nexus", nexus.to_string()))
+            .bind(("numbers", numbers));
+        let rows: Vec<PageRow> = settle(asked.await.map_err(io)?)?.take(0).map_err(io)?;
+        for row in rows {
+            let elements = unpack_page(&row)?.into_iter().collect();
+            pages.insert((nexus.clone(), row.no as u64), ChangedPage { stored: true, elements });
         }
     }
     for (nexus, no, body) in elements {
@@ -663,9 +731,11 @@ struct Rows {
     payloads: Vec<PayloadRow>,
     old_docs: Vec<DocRow>,
     old_pages: Vec<PageRow>,
-    new_docs: Vec<Vec<DocRow>>,
-    new_pages: Vec<Vec<PageRow>>,
-    journals: Vec<Vec<JournalRow>>,
+    new_docs: Vec<DocRow>,
+    new_pages: Vec<PageRow>,
+    journals: Vec<JournalRow>,
+    /// Bytes of pages and payloads.
+    bytes: usize,
 }
 
 /// New rows in one INSERT.
@@ -688,68 +758,66 @@ impl Rows {
         let accounts = self.accounts.iter().map(|row| &row.id);
         let streams = self.streams.iter().map(|row| &row.id);
         let payloads = self.payloads.iter().map(|row| &row.id);
-        let docs = self.old_docs.iter().chain(self.new_docs.iter().flatten()).map(|row| &row.id);
-        let pages = self.old_pages.iter().chain(self.new_pages.iter().flatten()).map(|row| &row.id);
-        let journals = self.journals.iter().flatten().map(|row| &row.id);
+        let docs = self.old_docs.iter().chain(&self.new_docs).map(|row| &row.id);
+        let pages = self.old_pages.iter().chain(&self.new_pages).map(|row| &row.id);
+        let journals = self.journals.iter().map(|row| &row.id);
         accounts.chain(streams).chain(payloads).chain(docs).chain(pages).chain(journals).cloned().collect()
     }
 
-    fn of(projection: Projection, pages: Pages, gone: Vec<RecordId>) -> Result<Self, StoreError> {
-        let mut rows = Self { upto: projection.upto as i64, unsure: projection.unsure, gone, ..Self::default() };
-        let mut new_docs = Vec::new();
+    /// A page as it stands; one that is empty goes.
+    fn add_page(&mut self, (nexus, no): (Arc<str>, u64), page: &ChangedPage) -> Result<(), StoreError> {
+        let (nexus, no) = (nexus.to_string(), no as i64);
+        let id = record("page", &nexus, no);
+        if page.elements.is_empty() {
+            self.gone.push(id);
+            return Ok(());
+        }
+        let packed = pack_page(&page.elements)?;
+        self.bytes += packed.len();
+        let row = PageRow { id, nexus, no, b: DbBytes::from(packed) };
+        if page.stored { &mut self.old_pages } else { &mut self.new_pages }.push(row);
+        Ok(())
+    }
+
+    fn add_payload(&mut self, hash: Hash, body: &Bytes) {
+        self.bytes += body.len();
+        let (id, b) = (RecordId::new("payload", hash.hex()), DbBytes::from(body.to_vec()));
+        self.payloads.push(PayloadRow { id, hash: hash.hex(), b });
+    }
+
+    /// Everything else of a projection, and that all of it is there now.
+    fn add(&mut self, projection: Projection) -> Result<(), StoreError> {
+        self.upto = projection.upto as i64;
         for Projected { key: Key(kind, name), document, stored } in projection.documents {
             let (kind, name) = (kind.as_str().to_owned(), name.to_string());
             let id = record("doc", &kind, name.clone());
             let Some(document) = document else {
-                rows.gone.push(id);
+                self.gone.push(id);
                 continue;
             };
             let row = DocRow { id, kind, name, v: document.version as i64, b: DbBytes::from(document.value.to_vec()) };
-            if stored { &mut rows.old_docs } else { &mut new_docs }.push(row);
+            if stored { &mut self.old_docs } else { &mut self.new_docs }.push(row);
         }
-        rows.new_docs = by_the_hundred(new_docs);
-        let mut journals = Vec::new();
         for (stream, entries) in projection.journals {
             for chunk in entries.chunks(CHUNK_ENTRIES) {
                 let packed = rmp_serde::to_vec_named(chunk)
                     .map_err(|error| StoreError::Corrupt(format!("entries of {stream} do not encode: {error}")))?;
                 let last = chunk.last().map_or(0, |entry| entry.seq as i64);
                 let id = record("journal", &stream, last);
-                journals.push(JournalRow { id, stream: stream.to_string(), last, b: DbBytes::from(packed) });
+                self.journals.push(JournalRow { id, stream: stream.to_string(), last, b: DbBytes::from(packed) });
             }
             // A short stream's head is that of its only rows.
             if let Some(last) = entries.last().filter(|last| last.seq > CHUNK_ENTRIES as u64) {
                 let id = RecordId::new("stream", stream.to_string());
-                rows.streams.push(StreamRow { id, name: stream.to_string(), head: last.seq as i64 });
+                self.streams.push(StreamRow { id, name: stream.to_string(), head: last.seq as i64 });
             }
         }
-        rows.journals = by_the_hundred(journals);
         for (name, account) in projection.accounts {
             let b = serde_json::to_string(&account)
                 .map_err(|error| StoreError::Corrupt(format!("account {name}: {error}")))?;
             let id = RecordId::new("account", name.to_string());
-            rows.accounts.push(AccountRow { id, name: name.to_string(), b });
+            self.accounts.push(AccountRow { id, name: name.to_string(), b });
         }
-        let mut new_pages = Vec::new();
-        for ((nexus, no), ChangedPage { stored, elements }) in pages {
-            let (nexus, no) = (nexus.to_string(), no as i64);
-            let id = record("page", &nexus, no);
-            if elements.is_empty() {
-                rows.gone.push(id);
-                continue;
-            }
-            let row = PageRow { id, nexus, no, b: DbBytes::from(pack_page(&elements)?) };
-            if stored { &mut rows.old_pages } else { &mut new_pages }.push(row);
-        }
-        rows.new_pages = by_the_hundred(new_pages);
-        rows.payloads = projection
-            .payloads
-            .into_iter()
-            .map(|(hash, body)| {
-                let (id, b) = (RecordId::new("payload", hash.hex()), DbBytes::from(body.to_vec()));
-                PayloadRow { id, hash: hash.hex(), b }
-            })
-            .collect();
-        Ok(rows)
+        Ok(())
     }
 }
