@@ -28,8 +28,8 @@ const ROW_BYTES: usize = 512 << 10;
 /// Projections are written once this much is committed without them. A burst below it is over before they cost anybody a wait.
 pub(super) const DIRTY_BYTES: usize = 16 << 20;
 /// Once this much more is committed while projections are being written, they are waited for: what one checkpoint writes
-/// must fit into the database's memory, or none ever succeeds again.
-const DIRTY_BYTES_MAX: usize = DIRTY_BYTES + (8 << 20);
+/// must fit into the database's memory, and twice, since it may have to be written again; else none ever succeeds.
+const DIRTY_BYTES_MAX: usize = DIRTY_BYTES + (4 << 20);
 /// How often an append whose outcome is unknown is asked about again.
 const APPEND_TRIES: u32 = 4;
 

@@ -30,8 +30,9 @@ use crate::clock::Timestamp;
 use crate::ledger::Account;
 use log::Log;
 
-/// Memory the database may use for unflushed writes; it also bounds how much is replayed after a kill.
-const MEMTABLE_BYTES: usize = 32 << 20;
+/// Memory the database may use for unflushed writes; it also bounds how much is replayed after a kill. The largest
+/// checkpoint must fit in twice: see [`Surreal::surely`].
+const MEMTABLE_BYTES: usize = 48 << 20;
 /// Memory the database may use for blocks it has read.
 const BLOCK_CACHE_BYTES: usize = 16 << 20;
 /// The database recurses deeply.
@@ -639,7 +640,7 @@ struct ChangedPage {
 const PAGES_AT_ONCE: usize = 128;
 /// Bytes of pages and payloads that may stand in one transaction with the rest. A page is written whole for one element
 /// of it, so there may be many times more of them than was committed; they are written before, in transactions of their own.
-const AHEAD_BYTES: usize = 4 << 20;
+const AHEAD_BYTES: usize = 2 << 20;
 
 /// Rows asked for at once.
 const ROWS_ASKED: usize = 512;
