@@ -6,14 +6,18 @@ use std::time::{Duration, Instant};
 
 use futures::{SinkExt, StreamExt};
 use serde_json::{Value, json};
+use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 
 use crate::daemon::{Process, TOKEN, port};
 use crate::load::percentile;
 
 /// Traces that are asked for.
 const WALKS: usize = 100;
+/// Between two times that all are asked, so that what is thought about afterwards is over.
+const REST: Duration = Duration::from_secs(10);
 /// Requests on their way at once.
 const AT_ONCE: usize = 64;
 
@@ -111,7 +115,7 @@ async fn sleep(binary: &str, count: usize) {
     );
 }
 
-/// All asked at once; until the first text of an answer is seen by a subscriber of the canvas.
+/// All asked, at once and one after the other; until the first text of an answer is seen by a subscriber of the canvas.
 async fn talk(binary: &str, count: usize) {
     let mock = Process::floor(&["mock"]);
     let model = format!("{}/v1", mock.base);
@@ -142,20 +146,52 @@ async fn talk(binary: &str, count: usize) {
         }
         listeners.push((chat, socket));
     }
+    let told = "each by a POST on a connection of its own";
+    let listeners = ask(&daemon, listeners, Ask { told, by_rest: true, within: Duration::ZERO }).await;
+    tokio::time::sleep(REST).await;
+    let listeners =
+        ask(&daemon, listeners, Ask { told: "each on its socket", by_rest: false, within: Duration::ZERO }).await;
+    tokio::time::sleep(REST).await;
+    ask(&daemon, listeners, Ask { told: "each on its socket", by_rest: false, within: Duration::from_secs(10) }).await;
+    trace(&daemon, &ids, folder.path()).await;
+}
+
+/// A canvas, and a socket on it.
+type Listener = (String, WebSocketStream<MaybeTlsStream<TcpStream>>);
+
+/// How all of them are asked.
+struct Ask {
+    told: &'static str,
+    by_rest: bool,
+    within: Duration,
+}
+
+/// Asks everybody, evenly spread over a time, and prints how long their answers took; gives the sockets back.
+async fn ask(daemon: &Process, listeners: Vec<Listener>, how: Ask) -> Vec<Listener> {
+    let Ask { told, by_rest, within } = how;
+    let count = listeners.len();
     let http = reqwest::Client::builder().tcp_nodelay(true).pool_max_idle_per_host(count).build().unwrap();
-    eprintln!("asked at {} cpu {}", std::fs::read_to_string("/proc/uptime").unwrap(), daemon.cpu_s());
-    let begun = Instant::now();
-    let asked = listeners.into_iter().map(|(chat, mut socket)| {
-        let (http, base) = (http.clone(), daemon.base.clone());
+    let (begun, cpu) = (Instant::now(), daemon.cpu_s());
+    let asked = listeners.into_iter().enumerate().map(|(n, (chat, mut socket))| {
+        let said = http.post(format!("{}{chat}/topics/t/messages", daemon.base)).bearer_auth(TOKEN);
+        let said = said.json(&json!({"content": "Hello there?"}));
+        let id = format!("m{}", within.as_secs());
+        let op = json!({"kind": "message.append", "topic": "t", "id": id, "content": "Hello there?"});
+        let op = json!({"t": "op", "cid": id, "op": op}).to_string();
         tokio::spawn(async move {
+            tokio::time::sleep(within.mul_f64(n as f64 / count as f64)).await;
             let at = Instant::now();
-            let body = json!({"content": "Hello there?"});
-            let said = http.post(format!("{base}{chat}/topics/t/messages")).bearer_auth(TOKEN).json(&body);
-            let said = tokio::spawn(said.send());
+            let said = if by_rest {
+                Some(tokio::spawn(said.send()))
+            } else {
+                socket.send(Message::text(op)).await.unwrap();
+                None
+            };
             let (mut first, mut last) = (None, None);
             while last.is_none() {
                 let Some(Ok(frame)) = socket.next().await else { break };
-                let text = frame.to_text().unwrap_or_default().to_owned();
+                let text = frame.to_text().unwrap_or_default();
+                assert!(!text.contains("\"t\":\"reject\""), "{text}");
                 if text.contains("\"t\":\"stream\"") || text.contains("message.finish") {
                     first = first.or(Some(at.elapsed()));
                 }
@@ -163,27 +199,28 @@ async fn talk(binary: &str, count: usize) {
                     last = Some(at.elapsed());
                 }
             }
-            said.await.unwrap().unwrap().error_for_status().unwrap();
-            (first.unwrap().as_secs_f64() * 1e3, last.unwrap().as_secs_f64() * 1e3)
+            if let Some(said) = said {
+                said.await.unwrap().unwrap().error_for_status().unwrap();
+            }
+            (first.unwrap().as_secs_f64() * 1e3, last.unwrap().as_secs_f64() * 1e3, (chat, socket))
         })
     });
-    let answered: Vec<(f64, f64)> = futures::future::join_all(asked).await.into_iter().filter_map(Result::ok).collect();
-    let all = begun.elapsed();
-    eprintln!("answered at {} cpu {}", std::fs::read_to_string("/proc/uptime").unwrap(), daemon.cpu_s());
-    let mut firsts: Vec<f64> = answered.iter().map(|(first, _)| *first).collect();
-    let mut lasts: Vec<f64> = answered.iter().map(|(_, last)| *last).collect();
+    let answered: Vec<_> = futures::future::join_all(asked).await.into_iter().filter_map(Result::ok).collect();
+    let (all, cpu) = (begun.elapsed().as_secs_f64(), daemon.cpu_s() - cpu);
+    let mut firsts: Vec<f64> = answered.iter().map(|(first, ..)| *first).collect();
+    let mut lasts: Vec<f64> = answered.iter().map(|(_, last, _)| *last).collect();
     firsts.sort_by(f64::total_cmp);
     lasts.sort_by(f64::total_cmp);
-    eprintln!("{:?} {:?}", &firsts[firsts.len() - 5..], &lasts[lasts.len() - 5..]);
     println!(
-        "| {count} asked at once | {} answered in {:.2} s; first text p50 {:.0} ms, p99 {:.0} ms; whole p99 {:.0} ms |",
+        "| {count} asked within {} s, {told} | {} answered in {all:.2} s; first text p50 {:.0} ms, p99 {:.0} ms; whole p99 {:.0} ms; {:.1} ms of a core each |",
+        within.as_secs(),
         answered.len(),
-        all.as_secs_f64(),
         percentile(&firsts, 0.5),
         percentile(&firsts, 0.99),
-        percentile(&lasts, 0.99)
+        percentile(&lasts, 0.99),
+        cpu * 1e3 / count as f64,
     );
-    trace(&daemon, &ids, folder.path()).await;
+    answered.into_iter().map(|(.., listener)| listener).collect()
 }
 
 /// What a turn leaves behind for the trace, and how long it takes to ask for one.
