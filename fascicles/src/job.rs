@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::Instant;
 
 use crate::fascicles::{Inner, job_stream};
 use crate::graph::{Leaf, Work};
@@ -22,9 +23,12 @@ use crate::run::{
 };
 use crate::spec::{CalledBy, FascicleId};
 use crate::toolbox::Toolbox;
-use crate::turns::Priority;
+use crate::turns::{LETS_PASS, Priority};
 use crate::work::{invocation, work};
 use crate::{FascicleError, JobId};
+
+/// Bytes of outputs that need not be kept at once.
+const UNKEPT_BYTES_MAX: usize = 256 << 10;
 
 /// The head of a job as it is kept.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -134,8 +138,11 @@ pub(crate) struct JobArgs {
 
 pub(crate) struct Job {
     args: JobArgs,
-    /// What is known and not kept yet, since it would be found again.
+    /// What is known and not kept yet, since it would be found again, and the bytes of its outputs.
     unkept: Vec<Fact>,
+    unkept_bytes: usize,
+    /// Until when its afterthoughts let others pass.
+    lets_pass: Option<Instant>,
     /// Dropping it ends whatever is under way.
     work: JoinSet<()>,
     under_way: HashMap<Step, AbortHandle>,
@@ -161,7 +168,16 @@ impl Actor for JobActor {
 
     async fn pre_start(&self, me: ActorRef<JobMsg>, args: JobArgs) -> Result<Job, ActorProcessingErr> {
         me.cast(JobMsg::Resume)?;
-        Ok(Job { args, unkept: Vec::new(), work: JoinSet::new(), under_way: HashMap::new(), alarm: None, busy: false })
+        Ok(Job {
+            args,
+            unkept: Vec::new(),
+            unkept_bytes: 0,
+            lets_pass: None,
+            work: JoinSet::new(),
+            under_way: HashMap::new(),
+            alarm: None,
+            busy: false,
+        })
     }
 
     async fn handle(&self, me: ActorRef<JobMsg>, message: JobMsg, job: &mut Job) -> Result<(), ActorProcessingErr> {
@@ -236,14 +252,18 @@ impl Job {
             self.alarm = None;
         }
         let now = self.args.inner.store.clock().now();
-        let is_found_again = self.is_found_again(&news);
+        let found_again = self.found_again(&news);
         let Outcome { facts, effects } = self.args.run.on(news, now);
+        let is_noted = facts.iter().any(|fact| matches!(fact, Fact::Paused { .. } | Fact::Ended { .. }));
+        let goes_on = !self.under_way.is_empty() || !effects.is_empty();
         self.unkept.extend(facts);
-        if is_found_again && effects.iter().all(|effect| self.only_reads(effect)) && !self.args.run.status().is_final()
-        {
+        self.unkept_bytes += found_again.unwrap_or_default();
+        let may_wait = found_again.is_some() && !is_noted && goes_on && self.unkept_bytes <= UNKEPT_BYTES_MAX;
+        if may_wait && effects.iter().all(|effect| self.only_reads(effect)) {
             self.perform(me, effects);
         } else if !self.unkept.is_empty() {
             let facts = std::mem::take(&mut self.unkept);
+            self.unkept_bytes = 0;
             let mut batch = commit_of(&mut self.args.head, &self.args.run, &facts, Expect::Any, now);
             batch.ops.extend(with.ops);
             // The work is done and must not be done again, however long the disk fails.
@@ -260,10 +280,10 @@ impl Job {
         Ok(())
     }
 
-    /// Whether what a step has done need not be kept at once: a tool that only reads would do it again.
-    fn is_found_again(&self, news: &News) -> bool {
-        let News::Done { step, .. } = news else { return false };
-        self.args.run.leaf(step).is_some_and(|leaf| self.is_reading(leaf))
+    /// The bytes of what a step has brought that need not be kept at once: a tool that only reads would find it again.
+    fn found_again(&self, news: &News) -> Option<usize> {
+        let News::Done { step, output, .. } = news else { return None };
+        self.args.run.leaf(step).filter(|leaf| self.is_reading(leaf)).map(|_| bytes_of(output))
     }
 
     fn only_reads(&self, effect: &Effect) -> bool {
@@ -280,7 +300,7 @@ impl Job {
         let mut run = Run::new(self.args.run.graph().clone());
         crate::fascicles::replay(&self.args.inner.store, &self.args.head.id, &mut run).await?;
         self.args.run = run;
-        self.unkept.clear();
+        (self.unkept, self.unkept_bytes) = (Vec::new(), 0);
         let out = self.args.run.on(News::GivenUp(format!("a step of it cannot be kept: {error}")), now);
         let batch = commit_of(&mut self.args.head, &self.args.run, &out.facts, Expect::Any, now);
         self.args.inner.store.commit_at_last(batch).await?;
@@ -381,8 +401,10 @@ impl Job {
         while self.work.try_join_next().is_some() {}
         let (inner, head, toolbox) = (self.args.inner.clone(), self.args.head.clone(), self.args.toolbox.clone());
         let (me, step) = (me.clone(), start.step.clone());
+        let lets_pass =
+            start.is_afterthought.then(|| *self.lets_pass.get_or_insert_with(|| Instant::now() + LETS_PASS));
         let handle = self.work.spawn(async move {
-            let news = work(inner, Arc::new(head), toolbox, start).await;
+            let news = work(inner, Arc::new(head), toolbox, start, lets_pass).await;
             let _ = me.cast(JobMsg::News(news));
         });
         if let Some(before) = self.under_way.insert(step, handle) {

@@ -67,7 +67,7 @@ pub trait Toolbox: Send + Sync + 'static {
     async fn call(&self, name: &Arc<str>, arguments: &Value, context: &ToolContext) -> Result<Value, ToolFailure>;
 
     /// Whether a tool only reads: after a crash it is called again, so what it answered is kept with whatever follows from
-    /// it instead of at once.
+    /// it instead of at once. What its stages tell the world is then told a little later, too.
     fn only_reads(&self, _name: &str) -> bool {
         false
     }

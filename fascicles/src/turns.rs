@@ -1,5 +1,5 @@
-//! Turns: so many steps of all jobs are worked on at once, and whoever waits is let in by priority, what an output comes
-//! from before afterthoughts, then in order.
+//! Turns: so many steps of all jobs are worked on at once, and whoever waits is let in by priority, then in order.
+//! Afterthoughts let those pass for a while whom somebody waits for.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::{oneshot, watch};
+use tokio::time::Instant;
 use utoipa::ToSchema;
 
 /// Whose turn comes first.
@@ -26,16 +27,16 @@ pub enum Priority {
 /// How a step goes about its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Manner {
-    /// The job's output comes from it, and it is soon done.
+    /// The job's output comes from it, and it waits for nobody's thoughts.
     Prompt,
     /// The job's output comes from it, and it waits for a model.
     Patient,
-    /// The output comes without it, so it lets those pass that are prompt.
-    After,
+    /// The output comes without it, so it lets those pass that are prompt, but not for longer than that.
+    After(Instant),
 }
 
-/// How long an afterthought lets others pass.
-const LETS_PASS: Duration = Duration::from_secs(1);
+/// How long the afterthoughts of a job let others pass.
+pub(crate) const LETS_PASS: Duration = Duration::from_secs(1);
 
 /// See the module.
 #[derive(Clone)]
@@ -44,7 +45,7 @@ pub(crate) struct Turns(Arc<Mutex<Inner>>);
 struct Inner {
     free: usize,
     next: u64,
-    waiting: BTreeMap<(Reverse<Priority>, bool, u64), oneshot::Sender<Turn>>,
+    waiting: BTreeMap<(Reverse<Priority>, u64), oneshot::Sender<Turn>>,
     /// How many are prompt, and have or want a turn.
     prompt: watch::Sender<usize>,
 }
@@ -96,8 +97,8 @@ impl Turns {
     /// Waits for a turn.
     pub(crate) async fn take(&self, priority: Priority, manner: Manner) -> Turn {
         let count = self.inner().prompt.clone();
-        if manner == Manner::After {
-            let _ = tokio::time::timeout(LETS_PASS, count.subscribe().wait_for(|prompt| *prompt == 0)).await;
+        if let Manner::After(until) = manner {
+            let _ = tokio::time::timeout_at(until, count.subscribe().wait_for(|prompt| *prompt == 0)).await;
         }
         let prompt = (manner == Manner::Prompt).then(|| Prompt::new(count));
         let waiting = {
@@ -107,7 +108,7 @@ impl Turns {
                 return Turn { turns: Some(self.clone()), _prompt: prompt };
             }
             let (turn, waiting) = oneshot::channel();
-            let place = (Reverse(priority), manner == Manner::After, inner.next);
+            let place = (Reverse(priority), inner.next);
             inner.next += 1;
             inner.waiting.insert(place, turn);
             waiting
@@ -152,24 +153,20 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_first_of_the_highest_priority_is_next_then_afterthoughts_and_who_went_away_is_passed_over() {
+    async fn the_first_of_the_highest_priority_is_next_and_who_went_away_is_passed_over() {
         let turns = Turns::new(1);
         let first = turns.take(Priority::Normal, Manner::Patient).await;
         let mut low = Box::pin(turns.take(Priority::Low, Manner::Patient));
-        let mut after = Box::pin(turns.take(Priority::Normal, Manner::After));
         let mut normal = Box::pin(turns.take(Priority::Normal, Manner::Patient));
         let mut gone = Box::pin(turns.take(Priority::High, Manner::Patient));
-        for waiting in [&mut low, &mut after, &mut normal, &mut gone] {
+        for waiting in [&mut low, &mut normal, &mut gone] {
             assert!(futures::poll!(waiting.as_mut()).is_pending());
         }
         drop(gone);
         drop(first);
         let second = normal.await;
-        assert!(futures::poll!(after.as_mut()).is_pending());
-        drop(second);
-        let third = after.await;
         assert!(futures::poll!(low.as_mut()).is_pending());
-        drop(third);
+        drop(second);
         low.await;
         assert_eq!(turns.inner().free, 1);
     }
@@ -180,13 +177,13 @@ mod tests {
         let begun = tokio::time::Instant::now();
         let prompt = turns.take(Priority::Normal, Manner::Prompt).await;
         let _patient = turns.take(Priority::Normal, Manner::Patient).await;
-        let mut after = Box::pin(turns.take(Priority::Normal, Manner::After));
+        let mut after = Box::pin(turns.take(Priority::Normal, Manner::After(begun + LETS_PASS)));
         assert!(futures::poll!(after.as_mut()).is_pending());
         drop(prompt);
         drop(after.await);
         assert_eq!(begun.elapsed(), Duration::ZERO);
         let _prompt = turns.take(Priority::Normal, Manner::Prompt).await;
-        turns.take(Priority::Low, Manner::After).await;
+        turns.take(Priority::Low, Manner::After(begun + LETS_PASS)).await;
         assert!(begun.elapsed() >= LETS_PASS);
     }
 }

@@ -10,6 +10,7 @@ use neurons::tools::Caller;
 use neurons::{CallOptions, LlmError, NeuronError, NeuronSpec, Stop};
 use nexus::Event;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::fascicles::Inner;
 use crate::graph::Leaf;
@@ -31,15 +32,22 @@ enum Came {
     Paused(Vec<ToolCall>),
 }
 
-/// Does the work of `start` and answers the news of it. A panic in it is a failure of its step.
-pub(crate) async fn work(inner: Arc<Inner>, head: Arc<Head>, toolbox: Arc<dyn Toolbox>, start: Start) -> News {
+/// Does the work of `start` and answers the news of it; an afterthought lets others pass until `lets_pass`. A panic in it
+/// is a failure of its step.
+pub(crate) async fn work(
+    inner: Arc<Inner>,
+    head: Arc<Head>,
+    toolbox: Arc<dyn Toolbox>,
+    start: Start,
+    lets_pass: Option<Instant>,
+) -> News {
     let (step, attempt, conversation) = (start.step.clone(), start.attempt, start.conversation);
     // What may have been done and cannot be done twice is not tried again.
     let is_unsure = matches!(&*start.leaf, Leaf::Call { tool, .. } if !inner.neurons.may_repeat(tool));
     let cut_short = |why: &str| if is_unsure { ToolFailure::fatal(why) } else { ToolFailure::passing(why) };
     tokio::time::sleep(Duration::from_millis(start.delay_ms)).await;
     let manner = match &*start.leaf {
-        _ if start.is_afterthought => Manner::After,
+        _ if let Some(until) = lets_pass => Manner::After(until),
         Leaf::Tool { .. } => Manner::Prompt,
         Leaf::Neuron { .. } | Leaf::Call { .. } => Manner::Patient,
     };

@@ -204,7 +204,7 @@ async fn a_goal_that_fails_is_blocked_and_told_and_one_can_have_parts() {
 }
 
 #[tokio::test]
-async fn a_lifeform_with_nothing_to_do_sleeps_and_wakes_by_message_by_time_and_after_a_kill() {
+async fn a_lifeform_with_nothing_to_do_sleeps_and_wakes_by_message_by_visit_by_time_and_after_a_kill() {
     let daemon = TestDaemon::start(planning(|_| step("The tide is low.", "done", 0))).await;
     let (life, chat) = born(&daemon, json!({"name": "Iris"})).await;
     let op = &daemon.operator;
@@ -232,6 +232,10 @@ async fn a_lifeform_with_nothing_to_do_sleeps_and_wakes_by_message_by_time_and_a
     let op = &daemon.operator;
     assert_eq!(daemon.daemon.app.lifeforms().awake(), 0, "who sleeps is left asleep");
     let mut socket = live(&daemon, &chat).await;
+    // Whoever comes to look at it wakes it.
+    while daemon.daemon.app.lifeforms().awake() == 0 {
+        tokio::task::yield_now().await;
+    }
     asleep(&daemon).await;
     daemon.clock.advance_ms(24 * 20 * HOUR_MS);
     let said = socket.until(says("goal_g1")).await;

@@ -257,7 +257,7 @@ async fn an_answer_that_was_cut_by_a_kill_is_finished_once_and_paid_as_it_was_se
     let op = daemon.operator.clone();
     let mut socket = op.subscribe(&base, None).await;
     op.topic(&base, "t1").await;
-    op.say(&base, "t1", "Tell me?").await;
+    let said = op.say(&base, "t1", "Tell me?").await;
     socket.until(|frame| frame["t"] == "stream").await;
     let statement = op.get(&format!("/v1/lifeforms/{id}/resources?limit=100")).await.expect(StatusCode::OK);
     let lines = statement["transactions"].as_array().unwrap();
@@ -293,6 +293,9 @@ async fn an_answer_that_was_cut_by_a_kill_is_finished_once_and_paid_as_it_was_se
         .as_i64()
         .unwrap();
     assert!(spent >= held, "the call whose outcome nobody knows is charged in full");
+    settled(daemon.daemon.app.store(), &id, "t1", said["rev"].as_u64().unwrap()).await;
+    let account = op.get(&format!("/v1/lifeforms/{id}/resources")).await.expect(StatusCode::OK);
+    assert_eq!(account["held"]["tokens"], 0, "what the job had set aside comes back through a kill, too");
     go_on.notify_waiters();
 }
 

@@ -364,7 +364,8 @@ mod much {
             let causes = (0..16).map(|n| Arc::from(format!("canvas:somebody/canvas_chat_main@{round}{n}"))).collect();
             let origin = Origin::new(origin.principal.clone(), nexus::Cause(causes));
             let entries = (0..1_000).fold(Batch::new(&origin), |batch, n| batch.append(format!("s{n}"), "k", &n));
-            store.commit(entries).await.unwrap();
+            let several = (0..4).map(|_| store.commit(entries.clone()));
+            futures::future::try_join_all(several).await.unwrap();
         }
         store.checkpoint().await.unwrap();
         store.close().await.unwrap();

@@ -1,4 +1,5 @@
-//! Supervision (MISSION F5): a storm of panics fails its own steps and nothing else, and what is bounded says so.
+//! Supervision (MISSION F5): a storm of panics fails its own steps and nothing else, what is bounded says so, and what is
+//! only read is kept no later than anybody could miss it.
 
 use std::sync::Arc;
 
@@ -24,9 +25,33 @@ impl Toolbox for Hands {
         Ok(json!("fine"))
     }
 
+    fn only_reads(&self, name: &str) -> bool {
+        name == "fine"
+    }
+
     async fn listen(&self, _: &ToolContext) -> Result<Option<mpsc::Sender<Delta>>, ToolFailure> {
         Ok(None)
     }
+}
+
+#[tokio::test]
+async fn what_waits_after_a_tool_that_only_reads_is_kept_at_once() {
+    let store = Store::in_memory(Arc::new(ManualClock::default())).await;
+    let neurons =
+        Neurons::open(store.clone(), tests::tools_of(Nexus::new(store.clone())), Models::none("none")).await.unwrap();
+    let asks = json!({"id": "asks", "output": "ok", "nodes": [
+        {"id": "look", "run": {"tool": {"name": "fine"}}},
+        {"id": "again", "after": ["look"], "run": {"tool": {"name": "fine"}}},
+        {"id": "ok", "after": ["again"], "run": {"approve": {"message": "So?"}}},
+    ]});
+    let shipped = vec![serde_json::from_value(asks).unwrap()];
+    let fascicles = Fascicles::open(store, neurons, shipped, ["fine"].map(Arc::from).into()).await.unwrap();
+    let order = JobOrder { fascicle: "asks".into(), owner: HOUSE.into(), account: HOUSE.into(), ..JobOrder::default() };
+    let id = fascicles.start(&Origin::system("test"), order, Arc::new(Hands), |batch| batch).await.unwrap();
+    let mut follow = fascicles.follow(&id);
+    while !matches!(follow.next().await.unwrap().decode().unwrap(), Fact::Paused { .. }) {}
+    let job = fascicles.job(&id).await.unwrap();
+    assert_eq!((job.status, job.waits.len()), (Status::WaitingForApproval, 1));
 }
 
 async fn ended(fascicles: &Fascicles, id: &Arc<str>) -> Status {

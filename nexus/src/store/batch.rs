@@ -271,8 +271,8 @@ impl Batch {
         self
     }
 
-    /// Says the same as long as document `key` is not there, beside which nothing is written under `name`. Where it is there,
-    /// this batch must be one that is refused for it.
+    /// Says the same as long as document `key` is not there: it must go in the same commit as whatever is kept under `name`,
+    /// or after it.
     pub fn made_with(mut self, name: &Arc<str>, key: Key) -> Self {
         self.made.push((name.clone(), Some(key)));
         self
@@ -287,18 +287,6 @@ impl Batch {
             Some((_, Some(key))) => Newness::Without(key),
             None => Newness::Unknown,
         }
-    }
-
-    /// About how many bytes it takes.
-    pub(super) fn bytes(&self) -> usize {
-        let of = |op: &Op| match op {
-            Op::Put { body, .. } | Op::Payload { body, .. } => body.len(),
-            Op::Append { data, .. } => data.len(),
-            Op::Elements { rows, .. } => rows.iter().map(|(_, body)| body.as_ref().map_or(0, Bytes::len)).sum(),
-            Op::Restore { entries, .. } => entries.iter().map(|entry| entry.data.len()).sum(),
-            Op::Delete { .. } | Op::Account { .. } | Op::Forget { .. } | Op::Trim { .. } => 0,
-        };
-        self.ops.iter().map(of).sum()
     }
 
     /// Writes a document whatever its version.

@@ -1,5 +1,5 @@
 //! Group commit: one task gathers what is waiting, judges each batch in memory, and makes all that
-//! pass durable as one row. A batch that fails is answered alone and costs the others nothing.
+//! pass durable as one row. A batch that is refused is answered alone and costs the others nothing.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -12,7 +12,7 @@ use tracing::{debug, error, warn};
 use super::backend::Backend;
 use super::batch::{Batch, Key, Newness, Receipt};
 use super::frame::{self, Frame};
-use super::state::{Staged, State, Unknown, ask, frame_of};
+use super::state::{Staged, State, Unknown, ask, cost, frame_of};
 use super::{COMMIT_BYTES_MAX, QUIET, StoreError};
 use crate::clock::Clock;
 
@@ -23,13 +23,17 @@ pub(super) enum Request {
     Close(oneshot::Sender<Result<(), StoreError>>),
 }
 
-/// A row takes no more batches past this size.
+/// Bytes that a row is expected to have at most.
 const ROW_BYTES: usize = 512 << 10;
-/// Projections are written once this much is committed without them. A burst below it is over before they cost anybody a wait.
-pub(super) const DIRTY_BYTES: usize = 16 << 20;
-/// Once this much more is committed while projections are being written, they are waited for: what one checkpoint writes
-/// must fit into the database's memory, and twice, since it may have to be written again; else none ever succeeds.
-const DIRTY_BYTES_MAX: usize = DIRTY_BYTES + (4 << 20);
+/// A row takes no more batches once they cost a checkpoint this much.
+const ROW_COST: usize = 1 << 20;
+/// Projections are written once there is this much for them. A burst below it is over before they cost anybody a wait.
+pub(super) const DIRTY_BYTES: usize = 14 << 20;
+/// Projections are written once the log is this long, however little of it is left to write.
+const LOGGED_BYTES: usize = 64 << 20;
+/// Once there is this much with what is being written, that is waited for. Should it fail, the next one writes both: that must
+/// fit into the database's memory, and twice, since it may have to be written again; else none ever succeeds.
+const DIRTY_BYTES_MAX: usize = 24 << 20;
 /// How often an append whose outcome is unknown is asked about again.
 const APPEND_TRIES: u32 = 4;
 
@@ -42,8 +46,11 @@ pub(super) struct Committer {
     inbox: mpsc::Receiver<Request>,
     /// A request that was met while a row was being filled, to be taken up after it.
     deferred: Option<Request>,
-    /// The checkpoint under way; commits go on beside it.
-    projecting: Option<JoinHandle<Result<(), StoreError>>>,
+    /// The checkpoint under way, and what it writes; commits go on beside it.
+    projecting: Option<(JoinHandle<Result<(), StoreError>>, usize)>,
+    /// Why nothing is taken any more until a checkpoint succeeds: the last one failed, and the next has as much to write as
+    /// ever fits.
+    full: Option<StoreError>,
     /// Where rows are packed, one after the other.
     packed: BytesMut,
 }
@@ -55,7 +62,7 @@ impl Committer {
         clock: Arc<dyn Clock>,
         inbox: mpsc::Receiver<Request>,
     ) -> Self {
-        Self { backend, state, clock, inbox, deferred: None, projecting: None, packed: BytesMut::new() }
+        Self { backend, state, clock, inbox, deferred: None, projecting: None, full: None, packed: BytesMut::new() }
     }
 
     pub(super) async fn run(mut self) {
@@ -90,12 +97,15 @@ impl Committer {
         if let Some(request) = self.deferred.take() {
             return Some(request);
         }
-        if self.read(|state| state.dirty_bytes) > DIRTY_BYTES_MAX
-            && let Some(running) = self.projecting.take()
+        let under_way = self.projecting.as_ref().filter(|(running, _)| !running.is_finished());
+        let under_way = under_way.map_or(0, |(_, bytes)| *bytes);
+        if self.read(|state| state.dirty_bytes) + under_way > DIRTY_BYTES_MAX
+            && let Some((running, _)) = self.projecting.take()
         {
-            let _ = running.await;
+            let failure = running.await.ok().and_then(Result::err);
+            self.full = failure.filter(|_| self.read(|state| state.dirty_bytes) > DIRTY_BYTES_MAX);
         }
-        if self.read(|state| state.dirty_bytes) > DIRTY_BYTES {
+        if self.read(|state| state.dirty_bytes > DIRTY_BYTES || state.logged_bytes > LOGGED_BYTES) {
             self.start_checkpoint();
         }
         if self.read(|state| state.row == state.checkpoint) {
@@ -112,17 +122,21 @@ impl Committer {
 
     /// Makes `first` and whatever waits behind it durable as one row.
     async fn flush(&mut self, first: Batch, reply: oneshot::Sender<Result<Receipt, StoreError>>) {
+        if let Some(failure) = &self.full {
+            return drop(reply.send(Err(failure.clone())));
+        }
         let n = self.read(|state| state.row) + 1;
         let (mut staged, mut row) = (Staged::default(), std::mem::take(&mut self.packed));
         row.reserve(ROW_BYTES);
         let (mut frames, mut replies): (Vec<Frame>, Vec<Reply>) = (Vec::new(), Vec::new());
         let mut refusals = Vec::new();
-        let mut bytes = first.bytes();
+        let cost_of = |batch: &Batch| batch.ops.iter().map(|op| cost(op, &batch.origin.cause)).sum::<usize>();
+        let mut cost = cost_of(&first);
         let mut group = vec![(first, reply)];
-        while bytes < ROW_BYTES
+        while cost < ROW_COST
             && let Some(next) = self.waiting()
         {
-            bytes += next.0.bytes();
+            cost += cost_of(&next.0);
             group.push(next);
         }
         if let Err(failure) = self.learn(group.iter().map(|(batch, _)| batch)).await {
@@ -140,12 +154,14 @@ impl Committer {
         let refuse = || refusals.into_iter().for_each(|(reply, refusal)| drop(reply.send(Err(refusal))));
         let packed = row.split().freeze();
         self.packed = row;
+        let bytes = packed.len();
         if frames.is_empty() {
             return refuse();
         }
         match self.append(n, packed).await {
             Ok(()) => {
                 self.change(|state| {
+                    state.logged_bytes += bytes;
                     frames.iter().for_each(|frame| state.replay(n, frame));
                     state.wake(&frames);
                 });
@@ -259,26 +275,28 @@ impl Committer {
 
     /// Writes the projections and waits for it.
     async fn checkpoint(&mut self) -> Result<(), StoreError> {
-        if let Some(running) = self.projecting.take() {
+        if let Some((running, _)) = self.projecting.take() {
             let _ = running.await;
         }
         self.start_checkpoint();
         match self.projecting.take() {
-            Some(running) => running.await.map_err(|panic| StoreError::Io(format!("the checkpoint died: {panic}")))?,
+            Some((running, _)) => {
+                running.await.map_err(|panic| StoreError::Io(format!("the checkpoint died: {panic}")))?
+            }
             None => Ok(()),
         }
     }
 
     /// Writes the projections beside whatever is committed meanwhile; one checkpoint at a time.
     fn start_checkpoint(&mut self) {
-        if self.projecting.as_ref().is_some_and(|running| !running.is_finished())
+        if self.projecting.as_ref().is_some_and(|(running, _)| !running.is_finished())
             || self.read(|state| state.row == state.checkpoint)
         {
             return;
         }
         let (projection, bytes) = self.change(|state| (state.projection(), std::mem::take(&mut state.dirty_bytes)));
         let (backend, state) = (self.backend.clone(), self.state.clone());
-        self.projecting = Some(tokio::spawn(async move {
+        let running = tokio::spawn(async move {
             let (upto, begun) = (projection.upto, std::time::Instant::now());
             let written = backend.project(projection).await;
             match &written {
@@ -293,7 +311,8 @@ impl Committer {
                 }
             }
             written
-        }));
+        });
+        self.projecting = Some((running, bytes));
     }
 
     fn read<T>(&self, ask: impl FnOnce(&State) -> T) -> T {

@@ -76,7 +76,8 @@ impl Backend for Memory {
     }
 
     async fn append(&self, n: u64, row: Bytes) -> Result<(), StoreError> {
-        self.held()?.log.insert(n, row);
+        // A part of what rows are packed in, which would be kept as a whole.
+        self.held()?.log.insert(n, Bytes::copy_from_slice(&row));
         Ok(())
     }
 

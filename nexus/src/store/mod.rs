@@ -113,6 +113,7 @@ impl Store {
                 state.warm(&*backend, &frame.ops).await?;
                 state.replay(n, frame);
             }
+            state.logged_bytes += row.len();
             // A log that outgrew what one checkpoint may write is projected piece by piece.
             if state.dirty_bytes > DIRTY_BYTES {
                 backend.project(state.projection()).await?;

@@ -16,7 +16,7 @@ use crate::ledger::Account;
 use crate::principal::{Cause, Origin};
 
 /// What a row costs a projection, besides its own bytes.
-const ROW_BYTES: usize = 512;
+pub(super) const ROW_BYTES: usize = 512;
 /// What an entry of a journal costs it, besides its own bytes: they are packed into rows.
 const ENTRY_BYTES: usize = 128;
 /// What an account costs it.
@@ -76,6 +76,8 @@ pub(super) struct State {
     projecting: u64,
     /// Bytes that the next checkpoint has to write, roughly.
     pub(super) dirty_bytes: usize,
+    /// Bytes of the log since the checkpoint before: a document that is written a thousand times is in it a thousand times.
+    pub(super) logged_bytes: usize,
     /// Whether a checkpoint failed, and what it wrote may be there or not.
     unsure: bool,
 }
@@ -102,6 +104,7 @@ impl State {
             checkpoint,
             projecting: checkpoint,
             dirty_bytes: 0,
+            logged_bytes: 0,
             unsure: false,
         }
     }
@@ -316,21 +319,20 @@ impl State {
         self.row = self.row.max(n);
         let projecting = self.projecting;
         for op in frame.ops.iter() {
+            self.dirty_bytes += cost(op, &frame.cause);
             match op {
                 Op::Put { key, body, .. } => {
                     let known = self.known(key);
                     // What is written over before a checkpoint is not written by it.
                     let before = known.cost(projecting);
                     (known.version, known.body, known.row) = (known.version + 1, Some(body.clone()), n);
-                    self.dirty_bytes += ROW_BYTES + body.len();
-                    self.dirty_bytes -= before.min(self.dirty_bytes);
+                    self.spare(before);
                 }
                 Op::Delete { key, .. } => {
                     let known = self.known(key);
                     let before = known.cost(projecting);
                     (known.version, known.body, known.row) = (0, None, n);
-                    self.dirty_bytes += ROW_BYTES;
-                    self.dirty_bytes -= before.min(self.dirty_bytes);
+                    self.spare(before);
                 }
                 Op::Append { stream, kind, data, .. } => self.push(n, frame, stream, kind.clone(), data.clone()),
                 Op::Account { account, op, memo } => {
@@ -345,24 +347,18 @@ impl State {
                         }
                         let line = super::json(&line);
                         let before = self.accounts.insert(account.clone(), (changed, n));
-                        if before.is_none_or(|(_, row)| row <= projecting) {
-                            self.dirty_bytes += ACCOUNT_BYTES;
+                        if before.is_some_and(|(_, row)| row > projecting) {
+                            self.spare(ACCOUNT_BYTES);
                         }
                         self.push(n, frame, &ledger_stream(account), "transaction".into(), line);
                     }
                 }
                 Op::Restore { stream, entries } => {
-                    self.dirty_bytes += ROW_BYTES
-                        + entries
-                            .iter()
-                            .map(|entry| ENTRY_BYTES + entry.data.len() + weight(&entry.cause))
-                            .sum::<usize>();
                     let journal = self.journals.entry(stream.clone()).or_default();
                     journal.head = entries.last().map_or(journal.head, |last| last.seq);
                     journal.fresh.extend(entries.iter().map(|entry| (n, entry.clone())));
                 }
                 Op::Forget { stream } => {
-                    self.dirty_bytes += ROW_BYTES;
                     let gone = Journal { forgotten: n, ..Journal::default() };
                     self.journals.insert(stream.clone(), gone);
                 }
@@ -373,7 +369,6 @@ impl State {
                 Op::Elements { nexus, rows } => {
                     let fresh = self.elements.entry(nexus.clone()).or_default();
                     for (no, body) in rows {
-                        self.dirty_bytes += 16 + body.as_ref().map_or(0, Bytes::len);
                         fresh.insert(*no, (body.clone(), n));
                     }
                 }
@@ -381,7 +376,6 @@ impl State {
                 Op::Payload { body, .. } if body.is_empty() => {}
                 Op::Payload { hash, body } => {
                     self.kept.insert(*hash);
-                    self.dirty_bytes += ROW_BYTES + body.len();
                     self.payloads.insert(*hash, (body.clone(), n));
                 }
             }
@@ -399,12 +393,19 @@ impl State {
 
     fn push(&mut self, n: u64, frame: &Frame, stream: &Stream, kind: Arc<str>, data: Bytes) {
         let journal = self.journals.entry(stream.clone()).or_default();
-        let is_first = journal.fresh.back().is_none_or(|(row, _)| *row <= self.projecting);
-        self.dirty_bytes += ENTRY_BYTES + data.len() + weight(&frame.cause) + if is_first { ROW_BYTES } else { 0 };
+        let is_packed = journal.fresh.back().is_some_and(|(row, _)| *row > self.projecting);
         journal.head += 1;
         let entry =
             Entry { seq: journal.head, at: frame.at, by: frame.by.clone(), cause: frame.cause.clone(), kind, data };
         journal.fresh.push_back((n, entry));
+        if is_packed {
+            self.spare(ROW_BYTES);
+        }
+    }
+
+    /// Takes back what was counted and is not written.
+    fn spare(&mut self, bytes: usize) {
+        self.dirty_bytes -= bytes.min(self.dirty_bytes);
     }
 
     /// Wakes whoever follows the streams `ops` appended to.
@@ -426,6 +427,7 @@ impl State {
     /// What a checkpoint up to the present row has to write.
     pub(super) fn projection(&mut self) -> Projection {
         self.projecting = self.row;
+        self.logged_bytes = 0;
         let dirty_documents = self.documents.iter_mut().filter(|(_, known)| known.row > 0);
         let unsure = std::mem::take(&mut self.unsure);
         let documents = dirty_documents.filter_map(|(key, known)| {
@@ -526,6 +528,25 @@ impl State {
     /// Lets go of every watcher, so that followers end.
     pub(super) fn close(&mut self) {
         self.watchers.clear();
+    }
+}
+
+/// What a change costs a projection at most, roughly and rather more: what is written over before, and entries that are
+/// packed with others, cost less.
+pub(super) fn cost(op: &Op, cause: &Cause) -> usize {
+    let entry = |data: &Bytes, cause: &Cause| ENTRY_BYTES + data.len() + weight(cause);
+    let element = |body: &Option<Bytes>| 16 + body.as_ref().map_or(0, Bytes::len);
+    match op {
+        Op::Put { body, .. } => ROW_BYTES + body.len(),
+        Op::Append { data, .. } => ROW_BYTES + entry(data, cause),
+        Op::Account { memo, .. } => ACCOUNT_BYTES + ROW_BYTES + 2 * ENTRY_BYTES + memo.len() + weight(cause),
+        Op::Elements { rows, .. } => rows.iter().map(|(_, body)| element(body)).sum(),
+        Op::Payload { body, .. } if body.is_empty() => 0,
+        Op::Payload { body, .. } => ROW_BYTES + body.len(),
+        Op::Restore { entries, .. } => {
+            ROW_BYTES + entries.iter().map(|kept| entry(&kept.data, &kept.cause)).sum::<usize>()
+        }
+        Op::Delete { .. } | Op::Forget { .. } | Op::Trim { .. } => ROW_BYTES,
     }
 }
 

@@ -26,13 +26,14 @@ use tokio::runtime::Runtime;
 use super::StoreError;
 use super::backend::{Backend, Opened, PAGE_ELEMENTS, Page, Projected, Projection};
 use super::batch::{Entry, Hash, Key, Kind, Stream, Versioned};
+use super::state::ROW_BYTES;
 use crate::clock::Timestamp;
 use crate::ledger::Account;
 use log::Log;
 
 /// Memory the database may use for unflushed writes; it also bounds how much is replayed after a kill. The largest
-/// checkpoint must fit in twice: see [`Surreal::surely`].
-const MEMTABLE_BYTES: usize = 48 << 20;
+/// checkpoint must fit in twice: see [`Surreal::surely`], and `DIRTY_BYTES_MAX` of the committer.
+const MEMTABLE_BYTES: usize = 64 << 20;
 /// Memory the database may use for blocks it has read.
 const BLOCK_CACHE_BYTES: usize = 16 << 20;
 /// The database recurses deeply.
@@ -165,7 +166,7 @@ impl Surreal {
         }
         Err(StoreError::Io("the database begins a new log with every write".into()))
     }
-    /// Writes rows in one transaction, and that everything up to a row of the log is there.
+    /// Writes rows in one transaction, and that everything up to a row of the log is there, if they say so.
     async fn write(&self, rows: Rows) -> Result<(), StoreError> {
         // The lease is read, not locked, so that appends go on beside this; whoever takes the lease
         // over rewrites meta:checkpoint, which makes a projection begun before that conflict.
@@ -203,10 +204,16 @@ impl Surreal {
             FOR $some IN $new_docs { FOR $r IN $some { UPSERT $r.id CONTENT $r RETURN NONE } };
             FOR $some IN $new_pages { FOR $r IN $some { UPSERT $r.id CONTENT $r RETURN NONE } };
             FOR $some IN $journals { FOR $r IN $some { UPSERT $r.id CONTENT $r RETURN NONE } };";
+        // What goes ahead leaves the checkpoint where it is, which may be further than is known here: a write may have
+        // failed after it was made.
+        const AHEAD: &str = "
+            UPDATE meta:checkpoint SET again = (again ?? 0) + 1 RETURN NONE;
+            COMMIT;";
         const END: &str = "
             DELETE log WHERE n <= $upto RETURN NONE;
             UPDATE meta:checkpoint SET n = $upto, again = (again ?? 0) + 1 RETURN NONE;
             COMMIT;";
+        let end = if rows.upto.is_some() { END } else { AHEAD };
         let (db, epoch) = (self.db()?, self.epoch());
         let again = AtomicBool::new(false);
         self.surely(|| {
@@ -214,9 +221,9 @@ impl Surreal {
             let again = again.swap(true, Ordering::SeqCst);
             self.on_its_threads(async move {
                 let asked = if again {
-                    db.query([BEGIN, AGAIN, END].concat()).bind(("written", rows.written()))
+                    db.query([BEGIN, AGAIN, end].concat()).bind(("written", rows.written()))
                 } else {
-                    db.query([BEGIN, OTHERS, if rows.unsure { UNSURE } else { KNOWN }, END].concat())
+                    db.query([BEGIN, OTHERS, if rows.unsure { UNSURE } else { KNOWN }, end].concat())
                         .bind(("accounts", rows.accounts))
                         .bind(("streams", rows.streams))
                         .bind(("payloads", rows.payloads))
@@ -226,7 +233,10 @@ impl Surreal {
                         .bind(("new_pages", by_the_hundred(rows.new_pages)))
                         .bind(("journals", by_the_hundred(rows.journals)))
                 };
-                let asked = asked.bind(("epoch", epoch)).bind(("gone", rows.gone)).bind(("upto", rows.upto));
+                let asked = asked
+                    .bind(("epoch", epoch))
+                    .bind(("gone", rows.gone))
+                    .bind(("upto", rows.upto.unwrap_or_default()));
                 settle(asked.await.map_err(io)?).map(drop)
             })
         })
@@ -325,8 +335,8 @@ impl Backend for Surreal {
     }
 
     async fn project(&self, mut projection: Projection) -> Result<(), StoreError> {
-        let (upto, unsure, before) = (projection.upto, projection.unsure, self.projected.load(Ordering::SeqCst));
-        let ahead = || Rows { upto: before as i64, unsure, ..Rows::default() };
+        let (upto, unsure) = (projection.upto, projection.unsure);
+        let ahead = || Rows { unsure, ..Rows::default() };
         let mut rows = ahead();
         let db = self.db()?;
         for some in by_the_page(std::mem::take(&mut projection.elements)) {
@@ -724,7 +734,8 @@ impl DocRow {
 /// A projection as rows; what is new by the hundred, which is what the database takes best.
 #[derive(Clone, Default)]
 struct Rows {
-    upto: i64,
+    /// The row of the log up to which everything is there with them.
+    upto: Option<i64>,
     unsure: bool,
     gone: Vec<RecordId>,
     accounts: Vec<AccountRow>,
@@ -769,6 +780,7 @@ impl Rows {
     fn add_page(&mut self, (nexus, no): (Arc<str>, u64), page: &ChangedPage) -> Result<(), StoreError> {
         let (nexus, no) = (nexus.to_string(), no as i64);
         let id = record("page", &nexus, no);
+        self.bytes += ROW_BYTES;
         if page.elements.is_empty() {
             self.gone.push(id);
             return Ok(());
@@ -781,14 +793,14 @@ impl Rows {
     }
 
     fn add_payload(&mut self, hash: Hash, body: &Bytes) {
-        self.bytes += body.len();
+        self.bytes += ROW_BYTES + body.len();
         let (id, b) = (RecordId::new("payload", hash.hex()), DbBytes::from(body.to_vec()));
         self.payloads.push(PayloadRow { id, hash: hash.hex(), b });
     }
 
     /// Everything else of a projection, and that all of it is there now.
     fn add(&mut self, projection: Projection) -> Result<(), StoreError> {
-        self.upto = projection.upto as i64;
+        self.upto = Some(projection.upto as i64);
         for Projected { key: Key(kind, name), document, stored } in projection.documents {
             let (kind, name) = (kind.as_str().to_owned(), name.to_string());
             let id = record("doc", &kind, name.clone());

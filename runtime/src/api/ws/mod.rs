@@ -34,8 +34,8 @@ const FRAME_BYTES_MAX: usize = 256 << 10;
 const SLOW: u16 = 4408;
 /// How long a subscriber may take to receive the last frames.
 const FAREWELL_MAX: Duration = Duration::from_secs(2);
-/// The same for one that is closed because it is slow.
-const FAREWELL_MAX_SLOW: Duration = Duration::from_secs(30);
+/// The same for one that is closed because it is slow: it is gone within ten seconds of when it took something last.
+const FAREWELL_MAX_SLOW: Duration = Duration::from_secs(4);
 
 /// Why a socket is closed.
 struct Closing {
