@@ -16,7 +16,7 @@ use crate::load::percentile;
 
 /// Traces that are asked for.
 const WALKS: usize = 100;
-/// Between two times that all are asked, so that what is thought about afterwards is over.
+/// Before all are asked, so that their births are over, and what they thought about afterwards.
 const REST: Duration = Duration::from_secs(10);
 /// Requests on their way at once.
 const AT_ONCE: usize = 64;
@@ -146,6 +146,7 @@ async fn talk(binary: &str, count: usize) {
         }
         listeners.push((chat, socket));
     }
+    tokio::time::sleep(REST).await;
     let told = "each by a POST on a connection of its own";
     let listeners = ask(&daemon, listeners, Ask { told, by_rest: true, within: Duration::ZERO }).await;
     tokio::time::sleep(REST).await;

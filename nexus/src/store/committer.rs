@@ -28,12 +28,12 @@ const ROW_BYTES: usize = 512 << 10;
 /// A row takes no more batches once they cost a checkpoint this much.
 const ROW_COST: usize = 1 << 20;
 /// Projections are written once there is this much for them. A burst below it is over before they cost anybody a wait.
-pub(super) const DIRTY_BYTES: usize = 14 << 20;
+pub(super) const DIRTY_BYTES: usize = 16 << 20;
 /// Projections are written once the log is this long, however little of it is left to write.
 const LOGGED_BYTES: usize = 64 << 20;
 /// Once there is this much with what is being written, that is waited for. Should it fail, the next one writes both: that must
 /// fit into the database's memory, and twice, since it may have to be written again; else none ever succeeds.
-const DIRTY_BYTES_MAX: usize = 24 << 20;
+const DIRTY_BYTES_MAX: usize = 28 << 20;
 /// How often an append whose outcome is unknown is asked about again.
 const APPEND_TRIES: u32 = 4;
 

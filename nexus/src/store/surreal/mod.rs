@@ -33,7 +33,7 @@ use log::Log;
 
 /// Memory the database may use for unflushed writes; it also bounds how much is replayed after a kill. The largest
 /// checkpoint must fit in twice: see [`Surreal::surely`], and `DIRTY_BYTES_MAX` of the committer.
-const MEMTABLE_BYTES: usize = 64 << 20;
+const MEMTABLE_BYTES: usize = 72 << 20;
 /// Memory the database may use for blocks it has read.
 const BLOCK_CACHE_BYTES: usize = 16 << 20;
 /// The database recurses deeply.
