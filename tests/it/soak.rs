@@ -109,6 +109,11 @@ async fn live_for(days: usize, name: &str, backend: impl Fn(&Path) -> Arc<dyn Ba
             );
         }
     }
+    // What came due in the last night comes to its end.
+    while daemon.app.lifeforms().awake() > 0 {
+        clock.advance_ms(60_000);
+        client.get(&life).await.expect(StatusCode::OK);
+    }
     let canvas = client.get(&chat).await.expect(StatusCode::OK);
     let (rev, floor) = (canvas["rev"].as_u64().unwrap(), canvas["log"]["from_rev"].as_u64().unwrap());
     println!("{name}: revision {rev}, its log begins at {floor}");
