@@ -48,9 +48,8 @@ pub(super) struct Committer {
     deferred: Option<Request>,
     /// The checkpoint under way, and what it writes; commits go on beside it.
     projecting: Option<(JoinHandle<Result<(), StoreError>>, usize)>,
-    /// Why nothing is taken any more until a checkpoint succeeds: the last one failed, and the next has as much to write as
-    /// ever fits.
-    full: Option<StoreError>,
+    /// Why the last checkpoint failed that was waited for. While the next has as much to write as ever fits, nothing is taken.
+    failure: Option<StoreError>,
     /// Where rows are packed, one after the other.
     packed: BytesMut,
 }
@@ -62,7 +61,7 @@ impl Committer {
         clock: Arc<dyn Clock>,
         inbox: mpsc::Receiver<Request>,
     ) -> Self {
-        Self { backend, state, clock, inbox, deferred: None, projecting: None, full: None, packed: BytesMut::new() }
+        Self { backend, state, clock, inbox, deferred: None, projecting: None, failure: None, packed: BytesMut::new() }
     }
 
     pub(super) async fn run(mut self) {
@@ -97,13 +96,10 @@ impl Committer {
         if let Some(request) = self.deferred.take() {
             return Some(request);
         }
-        let under_way = self.projecting.as_ref().filter(|(running, _)| !running.is_finished());
-        let under_way = under_way.map_or(0, |(_, bytes)| *bytes);
-        if self.read(|state| state.dirty_bytes) + under_way > DIRTY_BYTES_MAX
+        if self.is_full()
             && let Some((running, _)) = self.projecting.take()
         {
-            let failure = running.await.ok().and_then(Result::err);
-            self.full = failure.filter(|_| self.read(|state| state.dirty_bytes) > DIRTY_BYTES_MAX);
+            self.failure = running.await.ok().and_then(Result::err);
         }
         if self.read(|state| state.dirty_bytes > DIRTY_BYTES || state.logged_bytes > LOGGED_BYTES) {
             self.start_checkpoint();
@@ -122,7 +118,9 @@ impl Committer {
 
     /// Makes `first` and whatever waits behind it durable as one row.
     async fn flush(&mut self, first: Batch, reply: oneshot::Sender<Result<Receipt, StoreError>>) {
-        if let Some(failure) = &self.full {
+        if self.is_full()
+            && let Some(failure) = &self.failure
+        {
             return drop(reply.send(Err(failure.clone())));
         }
         let n = self.read(|state| state.row) + 1;
@@ -315,11 +313,50 @@ impl Committer {
         self.projecting = Some((running, bytes));
     }
 
+    /// Whether there is as much to write, with what is being written, as ever fits.
+    fn is_full(&self) -> bool {
+        let under_way = self.projecting.as_ref().filter(|(running, _)| !running.is_finished());
+        self.read(|state| state.dirty_bytes) + under_way.map_or(0, |(_, bytes)| *bytes) > DIRTY_BYTES_MAX
+    }
+
     fn read<T>(&self, ask: impl FnOnce(&State) -> T) -> T {
         ask(&self.state.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         change(&mut self.state.write().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[cfg(all(test, feature = "testing"))]
+mod tests {
+    use crate::store::faulty::{Fault, Faulty};
+    use crate::store::{Batch, Key, Kind, Memory, Store};
+    use crate::{ManualClock, Origin};
+    use std::sync::Arc;
+
+    #[tokio::test]
+    async fn while_checkpoints_fail_what_no_longer_fits_is_refused_and_taken_again_after_one_succeeds() {
+        let disk = Arc::new(Memory::default());
+        let faulty = Faulty::new(disk, []).with_checkpoints(vec![Fault::Before; 60]);
+        let store = Store::open(Arc::new(faulty), Arc::new(ManualClock::default())).await.unwrap();
+        let megabyte = "x".repeat(1 << 20);
+        let write = async |n: usize| {
+            let batch = Batch::new(&Origin::system("test")).put(Key::new(Kind::Meta, format!("k{n}")), &megabyte);
+            store.commit(batch).await.is_ok()
+        };
+        let mut taken = 0;
+        while write(taken).await {
+            taken += 1;
+            assert!(taken < 64, "what waits is bounded");
+        }
+        let mut tries = 0;
+        while !write(taken).await {
+            tries += 1;
+            assert!(tries < 200, "it is taken again");
+        }
+        for n in 0..=taken {
+            assert!(store.document::<String>(&Key::new(Kind::Meta, format!("k{n}"))).await.unwrap().is_some());
+        }
     }
 }
