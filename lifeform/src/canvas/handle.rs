@@ -156,8 +156,17 @@ impl Canvas {
         let (ephemeral, _) = broadcast::channel(EPHEMERAL_MAX);
         let (close, closed) = watch::channel(false);
         let alive = Arc::new(());
-        let (owner, shared) =
-            Owner::new(log.clone(), loaded, limits, sleepers.clone(), inbox, published, closed, alive.clone());
+        let (owner, shared) = Owner::new(
+            log.clone(),
+            loaded,
+            limits,
+            sleepers.clone(),
+            inbox,
+            published,
+            ephemeral.clone(),
+            closed,
+            alive.clone(),
+        );
         tokio::spawn(owner.run());
         let (presence, page) = (Arc::default(), Arc::default());
         let close = Arc::new(close);
@@ -363,13 +372,17 @@ impl Canvas {
         Ok(self.log.store.payload(&hash).await?.map(|body| (kept.value.media_type, body)))
     }
 
-    /// The frames from one revision to another as subscribers get them, made once for all who are as far.
-    pub fn shared_page(&self, from: u64, to: u64, make: impl FnOnce() -> Vec<Arc<str>>) -> Vec<Arc<str>> {
-        let mut page = self.page.lock().unwrap_or_else(PoisonError::into_inner);
-        if (page.0, page.1) != (from, to) {
-            *page = (from, to, make());
-        }
-        page.2.clone()
+    /// What follows revision `from` as subscribers get it, and the revision it reaches, if somebody made it already.
+    pub fn shared_page(&self, from: u64) -> Option<(Vec<Arc<str>>, u64)> {
+        // What was taken away for good is not told from here either.
+        let is_gone = from < self.shared().snapshot.floor;
+        let page = self.page.lock().unwrap_or_else(PoisonError::into_inner);
+        (page.0 == from && page.1 > from && !is_gone).then(|| (page.2.clone(), page.1))
+    }
+
+    /// Shares what follows revision `from` up to `to`, as subscribers get it, with all who are as far.
+    pub fn share_page(&self, from: u64, to: u64, page: &[Arc<str>]) {
+        *self.page.lock().unwrap_or_else(PoisonError::into_inner) = (from, to, page.to_vec());
     }
 
     /// Shows a piece of a message that is being written.

@@ -1,10 +1,11 @@
 //! What a client sends.
 
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use axum::extract::ws::{Message, WebSocket};
 use futures::StreamExt;
-use futures::stream::SplitStream;
+use futures::future::poll_fn;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -83,24 +84,30 @@ fn eight() -> u64 {
 }
 
 /// The next frame that means something; `None` when the client is gone.
-pub(super) async fn next(stream: &mut SplitStream<WebSocket>) -> Result<Option<FromClient>, Closing> {
+pub(super) fn poll_next(
+    context: &mut Context<'_>,
+    socket: &mut WebSocket,
+) -> Poll<Result<Option<FromClient>, Closing>> {
     loop {
-        match stream.next().await {
-            None | Some(Ok(Message::Close(_))) => return Ok(None),
+        return Poll::Ready(match ready!(socket.poll_next_unpin(context)) {
+            None | Some(Ok(Message::Close(_))) => Ok(None),
             Some(Err(error)) if error.to_string().contains("too large") || error.to_string().contains("too long") => {
-                return Err(Closing::because(4413, "too_large"));
+                Err(Closing::because(4413, "too_large"))
             }
-            Some(Err(_)) => return Ok(None),
-            Some(Ok(Message::Ping(_))) => {}
-            Some(Ok(Message::Pong(_))) => return Ok(Some(FromClient::Ack {})),
-            Some(Ok(Message::Binary(_))) => return Err(Closing::because(1003, "text_frames_only")),
-            Some(Ok(Message::Text(text))) => {
-                return serde_json::from_str(&text).map(Some).map_err(|error| Closing {
-                    code: 1007,
-                    reason: "bad_frame",
-                    last: Some(json!({"t": "error", "code": "bad_frame", "message": error.to_string(), "fatal": true})),
-                });
-            }
-        }
+            Some(Err(_)) => Ok(None),
+            Some(Ok(Message::Ping(_))) => continue,
+            Some(Ok(Message::Pong(_))) => Ok(Some(FromClient::Ack {})),
+            Some(Ok(Message::Binary(_))) => Err(Closing::because(1003, "text_frames_only")),
+            Some(Ok(Message::Text(text))) => serde_json::from_str(&text).map(Some).map_err(|error| Closing {
+                code: 1007,
+                reason: "bad_frame",
+                last: Some(json!({"t": "error", "code": "bad_frame", "message": error.to_string(), "fatal": true})),
+            }),
+        });
     }
+}
+
+/// See [`poll_next`].
+pub(super) async fn next(socket: &mut WebSocket) -> Result<Option<FromClient>, Closing> {
+    poll_fn(|context| poll_next(context, socket)).await
 }

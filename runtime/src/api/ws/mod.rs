@@ -15,8 +15,6 @@ use axum::extract::State;
 use axum::extract::ws::{CloseFrame, Message, WebSocket};
 use axum::http::{HeaderMap, header};
 use axum::response::Response;
-use futures::stream::SplitSink;
-use futures::{SinkExt, StreamExt};
 use lifeform::{CanvasId, LifeformId};
 use nexus::Principal;
 use serde_json::{Value, json};
@@ -103,20 +101,20 @@ pub(super) async fn subscribe(
         .read_buffer_size(4096)
         .write_buffer_size(4096);
     Ok(upgrade.on_upgrade(move |socket| async move {
-        let (sink, stream) = socket.split();
         let Ok(_permit) = app.sockets.clone().try_acquire_owned() else {
-            return close(sink, Closing::because(4429, "too_many_sockets")).await;
+            return close(socket, Closing::because(4429, "too_many_sockets")).await;
         };
-        session::serve(app, id, canvas, principal, sink, stream).await;
+        session::serve(app, id, canvas, principal, socket).await;
     }))
 }
 
-async fn close(mut sink: SplitSink<WebSocket, Message>, closing: Closing) {
+async fn close(mut socket: WebSocket, closing: Closing) {
     let farewell = async {
         if let Some(last) = closing.last {
-            let _ = sink.send(Message::text(last.to_string())).await;
+            let _ = socket.send(Message::text(last.to_string())).await;
         }
-        let _ = sink.send(Message::Close(Some(CloseFrame { code: closing.code, reason: closing.reason.into() }))).await;
+        let _ =
+            socket.send(Message::Close(Some(CloseFrame { code: closing.code, reason: closing.reason.into() }))).await;
     };
     // Who reads slowly still learns why, once he reads again.
     let patience = if closing.code == SLOW { FAREWELL_MAX_SLOW } else { FAREWELL_MAX };

@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::extract::ws::{Message, Utf8Bytes, WebSocket};
 use bytes::Bytes;
 use futures::SinkExt;
 use futures::future::poll_fn;
-use futures::stream::SplitSink;
 use tokio::time::Instant;
 
 use super::Closing;
@@ -102,20 +102,25 @@ impl Outbox {
     }
 
     /// Sends all that waits. It may be given up at any point and taken up again: nothing is sent twice or lost by that.
-    pub(super) async fn send(&mut self, sink: &mut SplitSink<WebSocket, Message>) -> Result<(), Closing> {
+    pub(super) fn poll_send(&mut self, context: &mut Context<'_>, socket: &mut WebSocket) -> Poll<Result<(), Closing>> {
         let gone = |_| Closing::gone();
         while !self.queue.is_empty() {
-            poll_fn(|context| sink.poll_ready_unpin(context)).await.map_err(gone)?;
+            ready!(socket.poll_ready_unpin(context)).map_err(gone)?;
             let Some(message) = self.queue.pop_front() else { break };
             if let Message::Text(text) = &message {
                 self.bytes -= text.len();
             }
             self.unflushed = true;
             self.progress = Instant::now();
-            sink.start_send_unpin(message).map_err(gone)?;
+            socket.start_send_unpin(message).map_err(gone)?;
         }
-        sink.flush().await.map_err(gone)?;
+        ready!(socket.poll_flush_unpin(context)).map_err(gone)?;
         self.unflushed = false;
-        Ok(())
+        Poll::Ready(Ok(()))
+    }
+
+    /// See [`Self::poll_send`].
+    pub(super) async fn send(&mut self, socket: &mut WebSocket) -> Result<(), Closing> {
+        poll_fn(|context| self.poll_send(context, socket)).await
     }
 }

@@ -1,10 +1,12 @@
 //! One subscriber: greeted, brought up to date, then told what happens while it may act itself.
 
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
-use axum::extract::ws::{Message, WebSocket};
-use futures::stream::{FuturesOrdered, SplitSink, SplitStream};
+use axum::extract::ws::WebSocket;
+use futures::future::poll_fn;
+use futures::stream::FuturesOrdered;
 use futures::{FutureExt, StreamExt};
 use lifeform::canvas::{Applied, Frames, Shown, Snapshot, What};
 use lifeform::{Canvas, CanvasId, LifeformError, LifeformId};
@@ -17,7 +19,7 @@ use tokio_stream::wrappers::errors::BroadcastStreamRecvError;
 
 use super::super::App;
 use super::super::error::ApiError;
-use super::client::{FromClient, Hello, Resume, next};
+use super::client::{FromClient, Hello, Resume, next, poll_next};
 use super::outbox::{BYTES_MAX, Outbox};
 use super::view::{PATHS_MAX, View};
 use super::{Closing, FRAME_BYTES_MAX, SLOW, close};
@@ -33,24 +35,20 @@ const REPLAY_MAX: Duration = Duration::from_secs(30);
 /// Ops of one socket that may be on their way; past it no more are read.
 const OPS_UNDER_WAY: usize = 64;
 
-type Sink = SplitSink<WebSocket, Message>;
-type Stream = SplitStream<WebSocket>;
-
 /// Serves a socket until either side ends it.
 pub(super) async fn serve(
     app: App,
     id: LifeformId,
     name: CanvasId,
     mut principal: Option<Principal>,
-    sink: Sink,
-    mut stream: Stream,
+    mut socket: WebSocket,
 ) {
     let mut first = None;
     let wait = if principal.is_some() { HELLO_GRACE } else { HELLO_MAX };
-    match timeout(wait, next(&mut stream)).await {
+    match timeout(wait, next(&mut socket)).await {
         Ok(Ok(Some(frame))) => first = Some(frame),
         Ok(Ok(None)) => return,
-        Ok(Err(closing)) => return close(sink, closing).await,
+        Ok(Err(closing)) => return close(socket, closing).await,
         Err(_) => {}
     }
     let (hello, held) = match first {
@@ -59,16 +57,16 @@ pub(super) async fn serve(
     };
     let token = hello.as_ref().and_then(|hello| hello.token.clone());
     principal = principal.or_else(|| app.tokens.principal(&token?));
-    let Some(principal) = principal else { return close(sink, Closing::because(4401, "unauthorized")).await };
+    let Some(principal) = principal else { return close(socket, Closing::because(4401, "unauthorized")).await };
     if let Some(refused) = hello.as_ref().and_then(refuse) {
-        return close(sink, refused).await;
+        return close(socket, refused).await;
     }
     let Ok(canvas) = app.lifeforms.named_canvas(&id, &name).await else {
-        return close(sink, Closing::because(4404, "not_found")).await;
+        return close(socket, Closing::because(4404, "not_found")).await;
     };
     // Whoever looks at it wakes it.
     app.lifeforms.visit(&id);
-    Session::new(app, canvas, principal, hello, sink).run(held, stream).await;
+    Session::new(app, canvas, principal, hello, socket).run(held).await;
 }
 
 /// What of a `hello` cannot be.
@@ -77,6 +75,32 @@ fn refuse(hello: &Hello) -> Option<Closing> {
         return Some(Closing::because(1002, "version"));
     }
     (hello.paths.len() > PATHS_MAX).then(|| Closing::because(4413, "too_many_paths"))
+}
+
+/// What happened between a socket and its outbox.
+enum Turn {
+    /// All that waited is sent.
+    Sent,
+    /// A frame came.
+    Came(FromClient),
+    /// The client is gone.
+    Gone,
+}
+
+/// Sends what waits, and reads meanwhile if it is to.
+async fn turn(socket: &mut WebSocket, outbox: &mut Outbox, reads: bool) -> Result<Turn, Closing> {
+    poll_fn(|context| {
+        if outbox.is_due()
+            && let Poll::Ready(sent) = outbox.poll_send(context, socket)
+        {
+            return Poll::Ready(sent.map(|()| Turn::Sent));
+        }
+        if !reads {
+            return Poll::Pending;
+        }
+        poll_next(context, socket).map_ok(|came| came.map_or(Turn::Gone, Turn::Came))
+    })
+    .await
 }
 
 /// The answer to an op that is on its way.
@@ -88,7 +112,7 @@ struct Session {
     app: App,
     canvas: Canvas,
     principal: Principal,
-    sink: Sink,
+    socket: WebSocket,
     outbox: Outbox,
     view: View,
     resume: Option<Resume>,
@@ -99,7 +123,7 @@ struct Session {
 }
 
 impl Session {
-    fn new(app: App, canvas: Canvas, principal: Principal, hello: Option<Hello>, sink: Sink) -> Self {
+    fn new(app: App, canvas: Canvas, principal: Principal, hello: Option<Hello>, socket: WebSocket) -> Self {
         let (mut resume, mut wants, mut paths, mut max_lag) = (None, [true; 2], Vec::new(), None);
         if let Some(hello) = hello {
             if let Some(want) = hello.want {
@@ -109,11 +133,23 @@ impl Session {
         }
         let (outbox, view) = (Outbox::new(max_lag), View::new(paths));
         let id = uuid::Uuid::new_v4();
-        Self { id, app, canvas, principal, sink, outbox, view, resume, wants, pending: Pending::new(), present: false }
+        Self {
+            id,
+            app,
+            canvas,
+            principal,
+            socket,
+            outbox,
+            view,
+            resume,
+            wants,
+            pending: Pending::new(),
+            present: false,
+        }
     }
 
-    async fn run(mut self, held: Option<FromClient>, mut stream: Stream) {
-        let closing = match self.converse(held, &mut stream).await {
+    async fn run(mut self, held: Option<FromClient>) {
+        let closing = match self.converse(held).await {
             Ok(()) => Closing { code: 1000, reason: "bye", last: None },
             Err(closing) => closing,
         };
@@ -125,16 +161,16 @@ impl Session {
             tracing::info!(principal = %self.principal.id, canvas = %self.canvas.id, "closing a slow subscriber");
         } else {
             // What waits for anybody else is sent first.
-            let _ = timeout(super::FAREWELL_MAX, self.outbox.send(&mut self.sink)).await;
+            let _ = timeout(super::FAREWELL_MAX, self.outbox.send(&mut self.socket)).await;
         }
         let Snapshot { epoch, rev, .. } = self.canvas.snapshot();
         let lagged = json!({"t": "reset", "reason": "lagged", "epoch": epoch, "rev": rev});
         let last = if slow { Some(lagged) } else { closing.last };
         drop((self.canvas, self.outbox));
-        close(self.sink, Closing { last, ..closing }).await;
+        close(self.socket, Closing { last, ..closing }).await;
     }
 
-    async fn converse(&mut self, held: Option<FromClient>, stream: &mut Stream) -> Result<(), Closing> {
+    async fn converse(&mut self, held: Option<FromClient>) -> Result<(), Closing> {
         // Watching begins before reading: no op can fall between the replay and what follows.
         let mut head = self.canvas.watch();
         // One that is asked again and again keeps its place; a receiver would take a new one each time.
@@ -152,21 +188,25 @@ impl Session {
         loop {
             // What happened is read as the socket takes it: who is slow is behind, and holds nothing up.
             while behind && self.outbox.has_room() {
-                (sent, behind) = self.page_of(sent).await?;
-                // What goes out without waiting goes out now.
-                self.outbox.send(&mut self.sink).now_or_never().transpose()?;
+                let told = *head.borrow_and_update();
+                if sent < told {
+                    sent = self.page_of(sent).await?;
+                    // What goes out without waiting goes out now.
+                    self.outbox.send(&mut self.socket).now_or_never().transpose()?;
+                }
+                behind = sent < told;
             }
             let patience_ends = self.outbox.patience_ends();
             tokio::select! {
-                sent = self.outbox.send(&mut self.sink), if self.outbox.is_due() => sent?,
                 () = sleep_until(patience_ends), if self.outbox.is_due() => return Err(Closing::slow()),
                 changed = head.changed(), if !behind => {
                     changed.map_err(|_| Closing::because(4410, "terminated"))?;
                     behind = true;
                 }
-                frame = next(stream), if self.pending.len() < OPS_UNDER_WAY => match frame? {
-                    None => return Ok(()),
-                    Some(frame) => {
+                turn = turn(&mut self.socket, &mut self.outbox, self.pending.len() < OPS_UNDER_WAY) => match turn? {
+                    Turn::Sent => {}
+                    Turn::Gone => return Ok(()),
+                    Turn::Came(frame) => {
                         unanswered = 0;
                         self.take(frame)?;
                     }
@@ -202,7 +242,7 @@ impl Session {
     /// Sends a frame and waits until it is received: while replaying, the subscriber sets the pace.
     async fn put(&mut self, frame: &Arc<str>) -> Result<(), Closing> {
         self.outbox.push(frame)?;
-        timeout(REPLAY_MAX, self.outbox.send(&mut self.sink)).await.map_err(|_| Closing::slow())?
+        timeout(REPLAY_MAX, self.outbox.send(&mut self.socket)).await.map_err(|_| Closing::slow())?
     }
 
     async fn put_json(&mut self, frame: Value) -> Result<(), Closing> {
@@ -253,13 +293,16 @@ impl Session {
 
     /// The frames after `sent` as this subscriber gets them, and the revision they reach.
     async fn page(&mut self, sent: u64) -> Result<(Vec<Arc<str>>, u64), Closing> {
+        if let Some(page) = self.canvas.shared_page(sent).filter(|_| self.view.is_whole()) {
+            return Ok(page);
+        }
         match self.canvas.frames(sent).await {
-            Ok(Frames::Deltas(frames)) if self.view.is_whole() && frames.len() > 1 => {
-                let rev = frames.last().map_or(sent, |frame| frame.rev);
-                Ok((self.canvas.shared_page(sent, rev, || self.view.frames(&frames)), rev))
-            }
             Ok(Frames::Deltas(frames)) => {
-                Ok((self.view.frames(&frames), frames.last().map_or(sent, |frame| frame.rev)))
+                let (page, rev) = (self.view.frames(&frames), frames.last().map_or(sent, |frame| frame.rev));
+                if self.view.is_whole() && rev > sent {
+                    self.canvas.share_page(sent, rev, &page);
+                }
+                Ok((page, rev))
             }
             Ok(Frames::Reset(_)) => Err(Closing::because(4409, "epoch")),
             Err(_) => Err(Closing::because(1011, "store")),
@@ -279,14 +322,11 @@ impl Session {
         }
     }
 
-    /// Queues the next deltas after `sent`; answers the revision that was queued last, and whether there are more.
-    async fn page_of(&mut self, sent: u64) -> Result<(u64, bool), Closing> {
-        if sent == self.canvas.rev() {
-            return Ok((sent, false));
-        }
+    /// Queues the next deltas after `sent`; answers the revision that was queued last.
+    async fn page_of(&mut self, sent: u64) -> Result<u64, Closing> {
         let (frames, rev) = self.page(sent).await?;
         frames.iter().try_for_each(|frame| self.outbox.push(frame))?;
-        Ok((rev, rev != self.canvas.rev()))
+        Ok(rev)
     }
 
     /// Passes on what need not last.
