@@ -2,6 +2,7 @@
 //! and taken back, by people and by lifeforms.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use neurons::llm::ChatRequest;
 use neurons::llm::scripted::Reply;
@@ -64,6 +65,48 @@ async fn messages_sent_without_waiting_are_understood_together() {
     let answers = by(&said, "lifeform:");
     assert_eq!(answers.len(), 1, "one answer to all three");
     assert_eq!((&answers[0]["reply_to"], &answers[0]["answers"]), (&json!("m3"), &json!(["m1", "m2", "m3"])));
+}
+
+#[tokio::test]
+async fn an_answer_that_failed_is_seen_when_its_job_is_taken_up_again() {
+    let ill = Arc::new(AtomicBool::new(true));
+    let daemon = TestDaemon::start({
+        let ill = ill.clone();
+        move |request, _| match (request.response_format.is_some(), last_of(request)) {
+            (true, _) => Reply::Text(r#"{"facts":[]}"#.into()),
+            (false, asked) if !ill.load(Ordering::SeqCst) => Reply::Text(format!("heard: {asked}")),
+            (false, asked) if asked.contains("at once") => Reply::Status(400, "I am ill".into()),
+            (false, _) => Reply::CutOff("I was about to say ".into()),
+        }
+    })
+    .await;
+    let (_, base) = daemon.lifeform().await;
+    let op = &daemon.operator;
+    let mut socket = live(op, &base).await;
+    for (topic, question, told_by, status, before) in [
+        ("a", "Does it fail at once?", "message.append", "final", "I could not answer: "),
+        ("b", "Does it fail half-way?", "message.interrupt", "interrupted", "I was about to say"),
+    ] {
+        ill.store(true, Ordering::SeqCst);
+        op.topic(&base, topic).await;
+        op.say(&base, topic, question).await;
+        let is_told = |frame: &Value| frame["kind"] == told_by && frame["actor"]["kind"] == "lifeform";
+        socket.until(is_told).await;
+        let said = messages(op, &base, topic).await;
+        let answer = said.last().unwrap();
+        assert_eq!(answer["status"], status, "{answer}");
+        assert!(answer["content"].as_str().unwrap().starts_with(before), "{answer}");
+        ill.store(false, Ordering::SeqCst);
+        let (id, content) = (answer["id"].as_str().unwrap(), answer["content"].clone());
+        let job = id.strip_prefix("msg_").unwrap();
+        op.post(&format!("/v1/jobs/{job}/retry"), json!({})).await.expect(StatusCode::ACCEPTED);
+        socket.until(|frame| frame["kind"] == "message.amend").await;
+        let said = messages(op, &base, topic).await;
+        let answer = said.last().unwrap();
+        assert_eq!((answer["id"].as_str(), &answer["status"]), (Some(id), &json!("final")), "{answer}");
+        assert_eq!(answer["content"], format!("heard: {question}"));
+        assert_eq!(answer["revisions"][0]["content"], content, "what stood there before is kept");
+    }
 }
 
 #[tokio::test]

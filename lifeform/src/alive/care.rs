@@ -13,6 +13,7 @@ use super::thinking::word;
 use crate::LifeformError;
 use crate::canvas::Kind;
 use crate::guard::{self, Counts, Guard, Step};
+use crate::hands::NO_ANSWER;
 use crate::life::Status;
 use crate::perception::{Place, Speech, Thought};
 use crate::{spending, trace};
@@ -70,7 +71,7 @@ impl Alive {
             (Speech::Silent, Some(canvas)) if thought.perception.to_answer() => {
                 let error: String = error.chars().take(240).collect();
                 let asked = Some(thought.perception.last().message.clone()).filter(|_| canvas.kind == Kind::ZMind);
-                let op = word(&canvas, topic, thought.answer(), format!("I could not answer: {error}"), asked);
+                let op = word(&canvas, topic, thought.answer(), format!("{NO_ANSWER}{error}"), asked);
                 if let Err(error) = canvas.apply(op, None, None, &self.because(format!("job:{job}"))).await {
                     tracing::warn!(%error, "a failure cannot be shown");
                 }

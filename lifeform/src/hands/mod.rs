@@ -38,6 +38,8 @@ const CHECKPOINT_EVERY: Duration = Duration::from_secs(1);
 const SHOWN_BYTES: usize = 1024;
 /// Time within which pieces of an answer are shown together.
 const SHOWN_EVERY: Duration = Duration::from_millis(50);
+/// How a message begins that tells why there is no answer.
+pub(crate) const NO_ANSWER: &str = "I could not answer: ";
 /// What the tool nodes of its fascicles may call.
 pub const TOOLS: [&str; 17] = [
     "recall", "history", "hear", "say", "note", "solidify", "alike", "correct", "later", "promise", "look", "sketch",
@@ -305,10 +307,29 @@ impl Hands {
             Some("streaming") => {
                 Self::act(&here.canvas, chat::Op::Finish { topic, id: id.clone(), content, rests_on }, origin).await?;
             }
+            // An earlier try failed: what was begun, or told of that, stays in its history.
+            Some(_) if here.message(&id).is_some_and(|message| self.is_no_answer(&message)) => {
+                let reason = "it was answered after all".into();
+                Self::act(&here.canvas, chat::Op::Amend { topic, id: id.clone(), content, reason }, origin).await?;
+            }
             // Somebody interrupted it, or an earlier try finished it.
             Some(_) => {}
         }
         Ok(json!({"message": id}))
+    }
+
+    /// Whether a message stands where an answer failed: it says so, or was broken off by the lifeform or the daemon, and not
+    /// by somebody who wanted no more of it.
+    fn is_no_answer(&self, message: &Value) -> bool {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        match &*text(&message["status"]) {
+            "interrupted" => {
+                let by = text(&message["interrupted_by"]["by"]);
+                by == *self.me.id.0 || by.starts_with("system:")
+            }
+            "final" => text(&message["content"]).starts_with(NO_ANSWER),
+            _ => false,
+        }
     }
 
     /// Keeps what was stated, with what a model read in it if one has; with `unsaid`, what was stated before holds no more.
