@@ -287,7 +287,7 @@ impl<'w> Writer<'w> {
         for kind in ["trace", "calls", "nexus"] {
             self.stream(store, &format!("{kind}:{id}").into(), 0).await?;
         }
-        if let Some(account) = store.account(id) {
+        if let Some(account) = store.account(id).await? {
             self.stream(store, &format!("ledger:{id}").into(), 0).await?;
             self.line(&Line::Account(Box::new(account))).await?;
         }

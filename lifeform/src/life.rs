@@ -106,7 +106,7 @@ pub(crate) enum Msg {
     /// Somebody else changed its agenda.
     Replanned,
     /// A task of maintenance is to be begun.
-    Maintain(Task, Origin, oneshot::Sender<Result<Arc<str>, LifeformError>>),
+    Maintain(Task, Arc<str>, Origin, oneshot::Sender<Result<Arc<str>, LifeformError>>),
     /// An operator ends what the guard does.
     Calm(Origin, oneshot::Sender<Result<Head, LifeformError>>),
     /// A new policy, from an operator.
@@ -173,8 +173,8 @@ impl Actor for Life {
                 alive.attend(&me, true).await?;
                 let _ = reply.send(kept.map(|()| alive.head.clone()));
             }
-            Msg::Maintain(task, origin, reply) => {
-                let _ = reply.send(alive.maintain(&me, task, &origin).await);
+            Msg::Maintain(task, name, origin, reply) => {
+                let _ = reply.send(alive.maintain(&me, task, &name, &origin).await);
             }
             Msg::Calm(origin, reply) => {
                 let calmed = alive.calm(&origin).await;
@@ -300,9 +300,14 @@ impl Handle {
         self.ask(Msg::Policy(policy, origin.clone(), reply), head).await
     }
 
-    pub(crate) async fn maintain(&self, task: Task, origin: &Origin) -> Result<Arc<str>, LifeformError> {
+    pub(crate) async fn maintain(
+        &self,
+        task: Task,
+        name: Arc<str>,
+        origin: &Origin,
+    ) -> Result<Arc<str>, LifeformError> {
         let (reply, job) = oneshot::channel();
-        self.ask(Msg::Maintain(task, origin.clone(), reply), job).await
+        self.ask(Msg::Maintain(task, name, origin.clone(), reply), job).await
     }
 
     pub(crate) async fn calm(&self, origin: &Origin) -> Result<Head, LifeformError> {

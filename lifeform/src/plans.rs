@@ -99,7 +99,21 @@ impl Plans {
         &self,
         origin: &Origin,
         what: &str,
+        change: impl FnMut(&mut Agenda, Timestamp) -> Result<T, Refusal>,
+    ) -> Result<T, LifeformError> {
+        self.change_with(origin, what, change, |batch, _| batch).await
+    }
+
+    /// The same, with what `with` makes of the batch in the commit.
+    ///
+    /// # Errors
+    /// As [`Self::change`]; a conflict when what was added cannot be.
+    pub(crate) async fn change_with<T>(
+        &self,
+        origin: &Origin,
+        what: &str,
         mut change: impl FnMut(&mut Agenda, Timestamp) -> Result<T, Refusal>,
+        with: impl Fn(Batch, &T) -> Batch,
     ) -> Result<T, LifeformError> {
         loop {
             let (version, agenda) = self.known();
@@ -126,13 +140,18 @@ impl Plans {
             let batch = self.kept(Batch::new(origin), version, &mut next);
             let changed: Vec<_> = next.goals.values().filter(|goal| agenda.goals.get(&goal.id) != Some(goal)).collect();
             let batch = batch.append(format!("trace:{}", self.id), "agenda", &json!({"what": what, "goals": changed}));
-            match self.store.commit(batch).await {
+            match self.store.commit(with(batch, &made)).await {
                 Ok(receipt) => {
                     self.know(receipt.versions[0], next);
                     self.alarm.changed();
                     return Ok(made);
                 }
-                Err(StoreError::Conflict { .. }) => self.reload().await?,
+                Err(conflict @ StoreError::Conflict { .. }) => {
+                    self.reload().await?;
+                    if self.known().0 == version {
+                        return Err(conflict.into());
+                    }
+                }
                 Err(error) => return Err(error.into()),
             }
         }

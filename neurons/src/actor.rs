@@ -63,9 +63,11 @@ impl Actor for NeuronActor {
         if let Some((run, begun, mut talk, mut reply)) = state.take() {
             let mut spent = Spent::default();
             let stop = tokio::select! {
-                stop = run.drive(begun, &mut talk, &mut spent) => Some(stop),
+                // What nobody waits for any more takes no further step.
+                biased;
                 // A caller that went away takes the call with it; the paid call settles itself.
                 () = reply.closed() => None,
+                stop = run.drive(begun, &mut talk, &mut spent) => Some(stop),
             };
             if let Some(stop) = stop {
                 let _ = reply.send(Outcome { stop, talk, spent });

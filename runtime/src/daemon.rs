@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use axum_server::accept::NoDelayAcceptor;
 use fascicles::{FascicleSpec, Fascicles, Toolbox};
 use lifeform::{LifeformHead, LifeformSpec, Lifeforms, Status};
 use neurons::llm::Meaning;
@@ -23,6 +24,8 @@ use crate::config::{Config, FASCICLES, LIFEFORMS};
 use crate::house::{self, House};
 use crate::tokens::Tokens;
 
+/// How long a caller may take to say what it asks for: the head of its request.
+const HEAD_MAX: Duration = Duration::from_secs(30);
 /// How long open connections may take to end when the daemon stops.
 const DRAIN: Duration = Duration::from_secs(10);
 
@@ -39,6 +42,7 @@ pub struct Daemon {
     /// Its parts.
     pub app: App,
     stop: watch::Sender<bool>,
+    door: axum_server::Handle<SocketAddr>,
     server: JoinHandle<std::io::Result<()>>,
     keeper: JoinHandle<()>,
 }
@@ -93,7 +97,7 @@ impl Daemon {
         let house = Amount { tokens: config.house_tokens, micro_usd: config.house_micro_usd };
         store.commit(Batch::new(&Origin::system("start")).account(HOUSE, AccountOp::Open(house), "house")).await?;
         // The configuration says what the house may use in all, so a changed one changes what is left.
-        let account = store.account(HOUSE).unwrap_or_default();
+        let account = store.account(HOUSE).await?.unwrap_or_default();
         let raised = house.minus(account.balance.plus(account.spent));
         if raised != Amount::default() {
             let origin = Origin::system("configuration");
@@ -119,25 +123,23 @@ impl Daemon {
         let house: Arc<dyn Toolbox> = Arc::new(House { nexus: nexus.clone() });
         fascicles.resume(HOUSE, &house).await?;
         let (stop, stopping) = watch::channel(false);
-        let app = App::new(store, nexus, neurons, fascicles, lifeforms, tokens, house, address, stopping.clone());
+        let app = App::new(store, nexus, neurons, fascicles, lifeforms, tokens, house, address, stopping);
         let keeper = tokio::spawn(crate::retention::run(
             config.keep.clone(),
             app.store().clock().clone(),
             app.neurons.clone(),
             app.fascicles.clone(),
         ));
-        let router = api::router(app.clone());
-        let server = tokio::spawn(async move {
-            let mut stopping = stopping;
-            let stopped = async move {
-                let _ = stopping.wait_for(|stop| *stop).await;
-            };
-            use axum::serve::ListenerExt;
-            let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
-            // Made once: a router as it stands is built anew for each connection.
-            axum::serve(listener, router.into_make_service()).with_graceful_shutdown(stopped).await
-        });
-        Ok(Self { address, token, token_is_new, lifeform, app, stop, server, keeper })
+        // Made once: a router as it stands is built anew for each connection.
+        let service = api::router(app.clone()).into_make_service();
+        let door = axum_server::Handle::new();
+        let mut server = axum_server::Server::<SocketAddr>::from_listener(listener)
+            .acceptor(NoDelayAcceptor::new())
+            .first_request_timeout(HEAD_MAX)
+            .handle(door.clone());
+        server.http_builder().http1().header_read_timeout(HEAD_MAX);
+        let server = tokio::spawn(server.serve(service));
+        Ok(Self { address, token, token_is_new, lifeform, app, stop, door, server, keeper })
     }
 
     /// Stops taking requests, ends the open ones, halts the lifeforms as they are, closes the store.
@@ -146,6 +148,7 @@ impl Daemon {
     /// When the store cannot write its last checkpoint; nothing acknowledged is lost by that.
     pub async fn stop(self) -> anyhow::Result<()> {
         let _ = self.stop.send(true);
+        self.door.graceful_shutdown(None);
         self.keeper.abort();
         // Answers that are being given are given to their end, within reason.
         let answered = async {
@@ -159,7 +162,7 @@ impl Daemon {
         let mut server = self.server;
         if tokio::time::timeout(DRAIN, &mut server).await.is_err() {
             tracing::warn!("connections are still open, closing them");
-            server.abort();
+            self.door.shutdown();
         }
         self.app.neurons.tools().close().await;
         self.app.store.close().await.map_err(|error| anyhow!(error))

@@ -106,7 +106,7 @@ async fn no_storm_of_reservations_charges_and_kills_makes_a_balance_lie() {
             // Whatever was under way when the last life ended is charged in full, and nothing else is.
             neurons::llm::paid::settle_unknown(&store, ACCOUNT).await.unwrap();
             let (balance, held) = fold(&store).await;
-            let account = store.account(ACCOUNT).unwrap();
+            let account = store.account(ACCOUNT).await.unwrap().unwrap();
             assert_eq!(
                 (account.balance.tokens, account.held().tokens, held.len()),
                 (balance, 0, 0),
@@ -128,7 +128,7 @@ async fn no_storm_of_reservations_charges_and_kills_makes_a_balance_lie() {
         }
         let store = Store::open(disk as Arc<dyn Backend>, Arc::new(ManualClock::default())).await.unwrap();
         let (balance, held) = fold(&store).await;
-        let account = store.account(ACCOUNT).unwrap();
+        let account = store.account(ACCOUNT).await.unwrap().unwrap();
         assert_eq!((account.balance.tokens, account.held().tokens), (balance, held.values().sum()), "seed {seed}");
     }
 }

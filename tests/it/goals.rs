@@ -3,7 +3,7 @@
 
 use neurons::llm::ChatRequest;
 use neurons::llm::scripted::Reply;
-use reqwest::StatusCode;
+use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tests::{Socket, TestDaemon, honest, text_of};
 
@@ -103,6 +103,34 @@ async fn a_goal_that_comes_due_opens_a_topic_asks_when_blocked_and_is_reached() 
     daemon.clock.advance_ms(100 * HOUR_MS);
     op.get(&life).await.expect(StatusCode::OK);
     assert_eq!(daemon.model.asked().len(), done, "what is done costs nothing more");
+}
+
+#[tokio::test]
+async fn a_goal_or_a_schedule_is_set_once_under_a_key() {
+    let daemon = TestDaemon::start(honest).await;
+    let (life, _) = born(&daemon, json!({"name": "Iris"})).await;
+    let op = &daemon.operator;
+    let later = "2031-01-01T00:00:00Z";
+    for (what, first, other) in [
+        ("goals", json!({"title": "Sail", "at": later}), json!({"title": "Row", "at": later})),
+        ("schedules", json!({"what": "Bail", "at": later}), json!({"what": "Row", "at": later})),
+    ] {
+        let path = format!("{life}/{what}");
+        let keyed = |body: &Value| op.send(Method::POST, &path, &[("Idempotency-Key", "k")], Some(body.clone()));
+        let answers = futures::future::join_all((0..8).map(|_| keyed(&first))).await;
+        let ids: Vec<Value> = answers.into_iter().map(|one| one.expect(StatusCode::CREATED)["id"].clone()).collect();
+        assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
+        keyed(&other).await.refused(422, "invalid");
+        let set = op.get(&path).await.expect(StatusCode::OK);
+        assert_eq!(set[what].as_array().unwrap().len(), 1, "{set}");
+        // Without a key, each call is another.
+        op.post(&path, first.clone()).await.expect(StatusCode::CREATED);
+        let set = op.get(&path).await.expect(StatusCode::OK);
+        assert_eq!(set[what].as_array().unwrap().len(), 2, "{set}");
+        op.delete(&format!("{path}/{}", ids[0].as_str().unwrap())).await.expect(StatusCode::NO_CONTENT);
+        // It was set once, and is no more.
+        assert_eq!(keyed(&first).await.status, StatusCode::NOT_FOUND);
+    }
 }
 
 #[tokio::test]

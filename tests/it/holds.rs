@@ -38,7 +38,7 @@ async fn a_call_that_is_given_up_while_its_cost_is_set_aside_owes_nothing() {
     let given_up = calls.next().await.unwrap();
     let told: Value = given_up.decode().unwrap();
     assert_eq!((&*given_up.kind, told["charged"]["tokens"].as_i64()), ("failed", Some(0)), "{told}");
-    let account = store.account(HOUSE).unwrap();
+    let account = store.account(HOUSE).await.unwrap().unwrap();
     assert_eq!((account.held(), account.balance), (Amount::default(), house));
     assert!(model.asked().is_empty());
     // Nor does it count as a call whose answer was lost.

@@ -401,7 +401,7 @@ async fn the_daemon_searches_by_meaning_and_the_house_pays() {
     let asked = model.embedded();
     let once: std::collections::HashSet<&String> = asked.iter().collect();
     assert_eq!(once.len(), asked.len(), "nothing is paid twice");
-    let house = daemon.app.store().account("house").unwrap();
+    let house = daemon.app.store().account("house").await.unwrap().unwrap();
     let read: usize = model
         .embedded()
         .iter()

@@ -257,12 +257,12 @@ async fn a_failing_model_is_named_and_what_it_may_have_used_is_charged() {
     op.post("/v1/neurons", json!({"id": "n"})).await.expect(StatusCode::CREATED);
     let ask = |input: &str| json!({"input": input});
     op.post("/v1/neurons/n/invoke", ask("busy once")).await.expect(StatusCode::OK);
-    let spent = || daemon.daemon.app.store().account("house").unwrap().spent.tokens;
-    let before = spent();
+    let spent = async || daemon.daemon.app.store().account("house").await.unwrap().unwrap().spent.tokens;
+    let before = spent().await;
     op.post("/v1/neurons/n/invoke", ask("refuse")).await.refused(422, "model_refused");
-    assert_eq!(spent(), before, "a refused call is free");
+    assert_eq!(spent().await, before, "a refused call is free");
     op.post("/v1/neurons/n/invoke", ask("break")).await.refused(502, "model_failed");
-    assert!(spent() > before + 100, "an unknown outcome is charged in full");
+    assert!(spent().await > before + 100, "an unknown outcome is charged in full");
     op.post("/v1/neurons/n/invoke", json!({"input": 7})).await.refused(422, "invalid");
     op.post("/v1/neurons/none/invoke", ask("x")).await.refused(404, "neuron_not_found");
 }

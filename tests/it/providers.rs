@@ -409,8 +409,8 @@ async fn another_model_answers_when_one_does_not_and_each_is_paid_at_its_price()
     let Stop::Completed(completed) = thought.unwrap().stop else { panic!() };
     assert_eq!(completed.output, "from the third");
     // Unknown usage of the first is charged in full, the second did nothing, the third says what it used.
-    assert_eq!(store.account(HOUSE).unwrap().spent.micro_usd, 100 + 10);
-    assert!(store.account(HOUSE).unwrap().holds.is_empty());
+    assert_eq!(store.account(HOUSE).await.unwrap().unwrap().spent.micro_usd, 100 + 10);
+    assert!(store.account(HOUSE).await.unwrap().unwrap().holds.is_empty());
     let calls = store.entries(&paid::calls_stream(HOUSE), 0, 100).await.unwrap();
     let kinds: Vec<&str> = calls.iter().map(|entry| &*entry.kind).collect();
     assert_eq!(kinds, ["sent", "failed", "sent", "failed", "sent", "answered"]);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use nexus::Timestamp;
+use nexus::ledger::Account;
 use nexus::store::{Backend, Entry, Hash, Key, Kind, Opened, Page, Projection, StoreError, Stream, Versioned};
 
 /// What watches a disk.
@@ -66,6 +67,10 @@ impl<B: Backend, W: Watch> Backend for Watched<B, W> {
 
     async fn head(&self, stream: &Stream) -> Result<u64, StoreError> {
         self.inner.head(stream).await
+    }
+
+    async fn accounts(&self, names: &[Arc<str>]) -> Result<Vec<Option<Account>>, StoreError> {
+        self.inner.accounts(names).await
     }
 
     async fn payload(&self, hash: &Hash) -> Result<Option<Bytes>, StoreError> {

@@ -39,7 +39,7 @@ impl Alive {
         }
         let means = self.feel().await?;
         for act in due {
-            if !self.free().covers(self.need(means)) {
+            if !self.free().await?.covers(self.need(means)) {
                 continue;
             }
             match self.begin(me, &act, means).await {
@@ -106,7 +106,7 @@ impl Alive {
         let is_busy = self.compacting.values().any(|busy| busy == place);
         let state = canvas.snapshot().state;
         let Some(long) = overlong(&state, place, &self.me.id.0, means.history, above) else { return Ok(()) };
-        if is_failing || is_busy || !self.free().covers(self.need(means)) {
+        if is_failing || is_busy || !self.free().await?.covers(self.need(means)) {
             return Ok(());
         }
         // Another answer is another try.
@@ -152,10 +152,10 @@ impl Alive {
         &mut self,
         me: &Mailbox,
         task: Task,
+        name: &str,
         origin: &Origin,
     ) -> Result<Arc<str>, LifeformError> {
-        let job: Arc<str> =
-            format!("{}.system.{}.{}", self.head.id, task.as_str(), uuid::Uuid::now_v7().simple()).into();
+        let job: Arc<str> = format!("{}.system.{}.{name}", self.head.id, task.as_str()).into();
         let errand = serde_json::json!({"maintenance": task});
         let order = JobOrder {
             id: Some(job.clone()),

@@ -7,7 +7,7 @@ use fascicles::{FascicleError, JobOrder};
 use neurons::llm::Usage;
 use nexus::ledger::Amount;
 use nexus::store::Hash;
-use nexus::{Event, Origin};
+use nexus::{Event, Origin, StoreError};
 
 use super::{Alive, is_passing};
 use crate::LifeformError;
@@ -45,7 +45,7 @@ impl Alive {
                 continue;
             }
             // What answers under way may draw is set aside.
-            if to_answer && !self.free().covers(needed) {
+            if to_answer && !self.free().await?.covers(needed) {
                 not_now.insert(next.perception.place);
                 continue;
             }
@@ -79,7 +79,7 @@ impl Alive {
     pub(super) async fn feel(&mut self) -> Result<Means, LifeformError> {
         let now = self.store.clock().now();
         let (was, status) = (self.head.mode, self.head.status);
-        let account = self.store.account(&self.head.id).unwrap_or_default();
+        let account = self.store.account(&self.head.id).await?.unwrap_or_default();
         let fed = Fed::of(&account, now);
         let metabolism = &self.head.definition.metabolism;
         let now_in = mode(fed, metabolism, &self.head.policy, was, now);
@@ -90,7 +90,7 @@ impl Alive {
         self.head.wants += u64::from(in_want && !wanted);
         let means = means(now_in);
         // Holds of answers under way come back when they are settled; only a lifeform at rest can starve.
-        let starving = !self.free().covers(self.need(means)) && self.jobs.is_empty();
+        let starving = !self.free().await?.covers(self.need(means)) && self.jobs.is_empty();
         self.head.status = if starving { Status::Dormant } else { Status::Running };
         if self.head.status != status || now_in != was || wanted != in_want {
             self.head.rests += u64::from(starving && status != Status::Dormant);
@@ -99,8 +99,10 @@ impl Alive {
         Ok(means)
     }
 
-    pub(super) fn free(&self) -> Amount {
-        self.store.account(&self.head.id).map(|account| account.available()).unwrap_or_default()
+    /// What nothing is set aside of.
+    pub(super) async fn free(&self) -> Result<Amount, StoreError> {
+        let account = self.store.account(&self.head.id).await?;
+        Ok(account.map(|account| account.available()).unwrap_or_default())
     }
 
     /// What must be free before an answer is begun, at the price of the model that would give it.
@@ -119,7 +121,7 @@ impl Alive {
     pub(super) async fn say_that_it_rests(&self, perception: &Perception) -> Result<(), LifeformError> {
         let content = format!(
             "I am resting: what I have left ({}) does not pay for an answer. A top-up wakes me, and then I will answer.",
-            self.free()
+            self.free().await?
         );
         let answered = Some(perception.last().message.clone());
         self.say_by_reflex(perception, &format!("{}", self.head.rests), content, answered).await

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use nexus::{Origin, Timestamp};
+use nexus::store::{Hash, Key, Kind, json};
+use nexus::{Batch, Origin, StoreError, Timestamp};
+use serde::Serialize;
 
 use super::Lifeforms;
 use crate::LifeformError;
@@ -36,21 +38,69 @@ impl Lifeforms {
         what: &str,
         change: impl FnMut(&mut Agenda, Timestamp) -> Result<T, Refusal>,
     ) -> Result<T, LifeformError> {
+        self.change_with(origin, id, what, change, |batch, _| batch).await
+    }
+
+    async fn change_with<T>(
+        &self,
+        origin: &Origin,
+        id: &LifeformId,
+        what: &str,
+        change: impl FnMut(&mut Agenda, Timestamp) -> Result<T, Refusal>,
+        with: impl Fn(Batch, &T) -> Batch,
+    ) -> Result<T, LifeformError> {
         let head = self.get(id).await?;
-        let changed = self.plans(id, &head).await?.change(origin, what, change).await?;
+        let changed = self.plans(id, &head).await?.change_with(origin, what, change, with).await?;
         if let Some(handle) = self.inner.alive().get(id) {
             handle.replanned();
         }
         Ok(changed)
     }
 
-    /// Sets a goal; answers its id.
+    /// Sets what `asked` says; with a `key`, the same caller sets it once, however often it asks.
+    async fn set(
+        &self,
+        origin: &Origin,
+        id: &LifeformId,
+        what: &str,
+        asked: &impl Serialize,
+        key: Option<Arc<str>>,
+        mut set: impl FnMut(&mut Agenda, Timestamp) -> Result<AimId, Refusal>,
+    ) -> Result<AimId, LifeformError> {
+        let Some(key) = key else { return self.change(origin, id, what, set).await };
+        let seen = Key::new(Kind::Idempotency, format!("{what}#{id}#{}#{key}", origin.principal.id));
+        let asked = Hash::of(&json(asked)).hex();
+        loop {
+            if let Some(before) = self.inner.store.document::<(String, AimId)>(&seen).await? {
+                let (asked_before, made) = before.value;
+                return match asked_before == asked {
+                    true => Ok(made),
+                    false => Err(LifeformError::Spec("this Idempotency-Key was used for another one".into())),
+                };
+            }
+            let keyed = |batch: Batch, made: &AimId| batch.create(seen.clone(), &(&asked, made));
+            match self.change_with(origin, id, what, &mut set, keyed).await {
+                // Another call under the same key was quicker.
+                Err(LifeformError::Store(StoreError::Conflict { .. })) => {}
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// Sets a goal; answers its id. With a `key`, the same caller sets it once, however often it asks.
     ///
     /// # Errors
-    /// [`LifeformError::NotFound`], [`LifeformError::Refused`].
-    pub async fn set_goal(&self, origin: &Origin, id: &LifeformId, goal: GoalSpec) -> Result<AimId, LifeformError> {
+    /// [`LifeformError::NotFound`], [`LifeformError::Refused`], [`LifeformError::Spec`] for a key that was used for
+    /// something else.
+    pub async fn set_goal(
+        &self,
+        origin: &Origin,
+        id: &LifeformId,
+        goal: GoalSpec,
+        key: Option<Arc<str>>,
+    ) -> Result<AimId, LifeformError> {
         let by = &origin.principal.id;
-        self.change(origin, id, "goal set", |agenda, now| agenda.set_goal(goal.clone(), by, now)).await
+        self.set(origin, id, "goal set", &goal, key, |agenda, now| agenda.set_goal(goal.clone(), by, now)).await
     }
 
     /// Changes a goal.
@@ -84,18 +134,20 @@ impl Lifeforms {
         removed.await
     }
 
-    /// Sets a schedule; answers its id.
+    /// Sets a schedule; answers its id. With a `key`, the same caller sets it once, however often it asks.
     ///
     /// # Errors
-    /// [`LifeformError::NotFound`], [`LifeformError::Refused`].
+    /// As [`Self::set_goal`].
     pub async fn set_schedule(
         &self,
         origin: &Origin,
         id: &LifeformId,
         schedule: ScheduleSpec,
+        key: Option<Arc<str>>,
     ) -> Result<AimId, LifeformError> {
         let by = &origin.principal.id;
-        self.change(origin, id, "schedule set", |agenda, now| agenda.set_schedule(schedule.clone(), by, now)).await
+        let set = |agenda: &mut Agenda, now| agenda.set_schedule(schedule.clone(), by, now);
+        self.set(origin, id, "schedule set", &schedule, key, set).await
     }
 
     /// Removes a schedule.

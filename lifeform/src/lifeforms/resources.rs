@@ -20,7 +20,7 @@ impl Lifeforms {
     /// [`LifeformError::NotFound`].
     pub async fn account(&self, id: &LifeformId) -> Result<Account, LifeformError> {
         self.get(id).await?;
-        Ok(self.inner.store.account(id).unwrap_or_default())
+        Ok(self.inner.store.account(id).await?.unwrap_or_default())
     }
 
     /// Adds to what a lifeform lives on, or takes from it, and wakes it if it rested.

@@ -14,7 +14,7 @@ use super::{Lifeforms, PAGE_MAX, STANDINGS};
 use crate::LifeformError;
 use crate::agenda::Agenda;
 use crate::alarm::Alarm;
-use crate::canvas::Refusal;
+use crate::canvas::{Canvas, Refusal};
 use crate::guard::Guard;
 use crate::life::{Body, Handle, Head, Status};
 use crate::maintenance::Task;
@@ -65,6 +65,11 @@ impl Lifeforms {
         match self.versioned(id).await {
             Ok((head, _)) if matches!(head.status, Status::Running | Status::Dormant) => self.live(id).await,
             Ok(_) | Err(LifeformError::NotFound(_)) => {
+                // Nothing calls it until it is started, when it reads what was said meanwhile.
+                let open: Vec<Canvas> = self.inner.canvases().values().cloned().collect();
+                for canvas in open {
+                    canvas.sleepers().reads(id).await;
+                }
                 let kept = self.inner.store.document::<Agenda>(&Key::new(Kind::Agenda, id.clone())).await?;
                 let is_marked = self.inner.store.document::<LifeformId>(&Alarm::awake(id)).await?.is_some();
                 let mut gone = Batch::new(&Origin::system("rouse"));
@@ -320,11 +325,22 @@ impl Lifeforms {
         Ok(head)
     }
 
-    /// Has `$system` tidy the mind of a lifeform, by a job of it; answers the job.
+    /// Has `$system` tidy the mind of a lifeform, by a job of it; answers the job. With a `key`, the same caller has that
+    /// done once.
     ///
     /// # Errors
     /// [`LifeformError::NotFound`], [`LifeformError::Refused`] for one that does not live.
-    pub async fn maintain(&self, origin: &Origin, id: &LifeformId, task: Task) -> Result<Arc<str>, LifeformError> {
+    pub async fn maintain(
+        &self,
+        origin: &Origin,
+        id: &LifeformId,
+        task: Task,
+        key: Option<Arc<str>>,
+    ) -> Result<Arc<str>, LifeformError> {
+        let name = match key {
+            Some(key) => Hash::of(format!("{}\n{key}", origin.principal.id).as_bytes()).hex()[..32].into(),
+            None => uuid::Uuid::now_v7().simple().to_string().into(),
+        };
         let _one = self.standing(id).await;
         let (head, _) = self.versioned(id).await?;
         if !matches!(head.status, Status::Running | Status::Dormant) {
@@ -332,6 +348,6 @@ impl Lifeforms {
         }
         self.live(id).await?;
         let handle = self.inner.alive().get(id).cloned().ok_or_else(|| LifeformError::NotFound(id.clone()))?;
-        handle.maintain(task, origin).await
+        handle.maintain(task, name, origin).await
     }
 }

@@ -202,7 +202,7 @@ impl<'p> Purchase<'p> {
         // What its job has set aside is drawn on first, or the job that this one is within.
         let jobs = origin.cause.0.iter().rev().filter(|reference| reference.starts_with("job:"));
         let mut jobs = jobs.map(|job| job.split_once('/').map_or(&**job, |(job, _)| job));
-        let holds = store.account(account).map(|account| account.holds).unwrap_or_default();
+        let holds = store.account(account).await?.map(|account| account.holds).unwrap_or_default();
         let parent = jobs.find(|job| holds.contains_key(*job)).map(Arc::from);
         let op = AccountOp::Hold { id: id.clone(), parent, amount: bound };
         let sent = json!({"call": id, "provider": model.provider.name(), "model": model.name, "reserved": bound});
@@ -305,14 +305,18 @@ impl Reserved<'_> {
         let (asker, gone) = oneshot::channel::<()>();
         let model = model.clone();
         let sent = tokio::spawn(async move {
-            hold.is_sent = true;
             let went_away = || LlmError::Unheard {
                 provider: model.provider.name().into(),
                 message: "whoever asked went away".into(),
             };
             let answered = tokio::select! {
-                answered = work => answered,
+                // Who is gone already has nothing sent.
+                biased;
                 _ = gone => Err(went_away()),
+                answered = async {
+                    hold.is_sent = true;
+                    work.await
+                } => answered,
             };
             drop(turn);
             let (used, batch) = match &answered {
@@ -325,7 +329,7 @@ impl Reserved<'_> {
                     (used, batch)
                 }
                 Err(error) => {
-                    let used = (!error.outcome_unknown()).then(Amount::default);
+                    let used = (!hold.is_sent || !error.outcome_unknown()).then(Amount::default);
                     (used, hold.failed(used, error))
                 }
             };
@@ -365,11 +369,13 @@ pub async fn settle_unknown(store: &Store, account: &str) -> Result<usize, Neuro
     let is_call = |hold: &&Arc<str>| !hold.starts_with("job:");
     let holds: Vec<Arc<str>> = store
         .account(account)
+        .await?
         .map(|account| account.holds.keys().filter(is_call).cloned().collect())
         .unwrap_or_default();
     let origin = Origin::system("restart");
     for hold in &holds {
-        let charged = store.account(account).and_then(|account| account.holds.get(hold).map(|hold| hold.left));
+        let account_now = store.account(account).await?;
+        let charged = account_now.and_then(|account| account.holds.get(hold).map(|hold| hold.left));
         let entry = json!({"call": hold, "charged": charged.unwrap_or_default(), "error": "the daemon stopped while this call was under way; its reservation is charged in full", "outcome": "unknown"});
         store
             .commit(

@@ -1,6 +1,5 @@
 //! What a medium must do to carry a store. Everything else is decided above it.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -16,8 +15,6 @@ use crate::ledger::Account;
 pub struct Opened {
     /// The last log row whose effects are all in the projections.
     pub checkpoint: u64,
-    /// Every account as of the checkpoint.
-    pub accounts: BTreeMap<Arc<str>, Account>,
     /// The rows after the checkpoint, in order.
     pub log: Vec<(u64, Bytes)>,
 }
@@ -112,6 +109,9 @@ pub trait Backend: Send + Sync + 'static {
         }
         Ok(found)
     }
+
+    /// Projected accounts, in the order they are asked for; `None` was never opened.
+    async fn accounts(&self, names: &[Arc<str>]) -> Result<Vec<Option<Account>>, StoreError>;
 
     /// A projected payload.
     async fn payload(&self, hash: &Hash) -> Result<Option<Bytes>, StoreError>;

@@ -199,7 +199,7 @@ impl Committer {
         let (mut new, mut asked) = (Unknown::default(), Unknown::default());
         let mut without: BTreeMap<&Key, Unknown> = BTreeMap::new();
         for batch in batches {
-            let Unknown { keys, streams } = self.read(|state| state.unknown(&batch.ops));
+            let Unknown { keys, streams, accounts } = self.read(|state| state.unknown(&batch.ops));
             for key in keys {
                 match batch.newness(&key.1) {
                     Newness::Certain => new.keys.insert(key),
@@ -214,8 +214,15 @@ impl Committer {
                     Newness::Unknown => asked.streams.insert(stream),
                 };
             }
+            for account in accounts {
+                match batch.newness(&account) {
+                    Newness::Certain => new.accounts.insert(account),
+                    Newness::Without(other) => without.entry(other).or_default().accounts.insert(account),
+                    Newness::Unknown => asked.accounts.insert(account),
+                };
+            }
         }
-        let learn = |(documents, heads)| self.change(|state| state.learn(documents, heads));
+        let learn = |known| self.change(|state| state.learn(known));
         learn(new.absent());
         if !asked.is_empty() {
             learn(ask(&*self.backend, asked).await?);

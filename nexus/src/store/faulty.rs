@@ -11,6 +11,7 @@ use super::StoreError;
 use super::backend::{Backend, Opened, Page, Projection};
 use super::batch::{Entry, Hash, Key, Kind, Stream, Versioned};
 use crate::clock::Timestamp;
+use crate::ledger::Account;
 
 /// What happens to one append.
 #[derive(Clone, Debug)]
@@ -129,6 +130,10 @@ impl<B: Backend> Backend for Faulty<B> {
 
     async fn heads(&self, streams: &[Stream]) -> Result<Vec<u64>, StoreError> {
         self.inner.heads(streams).await
+    }
+
+    async fn accounts(&self, names: &[Arc<str>]) -> Result<Vec<Option<Account>>, StoreError> {
+        self.inner.accounts(names).await
     }
 
     async fn payload(&self, hash: &Hash) -> Result<Option<Bytes>, StoreError> {

@@ -68,11 +68,7 @@ impl Backend for Memory {
         }
         rows.epoch += 1;
         self.epoch.store(rows.epoch, Ordering::SeqCst);
-        Ok(Opened {
-            checkpoint: rows.checkpoint,
-            accounts: rows.accounts.clone(),
-            log: rows.log.iter().map(|(n, row)| (*n, row.clone())).collect(),
-        })
+        Ok(Opened { checkpoint: rows.checkpoint, log: rows.log.iter().map(|(n, row)| (*n, row.clone())).collect() })
     }
 
     async fn append(&self, n: u64, row: Bytes) -> Result<(), StoreError> {
@@ -141,6 +137,11 @@ impl Backend for Memory {
 
     async fn head(&self, stream: &Stream) -> Result<u64, StoreError> {
         Ok(self.rows().journals.get(stream).and_then(|entries| entries.last()).map_or(0, |last| last.seq))
+    }
+
+    async fn accounts(&self, names: &[Arc<str>]) -> Result<Vec<Option<Account>>, StoreError> {
+        let rows = self.rows();
+        Ok(names.iter().map(|name| rows.accounts.get(name).cloned()).collect())
     }
 
     async fn payload(&self, hash: &Hash) -> Result<Option<Bytes>, StoreError> {

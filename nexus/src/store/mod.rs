@@ -32,7 +32,7 @@ pub use memory::Memory;
 use crate::clock::Clock;
 use crate::ledger::{Account, LedgerError};
 use committer::{Committer, DIRTY_BYTES, Request};
-use state::State;
+use state::{State, Unknown, ask};
 
 /// Why the store refused or failed.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -96,7 +96,7 @@ impl Store {
     /// [`StoreError::Locked`] when another daemon has it, [`StoreError::Corrupt`] when it cannot be read.
     pub async fn open(backend: Arc<dyn Backend>, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
         let opened = backend.open(clock.now()).await?;
-        let mut state = State::new(opened.accounts, opened.checkpoint);
+        let mut state = State::new(opened.checkpoint);
         let rows = opened.log.len();
         for (index, (n, row)) in opened.log.into_iter().enumerate() {
             let (frames, whole) = frame::decode(&row);
@@ -270,8 +270,28 @@ impl Store {
     }
 
     /// An account as it stands now, with what came by itself, or `None` when nobody opened it.
-    pub fn account(&self, account: &str) -> Option<Account> {
-        self.read(|state| state.account(account)).map(|account| account.at(self.clock.now()))
+    ///
+    /// # Errors
+    /// Only the store's own.
+    pub async fn account(&self, account: &str) -> Result<Option<Account>, StoreError> {
+        let (known, forgotten) = self.read(|state| (state.account(account), state.accounts_forgotten()));
+        let account = match known {
+            Some(known) => known,
+            None => {
+                let unknown = Unknown { accounts: [account.into()].into(), ..Unknown::default() };
+                let asked = ask(&*self.backend, unknown).await?;
+                self.write(|state| {
+                    // One that was changed meanwhile is known; and let go of again only with others.
+                    let known = state.account(account);
+                    let found = known.unwrap_or_else(|| asked.account());
+                    if state.accounts_forgotten() == forgotten {
+                        state.learn(asked);
+                    }
+                    found
+                })
+            }
+        };
+        Ok(account.map(|account| account.at(self.clock.now())))
     }
 
     /// The bytes kept under `hash`.

@@ -1,5 +1,5 @@
-//! What the store keeps in memory: everything committed that no projection holds yet, the accounts,
-//! and the versions the committer has lately had to know.
+//! What the store keeps in memory: everything committed that no projection holds yet, and the versions and accounts the
+//! committer has lately had to know.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -23,6 +23,8 @@ const ENTRY_BYTES: usize = 128;
 const ACCOUNT_BYTES: usize = 2_048;
 /// Clean documents kept for their versions before all of them are let go.
 const CLEAN_MAX: usize = 16_384;
+/// Accounts known before those that are projected are let go. Each beat of a lifeform looks at one.
+const ACCOUNTS_MAX: usize = 65_536;
 
 #[derive(Clone)]
 struct Document {
@@ -62,7 +64,10 @@ type Elements = BTreeMap<u64, (Option<Bytes>, u64)>;
 pub(super) struct State {
     documents: BTreeMap<Key, Document>,
     journals: HashMap<Stream, Journal>,
-    accounts: BTreeMap<Arc<str>, (Account, u64)>,
+    /// Accounts with the log row that changed them last, 0 when a projection holds them; `None` was never opened.
+    accounts: BTreeMap<Arc<str>, (Option<Account>, u64)>,
+    /// How often accounts were let go of.
+    accounts_forgotten: u64,
     elements: HashMap<Arc<str>, Elements>,
     payloads: HashMap<Hash, (Bytes, u64)>,
     /// Payloads that are known to be kept, so that a prompt is not written again with every call.
@@ -91,11 +96,12 @@ pub(super) struct Staged {
 }
 
 impl State {
-    pub(super) fn new(accounts: BTreeMap<Arc<str>, Account>, checkpoint: u64) -> Self {
+    pub(super) fn new(checkpoint: u64) -> Self {
         Self {
             documents: BTreeMap::new(),
             journals: HashMap::new(),
-            accounts: accounts.into_iter().map(|(name, account)| (name, (account, 0))).collect(),
+            accounts: BTreeMap::new(),
+            accounts_forgotten: 0,
             elements: HashMap::new(),
             payloads: HashMap::new(),
             kept: HashSet::new(),
@@ -152,8 +158,14 @@ impl State {
         self.journals.get(stream).map(|journal| journal.head)
     }
 
-    pub(super) fn account(&self, name: &str) -> Option<Account> {
+    #[expect(clippy::option_option, reason = "outer: known here; inner: exists")]
+    pub(super) fn account(&self, name: &str) -> Option<Option<Account>> {
         self.accounts.get(name).map(|(account, _)| account.clone())
+    }
+
+    /// How often accounts were let go of: what a reader asked the backend for before the last time may be old by now.
+    pub(super) fn accounts_forgotten(&self) -> u64 {
+        self.accounts_forgotten
     }
 
     pub(super) fn payload(&self, hash: &Hash) -> Option<Bytes> {
@@ -174,7 +186,7 @@ impl State {
 
     /// What `ops` ask about that is not known here.
     pub(super) fn unknown(&self, ops: &[Op]) -> Unknown {
-        let (mut keys, mut streams) = (BTreeSet::new(), BTreeSet::new());
+        let (mut keys, mut streams, mut accounts) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         for op in ops {
             match op {
                 Op::Put { key, .. } | Op::Delete { key, .. } if !self.documents.contains_key(key) => {
@@ -193,15 +205,22 @@ impl State {
                     if !self.journals.contains_key(&stream) {
                         streams.insert(stream);
                     }
+                    if !self.accounts.contains_key(account) {
+                        accounts.insert(account.clone());
+                    }
                 }
                 _ => {}
             }
         }
-        Unknown { keys, streams }
+        Unknown { keys, streams, accounts }
     }
 
     /// Notes what the backend answered about [`State::unknown`].
-    pub(super) fn learn(&mut self, documents: Vec<(Key, Option<Versioned<Bytes>>)>, heads: Vec<(Stream, u64)>) {
+    pub(super) fn learn(&mut self, known: Known) {
+        let Known { documents, heads, accounts } = known;
+        for (name, account) in accounts {
+            self.accounts.entry(name).or_insert((account, 0));
+        }
         for (key, found) in documents {
             let (version, body) = found.map_or((0, None), |found| (found.version, Some(found.value)));
             let stored = body.is_some();
@@ -225,8 +244,8 @@ impl State {
 
     /// Asks the backend about everything `ops` touch; used while replaying, when nobody else writes.
     pub(super) async fn warm(&mut self, backend: &dyn Backend, ops: &[Op]) -> Result<(), StoreError> {
-        let (documents, heads) = ask(backend, self.unknown(ops)).await?;
-        self.learn(documents, heads);
+        let known = ask(backend, self.unknown(ops)).await?;
+        self.learn(known);
         Ok(())
     }
 
@@ -284,7 +303,7 @@ impl State {
                     .accounts
                     .get(account)
                     .or_else(|| staged.accounts.get(account))
-                    .or_else(|| self.accounts.get(account).map(|(account, _)| account));
+                    .or_else(|| self.accounts.get(account)?.0.as_ref());
                 let changed = next_account(account, known, op, at)?;
                 let stream = ledger_stream(account);
                 let head = next_head(trial, &stream);
@@ -336,7 +355,7 @@ impl State {
                 }
                 Op::Append { stream, kind, data, .. } => self.push(n, frame, stream, kind.clone(), data.clone()),
                 Op::Account { account, op, memo } => {
-                    let known = self.accounts.get(account).map(|(account, _)| account);
+                    let known = self.accounts.get(account).and_then(|(account, _)| account.as_ref());
                     // The batch was judged before it was written, so this cannot refuse.
                     let before = known.map(|account| account.released).unwrap_or_default();
                     if let Ok(changed) = next_account(account, known, op, frame.at) {
@@ -346,7 +365,7 @@ impl State {
                             line["released"] = serde_json::json!(changed.released.minus(before));
                         }
                         let line = super::json(&line);
-                        let before = self.accounts.insert(account.clone(), (changed, n));
+                        let before = self.accounts.insert(account.clone(), (Some(changed), n));
                         if before.is_some_and(|(_, row)| row > projecting) {
                             self.spare(ACCOUNT_BYTES);
                         }
@@ -461,7 +480,7 @@ impl State {
                 .accounts
                 .iter()
                 .filter(|(_, (_, row))| *row > 0)
-                .map(|(name, (account, _))| (name.clone(), account.clone()))
+                .filter_map(|(name, (account, _))| Some((name.clone(), account.clone()?)))
                 .collect(),
             elements: self
                 .elements
@@ -518,6 +537,10 @@ impl State {
         }
         if self.documents.len() > CLEAN_MAX {
             self.documents.retain(|_, known| known.row > 0);
+        }
+        if self.accounts.len() > ACCOUNTS_MAX {
+            self.accounts.retain(|_, (_, row)| *row > 0);
+            self.accounts_forgotten += 1;
         }
         if self.journals.len() > CLEAN_MAX {
             self.journals
@@ -585,28 +608,44 @@ pub(super) fn ledger_stream(account: &str) -> Stream {
     format!("ledger:{account}").into()
 }
 
-/// Documents and streams of which nobody here knows how they stand.
+/// Documents, streams and accounts of which nobody here knows how they stand.
 #[derive(Default)]
 pub(super) struct Unknown {
     pub(super) keys: BTreeSet<Key>,
     pub(super) streams: BTreeSet<Stream>,
+    pub(super) accounts: BTreeSet<Arc<str>>,
 }
 
 impl Unknown {
     pub(super) fn is_empty(&self) -> bool {
-        self.keys.is_empty() && self.streams.is_empty()
+        self.keys.is_empty() && self.streams.is_empty() && self.accounts.is_empty()
     }
 
     /// What they come to if nothing of it is kept.
     pub(super) fn absent(self) -> Known {
-        let documents = self.keys.into_iter().map(|key| (key, None)).collect();
-        (documents, self.streams.into_iter().map(|stream| (stream, 0)).collect())
+        Known {
+            documents: self.keys.into_iter().map(|key| (key, None)).collect(),
+            heads: self.streams.into_iter().map(|stream| (stream, 0)).collect(),
+            accounts: self.accounts.into_iter().map(|name| (name, None)).collect(),
+        }
     }
 }
 
-type Known = (Vec<(Key, Option<Versioned<Bytes>>)>, Vec<(Stream, u64)>);
+/// What [`Unknown`] comes to.
+pub(super) struct Known {
+    documents: Vec<(Key, Option<Versioned<Bytes>>)>,
+    heads: Vec<(Stream, u64)>,
+    accounts: Vec<(Arc<str>, Option<Account>)>,
+}
 
-/// Asks the backend for documents and stream heads.
+impl Known {
+    /// The one account that was asked for.
+    pub(super) fn account(&self) -> Option<Account> {
+        self.accounts.first().and_then(|(_, account)| account.clone())
+    }
+}
+
+/// Asks the backend for documents, stream heads and accounts.
 pub(super) async fn ask(backend: &dyn Backend, unknown: Unknown) -> Result<Known, StoreError> {
     let keys: Vec<Key> = unknown.keys.into_iter().collect();
     let streams: Vec<Stream> = unknown.streams.into_iter().collect();
@@ -620,7 +659,13 @@ pub(super) async fn ask(backend: &dyn Backend, unknown: Unknown) -> Result<Known
         [stream] => vec![backend.head(stream).await?],
         several => backend.heads(several).await?,
     };
-    Ok((keys.into_iter().zip(documents).collect(), streams.into_iter().zip(heads).collect()))
+    let names: Vec<Arc<str>> = unknown.accounts.into_iter().collect();
+    let accounts = if names.is_empty() { Vec::new() } else { backend.accounts(&names).await? };
+    Ok(Known {
+        documents: keys.into_iter().zip(documents).collect(),
+        heads: streams.into_iter().zip(heads).collect(),
+        accounts: names.into_iter().zip(accounts).collect(),
+    })
 }
 
 /// The frame of a batch committed at `at`.

@@ -170,9 +170,19 @@ async fn the_ledger_is_checked_in_the_same_commit(disk: Disk<'_>) {
     assert_eq!(value(&store, "paid").await, None);
     must(&store, batch().account("a", AccountOp::Settle { id: "x".into(), used: Some(Amount::tokens(25)) }, "call"))
         .await;
+    must(&store, batch().account("b", AccountOp::Open(Amount::tokens(10)), "birth")).await;
     store.close().await.unwrap_or_else(|error| panic!("{error}"));
     let store = open(disk).await;
-    let account = store.account("a").unwrap_or_default();
+    // Accounts are looked up when they are needed.
+    let refused = store.commit(batch().account("b", hold("x", 11), "call")).await;
+    assert!(matches!(refused, Err(StoreError::Ledger(ledger::LedgerError::Insufficient { .. }))), "{refused:?}");
+    let account = async |name| store.account(name).await.unwrap_or_else(|error| panic!("{error}"));
+    must(&store, batch().account("b", hold("x", 10), "call")).await;
+    assert_eq!(account("b").await.unwrap_or_default().available(), Amount::default());
+    assert_eq!(account("nobody").await, None);
+    must(&store, batch().account("nobody", AccountOp::Open(Amount::tokens(1)), "birth")).await;
+    assert!(account("nobody").await.is_some());
+    let account = account("a").await.unwrap_or_default();
     assert_eq!((account.balance, account.available()), (Amount::tokens(75), Amount::tokens(75)));
     assert_eq!(store.head(&"ledger:a".into()).await.unwrap_or(0), 3);
     store.close().await.unwrap_or_else(|error| panic!("{error}"));

@@ -73,7 +73,7 @@ pub(super) struct CanvasBody {
 }
 
 /// Makes a canvas. One of that id and type is answered as it is.
-#[utoipa::path(post, path = "/v1/lifeforms/{id}/canvases", params(("id" = String, Path)), request_body = CanvasBody, responses((status = 201, description = "the meta-information"), (status = 404, description = "no such lifeform"), (status = 409, description = "the id is another type's")))]
+#[utoipa::path(post, path = "/v1/lifeforms/{id}/canvases", params(("id" = String, Path), IdempotencyKey), request_body = CanvasBody, responses((status = 201, description = "the meta-information"), (status = 404, description = "no such lifeform"), (status = 409, description = "the id is another type's")))]
 pub(super) async fn create(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -183,7 +183,7 @@ pub(super) struct OpsBody {
 }
 
 /// Does several ops, all of them or none, each a revision of its own.
-#[utoipa::path(post, path = "/v1/lifeforms/{id}/canvases/{canvas}/ops", params(("id" = String, Path), ("canvas" = String, Path)), request_body = OpsBody, responses((status = 200, description = "{rev, ops, epoch}"), (status = 403, description = "one of them is not allowed"), (status = 404, description = "one of them names what is not there"), (status = 409, description = "one of them cannot be done as things stand"), (status = 412, description = "it was changed meanwhile"), (status = 422, description = "one of them is not well made")))]
+#[utoipa::path(post, path = "/v1/lifeforms/{id}/canvases/{canvas}/ops", params(("id" = String, Path), ("canvas" = String, Path), IdempotencyKey), request_body = OpsBody, responses((status = 200, description = "{rev, ops, epoch}"), (status = 403, description = "one of them is not allowed"), (status = 404, description = "one of them names what is not there"), (status = 409, description = "one of them cannot be done as things stand"), (status = 412, description = "it was changed meanwhile"), (status = 422, description = "one of them is not well made")))]
 pub(super) async fn write(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -201,7 +201,7 @@ pub(super) async fn write(
 
 /// Changes a canvas by a JSON Patch (RFC 6902). It is done by the rules of the ops that do the same, and says what it saw: by
 /// `If-Match`, or by a `test`.
-#[utoipa::path(patch, path = "/v1/lifeforms/{id}/canvases/{canvas}", params(("id" = String, Path), ("canvas" = String, Path)), request_body(content = Vec<Object>, content_type = "application/json-patch+json"), responses((status = 200, description = "{rev, ops, epoch}"), (status = 403, description = "one of them is not allowed"), (status = 404, description = "it names what is not there"), (status = 409, description = "a test fails, or it cannot be done as things stand"), (status = 412, description = "it was changed meanwhile"), (status = 422, description = "it writes what a patch cannot")))]
+#[utoipa::path(patch, path = "/v1/lifeforms/{id}/canvases/{canvas}", params(("id" = String, Path), ("canvas" = String, Path), IdempotencyKey), request_body(content = Vec<Object>, content_type = "application/json-patch+json"), responses((status = 200, description = "{rev, ops, epoch}"), (status = 403, description = "one of them is not allowed"), (status = 404, description = "it names what is not there"), (status = 409, description = "a test fails, or it cannot be done as things stand"), (status = 412, description = "it was changed meanwhile"), (status = 422, description = "it writes what a patch cannot")))]
 pub(super) async fn patch(
     State(app): State<App>,
     Participant(origin): Participant,

@@ -57,7 +57,7 @@ pub(super) struct TopicBody {
 }
 
 /// Opens a topic.
-#[utoipa::path(post, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics", params(("id" = String, Path), ("canvas" = String, Path)), request_body = TopicBody, responses((status = 201, description = "opened")))]
+#[utoipa::path(post, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics", params(("id" = String, Path), ("canvas" = String, Path), IdempotencyKey), request_body = TopicBody, responses((status = 201, description = "opened")))]
 pub(super) async fn create_topic(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -125,7 +125,7 @@ pub(super) struct TopicChange {
 }
 
 /// Changes a topic: who opened it, a moderator or an operator may.
-#[utoipa::path(patch, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}", params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path)), request_body = TopicChange, responses((status = 200, description = "changed"), (status = 412, description = "it was changed meanwhile")))]
+#[utoipa::path(patch, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}", params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), IdempotencyKey), request_body = TopicChange, responses((status = 200, description = "changed"), (status = 412, description = "it was changed meanwhile")))]
 pub(super) async fn edit_topic(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -151,7 +151,7 @@ pub(super) struct ReadBody {
 }
 
 /// Notes how far one has read in a topic.
-#[utoipa::path(post, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/read", params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path)), request_body = ReadBody, responses((status = 200, description = "noted")))]
+#[utoipa::path(post, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/read", params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), IdempotencyKey), request_body = ReadBody, responses((status = 200, description = "noted")))]
 pub(super) async fn mark_read(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -192,7 +192,7 @@ pub(super) struct MessageBody {
 }
 
 /// Says something. Nobody has to wait for an answer before saying more.
-#[utoipa::path(post, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages", params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path)), request_body = MessageBody, responses((status = 201, description = "said, durably"), (status = 404, description = "no such topic"), (status = 422, description = "not a message")))]
+#[utoipa::path(post, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages", params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), IdempotencyKey), request_body = MessageBody, responses((status = 201, description = "said, durably"), (status = 404, description = "no such topic"), (status = 422, description = "not a message")))]
 pub(super) async fn append(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -310,7 +310,7 @@ pub(super) struct AmendBody {
 }
 
 /// Says a message differently; what was said before is kept.
-#[utoipa::path(patch, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages/{message}", params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), ("message" = String, Path)), request_body = AmendBody, responses((status = 200, description = "amended"), (status = 403, description = "not its author"), (status = 412, description = "it was changed meanwhile; `current` is what there is")))]
+#[utoipa::path(patch, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages/{message}", params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), ("message" = String, Path), IdempotencyKey), request_body = AmendBody, responses((status = 200, description = "amended"), (status = 403, description = "not its author"), (status = 412, description = "it was changed meanwhile; `current` is what there is")))]
 pub(super) async fn amend(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -349,7 +349,7 @@ pub(super) struct Taken {
 
 /// Takes a message back; its text stays in its history, unless it is purged. What a lifeform remembers of it is marked as
 /// retracted either way, and is forgotten by KIP.
-#[utoipa::path(delete, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages/{message}", params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), ("message" = String, Path), Taken), responses((status = 200, description = "retracted"), (status = 403, description = "not its author"), (status = 412, description = "it was changed meanwhile")))]
+#[utoipa::path(delete, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages/{message}", params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), ("message" = String, Path), Taken, IdempotencyKey), responses((status = 200, description = "retracted"), (status = 403, description = "not its author"), (status = 412, description = "it was changed meanwhile")))]
 pub(super) async fn retract(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -382,7 +382,7 @@ async fn act(
 }
 
 /// Asks whoever is writing a message to break off; the text so far stays.
-#[utoipa::path(post, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages/{message}/interrupt", params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), ("message" = String, Path), Why), responses((status = 200, description = "interrupted"), (status = 409, description = "it is not being written")))]
+#[utoipa::path(post, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages/{message}/interrupt", params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), ("message" = String, Path), Why, IdempotencyKey), responses((status = 200, description = "interrupted"), (status = 409, description = "it is not being written")))]
 pub(super) async fn interrupt(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -395,7 +395,7 @@ pub(super) async fn interrupt(
 }
 
 /// Says again what was taken back.
-#[utoipa::path(post, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages/{message}/restore", params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), ("message" = String, Path), Why), responses((status = 200, description = "restored"), (status = 409, description = "it was not retracted")))]
+#[utoipa::path(post, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages/{message}/restore", params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), ("message" = String, Path), Why, IdempotencyKey), responses((status = 200, description = "restored"), (status = 409, description = "it was not retracted")))]
 pub(super) async fn restore(
     State(app): State<App>,
     Participant(origin): Participant,

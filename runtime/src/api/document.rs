@@ -27,10 +27,6 @@ pub(super) fn complete(mut document: Value) -> Value {
     document["security"] = json!([{"bearer": []}]);
     for (path, item) in document["paths"].as_object_mut().into_iter().flatten() {
         for (method, operation) in item.as_object_mut().into_iter().flatten() {
-            let parameters = operation.get_mut("parameters").and_then(Value::as_array_mut);
-            for key in parameters.into_iter().flatten().filter(|it| it["name"] == "Idempotency-Key") {
-                key["schema"] = json!({"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[ -~]+$"});
-            }
             if path == OPEN {
                 operation["security"] = json!([]);
             } else {

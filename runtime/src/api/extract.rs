@@ -14,6 +14,9 @@ use axum::{Json, RequestPartsExt};
 use neurons::llm::wire::Object;
 use nexus::{Cause, Origin, Role};
 use serde::de::DeserializeOwned;
+use utoipa::IntoParams;
+use utoipa::openapi::path::{Parameter, ParameterIn};
+use utoipa::openapi::schema::{ObjectBuilder, Type};
 
 use super::App;
 use super::error::ApiError;
@@ -191,6 +194,18 @@ impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
                 "Idempotency-Key is 1 to 255 visible characters",
             )),
         }
+    }
+}
+
+impl IntoParams for IdempotencyKey {
+    fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
+        let text = ObjectBuilder::new().schema_type(Type::String).min_length(Some(1)).max_length(Some(255));
+        let key = Parameter::builder()
+            .name("Idempotency-Key")
+            .parameter_in(ParameterIn::Header)
+            .description(Some("Under the same key of the same caller it is done once."))
+            .schema(Some(text.pattern(Some("^[ -~]+$"))));
+        vec![key.build()]
     }
 }
 

@@ -213,7 +213,7 @@ pub(super) fn links(job: &JobId) -> Links {
 
 /// Starts a job, paid by the house. Under an `Idempotency-Key` it is started once. With `Prefer: wait=30` the answer is the
 /// job itself, with 200, as soon as it has ended or waits for somebody; after so many seconds (60 at most) it is 202.
-#[utoipa::path(post, path = "/v1/fascicles/{id}/execute", params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header), ("Prefer" = Option<String>, Header, description = "wait=seconds")), request_body = ExecuteBody,
+#[utoipa::path(post, path = "/v1/fascicles/{id}/execute", params(("id" = String, Path), IdempotencyKey, ("Prefer" = Option<String>, Header, description = "wait=seconds")), request_body = ExecuteBody,
     responses((status = 200, body = JobBody, description = "the job as it was waited for"), (status = 202, body = Accepted, description = "accepted, and durable"), (status = 404, description = "there is no such fascicle"), (status = 413, description = "the input is too large"), (status = 422, description = "something it is made of is gone, or the key was used for another job"), (status = 429, description = "too many jobs are running")))]
 pub(super) async fn execute(
     State(app): State<App>,

@@ -3,13 +3,13 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use lifeform::LifeformId;
 use lifeform::agenda::{Agenda, AimId, Goal, GoalChange, GoalSpec, ScheduleSpec};
+use lifeform::{LifeformError, LifeformId, Refusal};
 use serde_json::{Value, json};
 
 use super::App;
 use super::error::ApiError;
-use super::extract::{ApiJson, ApiPath, Caller, Participant};
+use super::extract::{ApiJson, ApiPath, Caller, IdempotencyKey, Participant};
 
 type GoalPath = ApiPath<(LifeformId, AimId)>;
 
@@ -35,15 +35,17 @@ pub(super) async fn list(
     Ok(Json(json!({"goals": shown, "unasked": agenda.unasked.len()})))
 }
 
-/// Sets a goal: `{title, description?, parent?, at?, deadline?}`. Without `at` it is taken up with the next beat.
-#[utoipa::path(post, path = "/v1/lifeforms/{id}/goals", params(("id" = String, Path)), request_body = Object, responses((status = 201, description = "the goal"), (status = 422, description = "not a goal")))]
+/// Sets a goal: `{title, description?, parent?, at?, deadline?}`. Without `at` it is taken up with the next beat. Under an
+/// `Idempotency-Key` it is set once.
+#[utoipa::path(post, path = "/v1/lifeforms/{id}/goals", params(("id" = String, Path), IdempotencyKey), request_body = Object, responses((status = 201, description = "the goal"), (status = 422, description = "not a goal")))]
 pub(super) async fn create(
     State(app): State<App>,
     Participant(origin): Participant,
     ApiPath(id): ApiPath<LifeformId>,
+    IdempotencyKey(key): IdempotencyKey,
     ApiJson(goal): ApiJson<GoalSpec>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
-    let made = app.lifeforms.set_goal(&origin, &id, goal).await?;
+    let made = app.lifeforms.set_goal(&origin, &id, goal, key).await?;
     Ok((StatusCode::CREATED, Json(shown(&app, &id, &made).await?)))
 }
 
@@ -97,17 +99,21 @@ pub(super) async fn schedules(
     Ok(Json(json!({"schedules": agenda.schedules.values().collect::<Vec<_>>()})))
 }
 
-/// Sets a schedule: `{what, cron, zone?}` or `{what, at}`.
-#[utoipa::path(post, path = "/v1/lifeforms/{id}/schedules", params(("id" = String, Path)), request_body = Object, responses((status = 201, description = "the schedule"), (status = 422, description = "not a schedule")))]
+/// Sets a schedule: `{what, cron, zone?}` or `{what, at}`. Under an `Idempotency-Key` it is set once.
+#[utoipa::path(post, path = "/v1/lifeforms/{id}/schedules", params(("id" = String, Path), IdempotencyKey), request_body = Object, responses((status = 201, description = "the schedule"), (status = 422, description = "not a schedule")))]
 pub(super) async fn schedule(
     State(app): State<App>,
     Participant(origin): Participant,
     ApiPath(id): ApiPath<LifeformId>,
+    IdempotencyKey(key): IdempotencyKey,
     ApiJson(schedule): ApiJson<ScheduleSpec>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
-    let made = app.lifeforms.set_schedule(&origin, &id, schedule).await?;
+    let made = app.lifeforms.set_schedule(&origin, &id, schedule, key).await?;
     let agenda = app.lifeforms.agenda(&id).await?;
-    Ok((StatusCode::CREATED, Json(json!(agenda.schedules.get(&made)))))
+    let schedule = agenda.schedules.get(&made);
+    // One that was set under this key before may be over since.
+    let schedule = schedule.ok_or_else(|| LifeformError::Refused(Refusal::Missing(format!("schedule {made}"))))?;
+    Ok((StatusCode::CREATED, Json(json!(schedule))))
 }
 
 /// Removes a schedule.

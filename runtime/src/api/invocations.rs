@@ -210,7 +210,7 @@ fn shown(delta: Delta) -> Frame {
 /// Under an `Idempotency-Key` it is started once. With `Accept: text/event-stream` the answer comes as the events
 /// `delta {text}`, `tool_call_delta {index, id, name, params}`, `again` (what came so far did not fit and is taken back),
 /// `usage`, and `done` with the body of a whole answer and `invocation_id`, or `error` with a problem.
-#[utoipa::path(post, path = "/v1/neurons/{id}/invoke", params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), request_body = InvokeBody,
+#[utoipa::path(post, path = "/v1/neurons/{id}/invoke", params(("id" = String, Path), IdempotencyKey), request_body = InvokeBody,
     responses((status = 200, body = InvokeAnswer, description = "it has ended"), (status = 202, body = InvokeAnswer, description = "it waits for tools"), (status = 402, description = "the account cannot pay"), (status = 409, description = "the same call is under way"), (status = 422, description = "the input is not of the kind's shape, or the key was used for another"), (status = 503, description = "no model answers"), (status = 504, description = "the deadline passed")))]
 pub(super) async fn invoke(
     State(app): State<App>,

@@ -59,12 +59,12 @@ fn rates_of(account: &Account, now: Timestamp) -> Value {
     rates
 }
 
-async fn summed_up(app: &App, head: &LifeformHead) -> Value {
-    summary(head, &app.store.account(&head.id).unwrap_or_default())
+async fn summed_up(app: &App, head: &LifeformHead) -> Result<Json<Value>, ApiError> {
+    Ok(Json(summary(head, &app.store.account(&head.id).await?.unwrap_or_default())))
 }
 
 /// Makes a lifeform.
-#[utoipa::path(post, path = "/v1/lifeforms", request_body = CreateBody, responses((status = 201, description = "made"), (status = 404, description = "no such shipped definition"), (status = 422, description = "not well made")))]
+#[utoipa::path(post, path = "/v1/lifeforms", params(IdempotencyKey), request_body = CreateBody, responses((status = 201, description = "made"), (status = 404, description = "no such shipped definition"), (status = 422, description = "not well made")))]
 pub(super) async fn create(
     State(app): State<App>,
     Operator(origin): Operator,
@@ -82,7 +82,7 @@ pub(super) async fn create(
         definition.name = name;
     }
     let head = app.lifeforms.create(&origin, definition, key).await?;
-    Ok((StatusCode::CREATED, Json(summed_up(&app, &head).await)))
+    Ok((StatusCode::CREATED, summed_up(&app, &head).await?))
 }
 
 /// A page of lifeforms.
@@ -107,7 +107,7 @@ pub(super) async fn list(
     let (heads, next) = app.lifeforms.page(&page.after, page.limit.unwrap_or(100)).await?;
     let mut shown = Vec::new();
     for head in heads {
-        shown.push(summed_up(&app, &app.lifeforms.get(&head.id).await?).await);
+        shown.push(summed_up(&app, &app.lifeforms.get(&head.id).await?).await?.0);
     }
     Ok(Json(json!({"lifeforms": shown, "next": next})))
 }
@@ -120,7 +120,7 @@ pub(super) async fn read(
     ApiPath(id): ApiPath<LifeformId>,
 ) -> Result<Json<Value>, ApiError> {
     let head = app.lifeforms.get(&id).await?;
-    Ok(Json(summed_up(&app, &head).await))
+    summed_up(&app, &head).await
 }
 
 /// Ends a lifeform.
@@ -160,7 +160,7 @@ pub(super) async fn act(
                 .hint("there are start, stop and reboot"));
         }
     };
-    Ok(Json(summed_up(&app, &head).await))
+    summed_up(&app, &head).await
 }
 
 /// What a transaction takes.
@@ -187,7 +187,7 @@ enum Currency {
 }
 
 /// Tops a lifeform up, or takes from it. With `Idempotency-Key` it happens once.
-#[utoipa::path(post, path = "/v1/lifeforms/{id}/resources/transactions", params(("id" = String, Path)), request_body = TransactionBody, responses((status = 201, description = "booked"), (status = 422, description = "the key was used for something else")))]
+#[utoipa::path(post, path = "/v1/lifeforms/{id}/resources/transactions", params(("id" = String, Path), IdempotencyKey), request_body = TransactionBody, responses((status = 201, description = "booked"), (status = 422, description = "the key was used for something else")))]
 pub(super) async fn transact(
     State(app): State<App>,
     Operator(origin): Operator,
@@ -233,7 +233,7 @@ pub(super) async fn house(
     _operator: Operator,
     ApiQuery(page): ApiQuery<Entries>,
 ) -> Result<Json<Value>, ApiError> {
-    let account = app.store.account(HOUSE).unwrap_or_default();
+    let account = app.store.account(HOUSE).await?.unwrap_or_default();
     let (lines, next) = journal(&app, format!("ledger:{HOUSE}").into(), &page).await?;
     let mut body = rates_of(&account, app.store.clock().now());
     body["transactions"] = lines.into();
@@ -350,7 +350,7 @@ pub(super) async fn set_policy(
     }
     let policy = Policy { strategy: body.strategy, reason: body.reason, set_by: None, expires_at: body.expires_at };
     let head = app.lifeforms.set_policy(&origin, &id, policy).await?;
-    Ok(Json(summed_up(&app, &head).await))
+    summed_up(&app, &head).await
 }
 
 /// Ends what the guard of a lifeform does: a quarantine, say. One that was stopped by it is started by `start`.
@@ -361,7 +361,7 @@ pub(super) async fn calm(
     ApiPath(id): ApiPath<LifeformId>,
 ) -> Result<Json<Value>, ApiError> {
     let head = app.lifeforms.calm(&origin, &id).await?;
-    Ok(Json(summed_up(&app, &head).await))
+    summed_up(&app, &head).await
 }
 
 /// The policy in force.
@@ -397,6 +397,7 @@ pub(super) async fn list_fascicles(
     ApiPath(id): ApiPath<LifeformId>,
 ) -> Result<Json<Value>, ApiError> {
     let head = app.lifeforms.get(&id).await?;
+    let account = app.store.account(&head.id).await?.unwrap_or_default();
     let skills = [
         ("reply", &head.definition.reply),
         ("heed", &head.definition.heed),
@@ -411,7 +412,6 @@ pub(super) async fn list_fascicles(
             .variants()
             .map(move |id| json!({"id": id, "skill": skill, "status": if id == active { "active" } else { "idle" }}))
     });
-    let account = app.store.account(&head.id).unwrap_or_default();
     let mut fascicles: Vec<Value> = shown.collect();
     fascicles.push(homeostasis(&head, &account, app.store.clock().now()));
     Ok(Json(json!({"fascicles": fascicles})))

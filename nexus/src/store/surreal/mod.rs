@@ -405,6 +405,27 @@ impl Backend for Surreal {
         .await
     }
 
+    async fn accounts(&self, names: &[Arc<str>]) -> Result<Vec<Option<Account>>, StoreError> {
+        let (db, names) = (self.db()?, names.to_vec());
+        self.on_its_threads(async move {
+            let mut known: HashMap<String, Account> = HashMap::new();
+            for some in names.chunks(ROWS_ASKED) {
+                let some: Vec<String> = some.iter().map(ToString::to_string).collect();
+                let asked = db
+                    .query("SELECT * FROM array::map($names, |$name| type::record('account', $name))")
+                    .bind(("names", some));
+                let rows: Vec<AccountRow> = settle(asked.await.map_err(io)?)?.take(0).map_err(io)?;
+                for row in rows {
+                    let account = serde_json::from_str(&row.b)
+                        .map_err(|error| StoreError::Corrupt(format!("account {}: {error}", row.name)))?;
+                    known.insert(row.name, account);
+                }
+            }
+            Ok(names.iter().map(|name| known.get(&**name).cloned()).collect())
+        })
+        .await
+    }
+
     async fn documents(
         &self,
         kind: Kind,
@@ -591,23 +612,15 @@ async fn read_opened(db: &Client<Db>) -> Result<Opened, StoreError> {
     // A row of the log that a checkpoint removed can be back, when the removal went with a log of the database: see
     // `Surreal::surely`. The checkpoint itself was written again, and tells it.
     let asked = db.query(
-        "SELECT VALUE n FROM meta:checkpoint; SELECT * FROM account;
+        "SELECT VALUE n FROM meta:checkpoint;
          LET $checkpoint = (SELECT VALUE n FROM ONLY meta:checkpoint);
          SELECT * FROM log WHERE n > $checkpoint ORDER BY n",
     );
     let mut response = settle(asked.await.map_err(io)?)?;
     let checkpoint: Vec<i64> = response.take(0).map_err(io)?;
-    let accounts: Vec<AccountRow> = response.take(1).map_err(io)?;
-    let log: Vec<LogRow> = response.take(3).map_err(io)?;
-    let mut by_name: BTreeMap<Arc<str>, Account> = BTreeMap::new();
-    for row in accounts {
-        let account = serde_json::from_str(&row.b)
-            .map_err(|error| StoreError::Corrupt(format!("account {}: {error}", row.name)))?;
-        by_name.insert(row.name.into(), account);
-    }
+    let log: Vec<LogRow> = response.take(2).map_err(io)?;
     Ok(Opened {
         checkpoint: checkpoint.first().map_or(0, |n| *n as u64),
-        accounts: by_name,
         log: log.into_iter().map(|row| (row.n as u64, bytes_of(row.b))).collect(),
     })
 }
