@@ -101,7 +101,7 @@ fn is_of(id: &str, kind: Kind, name: &str) -> bool {
         Kind::Canvas | Kind::Entity | Kind::Attachment | Kind::Cursor => under(&format!("{id}/")),
         Kind::Job => under(&format!("{id}.")),
         Kind::Running => under(&format!("lifeform:{id}/{id}.")),
-        Kind::Idempotency => under(&format!("credit#{id}#")),
+        Kind::Idempotency => under(&format!("credit#{id}#")) || under(&format!("set#{id}#")),
         _ => false,
     }
 }
@@ -118,7 +118,7 @@ fn is_journal_of(id: &str, stream: &str) -> bool {
 }
 
 /// Where the documents of a lifeform begin.
-fn prefixes(id: &str) -> [(Kind, String); 10] {
+fn prefixes(id: &str) -> [(Kind, String); 11] {
     [
         (Kind::Spending, id.to_owned()),
         (Kind::Agenda, id.to_owned()),
@@ -130,6 +130,7 @@ fn prefixes(id: &str) -> [(Kind, String); 10] {
         (Kind::Job, format!("{id}.")),
         (Kind::Running, format!("lifeform:{id}/")),
         (Kind::Idempotency, format!("credit#{id}#")),
+        (Kind::Idempotency, format!("set#{id}#")),
     ]
 }
 

@@ -105,6 +105,8 @@ pub(crate) enum Msg {
     Beat,
     /// Somebody else changed its agenda.
     Replanned,
+    /// A job of it that had failed was taken up again.
+    TakenUp(Arc<str>),
     /// A task of maintenance is to be begun.
     Maintain(Task, Arc<str>, Origin, oneshot::Sender<Result<Arc<str>, LifeformError>>),
     /// An operator ends what the guard does.
@@ -165,6 +167,7 @@ impl Actor for Life {
                 alive.replan().await?;
                 alive.take_initiative(&me).await?;
             }
+            Msg::TakenUp(job) => alive.take_up_again(&me, job).await?,
             Msg::Halt => me.stop(None),
             Msg::Policy(policy, origin, reply) => {
                 alive.head.policy = policy;
@@ -173,8 +176,8 @@ impl Actor for Life {
                 alive.attend(&me, true).await?;
                 let _ = reply.send(kept.map(|()| alive.head.clone()));
             }
-            Msg::Maintain(task, name, origin, reply) => {
-                let _ = reply.send(alive.maintain(&me, task, &name, &origin).await);
+            Msg::Maintain(task, job, origin, reply) => {
+                let _ = reply.send(alive.maintain(&me, task, job, &origin).await);
             }
             Msg::Calm(origin, reply) => {
                 let calmed = alive.calm(&origin).await;
@@ -280,6 +283,10 @@ impl Handle {
         let _ = self.mailbox.cast(Msg::Replanned);
     }
 
+    pub(crate) fn taken_up(&self, job: &Arc<str>) {
+        let _ = self.mailbox.cast(Msg::TakenUp(job.clone()));
+    }
+
     /// Whether it went to sleep by itself.
     pub(crate) fn is_asleep(&self) -> bool {
         self.asleep.load(Ordering::SeqCst)
@@ -300,14 +307,9 @@ impl Handle {
         self.ask(Msg::Policy(policy, origin.clone(), reply), head).await
     }
 
-    pub(crate) async fn maintain(
-        &self,
-        task: Task,
-        name: Arc<str>,
-        origin: &Origin,
-    ) -> Result<Arc<str>, LifeformError> {
-        let (reply, job) = oneshot::channel();
-        self.ask(Msg::Maintain(task, name, origin.clone(), reply), job).await
+    pub(crate) async fn maintain(&self, task: Task, job: Arc<str>, origin: &Origin) -> Result<Arc<str>, LifeformError> {
+        let (reply, begun) = oneshot::channel();
+        self.ask(Msg::Maintain(task, job, origin.clone(), reply), begun).await
     }
 
     pub(crate) async fn calm(&self, origin: &Origin) -> Result<Head, LifeformError> {

@@ -24,9 +24,12 @@ use crate::config::{Config, FASCICLES, LIFEFORMS};
 use crate::house::{self, House};
 use crate::tokens::Tokens;
 
-/// How long a caller may take to say what it asks for: the head of its request.
-const HEAD_MAX: Duration = Duration::from_secs(30);
-/// How long open connections may take to end when the daemon stops.
+/// How long whoever connects may take to say what it asks for: the head of its first request.
+const FIRST_HEAD_MAX: Duration = Duration::from_secs(30);
+/// The same for each further request. It counts from the answer before, so it is longer than clients keep connections that
+/// they do not use.
+const HEAD_MAX: Duration = Duration::from_secs(150);
+/// How long answers and open connections may take to end when the daemon stops.
 const DRAIN: Duration = Duration::from_secs(10);
 
 /// A running daemon.
@@ -135,9 +138,11 @@ impl Daemon {
         let door = axum_server::Handle::new();
         let mut server = axum_server::Server::<SocketAddr>::from_listener(listener)
             .acceptor(NoDelayAcceptor::new())
-            .first_request_timeout(HEAD_MAX)
+            .first_request_timeout(FIRST_HEAD_MAX)
             .handle(door.clone());
         server.http_builder().http1().header_read_timeout(HEAD_MAX);
+        // WebSockets over HTTP/2 (RFC 8441).
+        server.http_builder().http2().enable_connect_protocol().keep_alive_interval(HEAD_MAX);
         let server = tokio::spawn(server.serve(service));
         Ok(Self { address, token, token_is_new, lifeform, app, stop, door, server, keeper })
     }
@@ -147,6 +152,7 @@ impl Daemon {
     /// # Errors
     /// When the store cannot write its last checkpoint; nothing acknowledged is lost by that.
     pub async fn stop(self) -> anyhow::Result<()> {
+        let drained = tokio::time::Instant::now() + DRAIN;
         let _ = self.stop.send(true);
         self.door.graceful_shutdown(None);
         self.keeper.abort();
@@ -156,11 +162,11 @@ impl Daemon {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };
-        let _ = tokio::time::timeout(DRAIN, answered).await;
+        let _ = tokio::time::timeout_at(drained, answered).await;
         self.app.lifeforms.halt().await;
         self.app.fascicles.halt_all().await;
         let mut server = self.server;
-        if tokio::time::timeout(DRAIN, &mut server).await.is_err() {
+        if tokio::time::timeout_at(drained, &mut server).await.is_err() {
             tracing::warn!("connections are still open, closing them");
             self.door.shutdown();
         }

@@ -40,6 +40,34 @@ async fn every_earlier_revision_can_be_looked_at_as_it_was() {
 }
 
 #[tokio::test]
+async fn a_crowd_is_told_of_everything_in_order_up_to_the_last_before_the_end() {
+    let limits = Limits { ops_per_s: 1e6, bytes_per_s: 1e9, ..Limits::default() };
+    let (daemon, base) = limited(limits).await;
+    let op = &daemon.operator;
+    op.topic(&base, "t").await;
+    let mut crowd = join_all((0..40).map(|_| op.subscribe(&base, None))).await;
+    let writers = (0..4).map(|writer| {
+        let base = &base;
+        async move {
+            for n in 0..25 {
+                op.say(base, "t", &format!("{n} of {writer}")).await;
+            }
+        }
+    });
+    join_all(writers).await;
+    let whole = op.get(&format!("{base}/state")).await.expect(StatusCode::OK);
+    let life = base.split("/canvases").next().unwrap();
+    op.delete(life).await.expect(StatusCode::NO_CONTENT);
+    for socket in &mut crowd {
+        let (frames, code) = socket.closed().await;
+        let mut mirror = Mirror::default();
+        frames.iter().for_each(|frame| mirror.take(frame));
+        assert_eq!((code, Some(mirror.rev)), (4410, whole["rev"].as_u64()));
+        assert_eq!(mirror.state, whole["state"]);
+    }
+}
+
+#[tokio::test]
 async fn a_log_is_cut_and_who_is_further_back_begins_with_a_snapshot() {
     let limits = Limits { ops_per_s: 1e6, bytes_per_s: 1e9, keep_ops: 100, keep_days: 1 };
     let (daemon, base) = limited(limits).await;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use neurons::llm::ChatRequest;
 use neurons::llm::scripted::Reply;
-use reqwest::StatusCode;
+use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tests::{Client, Socket, TestDaemon, honest, text_of};
 use tokio::sync::Notify;
@@ -83,30 +83,83 @@ async fn an_answer_that_failed_is_seen_when_its_job_is_taken_up_again() {
     let (_, base) = daemon.lifeform().await;
     let op = &daemon.operator;
     let mut socket = live(op, &base).await;
-    for (topic, question, told_by, status, before) in [
-        ("a", "Does it fail at once?", "message.append", "final", "I could not answer: "),
-        ("b", "Does it fail half-way?", "message.interrupt", "interrupted", "I was about to say"),
-    ] {
+    for (topic, question, before) in
+        [("a", "Does it fail at once?", ""), ("b", "Does it fail half-way?", "I was about to say")]
+    {
         ill.store(true, Ordering::SeqCst);
         op.topic(&base, topic).await;
         op.say(&base, topic, question).await;
-        let is_told = |frame: &Value| frame["kind"] == told_by && frame["actor"]["kind"] == "lifeform";
-        socket.until(is_told).await;
+        socket.until(|frame| frame["kind"] == "message.interrupt").await;
         let said = messages(op, &base, topic).await;
         let answer = said.last().unwrap();
-        assert_eq!(answer["status"], status, "{answer}");
+        assert_eq!(answer["status"], "interrupted", "{answer}");
         assert!(answer["content"].as_str().unwrap().starts_with(before), "{answer}");
         ill.store(false, Ordering::SeqCst);
         let (id, content) = (answer["id"].as_str().unwrap(), answer["content"].clone());
         let job = id.strip_prefix("msg_").unwrap();
         op.post(&format!("/v1/jobs/{job}/retry"), json!({})).await.expect(StatusCode::ACCEPTED);
-        socket.until(|frame| frame["kind"] == "message.amend").await;
+        let frames = socket.until(|frame| frame["kind"] == "message.finish").await;
+        assert!(frames.iter().any(|frame| frame["kind"] == "message.reopen"), "{frames:?}");
         let said = messages(op, &base, topic).await;
         let answer = said.last().unwrap();
         assert_eq!((answer["id"].as_str(), &answer["status"]), (Some(id), &json!("final")), "{answer}");
         assert_eq!(answer["content"], format!("heard: {question}"));
         assert_eq!(answer["revisions"][0]["content"], content, "what stood there before is kept");
     }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_given_again_can_be_broken_off_and_is_not_given_to_what_was_taken_back() {
+    let (ill, gate) = (Arc::new(AtomicBool::new(true)), Arc::new(Notify::new()));
+    let daemon = TestDaemon::start({
+        let (ill, gate) = (ill.clone(), gate.clone());
+        move |request, _| match request.response_format.is_some() {
+            true => Reply::Text(r#"{"facts":[]}"#.into()),
+            false if ill.load(Ordering::SeqCst) => Reply::Status(400, "I am ill".into()),
+            false => Reply::Held("Once more: ".into(), gate.clone(), "the end".into()),
+        }
+    })
+    .await;
+    let (_, base) = daemon.lifeform().await;
+    let op = &daemon.operator;
+    let mut socket = live(op, &base).await;
+    let mut failed = Vec::new();
+    for topic in ["a", "b"] {
+        op.topic(&base, topic).await;
+        let asked = op.say(&base, topic, "Shall we?").await["id"].as_str().unwrap().to_owned();
+        socket.until(|frame| frame["kind"] == "message.interrupt").await;
+        let answer = messages(op, &base, topic).await.pop().unwrap()["id"].as_str().unwrap().to_owned();
+        failed.push((topic, asked, answer));
+    }
+    ill.store(false, Ordering::SeqCst);
+    let retry = async |answer: &str| {
+        let job = answer.strip_prefix("msg_").unwrap();
+        op.post(&format!("/v1/jobs/{job}/retry"), json!({})).await.expect(StatusCode::ACCEPTED);
+    };
+    // It goes on in sight of all, and whoever wants no more of it says so.
+    let (topic, _, answer) = &failed[0];
+    retry(answer).await;
+    socket.until(|frame| frame["t"] == "stream").await;
+    let interrupt = format!("{base}/topics/{topic}/messages/{answer}/interrupt");
+    op.post(&interrupt, json!({})).await.expect(StatusCode::OK);
+    let job = format!("/v1/jobs/{}", answer.strip_prefix("msg_").unwrap());
+    let ended = op.send(Method::GET, &job, &[("prefer", "wait=30")], None).await.expect(StatusCode::OK);
+    assert_eq!(ended["status"], "cancelled", "{ended}");
+    let said = messages(op, &base, topic).await;
+    assert_eq!(said.last().unwrap()["status"], "interrupted");
+    // What was taken back is not answered, nor paid for.
+    let (topic, asked, answer) = &failed[1];
+    op.delete(&format!("{base}/topics/{topic}/messages/{asked}?purge=1")).await.expect(StatusCode::OK);
+    let answers = || daemon.model.asked().iter().filter(|request| request.response_format.is_none()).count();
+    let before = answers();
+    retry(answer).await;
+    let job = format!("/v1/jobs/{}", answer.strip_prefix("msg_").unwrap());
+    let ended = op.send(Method::GET, &job, &[("prefer", "wait=30")], None).await.expect(StatusCode::OK);
+    assert_eq!(ended["status"], "failed", "{ended}");
+    assert!(ended["error"].as_str().unwrap().contains("taken back"), "{ended}");
+    assert_eq!(answers(), before);
+    let said = messages(op, &base, topic).await;
+    assert_eq!((&said[1]["status"], &said[1]["content"]), (&json!("interrupted"), &json!("")));
 }
 
 #[tokio::test]

@@ -330,6 +330,26 @@ async fn stop_start_and_reboot_in_the_middle_of_an_answer_lead_to_one_answer_and
 }
 
 #[tokio::test]
+async fn what_was_said_to_one_that_did_not_live_is_answered_though_something_was_purged_since() {
+    let daemon = TestDaemon::start(honest).await;
+    let (id, base) = daemon.lifeform().await;
+    let op = &daemon.operator;
+    let life = format!("/v1/lifeforms/{id}");
+    op.topic(&base, "t").await;
+    op.post(&format!("{life}/stop"), json!({})).await.expect(StatusCode::OK);
+    let secret = op.say(&base, "t", "My secret is blue.").await["id"].as_str().unwrap().to_owned();
+    op.say(&base, "t", "Is anybody there?").await;
+    op.delete(&format!("{base}/topics/t/messages/{secret}?purge=1")).await.expect(StatusCode::OK);
+    let mut socket = op.subscribe(&base, None).await;
+    socket.until(|frame| frame["t"] == "live").await;
+    op.post(&format!("{life}/start"), json!({})).await.expect(StatusCode::OK);
+    socket.answer().await;
+    let told: Vec<String> = daemon.model.asked().iter().map(|request| json!(request).to_string()).collect();
+    assert!(told.iter().any(|told| told.contains("Is anybody there?")), "{told:?}");
+    assert!(!told.iter().any(|told| told.contains("secret")), "{told:?}");
+}
+
+#[tokio::test]
 async fn an_answer_that_fails_says_so_and_the_next_one_is_given() {
     let daemon = TestDaemon::start(|request, _| {
         let asked = request.messages.last().unwrap().content.clone().unwrap_or_default();

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use fascicles::FascicleError;
-use nexus::Batch;
+use jiff::SignedDuration;
 use nexus::store::Entry;
+use nexus::{Batch, Cause, PrincipalId, Timestamp};
 use tokio::sync::oneshot;
 
 use super::{Alive, next_of};
@@ -20,10 +22,9 @@ impl Alive {
         let name: Arc<str> = canvas.name().into();
         canvas.sleepers().reads(&self.head.id).await;
         self.introduce(canvas).await;
-        // What the log holds no more was too long ago to be answered.
-        let from = self.attention.heard(&name).max(canvas.snapshot().floor);
+        let from = self.hear_what_was_cut(canvas).await;
         let mut follow = self.store.follow(canvas.stream().clone(), from);
-        let (me, of, mut published) = (me.clone(), name.clone(), canvas.watch());
+        let (me, of, mut published) = (me.clone(), name.clone(), canvas.newest());
         let reader = tokio::spawn(async move {
             while let Some(entry) = next_of(&mut follow).await {
                 // An entry is committed before it is shown; what it means is told by the canvas as it stands with it.
@@ -39,6 +40,41 @@ impl Alive {
         if let Some(before) = self.readers.insert(name, reader) {
             before.abort();
         }
+    }
+
+    /// What was said and not heard yet, and of which the log tells no more, is heard as it stands, unless it was too long ago
+    /// to be answered: a log is cut when something in it is taken away for good. Answers from where the log is read on.
+    async fn hear_what_was_cut(&mut self, canvas: &Canvas) -> u64 {
+        let (snapshot, name) = (canvas.snapshot(), Arc::from(canvas.name()));
+        let heard = self.attention.heard(&name);
+        if heard >= snapshot.floor || canvas.kind != Kind::Chat {
+            return heard.max(snapshot.floor);
+        }
+        let young = self.store.clock().now() - SignedDuration::from_hours(24) * canvas.keep_days();
+        let mut missed = Vec::new();
+        for topic in snapshot.state.children("/topics").filter_map(|topic| topic["id"].as_str()) {
+            for message in snapshot.state.children(&format!("{}/messages", chat::topic_path(topic))) {
+                let seq = message["rev"].as_u64().unwrap_or_default();
+                let at = message["at"].as_str().and_then(|at| at.parse::<Timestamp>().ok());
+                let (Some(at), Some(id), Some(by)) = (at, message["id"].as_str(), message["sender"].as_str()) else {
+                    continue;
+                };
+                if seq <= heard || seq > snapshot.floor || at < young || message["status"] != "final" {
+                    continue;
+                }
+                let content = message["content"].as_str().unwrap_or_default().to_owned();
+                let op = chat::Op::say(&topic.into(), id.into(), content, None);
+                let (by, data) = (PrincipalId::new(by), Bytes::from_static(b"null"));
+                missed.push((Entry { seq, at, by, cause: Cause::default(), kind: op.name().into(), data }, op));
+            }
+        }
+        missed.sort_by_key(|(entry, _)| entry.seq);
+        for (entry, op) in missed {
+            if let Err(error) = self.take_in(canvas, &entry, op.into()).await {
+                tracing::warn!(lifeform = %self.head.id, %error, "what was said before the log was cut is not heard");
+            }
+        }
+        snapshot.floor
     }
 
     /// On a canvas of another it says its name, so that it can be called.
@@ -91,6 +127,10 @@ impl Alive {
         self.attention.pass(canvas, entry.seq);
         let Some(canvas) = self.canvases.get(canvas) else { return Ok(()) };
         let Some(op) = Op::of_entry(canvas.kind, entry) else { return Ok(()) };
+        self.take_in(&canvas, entry, op).await
+    }
+
+    async fn take_in(&mut self, canvas: &Canvas, entry: &Entry, op: Op) -> Result<(), LifeformError> {
         let source = format!("{}@{}", canvas.stream(), entry.seq).into();
         let me = Me { id: &self.me.id, name: &self.head.definition.name };
         let heard = perception::perceive(me, entry, op, &canvas.snapshot().state, source);
@@ -187,7 +227,8 @@ impl Alive {
         let Place { canvas, topic } = &thought.perception.place;
         let Some(canvas) = self.canvases.get(canvas) else { return };
         let said = self.speaking.end(&thought.answer());
-        if self.speech(thought) == Speech::Speaking {
+        // It may be on its way to be opened, and what is done here comes after that.
+        if self.speech(thought) != Speech::Over && canvas.kind == Kind::Chat {
             // What people saw of it stays.
             if let Some(content) = said.filter(|said| said.len() <= chat::CONTENT_BYTES_MAX) {
                 let op = chat::Op::Checkpoint { topic: topic.clone(), id: thought.answer(), content };
@@ -197,8 +238,10 @@ impl Alive {
             let reason: String = why.chars().take(240).collect();
             let op = chat::Op::Interrupt { topic: topic.clone(), id: thought.answer(), reason };
             let origin = self.because(format!("job:{}", thought.job));
-            if let Err(error) = canvas.apply(op, None, None, &origin).await {
-                tracing::warn!(%error, "a message that is broken off cannot be marked so");
+            match canvas.apply(op, None, None, &origin).await {
+                // It was never opened, or came to its end.
+                Ok(_) | Err(LifeformError::Refused(_)) => {}
+                Err(error) => tracing::warn!(%error, "a message that is broken off cannot be marked so"),
             }
         }
     }

@@ -147,15 +147,14 @@ impl Alive {
         true
     }
 
-    /// Begins a task of maintenance; answers its job.
+    /// Begins a task of maintenance as a job of that name; answers it.
     pub(crate) async fn maintain(
         &mut self,
         me: &Mailbox,
         task: Task,
-        name: &str,
+        job: Arc<str>,
         origin: &Origin,
     ) -> Result<Arc<str>, LifeformError> {
-        let job: Arc<str> = format!("{}.system.{}.{name}", self.head.id, task.as_str()).into();
         let errand = serde_json::json!({"maintenance": task});
         let order = JobOrder {
             id: Some(job.clone()),
@@ -164,6 +163,7 @@ impl Alive {
             account: self.head.id.clone(),
             events: vec![Event::json(ERRAND, errand, origin.cause.clone())],
             priority: Priority::Low,
+            ordered: task.as_str().into(),
             ..JobOrder::default()
         };
         self.fascicles.start(origin, order, self.hands.clone(), |batch| batch).await?;

@@ -174,9 +174,36 @@ impl Alive {
         Ok(())
     }
 
+    /// A job that had failed goes on: it is watched as before, and what it answers can be broken off.
+    pub(crate) async fn take_up_again(&mut self, me: &Mailbox, job: Arc<str>) -> Result<(), LifeformError> {
+        let (stream, mut after, mut failed) = (format!("job:{job}").into(), 0, 0);
+        loop {
+            let page = self.store.entries(&stream, after, usize::MAX).await?;
+            let Some(last) = page.last() else { break };
+            after = last.seq;
+            let ends = page.iter().filter(|entry| matches!(entry.decode::<Fact>(), Ok(Fact::Ended { .. })));
+            failed = ends.map(|entry| entry.seq).max().unwrap_or(failed);
+        }
+        // It may have ended again meanwhile.
+        if self.jobs.contains_key(&job) || self.fascicles.job(&job).await.is_ok_and(|head| head.status.is_final()) {
+            return Ok(());
+        }
+        if let Some(thought) = self.thought_of(&job).await?
+            && self.attention.thought(&thought.perception.place).is_none()
+        {
+            self.attention.occupy(thought);
+        }
+        self.watch_from(me, job, failed);
+        Ok(())
+    }
+
     /// Tells the lifeform when a job ends.
     fn watch(&mut self, me: &Mailbox, job: Arc<str>) {
-        let mut follow = self.store.follow(format!("job:{job}").into(), 0);
+        self.watch_from(me, job, 0);
+    }
+
+    fn watch_from(&mut self, me: &Mailbox, job: Arc<str>, after: u64) {
+        let mut follow = self.store.follow(format!("job:{job}").into(), after);
         let (me, name) = (me.clone(), job.clone());
         let watcher = tokio::spawn(async move {
             while let Some(entry) = next_of(&mut follow).await {

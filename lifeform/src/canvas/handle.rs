@@ -15,7 +15,7 @@ use super::allowance::Allowance;
 use super::log::{FRAMES_BYTES, Head, Loaded, Log, Ring};
 use super::owner::{Applied, Owner, What, Write};
 use super::presence::{Presence, Present, STATE_BYTES_MAX, TTL_MAX};
-use super::{CanvasId, Frames, Kind, Limits, Op, Refusal, Sleepers, State};
+use super::{CanvasId, Frames, Kind, Limits, Op, Refusal, Sleepers, State, telling};
 use crate::LifeformError;
 
 /// Requests that may wait for one canvas.
@@ -98,6 +98,8 @@ pub struct Canvas {
     log: Log,
     shared: Arc<RwLock<Shared>>,
     writer: mpsc::Sender<Write>,
+    /// The revision that is published, and how far subscribers are told.
+    newest: watch::Receiver<u64>,
     head: watch::Receiver<u64>,
     ephemeral: broadcast::Sender<Shown>,
     /// The last page that several subscribers were sent, and the revisions it goes from and to.
@@ -151,22 +153,15 @@ impl Canvas {
         let Some(loaded) = log.load().await? else { return Ok(None) };
         let Loaded { head: kept, rev, .. } = &loaded;
         let (writer, inbox) = mpsc::channel(WRITES_WAITING_MAX);
-        let (published, head) = watch::channel(*rev);
+        let (published, newest) = watch::channel(*rev);
+        let (told, head) = watch::channel(*rev);
         let (kind, title) = (kept.kind, kept.title.as_str().into());
         let (ephemeral, _) = broadcast::channel(EPHEMERAL_MAX);
         let (close, closed) = watch::channel(false);
         let alive = Arc::new(());
-        let (owner, shared) = Owner::new(
-            log.clone(),
-            loaded,
-            limits,
-            sleepers.clone(),
-            inbox,
-            published,
-            ephemeral.clone(),
-            closed,
-            alive.clone(),
-        );
+        let (owner, shared) =
+            Owner::new(log.clone(), loaded, limits, sleepers.clone(), inbox, published, closed, alive.clone());
+        tokio::spawn(telling::run(newest.clone(), told, ephemeral.downgrade()));
         tokio::spawn(owner.run());
         let (presence, page) = (Arc::default(), Arc::default());
         let close = Arc::new(close);
@@ -179,6 +174,7 @@ impl Canvas {
             limits,
             shared,
             writer,
+            newest,
             head,
             ephemeral,
             page,
@@ -240,9 +236,14 @@ impl Canvas {
         Ok(Snapshot { rev, state, ..now })
     }
 
-    /// A watch on the revision.
+    /// A watch on the revision, as subscribers are told of it: at once, or where they are many, a few together.
     pub fn watch(&self) -> watch::Receiver<u64> {
         self.head.clone()
+    }
+
+    /// A watch on the revision as it is published.
+    pub(crate) fn newest(&self) -> watch::Receiver<u64> {
+        self.newest.clone()
     }
 
     /// Does `op`: durable when this returns. The same `op_id` of the same principal is done once.
@@ -324,6 +325,11 @@ impl Canvas {
             none if none.is_empty() => Ok(Frames::Reset("log_trimmed")),
             frames => Ok(Frames::Deltas(frames)),
         }
+    }
+
+    /// How many days its log tells of at least.
+    pub(crate) fn keep_days(&self) -> i32 {
+        i32::try_from(self.limits.keep_days).unwrap_or(i32::MAX)
     }
 
     /// Ends the canvas for everyone: subscribers are told, and no op is taken any more.

@@ -15,6 +15,7 @@ mod owner;
 mod presence;
 mod sleepers;
 mod state;
+mod telling;
 
 use std::sync::Arc;
 

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -11,12 +10,12 @@ use json_patch::Patch;
 use nexus::store::{Entry, Hash, Op as StoreOp, Receipt};
 use nexus::{Batch, Cause, Origin, Principal, PrincipalId, PrincipalKind, StoreError, Timestamp};
 use serde_json::{Value, json};
-use tokio::sync::{broadcast, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use super::allowance::Allowance;
-use super::handle::{Kept, Shared, Shown, Snapshot, snapshot_of};
+use super::handle::{Kept, Shared, Snapshot, snapshot_of};
 use super::log::{Delta, Done, Frame, Head, Loaded, Log, Once, frame};
 use super::{Ask, HOPS_MAX, Limits, OPS_AT_ONCE, Op, Refusal, Sleepers, State, chat, guarded};
 use crate::LifeformError;
@@ -26,12 +25,6 @@ use crate::spec::LifeformId;
 const BATCH_MAX: usize = 128;
 /// Bytes that one write may leave in the journal.
 const WRITTEN_MAX: usize = 2 << 20;
-/// How long it takes to tell one subscriber something, about.
-const TELLING: Duration = Duration::from_micros(50);
-/// What is shorter than this is no time.
-const TELLING_MIN: Duration = Duration::from_millis(1);
-/// The longest that something waits to be told together with what follows it.
-const TELLING_MAX: Duration = Duration::from_millis(12);
 /// Ops between two times that rows are written.
 const KEEP_EVERY: u64 = 1_000;
 /// Bytes of ops between the same.
@@ -83,12 +76,6 @@ pub(super) struct Owner {
     shared: Arc<RwLock<Shared>>,
     inbox: mpsc::Receiver<Write>,
     published: watch::Sender<u64>,
-    /// Whoever subscribes listens to this.
-    ephemeral: broadcast::Sender<Shown>,
-    /// When they were told last.
-    told_at: Instant,
-    /// When they are told at the latest of what they do not know yet, if there is anything.
-    tell_by: Option<Instant>,
     closed: watch::Receiver<bool>,
     limits: Limits,
     sleepers: Sleepers,
@@ -136,7 +123,6 @@ impl Owner {
         sleepers: Sleepers,
         inbox: mpsc::Receiver<Write>,
         published: watch::Sender<u64>,
-        ephemeral: broadcast::Sender<Shown>,
         closed: watch::Receiver<bool>,
         alive: Arc<()>,
     ) -> (Self, Arc<RwLock<Shared>>) {
@@ -157,9 +143,6 @@ impl Owner {
             shared: shared.clone(),
             inbox,
             published,
-            ephemeral,
-            told_at: Instant::now(),
-            tell_by: None,
             closed,
             limits,
             sleepers,
@@ -174,19 +157,11 @@ impl Owner {
         let mut waiting = Vec::with_capacity(BATCH_MAX);
         self.purge().await;
         loop {
-            let tell_by = self.tell_by;
-            let came = tokio::select! {
+            tokio::select! {
                 _ = self.closed.wait_for(|closed| *closed) => return,
-                () = sleep_until(tell_by.unwrap_or(self.told_at)), if tell_by.is_some() => None,
-                count = self.inbox.recv_many(&mut waiting, BATCH_MAX) => Some(count),
-            };
-            match came {
-                Some(0) => return,
-                Some(_) => {}
-                None => {
-                    self.tell();
-                    continue;
-                }
+                count = self.inbox.recv_many(&mut waiting, BATCH_MAX) => if count == 0 {
+                    return;
+                },
             }
             // Writes of different origins share a flush, not a batch: each stands for itself in the journal.
             let mut under_way: Vec<UnderWay> = Vec::new();
@@ -457,33 +432,12 @@ impl Owner {
         if answers.iter().any(|(_, answer)| answer.is_err()) {
             self.reload().await;
         }
-        self.tell();
+        // Whoever watches is woken once for all that was flushed together.
+        let rev = self.shared.read().unwrap_or_else(PoisonError::into_inner).snapshot.rev;
+        self.published.send_if_modified(|known| std::mem::replace(known, rev) != rev);
         for (reply, answer) in answers {
             let _ = reply.send(answer.map_err(LifeformError::from));
         }
-    }
-
-    /// How long it takes to tell everybody who subscribes.
-    fn telling(&self) -> Duration {
-        let time = TELLING * u32::try_from(self.ephemeral.receiver_count()).unwrap_or(u32::MAX);
-        if time < TELLING_MIN { Duration::ZERO } else { time.min(TELLING_MAX) }
-    }
-
-    /// Wakes whoever watches, once for all that was flushed together. Where they are so many that telling them takes a
-    /// while, they are told of what comes within that while together, and of what waits already with it.
-    fn tell(&mut self) {
-        let rev = self.shared.read().unwrap_or_else(PoisonError::into_inner).snapshot.rev;
-        if *self.published.borrow() == rev {
-            return self.tell_by = None;
-        }
-        let (now, telling) = (Instant::now(), self.telling());
-        let may_wait = now < self.told_at + telling || !(telling.is_zero() || self.inbox.is_empty());
-        let tell_by = *self.tell_by.get_or_insert((self.told_at + telling).max(now + telling / 4));
-        if may_wait && now < tell_by {
-            return;
-        }
-        self.published.send_replace(rev);
-        (self.told_at, self.tell_by) = (now, None);
     }
 
     /// What was not committed did not happen; and if somebody else wrote this stream, that did.

@@ -12,11 +12,12 @@ use crate::alarm::Alarm;
 use crate::spec::LifeformId;
 
 /// Ops that nobody is roused for.
-const QUIET: [&str; 7] = [
+const QUIET: [&str; 8] = [
     "user.name",
     "topic.read",
     "topic.role",
     "message.stream_open",
+    "message.reopen",
     "message.checkpoint",
     "message.react",
     "message.suggest",

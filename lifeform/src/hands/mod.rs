@@ -287,6 +287,7 @@ impl Hands {
         };
         let rests_on = context.events.iter().filter_map(|event| event.metadata.get("rests_on")?.as_array()).flatten();
         let rests_on: Vec<Arc<str>> = rests_on.filter_map(|id| id.as_str().map(Arc::from)).collect();
+        self.begin_anew(here, &id, origin).await?;
         match here.status(&id).as_deref() {
             None => {
                 let (reply_to, answers) = here.answers();
@@ -307,15 +308,23 @@ impl Hands {
             Some("streaming") => {
                 Self::act(&here.canvas, chat::Op::Finish { topic, id: id.clone(), content, rests_on }, origin).await?;
             }
-            // An earlier try failed: what was begun, or told of that, stays in its history.
-            Some(_) if here.message(&id).is_some_and(|message| self.is_no_answer(&message)) => {
-                let reason = "it was answered after all".into();
-                Self::act(&here.canvas, chat::Op::Amend { topic, id: id.clone(), content, reason }, origin).await?;
-            }
             // Somebody interrupted it, or an earlier try finished it.
             Some(_) => {}
         }
         Ok(json!({"message": id}))
+    }
+
+    /// An answer that failed before is written anew; what stood there is kept in its history. One to what was taken back since
+    /// is not given any more.
+    async fn begin_anew(&self, here: &Here, id: &Arc<str>, origin: &Origin) -> Result<(), ToolFailure> {
+        let Some(found) = here.message(id).filter(|found| self.is_no_answer(found)) else { return Ok(()) };
+        let asked = here.perception.said.iter().filter(|said| said.to_answer);
+        if asked.into_iter().all(|said| here.status(&said.message).as_deref() == Some("retracted")) {
+            return Err(ToolFailure::fatal("what it answers was taken back"));
+        }
+        tracing::debug!(message = %id, status = %found["status"], "an answer that failed is begun anew");
+        let (topic, id, reason) = (here.topic().clone(), id.clone(), "it is answered after all".into());
+        Self::act(&here.canvas, chat::Op::Reopen { topic, id, reason }, origin).await
     }
 
     /// Whether a message stands where an answer failed: it says so, or was broken off by the lifeform or the daemon, and not
@@ -452,6 +461,7 @@ impl Toolbox for Hands {
     async fn listen(&self, context: &ToolContext) -> Result<Option<mpsc::Sender<Delta>>, ToolFailure> {
         let here = self.here(context)?;
         let (topic, id, origin) = (here.topic().clone(), Self::answer_id(context), self.origin(context));
+        self.begin_anew(&here, &id, &origin).await?;
         if here.status(&id).is_none() {
             let (reply_to, answers) = here.answers();
             let supplements = resumed(&here);

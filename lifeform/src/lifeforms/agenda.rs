@@ -57,7 +57,7 @@ impl Lifeforms {
         Ok(changed)
     }
 
-    /// Sets what `asked` says; with a `key`, the same caller sets it once, however often it asks.
+    /// Sets a goal or a schedule, as `asked`; with a `key`, the same caller sets it once, however often it asks.
     async fn set(
         &self,
         origin: &Origin,
@@ -67,8 +67,8 @@ impl Lifeforms {
         key: Option<Arc<str>>,
         mut set: impl FnMut(&mut Agenda, Timestamp) -> Result<AimId, Refusal>,
     ) -> Result<AimId, LifeformError> {
-        let Some(key) = key else { return self.change(origin, id, what, set).await };
-        let seen = Key::new(Kind::Idempotency, format!("{what}#{id}#{}#{key}", origin.principal.id));
+        let Some(key) = key else { return self.change(origin, id, &format!("{what} set"), set).await };
+        let seen = Key::new(Kind::Idempotency, format!("set#{id}#{what}#{}#{key}", origin.principal.id));
         let asked = Hash::of(&json(asked)).hex();
         loop {
             if let Some(before) = self.inner.store.document::<(String, AimId)>(&seen).await? {
@@ -79,7 +79,7 @@ impl Lifeforms {
                 };
             }
             let keyed = |batch: Batch, made: &AimId| batch.create(seen.clone(), &(&asked, made));
-            match self.change_with(origin, id, what, &mut set, keyed).await {
+            match self.change_with(origin, id, &format!("{what} set"), &mut set, keyed).await {
                 // Another call under the same key was quicker.
                 Err(LifeformError::Store(StoreError::Conflict { .. })) => {}
                 outcome => return outcome,
@@ -100,7 +100,7 @@ impl Lifeforms {
         key: Option<Arc<str>>,
     ) -> Result<AimId, LifeformError> {
         let by = &origin.principal.id;
-        self.set(origin, id, "goal set", &goal, key, |agenda, now| agenda.set_goal(goal.clone(), by, now)).await
+        self.set(origin, id, "goal", &goal, key, |agenda, now| agenda.set_goal(goal.clone(), by, now)).await
     }
 
     /// Changes a goal.
@@ -147,7 +147,7 @@ impl Lifeforms {
     ) -> Result<AimId, LifeformError> {
         let by = &origin.principal.id;
         let set = |agenda: &mut Agenda, now| agenda.set_schedule(schedule.clone(), by, now);
-        self.set(origin, id, "schedule set", &schedule, key, set).await
+        self.set(origin, id, "schedule", &schedule, key, set).await
     }
 
     /// Removes a schedule.

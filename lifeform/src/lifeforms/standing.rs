@@ -14,7 +14,7 @@ use super::{Lifeforms, PAGE_MAX, STANDINGS};
 use crate::LifeformError;
 use crate::agenda::Agenda;
 use crate::alarm::Alarm;
-use crate::canvas::{Canvas, Refusal};
+use crate::canvas::{CanvasId, Refusal};
 use crate::guard::Guard;
 use crate::life::{Body, Handle, Head, Status};
 use crate::maintenance::Task;
@@ -66,9 +66,12 @@ impl Lifeforms {
             Ok((head, _)) if matches!(head.status, Status::Running | Status::Dormant) => self.live(id).await,
             Ok(_) | Err(LifeformError::NotFound(_)) => {
                 // Nothing calls it until it is started, when it reads what was said meanwhile.
-                let open: Vec<Canvas> = self.inner.canvases().values().cloned().collect();
-                for canvas in open {
-                    canvas.sleepers().reads(id).await;
+                let open: Vec<(LifeformId, CanvasId)> = self.inner.canvases().keys().cloned().collect();
+                for name in open {
+                    let canvas = self.inner.canvases().get(&name).cloned();
+                    if let Some(canvas) = canvas {
+                        canvas.sleepers().reads(id).await;
+                    }
                 }
                 let kept = self.inner.store.document::<Agenda>(&Key::new(Kind::Agenda, id.clone())).await?;
                 let is_marked = self.inner.store.document::<LifeformId>(&Alarm::awake(id)).await?.is_some();
@@ -129,6 +132,14 @@ impl Lifeforms {
     pub fn visit(&self, id: &LifeformId) {
         if !self.inner.alive().contains_key(id) {
             self.inner.alarm.call(id);
+        }
+    }
+
+    /// A job of whoever owns it had failed and was taken up again: a lifeform that is awake attends to it.
+    pub fn taken_up(&self, owner: &str, job: &Arc<str>) {
+        let handle = owner.strip_prefix("lifeform:").and_then(|id| self.inner.alive().get(id).cloned());
+        if let Some(handle) = handle {
+            handle.taken_up(job);
         }
     }
 
@@ -337,17 +348,24 @@ impl Lifeforms {
         task: Task,
         key: Option<Arc<str>>,
     ) -> Result<Arc<str>, LifeformError> {
-        let name = match key {
+        let name: Arc<str> = match key {
             Some(key) => Hash::of(format!("{}\n{key}", origin.principal.id).as_bytes()).hex()[..32].into(),
             None => uuid::Uuid::now_v7().simple().to_string().into(),
         };
         let _one = self.standing(id).await;
+        // Whoever asks again is answered as before, however it stands by now.
+        let job: Arc<str> = format!("{id}.system.{name}").into();
+        if let Ok(known) = self.inner.fascicles.job(&job).await {
+            let is_same = known.ordered == task.as_str();
+            let other = || LifeformError::Spec("this Idempotency-Key was used for another task".into());
+            return is_same.then_some(job).ok_or_else(other);
+        }
         let (head, _) = self.versioned(id).await?;
         if !matches!(head.status, Status::Running | Status::Dormant) {
             return Err(LifeformError::Refused(Refusal::State("it does not live: start it first".into())));
         }
         self.live(id).await?;
         let handle = self.inner.alive().get(id).cloned().ok_or_else(|| LifeformError::NotFound(id.clone()))?;
-        handle.maintain(task, name, origin).await
+        handle.maintain(task, job, origin).await
     }
 }

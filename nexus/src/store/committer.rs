@@ -337,10 +337,33 @@ impl Committer {
 
 #[cfg(all(test, feature = "testing"))]
 mod tests {
+    use crate::ledger::{AccountOp, Amount};
     use crate::store::faulty::{Fault, Faulty};
     use crate::store::{Batch, Key, Kind, Memory, Store};
     use crate::{ManualClock, Origin};
     use std::sync::Arc;
+
+    #[tokio::test]
+    async fn accounts_that_were_let_go_of_are_found_again_as_they_stood() {
+        let store = Store::open(Arc::new(Memory::default()), Arc::new(ManualClock::default())).await.unwrap();
+        let name = |n: usize| format!("a{n}");
+        let change =
+            async |n: usize, op| store.commit(Batch::new(&Origin::system("test")).account(name(n), op, "")).await;
+        // Far more than are kept in mind, each changed and looked at between checkpoints that let go of them.
+        for n in 0..40 {
+            change(n, AccountOp::Open(Amount::tokens(1))).await.unwrap();
+        }
+        for round in 1..=5 {
+            store.checkpoint().await.unwrap();
+            for n in 0..40 {
+                let before = store.account(&name(n)).await.unwrap().unwrap();
+                assert_eq!(before.balance, Amount::tokens(round));
+                change(n, AccountOp::Credit(Amount::tokens(1))).await.unwrap();
+                assert_eq!(store.account(&name(n)).await.unwrap().unwrap().balance, Amount::tokens(round + 1));
+            }
+        }
+        assert_eq!(store.account("nobody").await.unwrap(), None);
+    }
 
     #[tokio::test]
     async fn while_checkpoints_fail_what_no_longer_fits_is_refused_and_taken_again_after_one_succeeds() {

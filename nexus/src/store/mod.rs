@@ -32,7 +32,7 @@ pub use memory::Memory;
 use crate::clock::Clock;
 use crate::ledger::{Account, LedgerError};
 use committer::{Committer, DIRTY_BYTES, Request};
-use state::{State, Unknown, ask};
+use state::State;
 
 /// Why the store refused or failed.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -278,17 +278,8 @@ impl Store {
         let account = match known {
             Some(known) => known,
             None => {
-                let unknown = Unknown { accounts: [account.into()].into(), ..Unknown::default() };
-                let asked = ask(&*self.backend, unknown).await?;
-                self.write(|state| {
-                    // One that was changed meanwhile is known; and let go of again only with others.
-                    let known = state.account(account);
-                    let found = known.unwrap_or_else(|| asked.account());
-                    if state.accounts_forgotten() == forgotten {
-                        state.learn(asked);
-                    }
-                    found
-                })
+                let asked = self.backend.accounts(&[account.into()]).await?.pop().flatten();
+                self.write(|state| state.learn_account(account, asked, forgotten))
             }
         };
         Ok(account.map(|account| account.at(self.clock.now())))

@@ -24,7 +24,7 @@ const ACCOUNT_BYTES: usize = 2_048;
 /// Clean documents kept for their versions before all of them are let go.
 const CLEAN_MAX: usize = 16_384;
 /// Accounts known before those that are projected are let go. Each beat of a lifeform looks at one.
-const ACCOUNTS_MAX: usize = 65_536;
+const ACCOUNTS_MAX: usize = if cfg!(test) { 8 } else { 65_536 };
 
 #[derive(Clone)]
 struct Document {
@@ -163,9 +163,24 @@ impl State {
         self.accounts.get(name).map(|(account, _)| account.clone())
     }
 
-    /// How often accounts were let go of: what a reader asked the backend for before the last time may be old by now.
+    /// How often accounts were let go of; see [`State::learn_account`].
     pub(super) fn accounts_forgotten(&self) -> u64 {
         self.accounts_forgotten
+    }
+
+    /// Notes an account that a reader `asked` the backend for, and answers it as it is known. One that was changed since is
+    /// known, unless accounts were `forgotten` since, too: then what was asked is as it stood when it was asked, and nothing
+    /// is noted.
+    pub(super) fn learn_account(&mut self, name: &str, asked: Option<Account>, forgotten: u64) -> Option<Account> {
+        match self.accounts.get(name) {
+            Some((known, _)) => known.clone(),
+            None => {
+                if self.accounts_forgotten == forgotten && self.accounts.len() < ACCOUNTS_MAX {
+                    self.accounts.insert(name.into(), (asked.clone(), 0));
+                }
+                asked
+            }
+        }
     }
 
     pub(super) fn payload(&self, hash: &Hash) -> Option<Bytes> {
@@ -636,13 +651,6 @@ pub(super) struct Known {
     documents: Vec<(Key, Option<Versioned<Bytes>>)>,
     heads: Vec<(Stream, u64)>,
     accounts: Vec<(Arc<str>, Option<Account>)>,
-}
-
-impl Known {
-    /// The one account that was asked for.
-    pub(super) fn account(&self) -> Option<Account> {
-        self.accounts.first().and_then(|(_, account)| account.clone())
-    }
 }
 
 /// Asks the backend for documents, stream heads and accounts.

@@ -187,7 +187,7 @@ impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
         let Some(value) = parts.headers.get("idempotency-key") else { return Ok(Self(None)) };
         match value.to_str() {
-            Ok(key) if (1..=255).contains(&key.len()) => Ok(Self(Some(key.into()))),
+            Ok(key) if (1..=255).contains(&key.len()) && !key.contains('\t') => Ok(Self(Some(key.into()))),
             _ => Err(ApiError::new(
                 StatusCode::BAD_REQUEST,
                 "idempotency_key",

@@ -3,8 +3,8 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use lifeform::LifeformId;
 use lifeform::agenda::{Agenda, AimId, Goal, GoalChange, GoalSpec, ScheduleSpec};
-use lifeform::{LifeformError, LifeformId, Refusal};
 use serde_json::{Value, json};
 
 use super::App;
@@ -37,7 +37,7 @@ pub(super) async fn list(
 
 /// Sets a goal: `{title, description?, parent?, at?, deadline?}`. Without `at` it is taken up with the next beat. Under an
 /// `Idempotency-Key` it is set once.
-#[utoipa::path(post, path = "/v1/lifeforms/{id}/goals", params(("id" = String, Path), IdempotencyKey), request_body = Object, responses((status = 201, description = "the goal"), (status = 422, description = "not a goal")))]
+#[utoipa::path(post, path = "/v1/lifeforms/{id}/goals", params(("id" = String, Path), IdempotencyKey), request_body = Object, responses((status = 201, description = "the goal, or `{id, over: true}` when it was set under this key before and is no more"), (status = 422, description = "not a goal")))]
 pub(super) async fn create(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -46,7 +46,14 @@ pub(super) async fn create(
     ApiJson(goal): ApiJson<GoalSpec>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let made = app.lifeforms.set_goal(&origin, &id, goal, key).await?;
-    Ok((StatusCode::CREATED, Json(shown(&app, &id, &made).await?)))
+    let agenda = app.lifeforms.agenda(&id).await?;
+    let shown = agenda.goals.get(&made).map(|goal| tree(&agenda, goal));
+    Ok((StatusCode::CREATED, Json(shown.unwrap_or_else(|| over(&made)))))
+}
+
+/// What was set, a moment ago or under the same key before, and stands on the agenda no more.
+fn over(made: &AimId) -> Value {
+    json!({"id": made, "over": true})
 }
 
 async fn shown(app: &App, id: &LifeformId, goal: &AimId) -> Result<Value, ApiError> {
@@ -100,7 +107,7 @@ pub(super) async fn schedules(
 }
 
 /// Sets a schedule: `{what, cron, zone?}` or `{what, at}`. Under an `Idempotency-Key` it is set once.
-#[utoipa::path(post, path = "/v1/lifeforms/{id}/schedules", params(("id" = String, Path), IdempotencyKey), request_body = Object, responses((status = 201, description = "the schedule"), (status = 422, description = "not a schedule")))]
+#[utoipa::path(post, path = "/v1/lifeforms/{id}/schedules", params(("id" = String, Path), IdempotencyKey), request_body = Object, responses((status = 201, description = "the schedule, or `{id, over: true}` when it was set under this key before and is over"), (status = 422, description = "not a schedule")))]
 pub(super) async fn schedule(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -110,10 +117,8 @@ pub(super) async fn schedule(
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let made = app.lifeforms.set_schedule(&origin, &id, schedule, key).await?;
     let agenda = app.lifeforms.agenda(&id).await?;
-    let schedule = agenda.schedules.get(&made);
-    // One that was set under this key before may be over since.
-    let schedule = schedule.ok_or_else(|| LifeformError::Refused(Refusal::Missing(format!("schedule {made}"))))?;
-    Ok((StatusCode::CREATED, Json(json!(schedule))))
+    let shown = agenda.schedules.get(&made).map(|schedule| json!(schedule));
+    Ok((StatusCode::CREATED, Json(shown.unwrap_or_else(|| over(&made)))))
 }
 
 /// Removes a schedule.

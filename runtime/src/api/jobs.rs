@@ -233,6 +233,7 @@ pub(super) async fn retry(
     ApiPath(id): ApiPath<JobId>,
 ) -> Result<(StatusCode, Json<JobBody>), ApiError> {
     let head = app.fascicles.retry(&origin.principal, &id).await?;
+    app.lifeforms.taken_up(&head.owner, &head.id);
     let events = app.fascicles.observed(&id).await?;
     Ok((StatusCode::ACCEPTED, Json(shown(&app.fascicles, head, events))))
 }

@@ -146,6 +146,19 @@ pub(super) fn write(
     Ok(edit)
 }
 
+/// An own message is written anew from its beginning; what stood there goes into its history.
+pub(super) fn reopen(state: &State, topic: &str, id: &str, reason: &str, ask: &Ask) -> Result<Edit, Refusal> {
+    let (found, path) = (settled(state, topic, id, ask)?, message_path(topic, id));
+    if found["sender"] != *ask.who.id.0 {
+        return Err(Refusal::Forbidden("only its author writes a message".into()));
+    }
+    let mut edit = revise(found, &path, "", "streaming", reason, state, ask)?;
+    for gone in ["interrupted_by", "rests_on"].into_iter().filter(|member| found.get(member).is_some()) {
+        edit.remove(format!("{path}/{gone}"));
+    }
+    Ok(edit)
+}
+
 pub(super) fn interrupt(state: &State, topic: &str, id: &str, reason: &str, ask: &Ask) -> Result<Edit, Refusal> {
     check_length("reason", reason, REASON_BYTES_MAX)?;
     let found = find(state, topic, id)?;

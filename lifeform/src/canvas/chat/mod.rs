@@ -17,8 +17,8 @@ use super::edit::{check_text, mentions};
 use super::state::{Collection, escape};
 use super::{Ask, Edit, Refusal, State};
 use messages::{
-    check_attachments, concepts, interrupt, link, message, purge, react, restore, revise, settle, settled, suggest,
-    write,
+    check_attachments, concepts, interrupt, link, message, purge, react, reopen, restore, revise, settle, settled,
+    suggest, write,
 };
 use topics::{create_topic, edit_topic, give_role, read, summarize};
 
@@ -35,6 +35,7 @@ pub const OPS: &[&str] = &[
     "topic.summarize",
     "message.append",
     "message.stream_open",
+    "message.reopen",
     "message.checkpoint",
     "message.finish",
     "message.interrupt",
@@ -195,6 +196,17 @@ pub enum Op {
         /// All the messages it answers, when there are several.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         answers: Vec<Arc<str>>,
+    },
+    /// Begins anew to say something of one's own that was broken off; what stood there is kept.
+    #[serde(rename = "message.reopen")]
+    Reopen {
+        /// Where.
+        topic: Arc<str>,
+        /// Which message.
+        id: Arc<str>,
+        /// Why.
+        #[serde(default)]
+        reason: String,
     },
     /// Makes what was said so far durable.
     #[serde(rename = "message.checkpoint")]
@@ -369,6 +381,7 @@ impl Op {
             Self::Summarize { .. } => "topic.summarize",
             Self::Append { .. } => "message.append",
             Self::Open { .. } => "message.stream_open",
+            Self::Reopen { .. } => "message.reopen",
             Self::Checkpoint { .. } => "message.checkpoint",
             Self::Finish { .. } => "message.finish",
             Self::Interrupt { .. } => "message.interrupt",
@@ -436,6 +449,7 @@ pub(super) fn decide(state: &State, op: &Op, ask: &Ask) -> Result<Edit, Refusal>
             message["status"] = json!("streaming");
             put(message_path(topic, id), message)
         }
+        Op::Reopen { topic, id, reason } => reopen(state, topic, id, reason, ask)?,
         Op::Checkpoint { topic, id, content } => write(state, topic, id, content, "streaming", ask)?,
         Op::Finish { topic, id, content, rests_on } => {
             let mut edit = write(state, topic, id, content, "final", ask)?;

@@ -198,7 +198,12 @@ impl Session {
             }
             let patience_ends = self.outbox.patience_ends();
             tokio::select! {
-                () = sleep_until(patience_ends), if self.outbox.is_due() => return Err(Closing::slow()),
+                () = sleep_until(patience_ends), if self.outbox.is_due() => {
+                    // It may have taken some of it meanwhile.
+                    if self.outbox.patience_ends() <= Instant::now() {
+                        return Err(Closing::slow());
+                    }
+                }
                 changed = head.changed(), if !behind => {
                     changed.map_err(|_| Closing::because(4410, "terminated"))?;
                     behind = true;
