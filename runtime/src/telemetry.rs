@@ -2,14 +2,13 @@
 
 use std::io::IsTerminal;
 
+use nexus::store::surreal;
 use tracing_subscriber::EnvFilter;
 
 /// Starts logging to standard error by `directives`. What models are asked and say never gets into a log:
 /// the client library's own error log, which holds whole payloads, is off.
 pub(crate) fn start(directives: &str, json: bool) -> anyhow::Result<()> {
-    // The database was closed when its tree is dropped, and warns of that nevertheless, as it does of being shut down.
-    let quiet = "async_openai=off,surrealdb=warn,surrealkv=warn,surrealkv::lsm=error,surrealdb_core::kvs::ds=error";
-    let filter = EnvFilter::builder().parse(format!("{directives},{quiet}"))?;
+    let filter = EnvFilter::builder().parse(format!("{directives},async_openai=off,{}", surreal::LOGS))?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
     // Colours are for people, not for files.
     let builder = builder.with_ansi(std::io::stderr().is_terminal());

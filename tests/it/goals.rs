@@ -392,7 +392,10 @@ async fn what_somebody_decides_of_a_goal_under_way_holds() {
     let ada = daemon.person("user:ada", "participant").await;
     let dropped = json!({"status": "dropped"});
     ada.patch(&format!("{life}/goals/g1"), dropped.clone()).await.refused(403, "forbidden");
+    let pursued = op.get(&format!("{life}/goals/g1")).await.expect(StatusCode::OK)["job"].clone();
     op.patch(&format!("{life}/goals/g1"), dropped).await.expect(StatusCode::OK);
+    let job = op.get(&format!("/v1/jobs/{}", pursued.as_str().unwrap())).await.expect(StatusCode::OK);
+    assert_eq!(job["status"], "cancelled", "what is dropped is paid for no longer");
     gate.notify_one();
     let goal = loop {
         let goal = op.get(&format!("{life}/goals/g1")).await.expect(StatusCode::OK);

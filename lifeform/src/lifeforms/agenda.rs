@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use fascicles::FascicleError;
 use nexus::store::{Hash, Key, Kind, json};
-use nexus::{Batch, Origin, StoreError, Timestamp};
+use nexus::{Batch, Origin, Principal, StoreError, Timestamp};
 use serde::Serialize;
 
 use super::Lifeforms;
@@ -103,7 +104,7 @@ impl Lifeforms {
         self.set(origin, id, "goal", &goal, key, |agenda, now| agenda.set_goal(goal.clone(), by, now)).await
     }
 
-    /// Changes a goal.
+    /// Changes a goal; what pursues one that is over is cancelled.
     ///
     /// # Errors
     /// [`LifeformError::NotFound`], [`LifeformError::Refused`].
@@ -117,21 +118,37 @@ impl Lifeforms {
         let by = &origin.principal.id;
         let changed = self.change(origin, id, "goal changed", |agenda, now| {
             may_change(origin, &agenda.goal(goal)?.by)?;
-            agenda.change_goal(goal, change.clone(), by, now)
+            agenda.change_goal(goal, change.clone(), by, now)?;
+            Ok(if agenda.is_open(goal) { None } else { agenda.goal(goal)?.job.clone() })
         });
-        changed.await
+        self.stop_pursuing(changed.await?).await
     }
 
-    /// Removes a goal and all that serve it.
+    /// What pursues a goal that is over is paid for no longer.
+    async fn stop_pursuing(&self, jobs: impl IntoIterator<Item = Arc<str>>) -> Result<(), LifeformError> {
+        for job in jobs {
+            match self.inner.fascicles.cancel(&Principal::system(), &job).await {
+                Ok(_) | Err(FascicleError::JobNotFound(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes a goal and all that serve it; what pursues them is cancelled.
     ///
     /// # Errors
     /// [`LifeformError::NotFound`], [`LifeformError::Refused`].
     pub async fn remove_goal(&self, origin: &Origin, id: &LifeformId, goal: &AimId) -> Result<(), LifeformError> {
         let removed = self.change(origin, id, "goal removed", |agenda, _| {
             may_change(origin, &agenda.goal(goal)?.by)?;
-            agenda.remove_goal(goal)
+            let before: Vec<(AimId, Option<Arc<str>>)> =
+                agenda.goals.values().map(|goal| (goal.id.clone(), goal.job.clone())).collect();
+            agenda.remove_goal(goal)?;
+            let gone = before.into_iter().filter(|(id, _)| !agenda.goals.contains_key(id));
+            Ok(gone.filter_map(|(_, job)| job).collect::<Vec<_>>())
         });
-        removed.await
+        self.stop_pursuing(removed.await?).await
     }
 
     /// Sets a schedule; answers its id. With a `key`, the same caller sets it once, however often it asks.
