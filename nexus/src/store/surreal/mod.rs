@@ -43,7 +43,7 @@ const CHUNK_ENTRIES: usize = 256;
 
 /// What of the database's logs is worth reading, as filter directives. It was closed when its tree is dropped, and warns of that
 /// nevertheless, as it does of being shut down.
-pub const LOGS: &str = "surrealdb=warn,surrealkv=warn,surrealkv::lsm=error,surrealdb_core::kvs::ds=error";
+pub const LOGS: &str = "surrealdb=warn,surrealkv=warn,surrealkv::lsm=error,surrealdb::core::kvs::ds=off";
 
 /// SurrealDB, embedded on SurrealKV, every flush synced.
 pub struct Surreal {
