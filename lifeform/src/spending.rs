@@ -92,8 +92,13 @@ async fn fold(store: &Store, fascicles: &Fascicles, report: &mut Spending, entry
         #[serde(default)]
         model: Option<String>,
         charged: Amount,
+        /// Who asked for what the daemon settled.
+        #[serde(default)]
+        asked_by: Option<String>,
     }
-    let Ok(Settled { model, charged }) = serde_json::from_slice::<Settled>(&entry.data) else { return Ok(()) };
+    let Ok(Settled { model, charged, asked_by }) = serde_json::from_slice::<Settled>(&entry.data) else {
+        return Ok(());
+    };
     report.total.add(charged);
     report.add("model", model.as_deref().unwrap_or("unknown"), charged);
     report.add("day", &entry.at.to_string()[..10], charged);
@@ -114,7 +119,7 @@ async fn fold(store: &Store, fascicles: &Fascicles, report: &mut Spending, entry
     }
     let person = match refs.iter().find(|reference| reference.starts_with("canvas:")) {
         Some(reference) => who_wrote(store, reference).await?,
-        None => entry.by.to_string(),
+        None => asked_by.unwrap_or_else(|| entry.by.to_string()),
     };
     report.add("person", &person, charged);
     Ok(())

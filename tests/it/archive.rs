@@ -1,8 +1,12 @@
 //! A whole lifeform as one archive that another daemon wakes (MISSION L1).
 
+use std::sync::Arc;
+
+use neurons::llm::scripted::Reply;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 use tests::{Client, TestDaemon, honest, text_of};
+use tokio::sync::Notify;
 
 async fn export(client: &Client, id: &str) -> String {
     let request = reqwest::Client::new().get(format!("{}/v1/lifeforms/{id}/archive", client.base));
@@ -139,6 +143,37 @@ async fn a_lifeform_moves_to_another_daemon_with_all_that_it_is() {
     assert_eq!(taken["kept"], json!(["neuron voice", "fascicle kindly"]));
     op.post(&format!("{life}/start"), json!({})).await.expect(StatusCode::OK);
     assert_eq!(seen(op, &id).await[..5], before[..5]);
+}
+
+#[tokio::test]
+async fn what_a_guest_was_writing_when_it_was_archived_is_marked_where_the_guest_does_not_take_part() {
+    let gate = Arc::new(Notify::new());
+    let held = gate.clone();
+    let here = TestDaemon::start(move |request, n| match request.response_format.is_some() {
+        true => honest(request, n),
+        false => Reply::Held("Once upon ".into(), held.clone(), "a time".into()),
+    })
+    .await;
+    let (iris, chat) = here.lifeform().await;
+    let op = &here.operator;
+    let made = op.post("/v1/lifeforms", json!({"definition": "first", "name": "Bo"})).await.expect(StatusCode::CREATED);
+    let bo = made["id"].as_str().unwrap().to_owned();
+    op.put(&format!("{chat}/members/{bo}"), json!({})).await.expect(StatusCode::NO_CONTENT);
+    op.post(&format!("/v1/lifeforms/{bo}/start"), json!({})).await.expect(StatusCode::OK);
+    let mut socket = op.subscribe(&chat, None).await;
+    op.topic(&chat, "t").await;
+    op.say(&chat, "t", &format!("@lifeform:{bo} tell us everything!")).await;
+    socket.until(|frame| frame["t"] == "stream").await;
+    let archive = export(op, &iris).await;
+    gate.notify_waiters();
+    socket.until(|frame| frame["kind"] == "message.finish").await;
+    let there = TestDaemon::start(honest).await;
+    let op = &there.operator;
+    op.text("/v1/lifeforms/import", archive).await.expect(StatusCode::CREATED);
+    let mut socket = op.subscribe(&chat, None).await;
+    op.post(&format!("/v1/lifeforms/{iris}/start"), json!({})).await.expect(StatusCode::OK);
+    let marked = socket.until(|frame| frame["kind"] == "message.interrupt").await;
+    assert!(marked.last().unwrap()["patch"].to_string().contains("being written"), "{:?}", marked.last());
 }
 
 #[tokio::test]

@@ -1,10 +1,12 @@
 //! What every canvas does, beyond a chat's messages: resume, views, presence, looking back, limits, attachments.
 
 use futures::future::join_all;
+use http::Request;
 use lifeform::Limits;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tests::Mirror;
+use tokio::net::TcpStream;
 
 use super::canvases::{limited, quiet};
 
@@ -37,6 +39,35 @@ async fn every_earlier_revision_can_be_looked_at_as_it_was() {
     assert_eq!((&restored["status"], &restored["content"]), (&json!("final"), &json!("two")));
     op.get(&format!("{base}/state?at_rev=99")).await.refused(404, "not_found");
     op.get(&format!("{base}/state?at_rev=x")).await.refused(400, "query");
+}
+
+/// RFC 8441: a CONNECT that names the protocol, whose stream is the socket.
+#[tokio::test]
+async fn a_socket_may_come_over_http_2() {
+    let (daemon, base) = quiet().await;
+    let op = &daemon.operator;
+    let tcp = TcpStream::connect(op.base.strip_prefix("http://").unwrap()).await.unwrap();
+    let (client, connection) = h2::client::handshake(tcp).await.unwrap();
+    tokio::spawn(connection);
+    // That it may be asked for is among the settings, which come before any answer.
+    let (health, mut client) = (Request::get(format!("{}/health", op.base)), client.ready().await.unwrap());
+    client.send_request(health.body(()).unwrap(), true).unwrap().0.await.unwrap();
+    let ask = Request::connect(format!("{}{base}/subscribe", op.base)).extension(h2::ext::Protocol::from("websocket"));
+    let ask = ask.header("authorization", format!("Bearer {}", op.token)).header("sec-websocket-version", "13");
+    let (answer, mut writes) = client.ready().await.unwrap().send_request(ask.body(()).unwrap(), false).unwrap();
+    let answer = answer.await.unwrap();
+    assert_eq!(answer.status(), 200);
+    let hello = br#"{"t":"hello","v":1}"#;
+    // A text in one frame, under a mask of zeros.
+    let frame = [&[0x81, 0x80 | hello.len() as u8, 0, 0, 0, 0], hello.as_slice()].concat();
+    writes.send_data(frame.into(), false).unwrap();
+    let (mut reads, mut told) = (answer.into_body(), Vec::new());
+    while !String::from_utf8_lossy(&told).contains(r#""t":"live""#) {
+        let bytes = reads.data().await.expect("it goes on").unwrap();
+        reads.flow_control().release_capacity(bytes.len()).unwrap();
+        told.extend_from_slice(&bytes);
+    }
+    assert!(String::from_utf8_lossy(&told).contains(r#""mode":"snapshot""#));
 }
 
 #[tokio::test]

@@ -1,6 +1,9 @@
 //! A lifeform writes a mind map together with people (MISSION L7): it perceives what they change, answers what is for it, and
 //! names nodes, not places in a list.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use neurons::llm::ChatRequest;
 use neurons::llm::scripted::Reply;
 use reqwest::StatusCode;
@@ -101,6 +104,33 @@ async fn a_comment_that_calls_it_is_answered_on_the_map_and_mere_changes_ask_no_
     assert_eq!((&proposal["ops"][0]["kind"], &proposal["ops"][0]["id"]), (&json!("node.edit"), &json!("n2")));
     let answer = state["comments"].as_array().unwrap().iter().find(|comment| comment["reply_to"] == "c1").unwrap();
     assert_eq!((&answer["content"], &answer["node"]), (&json!("I added how to get there."), &json!("n1")));
+}
+
+#[tokio::test]
+async fn an_answer_on_a_map_that_failed_stands_there_when_its_job_is_taken_up_again() {
+    let ill = Arc::new(AtomicBool::new(true));
+    let daemon = TestDaemon::start({
+        let ill = ill.clone();
+        move |request, n| match draws(request) {
+            true if ill.load(Ordering::SeqCst) => Reply::Status(400, "I am ill".into()),
+            true => Reply::Text(json!({"edits": [], "say": "A boat is missing."}).to_string()),
+            false => honest(request, n),
+        }
+    })
+    .await;
+    let mut map = Map::new(&daemon).await;
+    let op = &daemon.operator;
+    map.done(op, trip()).await;
+    map.done(op, json!([{"kind": "comment.add", "id": "c1", "node": "n1", "content": "@Iris what is missing?"}])).await;
+    let failed = map.drew("comment.add").await["patch"][0]["value"].clone();
+    assert!(failed["content"].as_str().unwrap().contains("I could not answer"), "{failed}");
+    ill.store(false, Ordering::SeqCst);
+    let job = failed["id"].as_str().unwrap().strip_prefix("msg_").unwrap();
+    op.post(&format!("/v1/jobs/{job}/retry"), json!({})).await.expect(StatusCode::ACCEPTED);
+    map.drew("comment.edit").await;
+    let comments = map.state(op).await["comments"].clone();
+    let said: Vec<&str> = comments.as_array().unwrap().iter().filter_map(|one| one["content"].as_str()).collect();
+    assert_eq!(said, ["@Iris what is missing?", "A boat is missing."]);
 }
 
 #[tokio::test]

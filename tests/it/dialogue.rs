@@ -237,7 +237,7 @@ async fn a_thought_that_was_broken_off_is_completed_after_a_kill() {
         _ => Reply::Text(format!("heard: {}", last_of(request))),
     })
     .await;
-    let (_, base) = daemon.lifeform().await;
+    let (iris, base) = daemon.lifeform().await;
     let op = &daemon.operator;
     let mut socket = live(op, &base).await;
     op.topic(&base, "t").await;
@@ -258,6 +258,11 @@ async fn a_thought_that_was_broken_off_is_completed_after_a_kill() {
     let finals: Vec<&Value> =
         by(&said, "lifeform:").into_iter().filter(|message| message["status"] == "final").collect();
     assert_eq!(finals.len(), 2, "each is answered once: {said:#?}");
+    // The call that the kill cut is charged to what it was made for.
+    let report = op.get(&format!("/v1/lifeforms/{iris}/resources/report")).await.expect(StatusCode::OK);
+    let names = |by: &str| report["by"][by].as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names("person"), ["user:operator"], "{report}");
+    assert!(!names("model").contains(&"unknown".to_owned()), "{report}");
     gate.notify_waiters();
 }
 

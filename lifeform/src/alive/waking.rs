@@ -1,6 +1,6 @@
 //! Waking and resting: what was left is taken up, and one that has nothing to do leaves memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -17,6 +17,7 @@ use crate::attention::{BrokenOff, Reading};
 use crate::canvas::{Canvas, OPS_AT_ONCE, Op, What, chat};
 use crate::hands::PERCEPTION;
 use crate::life::{Mailbox, Status};
+use crate::lifeforms::members_under;
 use crate::metabolism::means;
 use crate::perception::{Perception, Place, Thought};
 
@@ -136,14 +137,19 @@ impl Alive {
         let state = canvas.snapshot().state;
         let mut orphans: Vec<(Arc<str>, Arc<str>)> = Vec::new();
         let is_home = canvas.name() == self.home();
+        let guests = self.guests_of(canvas).await;
         for topic in state.children("/topics").filter_map(|topic| topic["id"].as_str()) {
             for message in state.children(&format!("{}/messages", chat::topic_path(topic))) {
                 let id = message["id"].as_str().unwrap_or_default();
-                // Another lifeform's message is for that one to go on with.
+                // Another lifeform's message is for that one to go on with, while it takes part.
                 let sender = message["sender"].as_str().unwrap_or_default();
                 let opened_at = message["at"].as_str().and_then(|at| at.parse::<Timestamp>().ok());
                 let is_of_before = self.restarted_at.zip(opened_at).is_some_and(|(start, opened)| opened <= start);
-                let is_ours = sender == &*self.me.id.0 || (is_home && is_of_before && !sender.starts_with("lifeform:"));
+                let is_nobodys = match sender.strip_prefix("lifeform:") {
+                    None => is_home && is_of_before,
+                    Some(guest) => guests.as_ref().is_some_and(|guests| !guests.contains(guest)),
+                };
+                let is_ours = sender == &*self.me.id.0 || is_nobodys;
                 let is_open = message["status"] == "streaming" && is_ours;
                 if is_open && !going_on.keys().any(|job| *id == format!("msg_{job}")) {
                     orphans.push((topic.into(), id.into()));
@@ -165,6 +171,17 @@ impl Alive {
                 let _ = canvas.apply(one.clone(), None, None, &origin).await;
             }
         }
+    }
+
+    /// The other lifeforms that take part in a canvas of its own; `None` when it is another's, or nobody can say.
+    async fn guests_of(&self, canvas: &Canvas) -> Option<BTreeSet<Arc<str>>> {
+        if canvas.name().split_once('/')?.0 != &*self.head.id {
+            return None;
+        }
+        members_under(&self.store, &format!("of/{}/", canvas.name()))
+            .await
+            .ok()
+            .map(|all| all.into_iter().map(|(id, _)| id).collect())
     }
 
     /// Leaves everything as it is, to be taken up by the next life.

@@ -51,10 +51,20 @@ pub struct Kept {
     pub bytes: u64,
 }
 
+/// Frames as they are sent, and the revisions they go from and to.
+#[derive(Default)]
+pub(super) struct Page {
+    from: u64,
+    to: u64,
+    frames: Arc<[Bytes]>,
+}
+
 /// What readers and subscribers see.
 pub(super) struct Shared {
     pub(super) snapshot: Snapshot,
     pub(super) ring: Ring,
+    /// The last page that several subscribers were sent.
+    pub(super) page: Page,
 }
 
 /// Something that is shown to whoever watches, and need not last.
@@ -83,9 +93,6 @@ impl Shown {
     }
 }
 
-/// Frames as they are sent, and the revisions they go from and to.
-type Page = (u64, u64, Vec<Arc<str>>);
-
 /// See the module.
 #[derive(Clone)]
 pub struct Canvas {
@@ -102,8 +109,6 @@ pub struct Canvas {
     newest: watch::Receiver<u64>,
     head: watch::Receiver<u64>,
     ephemeral: broadcast::Sender<Shown>,
-    /// The last page that several subscribers were sent, and the revisions it goes from and to.
-    page: Arc<Mutex<Page>>,
     presence: Arc<Mutex<Presence>>,
     /// How much each may still upload.
     uploads: Arc<Mutex<Allowance>>,
@@ -163,7 +168,7 @@ impl Canvas {
             Owner::new(log.clone(), loaded, limits, sleepers.clone(), inbox, published, closed, alive.clone());
         tokio::spawn(telling::run(newest.clone(), told, ephemeral.downgrade()));
         tokio::spawn(owner.run());
-        let (presence, page) = (Arc::default(), Arc::default());
+        let presence = Arc::default();
         let close = Arc::new(close);
         let uploads = Arc::default();
         Ok(Some(Self {
@@ -177,7 +182,6 @@ impl Canvas {
             newest,
             head,
             ephemeral,
-            page,
             presence,
             uploads,
             close,
@@ -379,16 +383,16 @@ impl Canvas {
     }
 
     /// What follows revision `from` as subscribers get it, and the revision it reaches, if somebody made it already.
-    pub fn shared_page(&self, from: u64) -> Option<(Vec<Arc<str>>, u64)> {
+    pub fn shared_page(&self, from: u64) -> Option<(Arc<[Bytes]>, u64)> {
+        let shared = self.shared();
+        let Page { from: begins, to, frames } = &shared.page;
         // What was taken away for good is not told from here either.
-        let is_gone = from < self.shared().snapshot.floor;
-        let page = self.page.lock().unwrap_or_else(PoisonError::into_inner);
-        (page.0 == from && page.1 > from && !is_gone).then(|| (page.2.clone(), page.1))
+        (*begins == from && *to > from && from >= shared.snapshot.floor).then(|| (frames.clone(), *to))
     }
 
     /// Shares what follows revision `from` up to `to`, as subscribers get it, with all who are as far.
-    pub fn share_page(&self, from: u64, to: u64, page: &[Arc<str>]) {
-        *self.page.lock().unwrap_or_else(PoisonError::into_inner) = (from, to, page.to_vec());
+    pub fn share_page(&self, from: u64, to: u64, frames: Arc<[Bytes]>) {
+        self.shared.write().unwrap_or_else(PoisonError::into_inner).page = Page { from, to, frames };
     }
 
     /// Shows a piece of a message that is being written.

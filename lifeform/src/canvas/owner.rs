@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::allowance::Allowance;
-use super::handle::{Kept, Shared, Snapshot, snapshot_of};
+use super::handle::{Kept, Page, Shared, Snapshot, snapshot_of};
 use super::log::{Delta, Done, Frame, Head, Loaded, Log, Once, frame};
 use super::{Ask, HOPS_MAX, Limits, OPS_AT_ONCE, Op, Refusal, Sleepers, State, chat, guarded};
 use crate::LifeformError;
@@ -128,7 +128,7 @@ impl Owner {
     ) -> (Self, Arc<RwLock<Shared>>) {
         let Loaded { head, rev, state, ring, stale, done, purged } = loaded;
         let snapshot = snapshot_of(&head, rev, head.made_at, &state);
-        let shared = Arc::new(RwLock::new(Shared { snapshot, ring }));
+        let shared = Arc::new(RwLock::new(Shared { snapshot, ring, page: Page::default() }));
         let unkept = (0, rev - head.rev);
         let allowance = Allowance::default();
         let owner = Self {
@@ -451,7 +451,8 @@ impl Owner {
                 let Loaded { head, rev, state, ring, stale, done, purged } = loaded;
                 self.purged = purged;
                 let snapshot = snapshot_of(&head, rev, self.log.store.clock().now(), &state);
-                *self.shared.write().unwrap_or_else(PoisonError::into_inner) = Shared { snapshot, ring };
+                *self.shared.write().unwrap_or_else(PoisonError::into_inner) =
+                    Shared { snapshot, ring, page: Page::default() };
                 self.unkept.1 = rev - head.rev;
                 (self.head, self.rev, self.trial, self.stale, self.done) = (head, rev, state, stale, done);
                 self.published.send_replace(rev);

@@ -13,7 +13,7 @@ const EACH: Duration = Duration::from_micros(50);
 /// What is shorter than this is no time.
 const SHORTEST: Duration = Duration::from_millis(1);
 /// The longest that something waits to be told together with what follows it.
-const LONGEST: Duration = Duration::from_millis(12);
+const LONGEST: Duration = Duration::from_millis(8);
 /// After a rest the crowd is told once this part of the while has passed: what comes alone rarely comes alone.
 const FIRST: u32 = 8;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use nexus::store::{Expect, Key, Kind};
-use nexus::{Batch, Origin, Timestamp};
+use nexus::{Batch, Origin, Store, Timestamp};
 
 use super::Lifeforms;
 use crate::LifeformError;
@@ -43,7 +43,8 @@ impl Lifeforms {
         if let Some(canvas) = self.inner.canvases().get(&name) {
             return Ok(canvas.clone());
         }
-        let members = self.members_under(&format!("of/{id}/{canvas}/")).await?.into_iter().map(|(member, _)| member);
+        let members = members_under(&self.inner.store, &format!("of/{id}/{canvas}/")).await?;
+        let members = members.into_iter().map(|(member, _)| member);
         let sleepers = Sleepers::new(members.chain([id.clone()]), self.inner.alarm.clone());
         let opened = Canvas::open(self.inner.store.clone(), id, canvas.clone(), self.inner.limits, sleepers).await?;
         let opened = {
@@ -170,18 +171,12 @@ impl Lifeforms {
     /// # Errors
     /// The store's own.
     pub async fn members(&self, canvas: &Canvas) -> Result<Vec<(LifeformId, Timestamp)>, LifeformError> {
-        self.members_under(&format!("of/{}/", canvas.name())).await
+        members_under(&self.inner.store, &format!("of/{}/", canvas.name())).await
     }
 
     /// The canvases of others that a lifeform takes part in, as `{lifeform}/{canvas}`.
     pub(super) async fn memberships(&self, id: &LifeformId) -> Result<Vec<(Arc<str>, Timestamp)>, LifeformError> {
-        self.members_under(&format!("in/{id}/")).await
-    }
-
-    pub(super) async fn members_under(&self, prefix: &str) -> Result<Vec<(Arc<str>, Timestamp)>, LifeformError> {
-        let found = self.inner.store.documents::<Timestamp>(Kind::Member, prefix, MEMBERS_MAX).await?;
-        let under = found.into_iter().map_while(|(key, since)| Some((key.strip_prefix(prefix)?.into(), since.value)));
-        Ok(under.collect())
+        members_under(&self.inner.store, &format!("in/{id}/")).await
     }
 
     /// The canvases on which a lifeform listens: its own, and those of others that it takes part in.
@@ -201,6 +196,13 @@ impl Lifeforms {
         }
         Ok(canvases)
     }
+}
+
+/// Who takes part, or where, by the names it is kept under; and since when.
+pub(crate) async fn members_under(store: &Store, prefix: &str) -> Result<Vec<(Arc<str>, Timestamp)>, LifeformError> {
+    let found = store.documents::<Timestamp>(Kind::Member, prefix, MEMBERS_MAX).await?;
+    let under = found.into_iter().map_while(|(key, since)| Some((key.strip_prefix(prefix)?.into(), since.value)));
+    Ok(under.collect())
 }
 
 /// Under which names it is kept that a lifeform takes part in a canvas: by the lifeform, and by the canvas.

@@ -6,6 +6,8 @@ mod moving;
 mod resources;
 mod standing;
 
+pub(crate) use canvases::members_under;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

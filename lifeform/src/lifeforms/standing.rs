@@ -10,7 +10,7 @@ use nexus::store::{Expect, Hash, Key, Kind};
 use nexus::{Batch, Origin, StoreError};
 use tokio::sync::Semaphore;
 
-use super::{Lifeforms, PAGE_MAX, STANDINGS};
+use super::{Lifeforms, PAGE_MAX, STANDINGS, members_under};
 use crate::LifeformError;
 use crate::agenda::Agenda;
 use crate::alarm::Alarm;
@@ -206,7 +206,7 @@ impl Lifeforms {
         self.inner.nexus.forget(id);
         for (name, ..) in self.canvases_of(id).await? {
             let name = format!("{id}/{name}");
-            for (member, _) in self.members_under(&format!("of/{name}/")).await? {
+            for (member, _) in members_under(&self.inner.store, &format!("of/{name}/")).await? {
                 if let Some(handle) = self.inner.alive().get(&member) {
                     handle.leave(&name);
                 }

@@ -2,13 +2,14 @@
 //! same commit that records what it said.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::collections::hash_map;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use nexus::ledger::{AccountOp, Amount};
-use nexus::store::{Op, Stream};
-use nexus::{Batch, Origin, Store};
+use nexus::store::{Entry, Op, PAGE_MAX, Stream};
+use nexus::{Batch, Origin, Principal, Store, StoreError};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
@@ -372,11 +373,19 @@ pub async fn settle_unknown(store: &Store, account: &str) -> Result<usize, Neuro
         .await?
         .map(|account| account.holds.keys().filter(is_call).cloned().collect())
         .unwrap_or_default();
-    let origin = Origin::system("restart");
+    let sent = sent_calls(store, account, &holds).await?;
     for hold in &holds {
         let account_now = store.account(account).await?;
         let charged = account_now.and_then(|account| account.holds.get(hold).map(|hold| hold.left));
         let entry = json!({"call": hold, "charged": charged.unwrap_or_default(), "error": "the daemon stopped while this call was under way; its reservation is charged in full", "outcome": "unknown"});
+        // It is charged to what it was made for, and to whom.
+        let (origin, entry) = match sent.get(hold) {
+            None => (Origin::system("restart"), entry),
+            Some((asked, model)) => {
+                let origin = Origin::new(Principal::system(), asked.cause.and("restart"));
+                (origin, joined(entry, json!({"model": model, "asked_by": asked.by})))
+            }
+        };
         store
             .commit(
                 Batch::new(&origin)
@@ -392,6 +401,37 @@ pub async fn settle_unknown(store: &Store, account: &str) -> Result<usize, Neuro
     Ok(holds.len())
 }
 
+/// The entries of an account's calls that say what was sent, by call, and the models that were asked: the newest are
+/// looked through first, as far back as it takes.
+async fn sent_calls(
+    store: &Store,
+    account: &str,
+    calls: &[Arc<str>],
+) -> Result<HashMap<Arc<str>, (Entry, String)>, StoreError> {
+    #[derive(Deserialize)]
+    struct Sent {
+        call: Arc<str>,
+        model: String,
+    }
+    let (stream, mut found) = (calls_stream(account), HashMap::new());
+    let mut upto = if calls.is_empty() { 0 } else { store.head(&stream).await? };
+    while upto > 0 && found.len() < calls.len() {
+        let from = upto.saturating_sub(PAGE_MAX as u64);
+        let page = store.entries(&stream, from, PAGE_MAX).await?;
+        // What is older is not kept any more.
+        let is_last = page.first().is_none_or(|entry| entry.seq > from + 1);
+        for entry in page.into_iter().filter(|entry| &*entry.kind == "sent") {
+            if let Ok(Sent { call, model }) = entry.decode()
+                && calls.contains(&call)
+            {
+                found.insert(call, (entry, model));
+            }
+        }
+        upto = if is_last { 0 } else { from };
+    }
+    Ok(found)
+}
+
 /// Recorded calls with what was said in them, which stands in their conversations.
 ///
 /// # Errors
@@ -404,8 +444,8 @@ pub async fn recorded(store: &Store, entries: Vec<Value>) -> Result<Vec<Value>, 
         let stream = data["conversation"].as_str().map(str::to_owned);
         if let (Some(stream), Some(place)) = (stream, data["messages"].as_u64()) {
             let said = match conversations.entry(stream) {
-                Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(new) => {
+                hash_map::Entry::Occupied(known) => known.into_mut(),
+                hash_map::Entry::Vacant(new) => {
                     let invocation = new.key().trim_start_matches("invocation:").to_owned();
                     new.insert(conversation::messages(store, &invocation.into()).await?)
                 }

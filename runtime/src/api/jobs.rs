@@ -360,6 +360,7 @@ pub(super) async fn events(
 
 /// `WS /v1/jobs/{id}/subscribe?after=`: each observable event as `{event_type: "new_observable_event", payload}`, from the
 /// start or after an event, and at the end `{event_type: "job_ended", payload}`. The token comes by header or subprotocol.
+#[utoipa::path(get, path = "/v1/jobs/{id}/subscribe", params(("id" = String, Path), After), responses((status = 101, description = "the socket"), (status = 400, description = "not a WebSocket"), (status = 404, description = "there is no such job"), (status = 426, description = "not a WebSocket"), (status = 429, description = "too many sockets are open")))]
 pub(super) async fn subscribe(
     State(app): State<App>,
     ApiPath(id): ApiPath<JobId>,

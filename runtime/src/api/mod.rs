@@ -37,7 +37,7 @@ use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::Response;
-use axum::routing::{any, get, post};
+use axum::routing::{MethodFilter, get, on, post};
 use tokio::sync::watch;
 use tower_http::catch_panic::CatchPanicLayer;
 use utoipa::OpenApi;
@@ -124,12 +124,17 @@ impl App {
     }
 }
 
+/// How a socket is asked for: over HTTP/1.1, and over HTTP/2 (RFC 8441).
+const SOCKET: MethodFilter = MethodFilter::GET.or(MethodFilter::CONNECT);
+
 #[derive(OpenApi)]
 #[openapi(
     info(
         title = "lifeformd",
         description = "AiLifeforms over HTTP and WebSocket. Every route but /health wants Authorization: Bearer <token>."
     ),
+    // The sockets are routed by hand, since one over HTTP/2 comes with another method.
+    paths(ws::subscribe, jobs::subscribe),
     components(schemas(error::Problem))
 )]
 struct Described;
@@ -225,8 +230,8 @@ pub fn router(app: App) -> Router {
     };
     Router::new()
         .merge(routes)
-        .route("/v1/lifeforms/{id}/canvases/{canvas}/subscribe", any(ws::subscribe))
-        .route("/v1/jobs/{id}/subscribe", any(jobs::subscribe))
+        .route("/v1/lifeforms/{id}/canvases/{canvas}/subscribe", on(SOCKET, ws::subscribe))
+        .route("/v1/jobs/{id}/subscribe", on(SOCKET, jobs::subscribe))
         // The undo of a lifeform's own mind, where the readings of KIP name it.
         .route("/v1/lifeforms/{id}/nexus/undo", post(nexus::undo))
         .route("/openapi.json", get(openapi))

@@ -159,7 +159,7 @@ fn yupdate(client: u64, clock: u64, s: &str) -> Vec<u8> {
 }
 fn scan(mut b: &[u8], run: u64, mut f: impl FnMut(u64, u64)) {
     // marker: ~r<run>q<seq>t<ns>~
-    while let Some(i) = b.windows(2).position(|w| w == b"~r") {
+    while let Some(i) = memchr::memmem::find(b, b"~r") {
         let mut p = i + 2;
         let n = |p: &mut usize| {
             let mut v = 0u64;

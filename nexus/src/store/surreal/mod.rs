@@ -38,6 +38,8 @@ const MEMTABLE_BYTES: usize = 72 << 20;
 const BLOCK_CACHE_BYTES: usize = 16 << 20;
 /// The database recurses deeply.
 const STACK_BYTES: usize = 10 << 20;
+/// How far its threads stand back when processors are scarce: what somebody waits for is in the log, and goes first.
+const BEHIND: i32 = 5;
 /// Entries packed into one journal row.
 const CHUNK_ENTRIES: usize = 256;
 
@@ -121,6 +123,11 @@ impl Surreal {
             .worker_threads(2)
             .thread_name("surrealdb")
             .thread_stack_size(STACK_BYTES)
+            .on_thread_start(|| {
+                if let Err(error) = rustix::process::nice(BEHIND) {
+                    tracing::debug!(%error, "the database's threads do not stand back");
+                }
+            })
             .enable_all()
             .build()
             .map_err(|error| StoreError::Io(error.to_string()))?;

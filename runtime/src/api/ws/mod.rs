@@ -85,7 +85,9 @@ pub(super) fn offered(headers: &HeaderMap, ours: &'static str) -> Vec<String> {
     }
 }
 
-/// Opens the socket.
+/// A WebSocket on a canvas: JSON text frames, the first of which is the client's `{"t": "hello", "v": 1, "resume"?: {"epoch", "rev"},
+/// "want"?, "paths"?}`. The token comes by header, by the subprotocol `bearer.<token>` or in the hello.
+#[utoipa::path(get, path = "/v1/lifeforms/{id}/canvases/{canvas}/subscribe", params(("id" = String, Path), ("canvas" = String, Path)), responses((status = 101, description = "the socket; what is wrong is said by its close code"), (status = 400, description = "not a WebSocket"), (status = 426, description = "not a WebSocket")))]
 pub(super) async fn subscribe(
     State(app): State<App>,
     ApiPath((id, canvas)): ApiPath<(LifeformId, CanvasId)>,

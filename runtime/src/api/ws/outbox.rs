@@ -1,7 +1,6 @@
 //! What waits for one socket, within bounds, and how it is sent. Whatever waits together is flushed together.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -34,19 +33,9 @@ pub(super) struct Outbox {
 /// How long a socket may take nothing of what waits for it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A frame that all who are sent it share.
-struct Shared(Arc<str>);
-
-impl AsRef<[u8]> for Shared {
-    fn as_ref(&self) -> &[u8] {
-        self.0.as_bytes()
-    }
-}
-
-fn message(frame: &Arc<str>) -> Message {
-    let bytes = Bytes::from_owner(Shared(frame.clone()));
-    // It is text, so this is never the empty one.
-    Message::Text(Utf8Bytes::try_from(bytes).unwrap_or_default())
+/// What a message counts for in the queue: its text.
+fn bytes_of(message: &Message) -> usize {
+    if let Message::Text(text) = message { text.len() } else { 0 }
 }
 
 impl Outbox {
@@ -72,32 +61,32 @@ impl Outbox {
     }
 
     /// Queues a frame that must not be dropped, or says that the subscriber is too slow.
-    pub(super) fn push(&mut self, frame: &Arc<str>) -> Result<(), Closing> {
+    pub(super) fn push(&mut self, frame: Utf8Bytes) -> Result<(), Closing> {
         // One frame always has room, however large: nobody is slow before anything waits.
         if !self.queue.is_empty() && (self.bytes >= self.bytes_max || self.queue.len() >= FRAMES_MAX) {
             return Err(Closing::slow());
         }
-        self.put(message(frame), frame.len());
+        self.put(Message::Text(frame));
         Ok(())
     }
 
     /// Queues a frame that may be dropped, if there is plenty of room.
-    pub(super) fn hint(&mut self, frame: &Arc<str>) {
+    pub(super) fn hint(&mut self, frame: Utf8Bytes) {
         if self.bytes < self.bytes_max / 4 && self.queue.len() < FRAMES_MAX / 4 {
-            self.put(message(frame), frame.len());
+            self.put(Message::Text(frame));
         }
     }
 
     /// Queues a ping.
     pub(super) fn ping(&mut self) {
-        self.put(Message::Ping(Bytes::new()), 0);
+        self.put(Message::Ping(Bytes::new()));
     }
 
-    fn put(&mut self, message: Message, bytes: usize) {
+    fn put(&mut self, message: Message) {
         if !self.is_due() {
             self.progress = Instant::now();
         }
-        self.bytes += bytes;
+        self.bytes += bytes_of(&message);
         self.queue.push_back(message);
     }
 
@@ -107,9 +96,7 @@ impl Outbox {
         while !self.queue.is_empty() {
             ready!(socket.poll_ready_unpin(context)).map_err(gone)?;
             let Some(message) = self.queue.pop_front() else { break };
-            if let Message::Text(text) = &message {
-                self.bytes -= text.len();
-            }
+            self.bytes -= bytes_of(&message);
             self.unflushed = true;
             self.progress = Instant::now();
             socket.start_send_unpin(message).map_err(gone)?;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use axum::extract::ws::WebSocket;
+use axum::extract::ws::{Utf8Bytes, WebSocket};
+use bytes::Bytes;
 use futures::future::poll_fn;
 use futures::stream::FuturesOrdered;
 use futures::{FutureExt, StreamExt};
@@ -107,6 +108,12 @@ async fn turn(socket: &mut WebSocket, outbox: &mut Outbox, reads: bool) -> Resul
 type Answer = (Arc<str>, Result<Applied, LifeformError>);
 type Pending = FuturesOrdered<futures::future::BoxFuture<'static, Answer>>;
 
+/// A frame that all who are sent it share.
+fn text(frame: &Bytes) -> Utf8Bytes {
+    // It is text, so this is never the empty one.
+    Utf8Bytes::try_from(frame.clone()).unwrap_or_default()
+}
+
 struct Session {
     id: uuid::Uuid,
     app: App,
@@ -179,6 +186,9 @@ impl Session {
         let stopped = async move { drop(stopping.wait_for(|stop| *stop).await) };
         tokio::pin!(stopped);
         let mut sent = self.greet().await?;
+        // Kept, and set when it is needed: most often all that waits is taken at once.
+        let patience = sleep_until(self.outbox.patience_ends());
+        tokio::pin!(patience);
         let mut pings = tokio::time::interval_at(Instant::now() + PING_EVERY, PING_EVERY);
         let mut unanswered = 0;
         if let Some(frame) = held {
@@ -196,9 +206,11 @@ impl Session {
                 }
                 behind = sent < told;
             }
-            let patience_ends = self.outbox.patience_ends();
+            if self.outbox.is_due() && patience.deadline() != self.outbox.patience_ends() {
+                patience.as_mut().reset(self.outbox.patience_ends());
+            }
             tokio::select! {
-                () = sleep_until(patience_ends), if self.outbox.is_due() => {
+                () = &mut patience, if self.outbox.is_due() => {
                     // It may have taken some of it meanwhile.
                     if self.outbox.patience_ends() <= Instant::now() {
                         return Err(Closing::slow());
@@ -218,7 +230,7 @@ impl Session {
                 },
                 Some((cid, answer)) = self.pending.next(), if !self.pending.is_empty() => {
                     let answer = self.told(&cid, answer);
-                    self.outbox.push(&answer.to_string().into())?;
+                    self.outbox.push(answer.to_string().into())?;
                 }
                 frame = shown.next() => match frame {
                     Some(Ok(frame)) => self.show(&frame),
@@ -245,13 +257,13 @@ impl Session {
     }
 
     /// Sends a frame and waits until it is received: while replaying, the subscriber sets the pace.
-    async fn put(&mut self, frame: &Arc<str>) -> Result<(), Closing> {
+    async fn put(&mut self, frame: Utf8Bytes) -> Result<(), Closing> {
         self.outbox.push(frame)?;
         timeout(REPLAY_MAX, self.outbox.send(&mut self.socket)).await.map_err(|_| Closing::slow())?
     }
 
     async fn put_json(&mut self, frame: Value) -> Result<(), Closing> {
-        self.put(&frame.to_string().into()).await
+        self.put(frame.to_string().into()).await
     }
 
     /// `hello`, then the snapshot or the replay, then `live`; answers the revision that was sent.
@@ -297,7 +309,7 @@ impl Session {
     }
 
     /// The frames after `sent` as this subscriber gets them, and the revision they reach.
-    async fn page(&mut self, sent: u64) -> Result<(Vec<Arc<str>>, u64), Closing> {
+    async fn page(&mut self, sent: u64) -> Result<(Arc<[Bytes]>, u64), Closing> {
         if let Some(page) = self.canvas.shared_page(sent).filter(|_| self.view.is_whole()) {
             return Ok(page);
         }
@@ -305,7 +317,7 @@ impl Session {
             Ok(Frames::Deltas(frames)) => {
                 let (page, rev) = (self.view.frames(&frames), frames.last().map_or(sent, |frame| frame.rev));
                 if self.view.is_whole() && rev > sent {
-                    self.canvas.share_page(sent, rev, &page);
+                    self.canvas.share_page(sent, rev, page.clone());
                 }
                 Ok((page, rev))
             }
@@ -320,8 +332,8 @@ impl Session {
             if frames.is_empty() {
                 return Ok(sent);
             }
-            for frame in frames {
-                self.put(&frame).await?;
+            for frame in &*frames {
+                self.put(text(frame)).await?;
             }
             sent = rev;
         }
@@ -330,7 +342,7 @@ impl Session {
     /// Queues the next deltas after `sent`; answers the revision that was queued last.
     async fn page_of(&mut self, sent: u64) -> Result<u64, Closing> {
         let (frames, rev) = self.page(sent).await?;
-        frames.iter().try_for_each(|frame| self.outbox.push(frame))?;
+        frames.iter().try_for_each(|frame| self.outbox.push(text(frame)))?;
         Ok(rev)
     }
 
@@ -341,7 +353,7 @@ impl Session {
             Shown::Presence { .. } => (self.wants[1], true),
         };
         if wanted && seen {
-            self.outbox.hint(shown.text());
+            self.outbox.hint(shown.text().as_ref().into());
         }
     }
 
@@ -351,7 +363,7 @@ impl Session {
             FromClient::Ack {} => Ok(()),
             FromClient::Ping { n } => {
                 let pong = json!({"t": "pong", "n": n, "rev": self.canvas.rev()});
-                self.outbox.hint(&pong.to_string().into());
+                self.outbox.hint(pong.to_string().into());
                 Ok(())
             }
             FromClient::Op { .. } | FromClient::Presence { .. } if !self.app.tokens.knows(&self.principal) => {
@@ -363,7 +375,7 @@ impl Session {
                 self.present |= noted.is_ok();
                 if let Err(refusal) = noted {
                     let refused = self.told(&"presence".into(), Err(LifeformError::Refused(refusal)));
-                    self.outbox.push(&refused.to_string().into())?;
+                    self.outbox.push(refused.to_string().into())?;
                 }
                 Ok(())
             }

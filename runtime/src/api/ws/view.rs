@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use lifeform::canvas::{Frame, State};
 use serde_json::{Map, Value, json};
 
@@ -55,8 +56,8 @@ impl View {
     }
 
     /// Frames as this subscriber gets them: several in one, and of what it does not see only that it was.
-    pub(super) fn frames(&self, frames: &[Frame]) -> Vec<Arc<str>> {
-        let mut seen: Vec<Arc<str>> = Vec::new();
+    pub(super) fn frames(&self, frames: &[Frame]) -> Arc<[Bytes]> {
+        let mut seen = Vec::new();
         let (mut skipped, mut batch) = (0, Vec::new());
         for frame in frames {
             if !frame.paths.iter().any(|path| self.sees(path)) && !self.is_whole() {
@@ -77,7 +78,7 @@ impl View {
         if skipped > 0 {
             seen.push(json!({"t": "skip", "to": skipped}).to_string().into());
         }
-        seen
+        seen.into()
     }
 
     /// A frame with what of its patch is seen.
@@ -94,10 +95,10 @@ impl View {
 }
 
 /// Puts several frames into one.
-fn flush(batch: &mut Vec<(u64, Arc<str>)>, into: &mut Vec<Arc<str>>) {
+fn flush(batch: &mut Vec<(u64, Arc<str>)>, into: &mut Vec<Bytes>) {
     match batch.as_slice() {
         [] => {}
-        [(_, one)] => into.push(one.clone()),
+        [(_, one)] => into.push(Bytes::copy_from_slice(one.as_bytes())),
         [(from, _), .., (to, _)] => {
             let deltas = batch.iter().map(|(_, text)| &**text).collect::<Vec<_>>().join(",");
             into.push(format!(r#"{{"t":"batch","from":{from},"to":{to},"deltas":[{deltas}]}}"#).into());
@@ -117,7 +118,7 @@ mod tests {
     }
 
     fn shown(view: &View, frames: &[Frame]) -> Vec<Value> {
-        view.frames(frames).iter().map(|text| serde_json::from_str(text).unwrap()).collect()
+        view.frames(frames).iter().map(|text| serde_json::from_slice(text).unwrap()).collect()
     }
 
     #[test]
