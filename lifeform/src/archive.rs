@@ -730,6 +730,7 @@ impl Reader {
             self.fascicles.get(fascicle).await.map_err(|error| LifeformError::Spec(error.to_string()))?;
         }
         head.status = Status::Stopped;
+        head.imported_at = Some(self.store.clock().now());
         let told = json!({"what": "imported", "status": head.status, "adopted": adopted, "kept": kept});
         self.add(0, |batch| batch.put(Head::key(&id), &head).append(format!("trace:{id}"), "lifeform", &told));
         self.flush(0).await?;

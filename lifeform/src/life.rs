@@ -53,6 +53,9 @@ pub struct Head {
     pub policy: Policy,
     /// When it was made.
     pub created_at: Timestamp,
+    /// When it last came here in an archive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub imported_at: Option<Timestamp>,
     /// How often it fell dormant.
     #[serde(default)]
     pub rests: u64,

@@ -173,7 +173,7 @@ async fn what_a_guest_was_writing_when_it_was_archived_is_marked_where_the_guest
     let mut socket = op.subscribe(&chat, None).await;
     op.post(&format!("/v1/lifeforms/{iris}/start"), json!({})).await.expect(StatusCode::OK);
     let marked = socket.until(|frame| frame["kind"] == "message.interrupt").await;
-    assert!(marked.last().unwrap()["patch"].to_string().contains("being written"), "{:?}", marked.last());
+    assert!(marked.last().unwrap()["patch"].to_string().contains("stopped before its end"), "{:?}", marked.last());
 }
 
 #[tokio::test]

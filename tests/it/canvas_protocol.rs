@@ -449,4 +449,18 @@ async fn what_an_operator_purges_is_gone_from_state_history_log_and_earlier_revi
     let op = &daemon.operator;
     assert!(!op.get(&format!("{base}/state")).await.expect(StatusCode::OK).to_string().contains("Xyzzy"));
     op.say(&base, "t", "It goes on.").await;
+    // From the acknowledgement on, nobody is told of it who was behind.
+    for _ in 0..8 {
+        let said = op.say(&base, "t", "My secret is Plugh.").await;
+        op.say(&base, "t", "And more.").await;
+        let (before, id) = (said["rev"].as_u64().unwrap() - 1, said["id"].as_str().unwrap());
+        op.delete(&format!("{base}/topics/t/messages/{id}?purge=1")).await.expect(StatusCode::OK);
+        op.get(&format!("{base}/ops?after={before}")).await.refused(410, "reset");
+        let whole = op.get(&format!("{base}/state?shape=maps")).await;
+        let epoch = whole.headers["etag"].to_str().unwrap().trim_matches(['"', 'W', '/']).split(':').next().unwrap();
+        let mut behind = op.subscribe(&base, Some(json!({"epoch": epoch, "rev": before}))).await;
+        let told = behind.until(|frame| frame["t"] == "live").await;
+        assert!(told.iter().any(|frame| frame["reason"] == "log_trimmed"), "{told:?}");
+        assert!(!json!(told).to_string().contains("Plugh"), "{told:?}");
+    }
 }

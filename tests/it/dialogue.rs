@@ -109,6 +109,41 @@ async fn an_answer_that_failed_is_seen_when_its_job_is_taken_up_again() {
 }
 
 #[tokio::test]
+async fn an_answer_that_is_given_again_is_given_though_the_daemon_is_killed_meanwhile() {
+    let gate = Arc::new(Notify::new());
+    let held = gate.clone();
+    let daemon = TestDaemon::start(move |request, n| match (request.response_format.is_some(), n) {
+        (true, _) => Reply::Text(r#"{"facts":[]}"#.into()),
+        (false, 0) => Reply::Status(400, "I am ill".into()),
+        (false, 1) => Reply::Held("It begins ".into(), held.clone(), "".into()),
+        _ => Reply::Text(format!("heard: {}", last_of(request))),
+    })
+    .await;
+    let (_, base) = daemon.lifeform().await;
+    let op = &daemon.operator;
+    let mut socket = live(op, &base).await;
+    op.topic(&base, "t").await;
+    op.say(&base, "t", "Shall we?").await;
+    socket.until(|frame| frame["kind"] == "message.interrupt").await;
+    let answer = messages(op, &base, "t").await.pop().unwrap()["id"].as_str().unwrap().to_owned();
+    let job = answer.strip_prefix("msg_").unwrap();
+    op.post(&format!("/v1/jobs/{job}/retry"), json!({})).await.expect(StatusCode::ACCEPTED);
+    socket.until(|frame| frame["t"] == "stream").await;
+    let daemon = daemon.kill_and_restart().await;
+    let op = &daemon.operator;
+    // The end that its journal tells of first was not the last.
+    let job = format!("/v1/jobs/{job}");
+    let ended = op.send(Method::GET, &job, &[("prefer", "wait=30")], None).await.expect(StatusCode::OK);
+    assert_eq!(ended["status"], "completed", "{ended}");
+    let said = messages(op, &base, "t").await;
+    assert_eq!((&said[1]["status"], &said[1]["content"]), (&json!("final"), &json!("heard: Shall we?")));
+    let mut socket = live(op, &base).await;
+    op.say(&base, "t", "And now?").await;
+    socket.until(|frame| frame["kind"] == "message.finish").await;
+    gate.notify_waiters();
+}
+
+#[tokio::test]
 async fn an_answer_that_is_given_again_can_be_broken_off_and_is_not_given_to_what_was_taken_back() {
     let (ill, gate) = (Arc::new(AtomicBool::new(true)), Arc::new(Notify::new()));
     let daemon = TestDaemon::start({

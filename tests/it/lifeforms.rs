@@ -350,6 +350,40 @@ async fn what_was_said_to_one_that_did_not_live_is_answered_though_something_was
 }
 
 #[tokio::test]
+async fn what_was_taken_back_while_it_did_not_live_is_forgotten_and_what_was_answered_is_not_answered_again() {
+    let daemon = TestDaemon::start(honest).await;
+    let (id, base) = daemon.lifeform().await;
+    let op = &daemon.operator;
+    let mut socket = op.subscribe(&base, None).await;
+    socket.until(|frame| frame["t"] == "live").await;
+    op.topic(&base, "t").await;
+    let mut said = Vec::new();
+    for content in ["My boat is called Argo.", "How are you?", "It rains."] {
+        said.push(op.say(&base, "t", content).await["id"].as_str().unwrap().to_owned());
+        socket.until(|frame| frame["kind"] == "message.finish").await;
+    }
+    let life = format!("/v1/lifeforms/{id}");
+    op.post(&format!("{life}/stop"), json!({})).await.expect(StatusCode::OK);
+    let purge = async |message: &str| {
+        op.delete(&format!("{base}/topics/t/messages/{message}?purge=1")).await.expect(StatusCode::OK);
+    };
+    purge(&said[0]).await;
+    let suggest = json!({"kind": "message.suggest", "topic": "t", "id": said[1], "content": "How is it?"});
+    op.post_ops(&base, vec![suggest]).await.expect(StatusCode::OK);
+    // The log is cut behind both.
+    purge(&said[2]).await;
+    let asked = daemon.model.asked().len();
+    op.post(&format!("{life}/start"), json!({})).await.expect(StatusCode::OK);
+    op.say(&base, "t", "What is my boat called?").await;
+    let answer = text_of(socket.until(|frame| frame["kind"] == "message.finish").await.last().unwrap());
+    assert!(!answer.contains("Argo"), "{answer}");
+    let since: Vec<String> = daemon.model.asked()[asked..].iter().map(|request| json!(request).to_string()).collect();
+    let answered = op.get(&format!("{base}/topics/t/messages")).await.expect(StatusCode::OK);
+    let by_it = |message: &&Value| message["sender"].as_str().unwrap().starts_with("lifeform:");
+    assert_eq!(answered["messages"].as_array().unwrap().iter().filter(by_it).count(), 4, "{answered}\n{since:?}");
+}
+
+#[tokio::test]
 async fn an_answer_that_fails_says_so_and_the_next_one_is_given() {
     let daemon = TestDaemon::start(|request, _| {
         let asked = request.messages.last().unwrap().content.clone().unwrap_or_default();

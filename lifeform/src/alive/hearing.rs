@@ -1,5 +1,6 @@
 //! What is said on its canvases: it waits to be thought about, and may break off what is thought now.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -7,6 +8,7 @@ use fascicles::FascicleError;
 use jiff::SignedDuration;
 use nexus::store::Entry;
 use nexus::{Batch, Cause, PrincipalId, Timestamp};
+use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::{Alive, next_of};
@@ -42,8 +44,8 @@ impl Alive {
         }
     }
 
-    /// What was said and not heard yet, and of which the log tells no more, is heard as it stands, unless it was too long ago
-    /// to be answered: a log is cut when something in it is taken away for good. Answers from where the log is read on.
+    /// What was said, amended or taken back and not heard yet, and of which the log tells no more, is heard as it stands: a log
+    /// is cut when something in it is taken away for good. Answers from where the log is read on.
     async fn hear_what_was_cut(&mut self, canvas: &Canvas) -> u64 {
         let (snapshot, name) = (canvas.snapshot(), Arc::from(canvas.name()));
         let heard = self.attention.heard(&name);
@@ -54,16 +56,14 @@ impl Alive {
         let mut missed = Vec::new();
         for topic in snapshot.state.children("/topics").filter_map(|topic| topic["id"].as_str()) {
             for message in snapshot.state.children(&format!("{}/messages", chat::topic_path(topic))) {
-                let seq = message["rev"].as_u64().unwrap_or_default();
                 let at = message["at"].as_str().and_then(|at| at.parse::<Timestamp>().ok());
-                let (Some(at), Some(id), Some(by)) = (at, message["id"].as_str(), message["sender"].as_str()) else {
+                let (Some(at), Some(by)) = (at, message["sender"].as_str()) else { continue };
+                let missed_op = missed_of(message, topic, heard..snapshot.floor);
+                // What was said too long ago is not answered any more.
+                let Some((seq, op)) = missed_op.filter(|(_, op)| at >= young || !matches!(op, chat::Op::Append { .. }))
+                else {
                     continue;
                 };
-                if seq <= heard || seq > snapshot.floor || at < young || message["status"] != "final" {
-                    continue;
-                }
-                let content = message["content"].as_str().unwrap_or_default().to_owned();
-                let op = chat::Op::say(&topic.into(), id.into(), content, None);
                 let (by, data) = (PrincipalId::new(by), Bytes::from_static(b"null"));
                 missed.push((Entry { seq, at, by, cause: Cause::default(), kind: op.name().into(), data }, op));
             }
@@ -244,5 +244,27 @@ impl Alive {
                 Err(error) => tracing::warn!(%error, "a message that is broken off cannot be marked so"),
             }
         }
+    }
+}
+
+/// What came of a message after one revision and up to another, and the revision that it came with. A message's own revision
+/// moves with every change of it; its place in the order is the revision it was said with.
+fn missed_of(message: &Value, topic: &str, cut: Range<u64>) -> Option<(u64, chat::Op)> {
+    let is_cut = |rev: &u64| *rev > cut.start && *rev <= cut.end;
+    let (topic, id) = (Arc::from(topic), Arc::from(message["id"].as_str()?));
+    let said = message["ord"].as_str()?.parse::<u64>().ok()?;
+    let content = message["content"].as_str().unwrap_or_default().to_owned();
+    match message["status"].as_str()? {
+        "final" if is_cut(&said) => Some((said, chat::Op::say(&topic, id, content, None))),
+        "final" if said <= cut.start => {
+            let past = message["revisions"].as_object()?.values();
+            let amended = past.filter_map(|past| past["rev"].as_u64()).max().filter(is_cut)?;
+            Some((amended, chat::Op::Amend { topic, id, content, reason: String::new() }))
+        }
+        "retracted" if said <= cut.start => {
+            let taken_back = message["rev"].as_u64().filter(is_cut)?;
+            Some((taken_back, chat::Op::Retract { topic, id, reason: String::new() }))
+        }
+        _ => None,
     }
 }

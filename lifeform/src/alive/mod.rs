@@ -151,9 +151,21 @@ impl Alive {
         if self.jobs.remove(job).is_none() {
             return Ok(());
         }
+        if self.fascicles.job(job).await.is_ok_and(|head| !head.status.is_final()) {
+            // It was taken up again before this was heard.
+            self.watch(me, job.clone());
+            return Ok(());
+        }
         self.waits.remove(job);
         self.fail_goal(job).await;
         let Some(thought) = self.attention.release(job) else {
+            // A reply that was taken up again while something else was thought about there.
+            if status != JobStatus::Completed
+                && let Some(thought) = self.thought_of(job).await?
+            {
+                self.close_off(&thought, "it failed again").await;
+                return Ok(());
+            }
             // An errand: what nobody asked for just now is counted.
             let is_compaction = self.compacted(job, status);
             if status != JobStatus::Completed && !is_compaction {
@@ -176,14 +188,6 @@ impl Alive {
 
     /// A job that had failed goes on: it is watched as before, and what it answers can be broken off.
     pub(crate) async fn take_up_again(&mut self, me: &Mailbox, job: Arc<str>) -> Result<(), LifeformError> {
-        let (stream, mut after, mut failed) = (format!("job:{job}").into(), 0, 0);
-        loop {
-            let page = self.store.entries(&stream, after, usize::MAX).await?;
-            let Some(last) = page.last() else { break };
-            after = last.seq;
-            let ends = page.iter().filter(|entry| matches!(entry.decode::<Fact>(), Ok(Fact::Ended { .. })));
-            failed = ends.map(|entry| entry.seq).max().unwrap_or(failed);
-        }
         // It may have ended again meanwhile.
         if self.jobs.contains_key(&job) || self.fascicles.job(&job).await.is_ok_and(|head| head.status.is_final()) {
             return Ok(());
@@ -193,18 +197,14 @@ impl Alive {
         {
             self.attention.occupy(thought);
         }
-        self.watch_from(me, job, failed);
+        self.watch(me, job);
         Ok(())
     }
 
-    /// Tells the lifeform when a job ends.
+    /// Tells the lifeform when a job ends. One that failed and was taken up again has an end in its journal that is none.
     fn watch(&mut self, me: &Mailbox, job: Arc<str>) {
-        self.watch_from(me, job, 0);
-    }
-
-    fn watch_from(&mut self, me: &Mailbox, job: Arc<str>, after: u64) {
-        let mut follow = self.store.follow(format!("job:{job}").into(), after);
-        let (me, name) = (me.clone(), job.clone());
+        let mut follow = self.store.follow(format!("job:{job}").into(), 0);
+        let (me, name, fascicles) = (me.clone(), job.clone(), self.fascicles.clone());
         let watcher = tokio::spawn(async move {
             while let Some(entry) = next_of(&mut follow).await {
                 if !Fact::ends_or_waits(&entry.data) {
@@ -212,8 +212,11 @@ impl Alive {
                 }
                 match entry.decode::<Fact>() {
                     Ok(Fact::Ended { status, .. }) => {
-                        let _ = me.cast(Msg::Ended(name, status));
-                        break;
+                        let now = fascicles.job(&name).await.map_or(status, |head| head.status);
+                        if now.is_final() {
+                            let _ = me.cast(Msg::Ended(name, now));
+                            break;
+                        }
                     }
                     Ok(Fact::Paused { .. }) => drop(me.cast(Msg::Waits(name.clone()))),
                     _ => {}

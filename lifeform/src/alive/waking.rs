@@ -138,16 +138,17 @@ impl Alive {
         let mut orphans: Vec<(Arc<str>, Arc<str>)> = Vec::new();
         let is_home = canvas.name() == self.home();
         let guests = self.guests_of(canvas).await;
+        let begun_at = self.restarted_at.max(self.head.imported_at);
         for topic in state.children("/topics").filter_map(|topic| topic["id"].as_str()) {
             for message in state.children(&format!("{}/messages", chat::topic_path(topic))) {
                 let id = message["id"].as_str().unwrap_or_default();
                 // Another lifeform's message is for that one to go on with, while it takes part.
                 let sender = message["sender"].as_str().unwrap_or_default();
                 let opened_at = message["at"].as_str().and_then(|at| at.parse::<Timestamp>().ok());
-                let is_of_before = self.restarted_at.zip(opened_at).is_some_and(|(start, opened)| opened <= start);
+                let is_of_before = begun_at.zip(opened_at).is_some_and(|(begun, opened)| opened <= begun);
                 let is_nobodys = match sender.strip_prefix("lifeform:") {
                     None => is_home && is_of_before,
-                    Some(guest) => guests.as_ref().is_some_and(|guests| !guests.contains(guest)),
+                    Some(guest) => is_of_before && guests.as_ref().is_some_and(|guests| !guests.contains(guest)),
                 };
                 let is_ours = sender == &*self.me.id.0 || is_nobodys;
                 let is_open = message["status"] == "streaming" && is_ours;
@@ -157,7 +158,7 @@ impl Alive {
             }
         }
         let marks = orphans.into_iter().map(|(topic, id)| {
-            let reason = "the daemon stopped while this was being written".into();
+            let reason = "whoever wrote this stopped before its end".into();
             Op::from(chat::Op::Interrupt { topic, id, reason })
         });
         let marks: Vec<Op> = marks.collect();

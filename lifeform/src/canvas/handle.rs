@@ -392,7 +392,11 @@ impl Canvas {
 
     /// Shares what follows revision `from` up to `to`, as subscribers get it, with all who are as far.
     pub fn share_page(&self, from: u64, to: u64, frames: Arc<[Bytes]>) {
-        self.shared.write().unwrap_or_else(PoisonError::into_inner).page = Page { from, to, frames };
+        let mut shared = self.shared.write().unwrap_or_else(PoisonError::into_inner);
+        // Whoever read it before something in it was taken away for good shares it with nobody.
+        if from >= shared.snapshot.floor {
+            shared.page = Page { from, to, frames };
+        }
     }
 
     /// Shows a piece of a message that is being written.

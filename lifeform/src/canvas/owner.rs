@@ -188,7 +188,7 @@ impl Owner {
         if let Some(keeping) = self.keeping.take() {
             self.take_in(keeping).await;
         }
-        self.shared.write().unwrap_or_else(PoisonError::into_inner).ring.let_go(upto);
+        self.hide();
         self.keep().await;
         if let Some(keeping) = self.keeping.take() {
             self.take_in(keeping).await;
@@ -196,6 +196,15 @@ impl Owner {
         if self.head.floor >= upto {
             self.purged = None;
         }
+    }
+
+    /// Shows nothing any more of the log before what was taken away for good.
+    fn hide(&self) {
+        let Some(upto) = self.purged else { return };
+        let mut shared = self.shared.write().unwrap_or_else(PoisonError::into_inner);
+        shared.ring.let_go(upto);
+        shared.page = Page::default();
+        shared.snapshot.floor = shared.snapshot.floor.max(upto);
     }
 
     /// Writes the rows of what changed, so that waking need not replay the whole journal, and cuts the log; beside
@@ -211,7 +220,8 @@ impl Owner {
         let kept = tokio::spawn(async move {
             let head = log.keep(&head, &state, rev, &stale, floor).await;
             if let Ok(head) = &head {
-                shared.write().unwrap_or_else(PoisonError::into_inner).snapshot.floor = head.floor;
+                let mut shared = shared.write().unwrap_or_else(PoisonError::into_inner);
+                shared.snapshot.floor = shared.snapshot.floor.max(head.floor);
             }
             drop(alive);
             (head, stale)
@@ -432,6 +442,8 @@ impl Owner {
         if answers.iter().any(|(_, answer)| answer.is_err()) {
             self.reload().await;
         }
+        // What was taken away for good is told by nobody from here on, though it is still to be cut from the log.
+        self.hide();
         // Whoever watches is woken once for all that was flushed together.
         let rev = self.shared.read().unwrap_or_else(PoisonError::into_inner).snapshot.rev;
         self.published.send_if_modified(|known| std::mem::replace(known, rev) != rev);

@@ -8,7 +8,7 @@ use nexus::store::Hash;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Hands, Here, MESSAGE_CHARS, NO_ANSWER, called, cut};
+use super::{Hands, Here, MESSAGE_CHARS, called, cut};
 use crate::LifeformError;
 use crate::canvas::mind_map::{Op, path};
 use crate::canvas::{Canvas, Kind, Refusal, State};
@@ -128,12 +128,12 @@ impl Hands {
         let node = asked.map_or(here.topic().as_ref(), |asked| asked["node"].as_str().unwrap_or_default());
         let node = state.get(&path("nodes", node)).map(|_| node.into())?;
         let reply_to = asked.is_some().then(|| said.message.clone());
-        let content = say.chars().take(LINE_CHARS * 5).collect();
-        // Where it says that it could not answer, the answer stands instead.
-        let failed = Self::answer_id(context);
-        let is_failed = state.get(&path("comments", &failed)).and_then(|comment| comment["content"].as_str());
-        if !say.is_empty() && is_failed.is_some_and(|content| content.starts_with(NO_ANSWER)) {
-            return Some(Op::EditComment { id: failed, content });
+        let content: String = say.chars().take(LINE_CHARS * 5).collect();
+        // Where it said that it could not answer, the answer stands instead.
+        let id = Self::answer_id(context);
+        if let Some(failed) = state.get(&path("comments", &id)).filter(|comment| comment["by"] == *self.me.id.0) {
+            let is_new = !say.is_empty() && failed["content"] != *content;
+            return is_new.then_some(Op::EditComment { id, content });
         }
         (!say.is_empty()).then(|| Op::AddComment { id: made_by(context, "said"), node, content, reply_to })
     }

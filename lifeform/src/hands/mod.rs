@@ -149,6 +149,12 @@ impl Here {
         self.message(id)?["status"].as_str().map(Into::into)
     }
 
+    /// Whether all that is to be answered was taken back.
+    fn is_taken_back(&self) -> bool {
+        let mut asked = self.perception.said.iter().filter(|said| said.to_answer).peekable();
+        asked.peek().is_some() && asked.all(|said| self.status(&said.message).as_deref() == Some("retracted"))
+    }
+
     /// What is told to be answered: the last thing for this lifeform, and all of it if there is more.
     fn answers(&self) -> (Option<Arc<str>>, Vec<Arc<str>>) {
         let for_me = self.perception.said.iter().filter(|said| said.to_answer);
@@ -318,8 +324,7 @@ impl Hands {
     /// is not given any more.
     async fn begin_anew(&self, here: &Here, id: &Arc<str>, origin: &Origin) -> Result<(), ToolFailure> {
         let Some(found) = here.message(id).filter(|found| self.is_no_answer(found)) else { return Ok(()) };
-        let asked = here.perception.said.iter().filter(|said| said.to_answer);
-        if asked.into_iter().all(|said| here.status(&said.message).as_deref() == Some("retracted")) {
+        if here.is_taken_back() {
             return Err(ToolFailure::fatal("what it answers was taken back"));
         }
         tracing::debug!(message = %id, status = %found["status"], "an answer that failed is begun anew");

@@ -148,6 +148,7 @@ impl Lifeforms {
             mode: Mode::Standard,
             policy: Policy::default(),
             created_at: self.inner.store.clock().now(),
+            imported_at: None,
             rests: 0,
             wants: 0,
             in_want: false,

@@ -382,7 +382,7 @@ pub async fn settle_unknown(store: &Store, account: &str) -> Result<usize, Neuro
         let (origin, entry) = match sent.get(hold) {
             None => (Origin::system("restart"), entry),
             Some((asked, model)) => {
-                let origin = Origin::new(Principal::system(), asked.cause.and("restart"));
+                let origin = Origin::new(Principal::system(), asked.cause.clone());
                 (origin, joined(entry, json!({"model": model, "asked_by": asked.by})))
             }
         };

@@ -553,7 +553,7 @@ impl State {
         if self.documents.len() > CLEAN_MAX {
             self.documents.retain(|_, known| known.row > 0);
         }
-        if self.accounts.len() > ACCOUNTS_MAX {
+        if self.accounts.len() >= ACCOUNTS_MAX {
             self.accounts.retain(|_, (_, row)| *row > 0);
             self.accounts_forgotten += 1;
         }

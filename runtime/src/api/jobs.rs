@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::sse::{Event as Frame, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use fascicles::run::{Answer, Fact, Observed, Pause, Status, ordinal};
-use fascicles::{Fascicles, JobFilter, JobHead, JobId, Priority, Waiting};
+use fascicles::{FascicleError, Fascicles, JobFilter, JobHead, JobId, Priority, Waiting};
 use futures::stream::{self, Stream};
 use futures::{SinkExt, StreamExt};
 use neurons::continuation::body_hash;
@@ -232,8 +232,18 @@ pub(super) async fn retry(
     Participant(origin): Participant,
     ApiPath(id): ApiPath<JobId>,
 ) -> Result<(StatusCode, Json<JobBody>), ApiError> {
-    let head = app.fascicles.retry(&origin.principal, &id).await?;
-    app.lifeforms.taken_up(&head.owner, &head.id);
+    // Its owner hears of it though whoever asked goes away meanwhile.
+    let taken_up = tokio::spawn({
+        let (app, id) = (app.clone(), id.clone());
+        async move {
+            let head = app.fascicles.retry(&origin.principal, &id).await?;
+            app.lifeforms.taken_up(&head.owner, &head.id);
+            Ok::<_, FascicleError>(head)
+        }
+    });
+    let head = taken_up
+        .await
+        .map_err(|panic| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "died", panic.to_string()))??;
     let events = app.fascicles.observed(&id).await?;
     Ok((StatusCode::ACCEPTED, Json(shown(&app.fascicles, head, events))))
 }

@@ -124,7 +124,7 @@ impl Surreal {
             .thread_name("surrealdb")
             .thread_stack_size(STACK_BYTES)
             .on_thread_start(|| {
-                if let Err(error) = rustix::process::nice(BEHIND) {
+                if let Err(error) = rustix::process::setpriority_process(None, BEHIND) {
                     tracing::debug!(%error, "the database's threads do not stand back");
                 }
             })

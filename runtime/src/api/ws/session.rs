@@ -200,7 +200,7 @@ impl Session {
             while behind && self.outbox.has_room() {
                 let told = *head.borrow_and_update();
                 if sent < told {
-                    sent = self.page_of(sent).await?;
+                    sent = self.page_of(sent, told).await?;
                     // What goes out without waiting goes out now.
                     self.outbox.send(&mut self.socket).now_or_never().transpose()?;
                 }
@@ -289,11 +289,7 @@ impl Session {
         let sent = match from {
             Some(from) => self.replay(from).await?,
             None => {
-                let state = self.view.state(&snapshot.state);
-                self.put_json(
-                    json!({"t": "snapshot", "epoch": epoch, "rev": rev, "part": 1, "parts": 1, "state": state}),
-                )
-                .await?;
+                self.put_json(self.whole(&snapshot)).await?;
                 *rev
             }
         };
@@ -308,27 +304,34 @@ impl Session {
         Ok(sent)
     }
 
-    /// The frames after `sent` as this subscriber gets them, and the revision they reach.
-    async fn page(&mut self, sent: u64) -> Result<(Arc<[Bytes]>, u64), Closing> {
-        if let Some(page) = self.canvas.shared_page(sent).filter(|_| self.view.is_whole()) {
-            return Ok(page);
-        }
+    /// What a subscriber is sent that cannot go on from where it is: the state as it stands.
+    fn anew(&self, reason: &str) -> (Arc<[Bytes]>, u64) {
+        let snapshot = self.canvas.snapshot();
+        let Snapshot { epoch, rev, .. } = &snapshot;
+        let reset = json!({"t": "reset", "reason": reason, "epoch": epoch, "rev": rev});
+        ([reset, self.whole(&snapshot)].into_iter().map(|frame| frame.to_string().into()).collect(), *rev)
+    }
+
+    /// The frame with all that this subscriber sees.
+    fn whole(&self, Snapshot { epoch, rev, state, .. }: &Snapshot) -> Value {
+        json!({"t": "snapshot", "epoch": epoch, "rev": rev, "part": 1, "parts": 1, "state": self.view.state(state)})
+    }
+
+    /// The frames after `sent`, of what is after `upto` none, as this subscriber gets them, and the revision they reach.
+    async fn page(&mut self, sent: u64, upto: u64) -> Result<(Arc<[Bytes]>, u64), Closing> {
         match self.canvas.frames(sent).await {
-            Ok(Frames::Deltas(frames)) => {
-                let (page, rev) = (self.view.frames(&frames), frames.last().map_or(sent, |frame| frame.rev));
-                if self.view.is_whole() && rev > sent {
-                    self.canvas.share_page(sent, rev, page.clone());
-                }
-                Ok((page, rev))
+            Ok(Frames::Deltas(mut frames)) => {
+                frames.truncate(frames.partition_point(|frame| frame.rev <= upto));
+                Ok((self.view.frames(&frames), frames.last().map_or(sent, |frame| frame.rev)))
             }
-            Ok(Frames::Reset(_)) => Err(Closing::because(4409, "epoch")),
+            Ok(Frames::Reset(reason)) => Ok(self.anew(reason)),
             Err(_) => Err(Closing::because(1011, "store")),
         }
     }
 
     async fn replay(&mut self, mut sent: u64) -> Result<u64, Closing> {
         loop {
-            let (frames, rev) = self.page(sent).await?;
+            let (frames, rev) = self.page(sent, u64::MAX).await?;
             if frames.is_empty() {
                 return Ok(sent);
             }
@@ -339,9 +342,20 @@ impl Session {
         }
     }
 
-    /// Queues the next deltas after `sent`; answers the revision that was queued last.
-    async fn page_of(&mut self, sent: u64) -> Result<u64, Closing> {
-        let (frames, rev) = self.page(sent).await?;
+    /// Queues the next deltas after `sent` of those that were `told`; answers the revision that was queued last. All who are
+    /// told together are sent one page, and stand at one revision after it.
+    async fn page_of(&mut self, sent: u64, told: u64) -> Result<u64, Closing> {
+        let shared = if self.view.is_whole() { self.canvas.shared_page(sent) } else { None };
+        let (frames, rev) = match shared {
+            Some(page) => page,
+            None => {
+                let (frames, rev) = self.page(sent, told).await?;
+                if self.view.is_whole() && rev > sent {
+                    self.canvas.share_page(sent, rev, frames.clone());
+                }
+                (frames, rev)
+            }
+        };
         frames.iter().try_for_each(|frame| self.outbox.push(text(frame)))?;
         Ok(rev)
     }

@@ -83,12 +83,20 @@ impl View {
 
     /// A frame with what of its patch is seen.
     fn part_of(&self, frame: &Frame) -> Arc<str> {
-        if self.is_whole() || frame.paths.iter().all(|path| self.sees(path)) {
+        let is_seen_whole = |path: &String| self.paths.iter().any(|seen| is_within(path, seen));
+        if self.is_whole() || frame.paths.iter().all(is_seen_whole) {
             return frame.text.clone();
         }
         let mut delta: Value = serde_json::from_str(&frame.text).unwrap_or_default();
         if let Some(patch) = delta["patch"].as_array_mut() {
             patch.retain(|op| op["path"].as_str().is_some_and(|path| self.sees(path)));
+            for op in patch {
+                let path = op["path"].as_str().unwrap_or_default().to_owned();
+                // What is put above the view is shown as a snapshot shows it.
+                if let Some(value) = op.get_mut("value") {
+                    *value = self.within(value.take(), &path);
+                }
+            }
         }
         delta.to_string().into()
     }
@@ -140,5 +148,15 @@ mod tests {
         assert_eq!(kinds, ["delta", "skip", "delta", "skip"]);
         assert_eq!(part[0]["patch"], json!([{"op": "remove", "path": "/topics/t"}]));
         assert_eq!((&part[1]["to"], &part[3]["to"]), (&json!(3), &json!(5)));
+    }
+
+    #[test]
+    fn of_what_is_put_above_a_view_only_what_leads_to_it_is_shown() {
+        let message = json!({"id": "m", "content": "not for this view", "reactions": {"+1": {}}});
+        let patch = json!([{"op": "add", "path": "/topics/t/messages/m", "value": message}]);
+        let text = json!({"t": "delta", "rev": 1, "patch": patch}).to_string().into();
+        let frame = Frame { rev: 1, text, paths: ["/topics/t/messages/m".to_owned()].into() };
+        let seen = shown(&View::new(vec!["/topics/t/messages/m/reactions".into()]), &[frame]);
+        assert_eq!(seen[0]["patch"][0]["value"], json!({"reactions": {"+1": {}}}));
     }
 }
