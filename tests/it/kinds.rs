@@ -347,6 +347,14 @@ async fn what_each_kind_takes_and_answers_stands_in_the_openapi_document() {
     ] {
         assert!(schemas[name]["properties"][member].is_object(), "{name}.{member}: {}", schemas[name]);
     }
+    // Each operation has a name of its own.
+    let mut names = std::collections::BTreeSet::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            let name = operation["operationId"].as_str().unwrap();
+            assert!(names.insert(name), "{method} {path}: {name} is named twice");
+        }
+    }
     // Every reference leads somewhere.
     let text = document.to_string();
     for reference in text.split("\"#/components/schemas/").skip(1).filter_map(|rest| rest.split('"').next()) {

@@ -194,6 +194,19 @@ fn an_export_imports_to_the_same_graph() {
 }
 
 #[test]
+fn a_concepts_own_metadata_does_not_become_that_of_its_links_by_an_export() {
+    let mut w = world();
+    ok(&mut w, r#"UPDATE ?b SET METADATA { status: "superseded" } WHERE { ?b {type: "Boat", name: "Petrel"} }"#);
+    let exported = ok(&mut w, r#"EXPORT ?b WHERE { ?b {type: "Boat", name: "Petrel"} }"#);
+    let links =
+        r#"FIND(?l.predicate, ?l.metadata) WHERE { ?l ({type: "Boat", name: "Petrel"}, "moored_in" | "near", ?o) }"#;
+    let before = ok(&mut w, links);
+    assert_ne!(before, json!([]));
+    ok(&mut w, exported["capsule"].as_str().unwrap());
+    assert_eq!(ok(&mut w, links), before);
+}
+
+#[test]
 fn a_search_takes_modes_thresholds_typos_prefixes_and_other_writings() {
     let mut w = world();
     ok(

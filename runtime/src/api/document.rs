@@ -7,6 +7,8 @@ use serde_json::{Map, Value, json};
 const DOOR: [&str; 2] = ["/v1/chat/completions", "/v1/embeddings"];
 /// Other routes that ask a model.
 const ASKS: [&str; 2] = ["/v1/neurons/{id}/invoke", "/v1/neurons/{id}/continue"];
+/// The socket that opens first and says by its close code what is not there.
+const OPENS_FIRST: &str = "/v1/lifeforms/{id}/canvases/{canvas}/subscribe";
 /// The route that wants no token.
 const OPEN: &str = "/health";
 
@@ -27,6 +29,7 @@ pub(super) fn complete(mut document: Value) -> Value {
     document["security"] = json!([{"bearer": []}]);
     for (path, item) in document["paths"].as_object_mut().into_iter().flatten() {
         for (method, operation) in item.as_object_mut().into_iter().flatten() {
+            operation["operationId"] = operation_id(path, operation["operationId"].as_str().unwrap_or(method)).into();
             if path == OPEN {
                 operation["security"] = json!([]);
             } else {
@@ -38,11 +41,19 @@ pub(super) fn complete(mut document: Value) -> Value {
     document
 }
 
+/// What generators name an operation by, which must be unique: where it is, and what is done there.
+fn operation_id(path: &str, done: &str) -> String {
+    let named = path.split('/').filter(|part| !part.is_empty() && !part.starts_with('{') && *part != "v1");
+    let mut parts: Vec<&str> = named.filter(|part| *part != done).collect();
+    parts.push(done);
+    parts.join("_").replace(['.', '-'], "_")
+}
+
 /// The refusals that a route of that shape may answer.
 fn refusals(path: &str, method: &str, operation: &mut Value) {
     let takes = |place: &str| operation["parameters"].as_array().into_iter().flatten().any(|it| it["in"] == place);
     let mut statuses = vec![("401", "the token is missing or not known here"), ("403", "this token may not")];
-    if takes("path") {
+    if takes("path") && path != OPENS_FIRST {
         statuses.push(("404", "there is none"));
     }
     if takes("path") || takes("query") || takes("header") {

@@ -11,7 +11,7 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
 use super::client::Client;
-use super::{say, say_piece};
+use super::{say, say_error, say_piece};
 use crate::config::Config;
 
 pub(super) async fn run(config: Config, lifeform: Option<String>, topic: Option<String>) -> anyhow::Result<ExitCode> {
@@ -37,6 +37,9 @@ pub(super) async fn run(config: Config, lifeform: Option<String>, topic: Option<
         .await?;
 
     say("Say something; an empty line leaves. You need not wait for an answer.");
+    if client.ask(Method::GET, "/health", None).await.is_ok_and(|health| health["thinks"] == false) {
+        say_error("there is no model here: what you say is kept and answered once there is one");
+    }
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     let mut screen = Screen {
         name: lifeform["name"].as_str().unwrap_or("it").to_owned(),

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context;
+use neurons::Tier;
 use neurons::llm::LlmProvider;
 use neurons::llm::weights::Task;
 
@@ -16,13 +17,20 @@ use crate::daemon::{Daemon, Parts, shipped_lifeform};
 use crate::models::{Local, models};
 use crate::{signal, telemetry};
 
+/// What a daemon does without a model.
+const WITHOUT: &str = "what works: the API, canvases, KIP, the ledger; what does not: answering, learning and invoking neurons, until a model is there";
+
 pub(super) async fn run(config: Config) -> anyhow::Result<ExitCode> {
     telemetry::start(&config.log, config.log_json)?;
     let models = models(&config, local(&config).await)?;
+    let thinks = models.pick(Tier::Standard).is_ok();
     let first = shipped_lifeform("first").context("the shipped definition does not load")?;
     let daemon = Daemon::start(&config, Parts { first: Some(first), ..Parts::real(&config, models)? }).await?;
     if let Some(lifeform) = &daemon.lifeform {
         greet(&daemon, lifeform, &config);
+    }
+    if !thinks && config.models.embedded == "none" {
+        say_error(&format!("no model is configured, and none in this process: {WITHOUT}"));
     }
     signal::stop().await;
     say_error("stopping");
@@ -39,11 +47,7 @@ async fn local(config: &Config) -> Local {
             Err(error) => {
                 let why = format!("{error:#}");
                 say_error(&format!("there is no embedded model: {why}"));
-                say_error(if config.tiers.is_empty() {
-                    "what works: the API, canvases, KIP, the ledger; what does not: answering, learning and invoking neurons, until a model is there"
-                } else {
-                    "remote models answer; everything works"
-                });
+                say_error(if config.tiers.is_empty() { WITHOUT } else { "remote models answer; everything works" });
                 local.missing = Some(why);
             }
         }

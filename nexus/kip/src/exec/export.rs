@@ -216,11 +216,14 @@ fn write(graph: &dyn GraphRead, page: &[El], whole: &BTreeSet<El>) -> Written {
             let Look::Concept(concept) = look else { return };
             let _ = write!(out, "  CONCEPT ?c{} {{\n    {}\n", el.no(), identity(concept.kind, &concept.name));
             object("    SET ATTRIBUTES ", &exported(look), &mut out);
-            if let Some(targets) = outside.get(el) {
-                links += write_targets(graph, targets, &mut out, &mut warnings);
-            }
+            // The metadata of a block is that of its links too, so the links stand in a block without any.
             out.push_str("  }");
             metadata(&concept.metadata, &mut out);
+            if let Some(targets) = outside.get(el) {
+                let _ = write!(out, "  CONCEPT ?l{} {{\n    {}\n", el.no(), identity(concept.kind, &concept.name));
+                links += write_targets(graph, targets, &mut out, &mut warnings);
+                out.push_str("  }\n");
+            }
             handles.insert(*el, format!("?c{}", el.no()));
             written += 1;
         });
