@@ -15,8 +15,8 @@ pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
 pub use event::Event;
 pub use kip;
 pub use nexus::{
-    COMMONS, EmbedError, Embedder, Export, Mind, Nexus, NexusError, NexusId, OWNER_KEY, Portable, Request, SHARED,
-    Shelves, Snapshot, check_element, may_write,
+    COMMONS, EmbedError, Embedder, Export, Mind, Nexus, NexusError, NexusId, OWNER_KEY, Portable, Request, Right,
+    SHARED, Shelves, Sight, Snapshot, Version, check_element, may_write, versions_stream,
 };
 pub use principal::{Cause, Origin, Principal, PrincipalId, PrincipalKind, Role, Scope};
 pub use store::{Batch, Store, StoreError};

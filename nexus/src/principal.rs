@@ -91,6 +91,12 @@ impl Principal {
         self.roles.contains(&role) || self.roles.contains(&Role::Operator)
     }
 
+    /// Whether what belongs to `owner` is this principal's: its own, or that of the user or agent it also is.
+    pub fn answers_for(&self, owner: &str) -> bool {
+        let somebody = ["user:", "agent:", "lifeform:"].iter().any(|kind| owner.starts_with(kind));
+        *self.id.0 == *owner || (somebody && self.scopes.iter().any(|scope| *scope.0 == *owner))
+    }
+
     /// Checks the text of an id: `kind:name`, at most 96 bytes of letters, digits and `-_.@`.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use nexus::store::{Expect, Hash, Key, Kind};
-use nexus::{Batch, Origin, Principal, PrincipalKind, Role, Store};
+use nexus::{Batch, Origin, Principal, PrincipalKind, Role, Scope, Store};
 use rand::RngExt;
 
 use crate::config::Config;
@@ -22,6 +22,14 @@ const TOKEN_CHARS_MIN: usize = 16;
 pub struct Tokens {
     store: Store,
     by_hash: Arc<RwLock<HashMap<Hash, Principal>>>,
+}
+
+fn checked(scopes: &[String]) -> anyhow::Result<Vec<Scope>> {
+    let check = |scope: &String| match knowledge::check_scope(scope) {
+        Ok(()) => Ok(Scope(scope.as_str().into())),
+        Err(what) => bail!("a scope {what}: \"{scope}\""),
+    };
+    scopes.iter().map(check).collect()
 }
 
 fn fresh() -> String {
@@ -55,7 +63,13 @@ impl Tokens {
     ///
     /// # Errors
     /// When the id is not well made, or the store fails.
-    pub async fn add(&self, origin: &Origin, id: &str, role: Role) -> anyhow::Result<(String, Principal)> {
+    pub async fn add(
+        &self,
+        origin: &Origin,
+        id: &str,
+        role: Role,
+        scopes: &[String],
+    ) -> anyhow::Result<(String, Principal)> {
         let (kind, _) = Principal::parse_id(id).map_err(anyhow::Error::msg)?;
         let kind = match kind {
             "lifeform" | "agent" => PrincipalKind::Lifeform,
@@ -63,9 +77,32 @@ impl Tokens {
             _ => PrincipalKind::User,
         };
         let token = fresh();
-        let principal = Principal::new(id, kind, role);
+        let mut principal = Principal::new(id, kind, role);
+        principal.scopes.extend(checked(scopes)?);
         self.keep(origin, &token, &principal).await?;
         Ok((token, principal))
+    }
+
+    /// Puts a principal into these scopes, besides its own and the public one, and into no others: all its tokens hold for
+    /// them at once. Answers what it is then, or `None` where it has no token.
+    ///
+    /// # Errors
+    /// When a scope is not well made, or the store fails.
+    pub async fn set_scopes(&self, origin: &Origin, id: &str, scopes: &[String]) -> anyhow::Result<Option<Principal>> {
+        let scopes = checked(scopes)?;
+        let known: Vec<(Hash, Principal)> = {
+            let tokens = self.by_hash.read().unwrap_or_else(PoisonError::into_inner);
+            tokens.iter().filter(|(_, known)| *known.id.0 == *id).map(|(hash, known)| (*hash, known.clone())).collect()
+        };
+        let mut changed = None;
+        for (hash, mut principal) in known {
+            principal.scopes = Principal::new(id, principal.kind, Role::Observer).scopes;
+            principal.scopes.extend(scopes.iter().cloned());
+            self.store.commit(Batch::new(origin).put(Key::new(Kind::Token, hash.hex()), &principal)).await?;
+            self.by_hash.write().unwrap_or_else(PoisonError::into_inner).insert(hash, principal.clone());
+            changed = Some(principal);
+        }
+        Ok(changed)
     }
 
     async fn keep(&self, origin: &Origin, token: &str, principal: &Principal) -> anyhow::Result<()> {

@@ -107,9 +107,21 @@ impl TestDaemon {
         Self::configured(move |config| config.tools = tools.clone(), script).await
     }
 
+    /// One with an embedder, to which these pairs of words mean the same.
+    pub async fn alike(pairs: &[(&str, &str)]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let model = Scripted::new(honest).taking_as_alike(pairs);
+        Box::pin(Self::on(Arc::new(Memory::default()), model, folder, Arc::new(|_: &mut Config| {}))).await
+    }
+
     async fn on(disk: Arc<Memory>, model: Scripted, folder: tempfile::TempDir, configure: Configure) -> Self {
         let clock = ManualClock::default();
-        let models = models_of(&model.provider("scripted").unwrap());
+        let provider = model.provider("scripted").unwrap();
+        let mut models = models_of(&provider);
+        if model.embeds() {
+            let (name, price) = ("embedder".to_owned(), Price::default());
+            models = models.with_embedder(Model { provider, name, price, context_tokens: 512, small: false });
+        }
         let flags = [("data", folder.path().display().to_string()), ("listen", "127.0.0.1:0".into())];
         let mut config = Config::load(None, &flags).unwrap();
         configure(&mut config);
@@ -147,6 +159,15 @@ impl TestDaemon {
     pub async fn person(&self, id: &str, role: &str) -> Client {
         let made =
             self.operator.post("/v1/tokens", json!({"principal": id, "role": role})).await.expect(StatusCode::CREATED);
+        Client::new(self.operator.base.clone(), made["token"].as_str().unwrap().to_owned())
+    }
+}
+
+impl TestDaemon {
+    /// A client of somebody who is in these scopes besides his own.
+    pub async fn member(&self, id: &str, scopes: &[&str]) -> Client {
+        let body = json!({"principal": id, "scopes": scopes});
+        let made = self.operator.post("/v1/tokens", body).await.expect(StatusCode::CREATED);
         Client::new(self.operator.base.clone(), made["token"].as_str().unwrap().to_owned())
     }
 }

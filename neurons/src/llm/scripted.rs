@@ -50,6 +50,11 @@ impl Scripted {
         self
     }
 
+    /// Whether any words mean the same to it: whether it is any good as an embedder.
+    pub fn embeds(&self) -> bool {
+        !self.alike.is_empty()
+    }
+
     /// Every text it was asked to embed, in order.
     pub fn embedded(&self) -> Vec<String> {
         self.embedded.lock().unwrap_or_else(PoisonError::into_inner).clone()

@@ -7,6 +7,7 @@ use kip::{Answer, Call, Command, Dialect, ErrorKind, KipError, Options, bind_and
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::command::Command as Write;
 use super::owner;
 use super::{Nexus, NexusError, NexusId, Seen, may_write};
 use crate::principal::{Origin, Role};
@@ -77,8 +78,7 @@ impl Nexus {
             return Ok(json!({"error": error.to_json(text)}));
         }
         let privileged = origin.principal.may(Role::Operator);
-        let command =
-            super::command::Command { call, dialect: Dialect::Draft7, privileged, capsule: Some(header.clone()) };
+        let command = Write { privileged, capsule: Some(header.clone()), ..Write::of(call, Dialect::Draft7) };
         if dry_run {
             let tried = self.try_out(nexus, &command, origin).await?;
             let tried = tried.map(|tried| Answer {

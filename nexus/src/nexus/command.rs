@@ -8,11 +8,11 @@ use kip::graph::El;
 use kip::{Answer, Call, Dialect, ErrorKind, KipError, Options, bind_and};
 
 use super::NexusId;
-use super::commons::Overlay;
+use super::commons::{Common, Overlay};
 use super::journal::Written;
 use super::mind::Mind;
 use crate::principal::Principal;
-use crate::store::Batch;
+use crate::store::{Batch, Op};
 
 /// A command that writes.
 pub(super) struct Command {
@@ -21,6 +21,19 @@ pub(super) struct Command {
     /// An operator's capsule may write what is protected (R28).
     pub(super) privileged: bool,
     pub(super) capsule: Option<Header>,
+    pub(super) right: Right,
+    /// What is committed together with it.
+    pub(super) beside: Vec<Op>,
+}
+
+/// In which right somebody changes the commons.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Right {
+    /// In his own: what is his.
+    #[default]
+    Own,
+    /// As one who says whether a piece of knowledge helped: what counts that, of whatever he sees.
+    Judge,
 }
 
 /// What running a command came to.
@@ -32,11 +45,16 @@ pub(super) enum Ran {
 }
 
 /// Whose graphs a command is run on.
-pub(super) struct Hands<'m> {
-    pub(super) own: &'m mut Mind,
-    pub(super) commons: Option<&'m mut Mind>,
-    /// Whether the commons may be written.
-    pub(super) both: bool,
+pub(super) enum Hands<'m> {
+    /// The commons themselves.
+    Commons(&'m mut Mind),
+    /// A mind over the commons.
+    Over {
+        own: &'m mut Mind,
+        commons: &'m mut Mind,
+        /// Whether the commons may be written.
+        both: bool,
+    },
 }
 
 /// Runs a command that writes. What is refused leaves the graphs as they were.
@@ -61,13 +79,16 @@ pub(super) fn run(write: &Command, hands: Hands<'_>, by: &Principal, now: i64) -
                     Ok(Ran::Done(changes, Answer { result, warnings, ..Answer::default() }))
                 }
             };
-        match hands.commons {
-            None => settle(Draft::new(hands.own.write(), now, write.privileged), &|_| true),
-            Some(commons) => {
+        match hands {
+            Hands::Commons(commons) => {
+                let mut commons = Common::new(commons, by);
+                settle(Draft::new(&mut commons, now, write.privileged), &|_| true)
+            }
+            Hands::Over { own, commons, both } => {
                 let crossed = Cell::new(false);
-                let mut both = Overlay::new(hands.own, commons, by, &crossed);
-                let may = |draft: &Draft<'_>| hands.both || !draft.touched().any(El::is_abroad);
-                let ran = settle(Draft::new(&mut both, now, write.privileged), &may);
+                let mut overlay = Overlay::new(own, commons, by, &crossed);
+                let may = |draft: &Draft<'_>| both || !draft.touched().any(El::is_abroad);
+                let ran = settle(Draft::new(&mut overlay, now, write.privileged), &may);
                 if crossed.get() {
                     let error = KipError::new(ErrorKind::Execution, "a link of the commons cannot lead into one mind");
                     return Err(error.code("KIP_4003"));
@@ -79,6 +100,11 @@ pub(super) fn run(write: &Command, hands: Hands<'_>, by: &Principal, now: i64) -
 }
 
 impl Command {
+    /// A command of somebody in his own right.
+    pub(super) fn of(call: Call, dialect: Dialect) -> Self {
+        Self { call, dialect, privileged: false, capsule: None, right: Right::Own, beside: Vec::new() }
+    }
+
     /// `batch` with the journal entry of what it did to a nexus.
     pub(super) fn entry(&self, batch: Batch, nexus: &NexusId, changes: &[Change]) -> Batch {
         let written = Written {

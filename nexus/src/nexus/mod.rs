@@ -23,14 +23,15 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use crate::principal::{Origin, Principal, Role};
-use crate::store::{Key, Kind, Store, StoreError, Stream};
+use crate::store::{Key, Kind, Op, Store, StoreError, Stream};
 use command::{Command, Hands, Ran, run};
 use meaning::{Found, Meanings};
 use owner::{Joint, STEPS_BACK_MAX, Task, Write};
 use wake::{Awake, Dormitory};
 
 pub use capsules::Export;
-pub use commons::{COMMONS, OWNER_KEY, SHARED};
+pub use command::Right;
+pub use commons::{COMMONS, OWNER_KEY, SHARED, Version, versions_stream};
 pub use kip::Request;
 pub use meaning::{EmbedError, Embedder};
 pub use mind::Mind;
@@ -124,12 +125,12 @@ impl Nexus {
         let refusal = if request.readonly {
             Some(kip::read_only())
         } else {
-            (!may_write(&origin.principal, nexus)).then(owner::no_right)
+            (!may_write(&origin.principal, nexus) && !may_share(&origin.principal, nexus)).then(owner::no_right)
         };
         if let Some(refusal) = refusal {
             return Ok(json!({"error": refusal.to_json(&call.command)}));
         }
-        let command = Command { call, dialect: request.dialect, privileged: false, capsule: None };
+        let command = Command::of(call, request.dialect);
         if request.dry_run {
             let tried = self.try_out(nexus, &command, origin).await?;
             let tried =
@@ -236,6 +237,46 @@ impl Nexus {
         Ok(answer)
     }
 
+    /// What somebody sees of a nexus; with a term and an embedder, also what is near to it in meaning.
+    ///
+    /// # Errors
+    /// When the nexus cannot be woken.
+    pub async fn sight(&self, nexus: &NexusId, origin: &Origin, term: Option<&str>) -> Result<Sight, NexusError> {
+        let awake = self.wake(nexus).await?;
+        let (own, commons) = self.both(nexus, &awake).await?;
+        let found = match term {
+            Some(term) => self.near_to(term, nexus, origin, &own, commons.as_ref()).await?,
+            None => Found::default(),
+        };
+        let seen = Seen::by(&origin.principal, nexus, own, commons);
+        Ok(Sight { seen, near: found.near, warnings: found.warnings })
+    }
+
+    /// Whether searches can go by meaning.
+    pub fn has_embedder(&self) -> bool {
+        self.meanings.is_some()
+    }
+
+    /// Runs one command that writes, in a right that the caller of this vouches for, and commits what is beside it with
+    /// it unless it changes nothing. Answers the KIP envelope.
+    ///
+    /// # Errors
+    /// Only when the store fails.
+    pub async fn write_with(
+        &self,
+        nexus: &NexusId,
+        call: Call,
+        origin: &Origin,
+        right: Right,
+        beside: Vec<Op>,
+    ) -> Result<Value, NexusError> {
+        if !may_write(&origin.principal, nexus) && !may_share(&origin.principal, nexus) {
+            return Ok(json!({"error": owner::no_right().to_json(&call.command)}));
+        }
+        let command = Command { right, beside, ..Command::of(call, kip::Dialect::default()) };
+        self.perform(nexus, command, origin).await
+    }
+
     /// What a search by meaning goes by, if this is one and there is an embedder.
     async fn meant(
         &self,
@@ -245,9 +286,21 @@ impl Nexus {
         own: &Arc<Snapshot>,
         commons: Option<&Arc<Snapshot>>,
     ) -> Result<Found, NexusError> {
-        let Some((meanings, term)) = self.meanings.as_ref().zip(meaning::term_of(call)) else {
-            return Ok(Found::default());
-        };
+        match meaning::term_of(call) {
+            Some(term) => self.near_to(&term, nexus, origin, own, commons).await,
+            None => Ok(Found::default()),
+        }
+    }
+
+    async fn near_to(
+        &self,
+        term: &str,
+        nexus: &NexusId,
+        origin: &Origin,
+        own: &Arc<Snapshot>,
+        commons: Option<&Arc<Snapshot>>,
+    ) -> Result<Found, NexusError> {
+        let Some(meanings) = &self.meanings else { return Ok(Found::default()) };
         let shared = NexusId::from(COMMONS);
         let awake = self.wake(nexus).await?;
         let commons = match commons {
@@ -255,7 +308,7 @@ impl Nexus {
             None => None,
         };
         let beside = commons.as_ref().map(|(awake, snapshot)| (&shared, awake, *snapshot));
-        Ok(meanings.find(&self.store, &term, origin, (nexus, &awake, own), beside).await?)
+        Ok(meanings.find(&self.store, term, origin, (nexus, &awake, own), beside).await?)
     }
 
     /// Takes journal entry `seq` back, unless something later stands on it.
@@ -316,14 +369,20 @@ impl Nexus {
         let now = self.store.clock().now().as_microsecond();
         let large = own.is_large() || commons.as_ref().is_some_and(Mind::is_large);
         let tried = owner::beside(large, || {
-            let hands = Hands { own: &mut own, commons: commons.as_mut(), both: true };
+            let hands = match commons.as_mut() {
+                Some(commons) => Hands::Over { own: &mut own, commons, both: true },
+                None => Hands::Commons(&mut own),
+            };
             match run(command, hands, &origin.principal, now)? {
                 Ran::WritesCommons => unreachable!("the copy of the commons may be written"),
                 Ran::Done(changes, answer) => {
                     let diff = journal::diff(&changes);
-                    if let Some(commons) = &commons {
-                        commons::check_rights(commons.read(), &commons::split(changes).1, &origin.principal)?;
-                    }
+                    let shared = match commons {
+                        Some(_) => commons::split(changes).1,
+                        None => changes,
+                    };
+                    let graph = commons.as_ref().unwrap_or(&own).read();
+                    commons::check_rights(graph, &shared, &origin.principal, command.right)?;
                     Ok(Tried { receipt: answer.result, diff, warnings: answer.warnings })
                 }
             }
@@ -370,6 +429,31 @@ impl Nexus {
             mind
         });
         Ok(Ok(Snapshot { mind, seq }))
+    }
+}
+
+/// What somebody sees of a nexus, and what in it is near to what he looks for.
+pub struct Sight {
+    seen: Seen,
+    near: Option<meaning::Near>,
+    /// What he must be told: that there is no meaning to go by, or not yet.
+    pub warnings: Vec<String>,
+}
+
+impl Sight {
+    /// Lends the graph; off the runtime's other work where it is large.
+    ///
+    /// # Errors
+    /// When a shelf cannot be read.
+    pub fn look<R>(&self, then: impl FnOnce(&dyn GraphRead) -> R) -> Result<R, NexusError> {
+        let looked = owner::beside(self.seen.is_large(), || self.seen.view(then));
+        self.seen.check()?;
+        Ok(looked)
+    }
+
+    /// What is near in meaning, if there is an embedder and it answered.
+    pub fn near(&self) -> Option<&dyn exec::Semantic> {
+        self.near.as_ref().map(|near| near as &dyn exec::Semantic)
     }
 }
 
@@ -421,6 +505,11 @@ fn is_self(principal: &Principal, nexus: &NexusId) -> bool {
 /// Whether a principal may write into a nexus, and see its journal.
 pub fn may_write(principal: &Principal, nexus: &NexusId) -> bool {
     principal.may(Role::Operator) || is_self(principal, nexus)
+}
+
+/// Whether a principal may write in a nexus what is its own there: in the commons, whoever may act.
+fn may_share(principal: &Principal, nexus: &NexusId) -> bool {
+    &**nexus == COMMONS && (principal.may(Role::Participant) || principal.may(Role::Lifeform))
 }
 
 /// The scopes that limit what a principal sees; an operator, and a lifeform in its own mind, sees everything.

@@ -345,7 +345,10 @@ impl Owner {
         let now = self.now();
         let large = self.mind.is_large() || commons.as_ref().is_some_and(Mind::is_large);
         let ran = beside(large, || {
-            let hands = Hands { own: &mut self.mind, commons: commons.as_mut(), both: false };
+            let hands = match commons.as_mut() {
+                Some(commons) => Hands::Over { own: &mut self.mind, commons, both: false },
+                None => Hands::Commons(&mut self.mind),
+            };
             run(&write.command, hands, &write.origin.principal, now)
         });
         if let Err(fault) = self.mind.check().and_then(|()| commons.as_ref().map_or(Ok(()), Mind::check)) {
@@ -357,8 +360,14 @@ impl Owner {
         }
         match ran {
             Ok(Ran::Done(changes, answer)) => {
+                if let Err(error) = self.check_rights(&changes, &write) {
+                    self.unchange(changes);
+                    return drop(write.reply.send(Ok(json!({"error": error.to_json(&write.command.call.command)}))));
+                }
                 let answer = envelope(Ok(answer), &write.command.call.command);
-                let batch = write.command.entry(self.batch(&write.origin, &changes), &self.place.nexus, &changes);
+                let mut batch = Batch::new(&write.origin);
+                write.command.beside.drain(..).for_each(|op| batch.push(op));
+                let batch = write.command.entry(self.batch(batch, &changes), &self.place.nexus, &changes);
                 self.submit(changes, batch, answer, write.reply).await;
             }
             Ok(Ran::WritesCommons) => match write.commons.take() {
@@ -383,12 +392,12 @@ impl Owner {
         let now = self.now();
         let large = self.mind.is_large() || theirs.is_large();
         let ran: Result<_, KipError> = beside(large, || {
-            let hands = Hands { own: &mut self.mind, commons: Some(&mut theirs), both: true };
+            let hands = Hands::Over { own: &mut self.mind, commons: &mut theirs, both: true };
             match run(&write.command, hands, &write.origin.principal, now)? {
                 Ran::WritesCommons => unreachable!("the commons is in hand"),
                 Ran::Done(changes, answer) => {
                     let (own, shared) = commons::split(changes);
-                    commons::check_rights(theirs.read(), &shared, &write.origin.principal)?;
+                    commons::check_rights(theirs.read(), &shared, &write.origin.principal, write.command.right)?;
                     Ok((own, shared, answer))
                 }
             }
@@ -408,7 +417,7 @@ impl Owner {
             }
         };
         let commons = COMMONS.into();
-        let mut batch = Batch::new(&write.origin);
+        let (mut batch, versions) = commons::versions_of(Batch::new(&write.origin), &shared);
         for (nexus, mind, changes, head) in
             [(&self.place.nexus, &self.mind, &own, self.head), (&commons, &theirs, &shared, head)]
         {
@@ -423,7 +432,7 @@ impl Owner {
         match done {
             Ok(receipt) => {
                 // Each part is a head, its elements and an entry.
-                let mut entries = receipt.versions.chunks(3).map(|part| part[2]);
+                let mut entries = receipt.versions.get(versions..).unwrap_or_default().chunks(3).map(|part| part[2]);
                 if !own.is_empty() {
                     self.head += 1;
                     self.seq = entries.next().unwrap_or(self.seq);
@@ -497,7 +506,7 @@ impl Owner {
             Ok(changes) => {
                 let undo = Written { undoes: Some(seq), ..Written::of("", &serde_json::Map::new(), &changes) };
                 let stream = format!("nexus:{}", self.place.nexus);
-                let batch = self.batch(&origin, &changes).append(stream, "undo", &undo);
+                let batch = self.batch(Batch::new(&origin), &changes).append(stream, "undo", &undo);
                 let answer = json!({"result": {"undone": seq, "command": undone_command, "elements": changes.len()}});
                 self.submit(changes, batch, answer, reply).await;
             }
@@ -514,8 +523,22 @@ impl Owner {
         }
     }
 
-    fn batch(&self, origin: &Origin, changes: &[Change]) -> Batch {
-        batch_of(Batch::new(origin), &self.place.nexus, Head::of(&self.mind), changes, self.head)
+    /// `batch` with what makes changes durable.
+    fn batch(&self, batch: Batch, changes: &[Change]) -> Batch {
+        let batch = if self.is_commons() { commons::versions_of(batch, changes).0 } else { batch };
+        batch_of(batch, &self.place.nexus, Head::of(&self.mind), changes, self.head)
+    }
+
+    fn is_commons(&self) -> bool {
+        &*self.place.nexus == COMMONS
+    }
+
+    /// Whether these changes of the commons were his to make; of his own mind everything is.
+    fn check_rights(&self, changes: &[Change], write: &Write) -> Result<(), KipError> {
+        match self.is_commons() {
+            true => commons::check_rights(self.mind.read(), changes, &write.origin.principal, write.command.right),
+            false => Ok(()),
+        }
     }
 
     async fn submit(&mut self, changes: Vec<Change>, batch: Batch, answer: Value, reply: Reply) {

@@ -16,6 +16,7 @@ use serde_json::Map;
 use tokio::sync::{OnceCell, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
+use super::command::Command;
 use super::commons::COMMONS;
 use super::journal::Written;
 use super::meaning::Meaning;
@@ -181,6 +182,7 @@ impl Nexus {
             },
             Some(head) => (self.in_memory(&nexus, &head.value).await?, head.version),
         };
+        let unlearned = if head.is_some() { unlearned(&nexus, &mind)? } else { Vec::new() };
         let seq = self.store.head(&stream(&nexus)).await?;
         let (writer, inbox) = mpsc::channel(TASKS_MAX);
         let (readers, reading) = mpsc::channel(TASKS_MAX);
@@ -189,7 +191,11 @@ impl Nexus {
         let place = owner::Place { store, nexus, shelves, joint, inbox, readers: reading };
         let (owner, shared) = Owner::new(place, mind, version, seq);
         tokio::spawn(owner.run());
-        Ok(Arc::new(Awake { shared, writer, readers, meaning: Meaning::default() }))
+        let awake = Arc::new(Awake { shared, writer, readers, meaning: Meaning::default() });
+        for command in unlearned {
+            awake.learn(command).await?;
+        }
+        Ok(awake)
     }
 
     /// The graph of a nexus, in memory.
@@ -307,12 +313,7 @@ impl Nexus {
                 Ok(draft.finish().0)
             })
             .map_err(|error| NexusError::Capsule { name, reason: error.to_json(text).to_string() })?;
-            let header = Header {
-                name: name.into(),
-                version: env!("CARGO_PKG_VERSION").into(),
-                sha256: crate::store::Hash::of(text.as_bytes()).hex(),
-            };
-            entries.push(Written { capsule: Some(header), ..Written::of(text, &Map::new(), &changes) });
+            entries.push(Written { capsule: Some(header_of(name, text)), ..Written::of(text, &Map::new(), &changes) });
             all.extend(changes);
         }
         // An element that a later capsule touched again is written as it is in the end.
@@ -323,7 +324,44 @@ impl Nexus {
     }
 }
 
+/// The shipped capsules that define what a commons born earlier does not know. What it knows stays as it was made.
+fn unlearned(nexus: &NexusId, mind: &Mind) -> Result<Vec<Command>, NexusError> {
+    let mut unlearned = Vec::new();
+    for (name, text) in capsules_of(nexus).filter(|_| &**nexus == COMMONS) {
+        let (mut copy, call) = (mind.clone(), Call { command: text.to_owned(), parameters: Map::new() });
+        let adds = bind_and(&call, |command| {
+            let mut draft = Draft::new(copy.write(), 0, true);
+            exec::write(command, &mut draft, &Options::default())?;
+            Ok(draft.finish().0.iter().any(|change| change.before.is_none()))
+        })
+        .map_err(|error| NexusError::Capsule { name, reason: error.to_json(text).to_string() })?;
+        if adds {
+            let capsule = Some(header_of(name, text));
+            unlearned.push(Command { privileged: true, capsule, ..Command::of(call, kip::Dialect::default()) });
+        }
+    }
+    Ok(unlearned)
+}
+
+fn header_of(name: &str, text: &str) -> Header {
+    Header {
+        name: name.into(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        sha256: crate::store::Hash::of(text.as_bytes()).hex(),
+    }
+}
+
 impl Awake {
+    /// Has a shipped capsule written by the daemon.
+    async fn learn(&self, command: Command) -> Result<(), StoreError> {
+        let (reply, answer) = oneshot::channel();
+        let origin = Origin::system("a newer capsule");
+        let write = owner::Write { command, origin, commons: None, reply };
+        self.writer.send(Task::Write(write)).await.map_err(|_| StoreError::Closed)?;
+        answer.await.map_err(|_| StoreError::Closed)??;
+        Ok(())
+    }
+
     /// The graph of the commons with the right to write it, until it is given back.
     pub(super) async fn borrow(&self) -> Result<Loan, StoreError> {
         let (lend, loan) = oneshot::channel();

@@ -56,6 +56,8 @@ pub enum Kind {
     Meta,
     /// The head of a nexus: its next element number.
     Nexus,
+    /// That something said of a record was counted.
+    Feedback,
 }
 
 impl Kind {
@@ -82,6 +84,7 @@ impl Kind {
             Self::Spending => "spending",
             Self::Meta => "meta",
             Self::Nexus => "nexus",
+            Self::Feedback => "feedback",
         }
     }
 }

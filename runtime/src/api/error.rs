@@ -4,6 +4,7 @@ use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use fascicles::{FascicleError, Fault, Faults};
+use knowledge::KnowledgeError;
 use lifeform::{LifeformError, Refusal as CanvasRefusal};
 use neurons::llm::wire::Refusal;
 use neurons::{LlmError, NeuronError};
@@ -178,6 +179,24 @@ impl From<NexusError> for ApiError {
         match error {
             NexusError::Store(error) => error.into(),
             NexusError::Capsule { .. } => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "capsule", error.to_string()),
+        }
+    }
+}
+
+impl From<KnowledgeError> for ApiError {
+    fn from(error: KnowledgeError) -> Self {
+        let detail = error.to_string();
+        match error {
+            KnowledgeError::Invalid(faults) => {
+                let path = faults.into_iter().next().map(|fault| fault.path).filter(|path| !path.is_empty());
+                Self { about: Some(Box::new(About { path, current: None })), ..Self::invalid(detail) }
+            }
+            KnowledgeError::NotFound(_) => Self::new(StatusCode::NOT_FOUND, "knowledge_not_found", detail),
+            KnowledgeError::Forbidden(_) => Self::forbidden(detail),
+            KnowledgeError::Conflict(_) => Self::new(StatusCode::CONFLICT, "conflict", detail)
+                .hint("read it again and repeat the change on what you find"),
+            KnowledgeError::Refused(_) => Self::invalid(detail),
+            KnowledgeError::Nexus(error) => error.into(),
         }
     }
 }

@@ -11,6 +11,7 @@ mod goals;
 mod health;
 mod invocations;
 mod jobs;
+mod knowledge;
 mod lifeforms;
 mod members;
 mod neurons;
@@ -29,6 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::fascicles::{Fascicles, Toolbox};
+use ::knowledge::Knowledge;
 use ::lifeform::Lifeforms;
 use ::neurons::Neurons;
 use ::nexus::{Nexus, Store};
@@ -67,6 +69,7 @@ impl Deref for App {
 pub struct Shared {
     pub(crate) store: Store,
     pub(crate) nexus: Nexus,
+    pub(crate) knowledge: Knowledge,
     pub(crate) neurons: Neurons,
     pub(crate) fascicles: Fascicles,
     pub(crate) lifeforms: Lifeforms,
@@ -98,9 +101,11 @@ impl App {
         address: SocketAddr,
         stopping: watch::Receiver<bool>,
     ) -> Self {
+        let knowledge = Knowledge::new(store.clone(), nexus.clone());
         Self(Arc::new(Shared {
             store,
             nexus,
+            knowledge,
             neurons,
             fascicles,
             lifeforms,
@@ -219,8 +224,15 @@ pub fn router(app: App) -> Router {
         .routes(routes!(chat::revisions))
         .routes(routes!(chat::interrupt))
         .routes(routes!(chat::restore))
+        .routes(routes!(knowledge::search))
+        .routes(routes!(knowledge::create, knowledge::list))
+        .routes(routes!(knowledge::judge))
+        .routes(routes!(knowledge::slim))
+        .routes(routes!(knowledge::read, knowledge::update, knowledge::delete))
+        .routes(routes!(knowledge::history))
+        .routes(routes!(knowledge::rollback))
         .routes(routes!(tokens::add, tokens::list))
-        .routes(routes!(tokens::revoke))
+        .routes(routes!(tokens::change, tokens::revoke))
         .split_for_parts();
     described.info.version = env!("CARGO_PKG_VERSION").into();
     let text: Arc<str> = document::complete(serde_json::json!(described)).to_string().into();

@@ -22,6 +22,17 @@ pub(super) struct TokenBody {
     #[serde(default = "participant")]
     #[schema(value_type = String)]
     role: Role,
+    /// Scopes it is in besides its own: `org:acme`, `team:red`, `project:x`, and `agent:x` it also acts as.
+    #[serde(default)]
+    scopes: Vec<String>,
+}
+
+/// What is changed of a principal.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MembershipBody {
+    /// The scopes it is in besides its own, all of them.
+    scopes: Vec<String>,
 }
 
 fn participant() -> Role {
@@ -41,7 +52,7 @@ pub(super) async fn add(
     }
     let (token, principal) = app
         .tokens
-        .add(&origin, &body.principal, body.role)
+        .add(&origin, &body.principal, body.role, &body.scopes)
         .await
         .map_err(|error| ApiError::invalid(error.to_string()))?;
     Ok((StatusCode::CREATED, Json(json!({"token": token, "principal": principal}))))
@@ -51,6 +62,21 @@ pub(super) async fn add(
 #[utoipa::path(get, path = "/v1/tokens", responses((status = 200, description = "the principals")))]
 pub(super) async fn list(State(app): State<App>, _operator: Operator) -> Json<Value> {
     Json(json!({"principals": app.tokens.principals()}))
+}
+
+/// Puts a principal into scopes, and takes it out of all others; every token of it holds for them at once.
+#[utoipa::path(patch, path = "/v1/tokens/{principal}", params(("principal" = String, Path)), request_body = MembershipBody, responses((status = 200, description = "the principal"), (status = 404, description = "it has no token")))]
+pub(super) async fn change(
+    State(app): State<App>,
+    Operator(origin): Operator,
+    ApiPath(principal): ApiPath<String>,
+    ApiJson(body): ApiJson<MembershipBody>,
+) -> Result<Json<Value>, ApiError> {
+    match app.tokens.set_scopes(&origin, &principal, &body.scopes).await {
+        Ok(Some(principal)) => Ok(Json(json!(principal))),
+        Ok(None) => Err(ApiError::new(StatusCode::NOT_FOUND, "no_token", format!("{principal} has no token"))),
+        Err(error) => Err(ApiError::invalid(error.to_string())),
+    }
 }
 
 /// Takes every token of a principal back.

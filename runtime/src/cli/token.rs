@@ -19,6 +19,16 @@ pub(super) enum Token {
         /// `operator`, `participant`, `observer`, or `lifeform` for one that lives elsewhere.
         #[arg(long, default_value = "participant")]
         role: String,
+        /// A scope it is in besides its own, such as org:acme; may be given several times.
+        #[arg(long = "scope")]
+        scopes: Vec<String>,
+    },
+    /// Puts a principal into scopes, and takes it out of all others; its tokens stay.
+    Scopes {
+        /// Whom.
+        principal: String,
+        /// The scopes, such as org:acme and team:red.
+        scopes: Vec<String>,
     },
     /// Lists who has a token.
     List,
@@ -32,15 +42,20 @@ pub(super) enum Token {
 pub(super) async fn run(config: Config, command: Token) -> anyhow::Result<ExitCode> {
     let client = Client::new(&config)?;
     match command {
-        Token::Add { principal, role } => {
-            let made =
-                client.ask(Method::POST, "/v1/tokens", Some(&json!({"principal": principal, "role": role}))).await?;
+        Token::Add { principal, role, scopes } => {
+            let body = json!({"principal": principal, "role": role, "scopes": scopes});
+            let made = client.ask(Method::POST, "/v1/tokens", Some(&body)).await?;
             say(made["token"].as_str().unwrap_or_default());
+        }
+        Token::Scopes { principal, scopes } => {
+            let body = json!({"scopes": scopes});
+            let changed = client.ask(Method::PATCH, &format!("/v1/tokens/{principal}"), Some(&body)).await?;
+            say(&format!("{principal} is in {}", changed["scopes"]));
         }
         Token::List => {
             let listed = client.ask(Method::GET, "/v1/tokens", None).await?;
             for one in listed["principals"].as_array().into_iter().flatten() {
-                say(&format!("{}\t{}", one["id"].as_str().unwrap_or_default(), one["roles"]));
+                say(&format!("{}\t{}\t{}", one["id"].as_str().unwrap_or_default(), one["roles"], one["scopes"]));
             }
         }
         Token::Revoke { principal } => {

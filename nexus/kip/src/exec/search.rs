@@ -25,6 +25,9 @@ pub trait Semantic: Send + Sync {
     /// Up to `limit` concepts, or links, that are nearest in meaning to `term` and that `fits` lets through, best
     /// first, with a likeness from 0 to 1.
     fn nearest(&self, term: &str, links: bool, limit: usize, fits: &mut dyn FnMut(El) -> bool) -> Vec<(El, f64)>;
+
+    /// How like an element is to `term`, if it has a meaning that is known: from −1 to 1.
+    fn likeness(&self, term: &str, el: El) -> Option<f64>;
 }
 
 /// Runs a bound SEARCH.

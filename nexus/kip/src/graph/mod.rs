@@ -22,7 +22,7 @@ pub use build::Builder;
 pub use edges::{Edge, Edges};
 pub use read::{GraphRead, GraphWrite, Limited, Way};
 pub use record::{Concept, El, Later, Link, Look, Record, Stamp, shown, source_of};
-pub use scoped::{SCOPES_KEY, Scoped};
+pub use scoped::{OWNER_KEY, SCOPES_KEY, Scoped};
 use sorted::{Batch, Place, Sorted};
 pub use union::Union;
 pub use veil::{Veil, Veiled, counted, hidden_with_links, hides_with_ends};

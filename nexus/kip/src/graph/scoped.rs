@@ -12,6 +12,8 @@ use crate::datum::{Datum, Sym};
 
 /// The metadata key that limits who sees an element: a list of scopes.
 pub const SCOPES_KEY: &str = "access_scopes";
+/// The metadata key that says whose an element is. The owner sees it whoever else does.
+pub const OWNER_KEY: &str = "owner";
 
 /// See the module.
 pub type Scoped<'g> = Veiled<'g, Scopes<'g>>;
@@ -91,8 +93,11 @@ impl Veil for Scopes<'_> {
     }
 }
 
-/// Whether one of the scopes listed is the principal's. What is no list of scopes lets nobody in.
+/// Whether one of the scopes listed is the principal's, or the owner is. What is no list of scopes lets nobody else in.
 fn allowed(look: Look<'_>, scopes: &BTreeSet<Arc<str>>) -> bool {
+    if look.metadata().named(OWNER_KEY).and_then(Datum::as_str).is_some_and(|owner| scopes.contains(owner)) {
+        return true;
+    }
     match look.metadata().named(SCOPES_KEY) {
         None | Some(Datum::Null) => true,
         Some(Datum::Str(scope)) => scopes.contains(scope.as_str()),

@@ -26,7 +26,8 @@ use super::{Nexus, NexusId};
 use crate::principal::Origin;
 use crate::store::{Store, StoreError};
 use kept::{Kept, Name, name};
-use vectors::{Near, Table, Vector};
+pub(super) use vectors::Near;
+use vectors::{Table, Vector};
 
 /// Makes vectors of texts.
 #[async_trait]

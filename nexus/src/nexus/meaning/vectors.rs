@@ -68,6 +68,12 @@ impl Table {
         self.places.len()
     }
 
+    fn get(&self, el: El) -> Option<&Vector> {
+        let place = *self.places.get(&el)?;
+        let (_, vector) = self.chunks.get(place / CHUNK)?.get(place % CHUNK)?.as_ref()?;
+        Some(vector)
+    }
+
     pub(super) fn put(&mut self, el: El, vector: Vector) {
         let next = self.places.len() + self.free.len();
         let place = self.places.get(&el).copied().or_else(|| self.free.pop()).unwrap_or(next);
@@ -127,6 +133,11 @@ impl Semantic for Near {
             .into_iter()
             .map(|Reverse((likeness, Reverse(el)))| (el, f64::from(likeness) / 1e6))
             .collect()
+    }
+
+    fn likeness(&self, _: &str, el: El) -> Option<f64> {
+        let vector = if el.is_abroad() { self.commons.as_ref()?.get(el.home())? } else { self.own.get(el)? };
+        Some(f64::from(self.term.likeness(vector)))
     }
 }
 

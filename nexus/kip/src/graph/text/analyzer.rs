@@ -23,10 +23,11 @@ pub fn terms(text: &str) -> Vec<Arc<str>> {
     found
 }
 
-/// The terms a query asks for, each once, without the words that say nothing unless it has no others.
+/// The terms a query asks for, each once, without the words that say nothing unless it has no others. Of writings without
+/// spaces the single letters too: they are in so many texts that they only tell apart what the pairs do not.
 pub fn terms_of_query(text: &str) -> Vec<Arc<str>> {
     let mut all: Vec<Arc<str>> = Vec::new();
-    each_term(text, false, &mut |term, _| {
+    each_term(text, true, &mut |term, _| {
         if !all.iter().any(|known| &**known == term) {
             all.push(term.into());
         }

@@ -3,10 +3,13 @@
 use serde_json::Value;
 
 use super::super::Look;
-use crate::datum::Datum;
+use crate::datum::{Datum, Sym};
 
 /// Characters of an element that are looked at; an embedder reads no more.
 pub const GIST_CHARS_MAX: usize = 1_000;
+
+/// The type of records, whose names are made up and whose labels say little: what they mean stands in these two.
+const RECORD: (&str, [&str; 2]) = ("Knowledge", ["task", "content"]);
 
 /// The text of an element: a concept's name and texts, a link's texts. `None` where it says nothing.
 pub fn gist_of(look: Look<'_>) -> Option<String> {
@@ -22,10 +25,15 @@ pub fn gist_of(look: Look<'_>) -> Option<String> {
         let before = room;
         gist.extend(text.chars().take(before).inspect(|_| room -= 1));
     };
-    if let Look::Concept(concept) = look {
+    let (record, telling) = RECORD;
+    let is_record = look.kind().as_str() == record && telling.iter().any(|key| look.attributes().named(key).is_some());
+    if let Look::Concept(concept) = look
+        && !is_record
+    {
         add(&concept.name);
     }
-    for (_, value) in look.attributes().pairs() {
+    let tells = |key: &Sym| !is_record || telling.contains(&key.as_str());
+    for (_, value) in look.attributes().pairs().iter().filter(|(key, _)| tells(key)) {
         match value {
             Datum::Str(text) => add(text),
             Datum::Json(json) => {

@@ -2,7 +2,7 @@
 //! length, against a fixed length instead of a moving average) never changes while the concept does not,
 //! so postings are kept by worth, and a snapshot of the index is a few pointers.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use arcstr::ArcStr;
@@ -14,10 +14,11 @@ use super::analyzer::each_term;
 use super::rank::{Standing, Words};
 use crate::datum::Datum;
 
-/// How much a word in the name, an alias, or another text counts.
+/// How much a word in the name, an alias, or another text counts, and one of the texts beside which this one stood.
 const NAME: f32 = 3.0;
 const ALIAS: f32 = 2.5;
 const OTHER: f32 = 1.0;
+const CONTEXT: f32 = 0.25;
 /// BM25's saturation of repeated words.
 const K1: f32 = 1.2;
 /// BM25's penalty for length.
@@ -28,7 +29,8 @@ const LENGTH: f32 = 24.0;
 pub const LEVELS_MAX: u8 = 32;
 pub(super) const LEVELS: f32 = LEVELS_MAX as f32;
 /// Text beyond this many terms of one element is not indexed.
-const TERMS_MAX: usize = 512;
+const TERMS_MAX: usize = 2048;
+
 /// See the module.
 #[derive(Clone, Default)]
 pub struct Index {
@@ -210,7 +212,7 @@ impl Index {
             return;
         }
         for (term, level) in &old {
-            if new.contains(&(term.clone(), *level)) {
+            if new.binary_search(&(term.clone(), *level)).is_ok() {
                 continue;
             }
             if self.postings.get_mut(term).is_some_and(|posting| posting.remove(*level, el)) {
@@ -218,7 +220,7 @@ impl Index {
             }
         }
         for (term, level) in &new {
-            if old.contains(&(term.clone(), *level)) {
+            if old.binary_search(&(term.clone(), *level)).is_ok() {
                 continue;
             }
             match self.postings.get_mut(term) {
@@ -274,13 +276,13 @@ impl Words for Index {
     }
 }
 
-/// The words of an element, each with its level of worth: all of a concept's, and a link's where it says more than
-/// that it is there.
+/// The words of an element in order, each with its level of worth: all of a concept's, and a link's where it says more
+/// than that it is there.
 pub fn words_of(look: Look<'_>) -> Vec<(ArcStr, u8)> {
     if matches!(look, Look::Link(link) if link.attributes.is_empty()) {
         return Vec::new();
     }
-    let mut weights: Vec<(ArcStr, f32)> = Vec::new();
+    let mut weights: BTreeMap<ArcStr, f32> = BTreeMap::new();
     let (mut length, mut count) = (0.0, 0);
     let mut add = |text: &str, field: f32| {
         each_term(text, true, &mut |term, share| {
@@ -289,9 +291,9 @@ pub fn words_of(look: Look<'_>) -> Vec<(ArcStr, u8)> {
             }
             count += 1;
             length += field * share;
-            match weights.iter_mut().find(|(known, _)| known.as_str() == term) {
-                Some((_, weight)) => *weight += field * share,
-                None => weights.push((term.into(), field * share)),
+            match weights.get_mut(term) {
+                Some(weight) => *weight += field * share,
+                None => drop(weights.insert(term.into(), field * share)),
             }
         });
     };
@@ -299,7 +301,11 @@ pub fn words_of(look: Look<'_>) -> Vec<(ArcStr, u8)> {
         add(&concept.name, NAME);
     }
     for (key, value) in look.attributes().pairs() {
-        let field = if key.as_str() == "aliases" { ALIAS } else { OTHER };
+        let field = match key.as_str() {
+            "aliases" => ALIAS,
+            "context" => CONTEXT,
+            _ => OTHER,
+        };
         match value {
             Datum::Str(text) => add(text, field),
             Datum::Json(json) => {

@@ -8,7 +8,7 @@ use super::fuzzy;
 use super::index::LEVELS;
 
 /// The share of a word's weight that any hit has; the rest goes by its level.
-const FLOOR: f32 = 0.6;
+const FLOOR: f32 = 0.3;
 /// A word in more elements than this is only looked up for elements that a rarer word found.
 const COMMON: usize = 20_000;
 /// Unknown words of one query that are taken for slips; each costs a walk through the words.

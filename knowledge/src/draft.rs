@@ -1,0 +1,289 @@
+//! What somebody posts as a record, and the rule of each member of it (MISSION R1, H2).
+
+use nexus::Principal;
+use serde_json::{Map, Value};
+
+use crate::fields::{Fault, Fields};
+use crate::record::{SCORE, Type};
+use crate::scope::{self, Visibility};
+
+/// Characters of a task and of a content.
+pub const TASK_CHARS_MAX: usize = 2_000;
+/// See [`TASK_CHARS_MAX`].
+pub const CONTENT_CHARS_MAX: usize = 100_000;
+/// Texts beside which a record stood, and the characters of each.
+const CONTEXT_MAX: usize = 8;
+const CONTEXT_CHARS_MAX: usize = 4_000;
+/// Items of the other lists.
+const ITEMS_MAX: usize = 32;
+/// Characters of a name, a label or an id.
+const NAME_CHARS_MAX: usize = 200;
+/// Characters of an address.
+const URL_CHARS_MAX: usize = 2_000;
+/// Bytes of members that are kept as they are.
+const EXTRA_BYTES_MAX: usize = 16 << 10;
+/// The scope that older clients send for the owner's own.
+const OWNERS_OWN: &str = "user:owner";
+
+/// A record to be written, checked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Draft {
+    /// The id it had elsewhere; a new one where it has none.
+    pub id: Option<String>,
+    /// Whose it is.
+    pub owner: String,
+    /// Who sees it.
+    pub scopes: Vec<String>,
+    /// What it says.
+    pub body: Body,
+    /// 1 to 5.
+    pub score: f64,
+    /// 0 to 1, where the writer says so.
+    pub confidence: Option<f64>,
+    /// The message it came from.
+    pub message_id: Option<String>,
+    /// Where it came from.
+    pub source: Map<String, Value>,
+    /// What of the request was not taken, and why.
+    pub warnings: Vec<String>,
+}
+
+/// What a record says; of a change, the parts that are to be changed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Body {
+    /// See [`crate::Record`].
+    pub task: Option<String>,
+    /// See [`crate::Record`].
+    pub content: Option<String>,
+    /// See [`crate::Record`].
+    pub types: Option<Vec<Type>>,
+    /// See [`crate::Record`].
+    pub tags: Option<Map<String, Value>>,
+    /// See [`crate::Record`].
+    pub context: Option<Vec<String>>,
+    /// See [`crate::Record`].
+    pub resource_ids: Option<Vec<String>>,
+    /// See [`crate::Record`].
+    pub extra: Map<String, Value>,
+}
+
+impl Draft {
+    /// Reads what `by` posts.
+    ///
+    /// # Errors
+    /// Every fault in it.
+    pub fn read(posted: Map<String, Value>, by: &Principal) -> Result<Self, Vec<Fault>> {
+        let mut fields = Fields::of(posted);
+        let mut warnings = Vec::new();
+        let id = fields.text("id", NAME_CHARS_MAX);
+        if id.as_ref().is_some_and(|id| !is_id(id)) {
+            fields.fault("id", "begins with \"knowledge-\" and goes on with letters, digits, '-', '_' and '.'");
+        }
+        let owner = owner(&mut fields).unwrap_or_else(|| by.id.0.to_string());
+        let scopes = scopes(&mut fields, &owner, by, &mut warnings).unwrap_or_else(|| vec![owner.clone()]);
+        let mut body = Body::take(&mut fields);
+        for (key, given) in
+            [("task", body.task.is_some()), ("content", body.content.is_some()), ("types", body.types.is_some())]
+        {
+            if !given {
+                fields.missing(key);
+            }
+        }
+        let (score, confidence) = eval(&mut fields, &mut warnings);
+        let (source, message_id) = source(&mut fields);
+        // What is told of a record is not taken from whoever writes it.
+        for told in ["created_at", "updated_at", "quality_score", "version", "status", "kp_id", "relevance"] {
+            if fields.take(told).is_some() {
+                warnings.push(format!("{told} is told, not taken"));
+            }
+        }
+        body.extra = extra(&mut fields);
+        fields.end()?;
+        Ok(Self { id, owner, scopes, body, score: score.unwrap_or(SCORE), confidence, message_id, source, warnings })
+    }
+}
+
+impl Body {
+    /// Takes the members that a body has out of `fields`.
+    pub(crate) fn take(fields: &mut Fields) -> Self {
+        let plain = |most: usize| {
+            move |text: &str| match text.trim().is_empty() || text.chars().count() > most {
+                true => Err(format!("is a text of 1 to {most} characters")),
+                false => Ok(()),
+            }
+        };
+        // A type by itself is how older clients say it.
+        let key = if fields.has("types") { "types" } else { "type" };
+        let types = fields.texts(key, Type::ALL.len(), &|name| Type::parse(name).map(|_| ()));
+        if types.as_ref().is_some_and(Vec::is_empty) {
+            fields.fault(key, "names at least one type");
+        }
+        if key == "types" {
+            fields.take("type");
+        }
+        let mut resource_ids = fields.texts("resource_ids", ITEMS_MAX, &check_resource_id);
+        if let Some(secure) = fields.texts("secure_resource_id", ITEMS_MAX, &check_resource_id) {
+            resource_ids.get_or_insert_default().extend(secure);
+        }
+        let tags = fields.object("tags");
+        check_tags(fields, tags.as_ref());
+        Self {
+            task: fields.text("task", TASK_CHARS_MAX),
+            content: fields.text("content", CONTENT_CHARS_MAX),
+            types: types.map(|types| types.iter().filter_map(|name| Type::parse(name).ok()).collect()),
+            tags,
+            context: fields.texts("context", CONTEXT_MAX, &plain(CONTEXT_CHARS_MAX)),
+            resource_ids,
+            extra: Map::new(),
+        }
+    }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+fn check_tags(fields: &mut Fields, tags: Option<&Map<String, Value>>) {
+    let Some(tags) = tags else { return };
+    if tags.len() > ITEMS_MAX {
+        fields.fault("tags", format!("has at most {ITEMS_MAX} labels"));
+    }
+    for (label, value) in tags {
+        let short = |value: &Value| match value {
+            Value::String(text) => text.chars().count() <= NAME_CHARS_MAX,
+            Value::Number(_) | Value::Bool(_) | Value::Null => true,
+            _ => false,
+        };
+        let fits = match value {
+            Value::Array(items) => items.len() <= ITEMS_MAX && items.iter().all(short),
+            plain => short(plain),
+        };
+        if !fits || label.chars().count() > NAME_CHARS_MAX {
+            fields.fault(
+                "tags",
+                format!("has labels and values of up to {NAME_CHARS_MAX} characters, or lists of those"),
+            );
+            return;
+        }
+    }
+}
+
+/// Whose a record is to be.
+fn owner(fields: &mut Fields) -> Option<String> {
+    let owner = fields.text_or_nothing("owner", NAME_CHARS_MAX)?;
+    let somebody = ["user:", "agent:", "lifeform:", "system:"].iter().any(|entity| owner.starts_with(entity));
+    if !somebody || scope::check(&owner).is_err() && !owner.starts_with("system:") {
+        fields.fault("owner", "is entity:id, where the entity is user, agent or lifeform");
+    }
+    Some(owner)
+}
+
+/// Who is to see a record, where that is said.
+pub(crate) fn scopes(
+    fields: &mut Fields,
+    owner: &str,
+    by: &Principal,
+    warnings: &mut Vec<String>,
+) -> Option<Vec<String>> {
+    let named = fields.texts("scopes", ITEMS_MAX, &scope::check);
+    let visibility = fields.text_or_nothing("visibility", NAME_CHARS_MAX);
+    match (named, visibility) {
+        (Some(named), visibility) => {
+            if visibility.is_some() {
+                warnings.push("visibility follows from the scopes and was not looked at".to_owned());
+            }
+            if named.is_empty() {
+                fields.fault("scopes", "names at least one scope");
+            }
+            let own = |scope: String| if scope == OWNERS_OWN { owner.to_owned() } else { scope };
+            Some(named.into_iter().map(own).collect())
+        }
+        (None, Some(word)) => {
+            let meant = Visibility::scopes(&word, owner, by);
+            if meant.is_none() {
+                fields.fault("visibility", "is one of private, shared, org, public, network");
+            }
+            meant
+        }
+        (None, None) => None,
+    }
+}
+
+/// The score and the confidence, at the top or in `eval`.
+fn eval(fields: &mut Fields, warnings: &mut Vec<String>) -> (Option<f64>, Option<f64>) {
+    let top = fields.number("score", 1.0, 5.0);
+    let inner = fields.inner("eval", |eval| (eval.number("score", 1.0, 5.0), eval.number("confidence", 0.0, 1.0)));
+    let Some(((score, confidence), left)) = inner else { return (top, None) };
+    if !left.is_empty() {
+        warnings.push("of eval only score and confidence are taken: the rest is counted as people say so".to_owned());
+    }
+    (top.or(score), confidence)
+}
+
+/// Where a record came from; a message that is named in one of two places is meant in both.
+fn source(fields: &mut Fields) -> (Map<String, Value>, Option<String>) {
+    let top = fields.text_or_nothing("message_id", NAME_CHARS_MAX);
+    let trace = fields.text_or_nothing("trace_id", NAME_CHARS_MAX);
+    let url = |text: &str| match (1..=URL_CHARS_MAX).contains(&text.chars().count()) {
+        true => Ok(()),
+        false => Err(format!("is an address of up to {URL_CHARS_MAX} characters")),
+    };
+    let mut source = Map::new();
+    let mut inner = None;
+    if let Some((read, left)) = fields.inner("source", |source| {
+        let mut read = Map::new();
+        for key in ["name", "category", "agent_id", "submitted_by", "timestamp", "trace_id"] {
+            if let Some(text) = source.text_or_nothing(key, NAME_CHARS_MAX) {
+                read.insert(key.to_owned(), text.into());
+            }
+        }
+        if let Some(urls) = source.texts("urls", ITEMS_MAX, &url) {
+            read.insert("urls".to_owned(), urls.into());
+        }
+        (read, source.text_or_nothing("message_id", NAME_CHARS_MAX))
+    }) {
+        (source, inner) = read;
+        source.extend(left);
+    }
+    if let Some(trace) = trace {
+        source.entry("trace_id").or_insert(trace.into());
+    }
+    let message = top.or(inner);
+    if let Some(message) = &message {
+        source.insert("message_id".to_owned(), message.clone().into());
+    }
+    if Value::Object(source.clone()).to_string().len() > EXTRA_BYTES_MAX {
+        fields.fault("source", format!("is at most {EXTRA_BYTES_MAX} bytes"));
+    }
+    (source, message)
+}
+
+/// What nobody knows is kept as it is.
+pub(crate) fn extra(fields: &mut Fields) -> Map<String, Value> {
+    let extra = fields.rest();
+    if Value::Object(extra.clone()).to_string().len() > EXTRA_BYTES_MAX {
+        fields.fault("", format!("members that are not known are kept, up to {EXTRA_BYTES_MAX} bytes of them"));
+    }
+    extra
+}
+
+/// Whether a text is the id of a record.
+pub(crate) fn is_id(id: &str) -> bool {
+    id.strip_prefix("knowledge-")
+        .is_some_and(|rest| !rest.is_empty() && rest.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)))
+}
+
+/// Checks the id of a resource: a path of names.
+pub(crate) fn check_resource_id(id: &str) -> Result<(), String> {
+    let name = |part: &str| {
+        !part.is_empty()
+            && part != ".."
+            && part != "."
+            && part.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c))
+    };
+    match id.len() <= 256 && id.split('/').all(name) {
+        true => Ok(()),
+        false => Err("is a path of letters, digits, '.', '_' and '-', as in code/selenium/login".to_owned()),
+    }
+}

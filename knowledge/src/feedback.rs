@@ -1,0 +1,179 @@
+//! Whether a record helped: counted, and kept as cases that nobody takes back (MISSION H2). Whoever sees a record may say
+//! so; what names the message or the trace it comes from is counted once.
+
+use nexus::store::{Hash, Key, Kind, Stream};
+use nexus::{Batch, Origin, Right};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::fields::Fields;
+use crate::{Knowledge, KnowledgeError, Record};
+
+/// Cases that are told with a record.
+const TOLD_MAX: usize = 50;
+/// Entries of a stream that are read at once.
+const PAGE: usize = 256;
+/// Bytes of a case.
+const CASE_BYTES_MAX: usize = 8 << 10;
+/// What a record is more certain, or less, after it helped or did not: a share of what is left.
+const HELPED: f64 = 0.1;
+const HARMED: f64 = 0.2;
+
+/// What somebody says of the use of a record.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Judgement {
+    /// Whether it helped.
+    pub helpful: bool,
+    /// In which case: `task`, `outcome`, `reason`, `timestamp`, `message_id`, `trace_id`, and whatever else was sent.
+    pub case: Map<String, Value>,
+}
+
+/// What became of one judgement among several.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Judged {
+    /// How many were counted, now or before.
+    pub updated: usize,
+    /// Those that were not, and why.
+    pub errors: Vec<Value>,
+}
+
+/// The kind of the entries that are cases.
+const CASE: &str = "case";
+
+/// A case as it is kept.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Kept {
+    helpful: bool,
+    case: Map<String, Value>,
+}
+
+/// The stream in which the cases of a record stand.
+pub(crate) fn stream(id: &str) -> Stream {
+    format!("feedback:{id}").into()
+}
+
+/// Checks a case that was sent in the member `path`.
+pub(crate) fn case(fields: &mut Fields, path: &str, helpful: bool, case: Map<String, Value>) -> Judgement {
+    if Value::Object(case.clone()).to_string().len() > CASE_BYTES_MAX {
+        fields.fault(path, format!("is at most {CASE_BYTES_MAX} bytes"));
+    }
+    for key in ["task", "outcome", "reason", "timestamp", "message_id", "trace_id"] {
+        if case.get(key).is_some_and(|value| !(value.is_string() || value.is_null())) {
+            fields.fault(&format!("{path}.{key}"), "is a text");
+        }
+    }
+    Judgement { helpful, case }
+}
+
+impl Judgement {
+    /// Under which name it is counted once.
+    fn key(&self, id: &str) -> Option<Key> {
+        let named = ["message_id", "trace_id"].iter().find_map(|key| self.case.get(*key)?.as_str())?;
+        let told = json!([id, named, self.helpful]).to_string();
+        Some(Key::new(Kind::Feedback, Hash::of(told.as_bytes()).hex()))
+    }
+}
+
+impl Knowledge {
+    /// Counts what the caller says of a record; answers whether it was not counted before.
+    ///
+    /// # Errors
+    /// [`KnowledgeError::NotFound`] of a record that he does not see.
+    pub async fn judge(&self, id: &str, judgement: Judgement, origin: &Origin) -> Result<bool, KnowledgeError> {
+        // A record that is not seen is not there, and one that was deleted is not judged.
+        self.seen(id, origin).await?;
+        let key = judgement.key(id);
+        let _turn = match &key {
+            Some(_) => Some(self.once.lock().await),
+            None => None,
+        };
+        if let Some(key) = &key
+            && self.store.document::<Value>(key).await?.is_some()
+        {
+            return Ok(false);
+        }
+        let (counted, confidence) = match judgement.helpful {
+            true => ("helpful", format!("ADD(MUL(COALESCE(?k.metadata.confidence, 0.5), {}), {HELPED})", 1.0 - HELPED)),
+            false => ("harmful", format!("MUL(COALESCE(?k.metadata.confidence, 0.5), {})", 1.0 - HARMED)),
+        };
+        let command = format!(
+            r#"UPDATE ?k SET METADATA {{ {counted}: ADD(COALESCE(?k.metadata.{counted}, 0), 1), confidence: {confidence} }} WHERE {{ ?k {{type: "Knowledge", name: $id}} }}"#
+        );
+        let kept = Kept { helpful: judgement.helpful, case: judgement.case };
+        let mut beside = Batch::new(origin).append(stream(id), CASE, &kept);
+        if let Some(key) = key {
+            beside = beside.put(key, &json!({"record": id}));
+        }
+        let done = self.kip(&command, json!({"id": id}), Right::Judge, beside.ops, id, origin).await?;
+        match done["updated"].as_u64() {
+            Some(1) => Ok(true),
+            _ => Err(KnowledgeError::NotFound(id.to_owned())),
+        }
+    }
+
+    /// Counts several; what is wrong with one of them is told, and the others are counted.
+    ///
+    /// # Errors
+    /// Only when the commons cannot be written.
+    pub async fn judge_all(&self, list: Vec<Value>, origin: &Origin) -> Result<Judged, KnowledgeError> {
+        let mut judged = Judged { updated: 0, errors: Vec::new() };
+        for item in list {
+            let id = item["knowledge_id"].as_str().unwrap_or_default().to_owned();
+            let done = match read(item) {
+                Ok(judgement) => self.judge(&id, judgement, origin).await.map(|_| ()),
+                Err(error) => Err(error),
+            };
+            match done {
+                Ok(()) => judged.updated += 1,
+                Err(error @ KnowledgeError::Nexus(_)) => return Err(error),
+                Err(error) => judged.errors.push(json!({"knowledge_id": id, "error": error.to_string()})),
+            }
+        }
+        Ok(judged)
+    }
+
+    /// Tells the newest cases with a record.
+    pub(crate) async fn add_cases(&self, record: &mut Record) -> Result<(), KnowledgeError> {
+        let mut told = [Vec::new(), Vec::new()];
+        let counts = [record.eval.helpful, record.eval.harmful];
+        let stream = stream(&record.id);
+        let mut after = match counts.iter().sum::<u64>() {
+            0 => 0,
+            // Enough of the end of the stream that the newest of both kinds are in it, unless one kind is rare.
+            _ => self.store.head(&stream).await?.saturating_sub(4 * TOLD_MAX as u64),
+        };
+        while counts.iter().any(|count| *count > 0) {
+            let entries = self.store.entries(&stream, after, PAGE).await?;
+            let Some(last) = entries.last() else { break };
+            after = last.seq;
+            for entry in entries.iter().filter(|entry| &*entry.kind == CASE) {
+                let kept: Kept = entry.decode()?;
+                let mut case = kept.case;
+                case.entry("by").or_insert(json!(entry.by));
+                case.entry("timestamp").or_insert(json!(entry.at));
+                told[usize::from(!kept.helpful)].push(Value::Object(case));
+            }
+        }
+        let [helpful, harmful] = told.map(|mut cases| cases.split_off(cases.len().saturating_sub(TOLD_MAX)));
+        record.eval.helpful_history = Some(helpful);
+        record.eval.harmful_history = Some(harmful);
+        Ok(())
+    }
+}
+
+/// One of several judgements, as the seed's `batch_update` says it.
+fn read(item: Value) -> Result<Judgement, KnowledgeError> {
+    let Value::Object(item) = item else { return Err(KnowledgeError::invalid("", "is an object")) };
+    let mut fields = Fields::of(item);
+    if fields.text("knowledge_id", 200).is_none() {
+        fields.missing("knowledge_id");
+    }
+    let helpful = fields.flag("is_helpful");
+    if helpful.is_none() {
+        fields.missing("is_helpful");
+    }
+    let told = fields.object("case").unwrap_or_default();
+    let judgement = case(&mut fields, "case", helpful.unwrap_or_default(), told);
+    fields.end()?;
+    Ok(judgement)
+}

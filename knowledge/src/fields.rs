@@ -1,0 +1,144 @@
+//! Reads what somebody sent, member by member: every fault at once, each with the member it is in.
+
+use serde_json::{Map, Value};
+
+/// What is wrong with one member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The member, as in `source.urls/2`.
+    pub path: String,
+    /// What it must be.
+    pub what: String,
+}
+
+/// The members of an object that are not read yet, and what was wrong with those that are.
+pub(crate) struct Fields {
+    left: Map<String, Value>,
+    faults: Vec<Fault>,
+    within: String,
+}
+
+impl Fields {
+    pub(crate) fn of(object: Map<String, Value>) -> Self {
+        Self { left: object, faults: Vec::new(), within: String::new() }
+    }
+
+    /// Takes a member out; one that is null is none.
+    pub(crate) fn take(&mut self, key: &str) -> Option<Value> {
+        self.left.shift_remove(key).filter(|value| !value.is_null())
+    }
+
+    pub(crate) fn fault(&mut self, path: &str, what: impl Into<String>) {
+        self.faults.push(Fault { path: format!("{}{path}", self.within), what: what.into() });
+    }
+
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.left.get(key).is_some_and(|value| !value.is_null())
+    }
+
+    /// Says that a member is not there, unless what is there was wrong.
+    pub(crate) fn missing(&mut self, key: &str) {
+        if !self.faults.iter().any(|fault| fault.path.starts_with(key)) {
+            self.fault(key, "is missing");
+        }
+    }
+
+    /// Takes all that is left.
+    pub(crate) fn rest(&mut self) -> Map<String, Value> {
+        std::mem::take(&mut self.left)
+    }
+
+    /// A text of up to `most` characters that is not blank.
+    pub(crate) fn text(&mut self, key: &str, most: usize) -> Option<String> {
+        match self.take(key)? {
+            Value::String(text) if !text.trim().is_empty() && text.chars().count() <= most => Some(text),
+            _ => {
+                self.fault(key, format!("is a text of 1 to {most} characters"));
+                None
+            }
+        }
+    }
+
+    /// The same, where an empty text is none.
+    pub(crate) fn text_or_nothing(&mut self, key: &str, most: usize) -> Option<String> {
+        if self.left.get(key).and_then(Value::as_str).is_some_and(|text| text.trim().is_empty()) {
+            self.left.shift_remove(key);
+        }
+        self.text(key, most)
+    }
+
+    pub(crate) fn flag(&mut self, key: &str) -> Option<bool> {
+        let value = self.take(key)?;
+        if value.as_bool().is_none() {
+            self.fault(key, "is true or false");
+        }
+        value.as_bool()
+    }
+
+    /// A number within bounds.
+    pub(crate) fn number(&mut self, key: &str, least: f64, most: f64) -> Option<f64> {
+        match self.take(key)?.as_f64().filter(|number| (least..=most).contains(number)) {
+            Some(number) => Some(number),
+            None => {
+                self.fault(key, format!("is a number from {least} to {most}"));
+                None
+            }
+        }
+    }
+
+    pub(crate) fn object(&mut self, key: &str) -> Option<Map<String, Value>> {
+        match self.take(key)? {
+            Value::Object(object) => Some(object),
+            _ => {
+                self.fault(key, "is an object");
+                None
+            }
+        }
+    }
+
+    /// A list of up to `most` texts that `fits` takes, each once; a single text is a list of one.
+    pub(crate) fn texts(
+        &mut self,
+        key: &str,
+        most: usize,
+        fits: &dyn Fn(&str) -> Result<(), String>,
+    ) -> Option<Vec<String>> {
+        let items = match self.take(key)? {
+            Value::Array(items) => items,
+            text @ Value::String(_) => vec![text],
+            _ => {
+                self.fault(key, "is a list of texts");
+                return None;
+            }
+        };
+        if items.len() > most {
+            self.fault(key, format!("has {} items, at most {most} are taken", items.len()));
+            return None;
+        }
+        let mut texts: Vec<String> = Vec::with_capacity(items.len());
+        for (at, item) in items.iter().enumerate() {
+            let checked =
+                item.as_str().ok_or_else(|| "is a text".to_owned()).and_then(|text| fits(text).map(|()| text));
+            match checked {
+                Ok(text) if texts.iter().any(|known| known == text) => {}
+                Ok(text) => texts.push(text.to_owned()),
+                Err(what) => self.fault(&format!("{key}/{at}"), what),
+            }
+        }
+        Some(texts)
+    }
+
+    /// Reads an object in a member by its own fields; what is left in it is answered too.
+    pub(crate) fn inner<R>(&mut self, key: &str, read: impl FnOnce(&mut Self) -> R) -> Option<(R, Map<String, Value>)> {
+        let object = self.object(key)?;
+        let mut inner = Self { left: object, faults: Vec::new(), within: format!("{}{key}.", self.within) };
+        let done = read(&mut inner);
+        self.faults.append(&mut inner.faults);
+        Some((done, inner.left))
+    }
+
+    /// Whether anything was wrong.
+    pub(crate) fn end(self) -> Result<(), Vec<Fault>> {
+        if self.faults.is_empty() { Ok(()) } else { Err(self.faults) }
+    }
+}

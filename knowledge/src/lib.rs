@@ -1,0 +1,154 @@
+//! Knowledge records: what was learned, kept in the commons for whoever may see it (MISSION R1–R4, H1–H5, P1–P4).
+//!
+//! A record is one concept of type `Knowledge`; nothing of it is kept twice. [`Knowledge`] reads records from the graph
+//! and writes them by KIP, so that whatever door somebody comes through the same rules hold: they stand with the writer
+//! of the commons, not here.
+
+mod draft;
+mod evolve;
+mod feedback;
+mod fields;
+mod history;
+mod list;
+mod record;
+mod scope;
+mod search;
+mod slim;
+mod write;
+
+use std::sync::Arc;
+
+use nexus::kip::datum::Sym;
+use nexus::kip::graph::{El, GraphRead, Look};
+use nexus::{COMMONS, Nexus, NexusError, NexusId, Origin, Store, StoreError};
+use serde_json::Value;
+use tokio::sync::Mutex;
+
+pub use draft::{Body, CONTENT_CHARS_MAX, Draft, TASK_CHARS_MAX};
+pub use feedback::{Judged, Judgement};
+pub use fields::Fault;
+pub use history::Past;
+pub use list::{Listed, Which};
+pub use record::{CONFIDENCE, Eval, KIND, Record, SCORE, Status, Type};
+pub use scope::{Visibility, check as check_scope};
+pub use search::{Explained, Found, Hit, Query, Router, TOP_K_MAX};
+pub use slim::{Merged, Slimmed, THRESHOLD};
+pub use write::{Change, Saved};
+
+/// Why something was not done.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum KnowledgeError {
+    /// What was sent is not as it must be.
+    #[error("{}", said(.0))]
+    Invalid(Vec<Fault>),
+    /// There is no such record, or the caller does not see it: both are the same to him.
+    #[error("there is no record {0}")]
+    NotFound(String),
+    /// It is not the caller's to do.
+    #[error("{0}")]
+    Forbidden(String),
+    /// It does not go with what there is.
+    #[error("{0}")]
+    Conflict(String),
+    /// KIP refused what this crate made of it.
+    #[error("{0}")]
+    Refused(String),
+    /// The commons could not be read or written.
+    #[error(transparent)]
+    Nexus(#[from] NexusError),
+}
+
+impl From<StoreError> for KnowledgeError {
+    fn from(error: StoreError) -> Self {
+        Self::Nexus(error.into())
+    }
+}
+
+impl From<Vec<Fault>> for KnowledgeError {
+    fn from(faults: Vec<Fault>) -> Self {
+        Self::Invalid(faults)
+    }
+}
+
+impl KnowledgeError {
+    /// One member is not as it must be.
+    pub fn invalid(path: &str, what: impl Into<String>) -> Self {
+        Self::Invalid(vec![Fault { path: path.to_owned(), what: what.into() }])
+    }
+}
+
+fn said(faults: &[Fault]) -> String {
+    let all: Vec<String> = faults.iter().map(|fault| format!("{} {}", fault.path, fault.what)).collect();
+    all.join("; ")
+}
+
+/// The handle: cheap to clone.
+#[derive(Clone)]
+pub struct Knowledge {
+    nexus: Nexus,
+    store: Store,
+    /// What is to be done once, by whatever name, is done one after the other.
+    once: Arc<Mutex<()>>,
+}
+
+impl Knowledge {
+    /// The records of the commons of `nexus`.
+    pub fn new(store: Store, nexus: Nexus) -> Self {
+        Self { nexus, store, once: Arc::default() }
+    }
+
+    /// A record that the caller sees, with its newest cases.
+    ///
+    /// # Errors
+    /// [`KnowledgeError::NotFound`].
+    pub async fn get(&self, id: &str, origin: &Origin) -> Result<Record, KnowledgeError> {
+        let mut record = self.seen(id, origin).await?;
+        self.add_cases(&mut record).await?;
+        Ok(record)
+    }
+
+    /// The same without its cases.
+    async fn seen(&self, id: &str, origin: &Origin) -> Result<Record, KnowledgeError> {
+        let record = self.any(id, origin).await?;
+        match record.status {
+            Status::Active => Ok(record),
+            _ => Err(KnowledgeError::NotFound(id.to_owned())),
+        }
+    }
+
+    /// The same of one that may be deleted or merged.
+    async fn any(&self, id: &str, origin: &Origin) -> Result<Record, KnowledgeError> {
+        let sight = self.nexus.sight(&commons(), origin, None).await?;
+        let found = sight.look(|graph| read(graph, graph.concept(Sym::new(KIND), id)?))?;
+        found.ok_or_else(|| KnowledgeError::NotFound(id.to_owned()))
+    }
+}
+
+fn commons() -> NexusId {
+    COMMONS.into()
+}
+
+/// The record that an element is.
+fn read(graph: &dyn GraphRead, el: El) -> Option<Record> {
+    let mut found = None;
+    graph.look(el, &mut |look| {
+        if let Look::Concept(concept) = look
+            && concept.kind.as_str() == KIND
+        {
+            found = Some(Record::of(concept));
+        }
+    });
+    found
+}
+
+/// What KIP answered, as this crate says it.
+fn outcome(answer: &Value, id: &str) -> Result<Value, KnowledgeError> {
+    let Some(error) = answer.get("error") else { return Ok(answer["result"].clone()) };
+    let message = error["message"].as_str().unwrap_or("refused").to_owned();
+    Err(match error["code"].as_str() {
+        Some("KIP_4003") => KnowledgeError::Forbidden(message),
+        Some("KIP_3005") => KnowledgeError::Conflict(message),
+        Some("KIP_3002") => KnowledgeError::NotFound(id.to_owned()),
+        _ => KnowledgeError::Refused(message),
+    })
+}

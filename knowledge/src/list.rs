@@ -1,0 +1,136 @@
+//! Records in order of time, and which of them somebody asks for.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use nexus::Origin;
+use nexus::kip::datum::{Bag, Datum, Sym};
+use nexus::kip::graph::{Concept, El, GraphRead, Look, SCOPES_KEY};
+use serde::Serialize;
+
+use crate::record::{Eval, KIND, Record, Status, Type, status_of, texts, types_of};
+use crate::scope::PUBLIC;
+use crate::{Knowledge, KnowledgeError, commons, read};
+
+/// Elements that are looked at at once.
+const STRETCH: usize = 4_096;
+
+/// Which records are asked for, of those that the caller sees.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Which {
+    /// Of any of these types; of all, where there is none.
+    pub types: BTreeSet<Type>,
+    /// In any of these scopes.
+    pub scopes: BTreeSet<String>,
+    /// Whose they are.
+    pub owner: Option<String>,
+    /// Scored so at least, and helpful on the whole.
+    pub min_score: Option<f64>,
+}
+
+/// A page of records.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Listed {
+    /// The newest first.
+    pub results: Vec<Record>,
+    /// How many are on the page.
+    pub count: usize,
+    /// Where the next page begins, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+}
+
+impl Which {
+    /// Whether a record is asked for, at that time.
+    pub(crate) fn fits(&self, concept: &Concept, now: Timestamp) -> bool {
+        let (attributes, metadata) = (&concept.attributes, &concept.metadata);
+        if concept.kind.as_str() != KIND || status_of(metadata) != Status::Active || is_past(metadata, now) {
+            return false;
+        }
+        if !self.types.is_empty() && !types_of(attributes).iter().any(|one| self.types.contains(one)) {
+            return false;
+        }
+        if let Some(least) = self.min_score {
+            let eval = Eval::of(metadata);
+            if eval.score < least || eval.quality() < 0.0 {
+                return false;
+            }
+        }
+        let text = |key: &str| metadata.named(key).and_then(Datum::as_str);
+        if self.owner.is_some() && text(nexus::OWNER_KEY) != self.owner.as_deref() {
+            return false;
+        }
+        self.scopes.is_empty()
+            || match metadata.named(SCOPES_KEY) {
+                None | Some(Datum::Null) => self.scopes.contains(PUBLIC),
+                Some(listed) => texts(listed).iter().any(|scope| self.scopes.contains(scope)),
+            }
+    }
+}
+
+/// Whether what a record says was to hold until a time that is over.
+fn is_past(metadata: &Bag, now: Timestamp) -> bool {
+    let until = |key: &str| metadata.named(key)?.as_str()?.parse::<Timestamp>().ok();
+    ["expires_at", "valid_until"].iter().any(|key| until(key).is_some_and(|until| until <= now))
+}
+
+impl Knowledge {
+    /// Records that the caller sees, the newest first.
+    ///
+    /// # Errors
+    /// [`KnowledgeError::Invalid`] for a cursor that is none.
+    pub async fn list(
+        &self,
+        which: &Which,
+        limit: usize,
+        cursor: Option<&str>,
+        origin: &Origin,
+    ) -> Result<Listed, KnowledgeError> {
+        let before = match cursor.map(El::parse) {
+            None => El::FIRST_LINK,
+            Some(Some(el)) if !el.is_link() => el,
+            Some(_) => return Err(KnowledgeError::invalid("cursor", "is the next_cursor of the page before")),
+        };
+        let now = self.store.clock().now();
+        let sight = self.nexus.sight(&commons(), origin, None).await?;
+        let mut found = sight.look(|graph| newest(graph, which, before, limit + 1, now))?;
+        let more = found.len() > limit;
+        found.truncate(limit);
+        let next_cursor = found.last().filter(|_| more).map(|(el, _)| el.to_string());
+        let mut results: Vec<Record> = found.into_iter().map(|(_, record)| record).collect();
+        for record in &mut results {
+            self.add_cases(record).await?;
+        }
+        Ok(Listed { count: results.len(), results, next_cursor })
+    }
+
+    /// Every record that the caller sees and asks for, oldest first.
+    pub(crate) async fn all(&self, which: &Which, origin: &Origin) -> Result<Vec<Record>, KnowledgeError> {
+        let now = self.store.clock().now();
+        let sight = self.nexus.sight(&commons(), origin, None).await?;
+        let mut found = sight.look(|graph| newest(graph, which, El::FIRST_LINK, usize::MAX, now))?;
+        found.reverse();
+        Ok(found.into_iter().map(|(_, record)| record).collect())
+    }
+}
+
+fn newest(graph: &dyn GraphRead, which: &Which, before: El, limit: usize, now: Timestamp) -> Vec<(El, Record)> {
+    let kind = Sym::new(KIND);
+    // Numbers are given in order of time, and a graph is walked in that order: all are gathered, and looked at backwards.
+    let mut all: Vec<El> = Vec::new();
+    while let Some(stretch) = Some(graph.of_type(kind, all.last().copied().unwrap_or(El::NONE), STRETCH))
+        .filter(|stretch| !stretch.is_empty())
+    {
+        all.extend(stretch);
+    }
+    let mut found = Vec::new();
+    for el in all.into_iter().rev().skip_while(|el| *el >= before) {
+        let mut fits = false;
+        graph.look(el, &mut |look| fits = matches!(look, Look::Concept(concept) if which.fits(concept, now)));
+        found.extend(fits.then(|| read(graph, el)).flatten().map(|record| (el, record)));
+        if found.len() >= limit {
+            break;
+        }
+    }
+    found
+}

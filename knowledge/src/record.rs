@@ -1,0 +1,234 @@
+//! A record as its readers see it, and where each part of it stands in the graph (MISSION R1): what it says in the
+//! attributes of a `Knowledge` concept, what is known about that in its metadata.
+
+use jiff::Timestamp;
+use nexus::OWNER_KEY;
+use nexus::kip::datum::{Bag, Datum};
+use nexus::kip::graph::{Concept, SCOPES_KEY};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::scope::{PUBLIC, Visibility};
+
+/// The concept type of records.
+pub const KIND: &str = "Knowledge";
+/// What a record is scored when nobody says how.
+pub const SCORE: f64 = 3.0;
+/// How sure of a record one is before anybody has used it.
+pub const CONFIDENCE: f64 = 0.5;
+
+/// What sort of knowledge a record is; it may be of several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Type {
+    /// What somebody likes, does, is or must.
+    UserProfile,
+    /// What was learned by doing.
+    Strategy,
+    /// How a tool is used.
+    Tool,
+    /// What was done for whom, and what came of it.
+    Usecase,
+    /// What something is.
+    Definition,
+    /// Steps to take.
+    Plan,
+}
+
+impl Type {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::UserProfile, Self::Strategy, Self::Tool, Self::Usecase, Self::Definition, Self::Plan];
+
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::UserProfile => "user_profile",
+            Self::Strategy => "strategy",
+            Self::Tool => "tool",
+            Self::Usecase => "usecase",
+            Self::Definition => "definition",
+            Self::Plan => "plan",
+        }
+    }
+
+    /// The type of that name.
+    ///
+    /// # Errors
+    /// Which there are.
+    pub fn parse(name: &str) -> Result<Self, String> {
+        let known = Self::ALL.map(Self::as_str).join(", ");
+        Self::ALL.into_iter().find(|known| known.as_str() == name).ok_or_else(|| format!("is one of {known}"))
+    }
+}
+
+/// Whether a record is used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// It is found.
+    #[default]
+    Active,
+    /// It was deleted; its owner may restore it.
+    Retracted,
+    /// It was taken into another one; its owner may restore it.
+    Merged,
+}
+
+/// What a record is worth, as its users said (MISSION H1).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Eval {
+    /// 1 to 5, by whoever wrote it.
+    #[serde(serialize_with = "whole_if_it_is")]
+    pub score: f64,
+    /// How often it helped.
+    pub helpful: u64,
+    /// How often it did not.
+    pub harmful: u64,
+    /// 0 to 1.
+    pub confidence: f64,
+    /// The newest cases in which it helped; only of a record looked at by itself or in a list.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub helpful_history: Option<Vec<Value>>,
+    /// The same where it did not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub harmful_history: Option<Vec<Value>>,
+}
+
+/// A number that is whole is written so.
+fn whole_if_it_is<S: serde::Serializer>(number: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    if number.fract() == 0.0 { serializer.serialize_i64(*number as i64) } else { serializer.serialize_f64(*number) }
+}
+
+impl Eval {
+    /// What records are ordered by: `score + helpful − 2·harmful`.
+    pub fn quality(&self) -> f64 {
+        self.score + self.helpful as f64 - 2.0 * self.harmful as f64
+    }
+
+    pub(crate) fn of(metadata: &Bag) -> Self {
+        let number = |key: &str| metadata.named(key).and_then(Datum::as_f64);
+        Self {
+            score: number("score").unwrap_or(SCORE),
+            helpful: number("helpful").unwrap_or(0.0).max(0.0) as u64,
+            harmful: number("harmful").unwrap_or(0.0).max(0.0) as u64,
+            confidence: number("confidence").unwrap_or(CONFIDENCE),
+            helpful_history: None,
+            harmful_history: None,
+        }
+    }
+}
+
+/// One record.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Record {
+    /// `knowledge-{day}-{random}`: the concept's name.
+    pub id: String,
+    /// The message it came from.
+    pub message_id: Option<String>,
+    /// What sort of knowledge it is.
+    pub types: Vec<Type>,
+    /// In which situation, and to what end, it applies.
+    pub task: String,
+    /// Labels: `category`, `domain`, and others.
+    pub tags: Map<String, Value>,
+    /// Who sees it.
+    pub scopes: Vec<String>,
+    /// Who may change and delete it.
+    pub owner: String,
+    /// What the scopes come to in older words.
+    pub visibility: Visibility,
+    /// What it says.
+    pub content: String,
+    /// What stood beside it where it came from; it is found by that too.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub context: Vec<String>,
+    /// Resources it needs.
+    pub resource_ids: Vec<String>,
+    /// Where it came from.
+    pub source: Map<String, Value>,
+    /// What it is worth.
+    pub eval: Eval,
+    /// Whether it is used.
+    pub status: Status,
+    /// Counts its changes, from 1.
+    pub version: u64,
+    /// When it was written.
+    pub created_at: Timestamp,
+    /// When it last changed.
+    pub updated_at: Timestamp,
+    /// What else was sent with it, as it was.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+/// Members of a record that stand elsewhere than under their own name in its attributes.
+pub(crate) const EXTRA_KEY: &str = "x";
+/// Where it came from stands in the metadata under this.
+pub(crate) const SOURCE_KEY: &str = "source_info";
+
+impl Record {
+    /// The record that a concept is.
+    pub fn of(concept: &Concept) -> Self {
+        let (attributes, metadata) = (&concept.attributes, &concept.metadata);
+        let text = |bag: &Bag, key: &str| bag.named(key).and_then(Datum::as_str).map(str::to_owned);
+        let scopes = match metadata.named(SCOPES_KEY) {
+            None | Some(Datum::Null) => vec![PUBLIC.to_owned()],
+            Some(listed) => texts(listed),
+        };
+        let time = |micros| Timestamp::from_microsecond(micros).unwrap_or(Timestamp::UNIX_EPOCH);
+        Self {
+            id: concept.name.to_string(),
+            message_id: text(metadata, "message_id"),
+            types: types_of(attributes),
+            task: text(attributes, "task").unwrap_or_default(),
+            tags: object(attributes, "tags"),
+            visibility: Visibility::of(&scopes),
+            scopes,
+            owner: text(metadata, OWNER_KEY).unwrap_or_else(|| "system:daemon".to_owned()),
+            content: text(attributes, "content").unwrap_or_default(),
+            context: attributes.named("context").map(texts).unwrap_or_default(),
+            resource_ids: attributes.named("resource_ids").map(texts).unwrap_or_default(),
+            source: object(metadata, SOURCE_KEY),
+            eval: Eval::of(metadata),
+            status: status_of(metadata),
+            version: concept.stamp.version(),
+            created_at: time(concept.stamp.created),
+            updated_at: time(concept.stamp.updated()),
+            extra: object(attributes, EXTRA_KEY),
+        }
+    }
+}
+
+/// The types of a record; one that KIP wrote without any is a definition.
+pub(crate) fn types_of(attributes: &Bag) -> Vec<Type> {
+    let named = attributes.named("types").map(texts).unwrap_or_default();
+    let types: Vec<Type> = named.iter().filter_map(|name| Type::parse(name).ok()).collect();
+    if types.is_empty() { vec![Type::Definition] } else { types }
+}
+
+/// Whether a record is used; words of KIP's own that say that it is not are taken for retracted.
+pub(crate) fn status_of(metadata: &Bag) -> Status {
+    match metadata.named("status").and_then(Datum::as_str) {
+        None | Some("active") => Status::Active,
+        Some("merged") => Status::Merged,
+        Some(_) => Status::Retracted,
+    }
+}
+
+pub(crate) fn texts(datum: &Datum) -> Vec<String> {
+    match datum {
+        Datum::Str(text) => vec![text.to_string()],
+        Datum::Json(json) => {
+            json.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn object(bag: &Bag, key: &str) -> Map<String, Value> {
+    match bag.named(key).map(Datum::to_json) {
+        Some(Value::Object(object)) => object,
+        _ => Map::new(),
+    }
+}

@@ -1,0 +1,78 @@
+//! Circles of visibility: who is in them, which is the nearest, and what they come to in older words (MISSION R2).
+
+use nexus::Principal;
+use serde::Serialize;
+
+/// The scope that everybody is in.
+pub(crate) const PUBLIC: &str = "public";
+/// Entities of scopes, the nearest to somebody first.
+const NEAREST: [&[&str]; 5] = [&["user"], &["project"], &["agent", "lifeform"], &["team"], &["org"]];
+
+/// How near a scope is: 0 is a user's own, 5 is public.
+pub(crate) fn distance(scope: &str) -> usize {
+    let entity = scope.split_once(':').map_or(scope, |(entity, _)| entity);
+    NEAREST.iter().position(|entities| entities.contains(&entity)).unwrap_or(NEAREST.len())
+}
+
+/// The nearest of `scopes` that somebody is in; those of an operator, who sees everything, are all his.
+pub(crate) fn nearest(scopes: &[String], by: &Principal) -> usize {
+    let operator = by.may(nexus::Role::Operator);
+    let is_in = |scope: &&String| operator || by.scopes.iter().any(|own| *own.0 == ***scope);
+    scopes.iter().filter(is_in).map(|scope| distance(scope)).min().unwrap_or(NEAREST.len())
+}
+
+/// Checks a scope: `public`, or `entity:id` of user, agent, lifeform, project, team or org.
+///
+/// # Errors
+/// What it must be.
+pub fn check(scope: &str) -> Result<(), String> {
+    let well_made = scope == PUBLIC
+        || scope.split_once(':').is_some_and(|(entity, id)| {
+            let known = NEAREST.iter().any(|entities| entities.contains(&entity));
+            known && (1..=200).contains(&id.len()) && !id.contains(|c: char| c.is_whitespace() || c == ',')
+        });
+    match well_made {
+        true => Ok(()),
+        false => {
+            Err("is \"public\" or entity:id, where the entity is user, agent, lifeform, project, team or org".into())
+        }
+    }
+}
+
+/// What scopes come to in the words of older records. It is derived and never stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Visibility {
+    /// One user or agent.
+    Private,
+    /// A project, a team, or several.
+    Shared,
+    /// An organization.
+    Org,
+    /// Everybody.
+    Public,
+}
+
+impl Visibility {
+    /// Of a record in `scopes`.
+    pub fn of(scopes: &[String]) -> Self {
+        let nearness = |wanted: usize| scopes.iter().any(|scope| distance(scope) == wanted);
+        match () {
+            () if nearness(5) => Self::Public,
+            () if nearness(4) => Self::Org,
+            () if nearness(1) || nearness(3) || scopes.len() > 1 => Self::Shared,
+            () => Self::Private,
+        }
+    }
+
+    /// The scopes that the word stands for, said by somebody who owns the record as `owner`.
+    pub(crate) fn scopes(word: &str, owner: &str, by: &Principal) -> Option<Vec<String>> {
+        let org = by.scopes.iter().find(|scope| scope.0.starts_with("org:")).map(|scope| scope.0.to_string());
+        match word {
+            "private" => Some(vec![owner.to_owned()]),
+            "shared" | "org" => Some(vec![org.unwrap_or_else(|| owner.to_owned())]),
+            "public" | "network" => Some(vec![PUBLIC.to_owned()]),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Search (MISSION H1, R2): who may see what is decided first; then what answers the question is picked, twice as many as
+//! are wanted; then those are ordered by what they are worth.
+//!
+//! What picks is a router. By words alone always works. With an embedder, words and meaning are weighed together. What does
+//! not answer the question at least a third as well as the best does is no candidate, so that what is worth much does
+//! not push itself before what was asked for.
+
+use std::collections::BTreeMap;
+
+use nexus::Origin;
+use nexus::kip::exec::Semantic;
+use nexus::kip::graph::text::terms_of_query;
+use nexus::kip::graph::{El, GraphRead, Look};
+use serde::{Deserialize, Serialize};
+
+use crate::list::Which;
+use crate::record::Record;
+use crate::scope;
+use crate::{Knowledge, KnowledgeError, commons, read};
+
+/// Records a search answers at most.
+pub const TOP_K_MAX: usize = 50;
+/// Characters of a question.
+const QUESTION_CHARS_MAX: usize = 4_000;
+/// Candidates of each of words and meaning, before both are weighed.
+const OF_EACH: usize = 100;
+/// What answers less well than so much of what the best does is no candidate.
+const FLOOR: f64 = 0.35;
+/// How much words weigh against meaning.
+const WORDS: f64 = 0.6;
+
+/// What picks the candidates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Router {
+    /// Words alone.
+    Lexical,
+    /// Words and meaning.
+    Hybrid,
+}
+
+/// A question.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Query {
+    /// In words.
+    pub text: String,
+    /// Of which records it is asked.
+    pub which: Which,
+    /// How many answers are wanted.
+    pub top_k: usize,
+    /// What is to pick; the best there is where nobody says.
+    pub router: Option<Router>,
+    /// Whether the nearest scope comes before the worth of a record, as for profiles.
+    pub scope_first: bool,
+}
+
+/// How a record came to where it stands among the answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Explained {
+    /// How well its words answer, from 0 to 1.
+    pub lexical: f64,
+    /// How like its meaning is, from −1 to 1; none where it has none.
+    pub semantic: Option<f64>,
+    /// How near its nearest scope is: 0 is the user's own, 5 public.
+    pub scope: usize,
+}
+
+/// One answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hit {
+    /// The record.
+    pub record: Record,
+    /// How well it answers; the best of words alone, or of both weighed, would be 1.
+    pub relevance: f64,
+    /// How that came.
+    pub explained: Explained,
+}
+
+/// The answers to a question.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// The best first.
+    pub hits: Vec<Hit>,
+    /// What picked them.
+    pub router: Router,
+    /// Why it was not what would have picked better.
+    pub degraded: Option<String>,
+}
+
+impl Query {
+    /// The records that answer `text` best.
+    pub fn new(text: impl Into<String>, top_k: usize) -> Self {
+        Self { text: text.into(), which: Which::default(), top_k, router: None, scope_first: false }
+    }
+
+    fn check(&self) -> Result<(), KnowledgeError> {
+        if self.text.trim().is_empty() || self.text.chars().count() > QUESTION_CHARS_MAX {
+            return Err(KnowledgeError::invalid("q", format!("is a text of 1 to {QUESTION_CHARS_MAX} characters")));
+        }
+        if !(1..=TOP_K_MAX).contains(&self.top_k) {
+            return Err(KnowledgeError::invalid("top_k", format!("is a number from 1 to {TOP_K_MAX}")));
+        }
+        Ok(())
+    }
+}
+
+impl Knowledge {
+    /// What answers a question best, of the records that the caller sees.
+    ///
+    /// # Errors
+    /// [`KnowledgeError::Invalid`] for a question that is none. That no embedder answers is no error: it is told.
+    pub async fn search(&self, query: &Query, origin: &Origin) -> Result<Found, KnowledgeError> {
+        query.check()?;
+        let by_meaning = self.nexus.has_embedder() && query.router != Some(Router::Lexical);
+        let sight = self.nexus.sight(&commons(), origin, by_meaning.then_some(query.text.as_str())).await?;
+        let router = if sight.near().is_some() { Router::Hybrid } else { Router::Lexical };
+        let degraded = match (by_meaning, query.router) {
+            (false, Some(Router::Hybrid)) => Some("no embedder is configured".to_owned()),
+            _ => sight.warnings.first().cloned(),
+        };
+        let now = self.store.clock().now();
+        let mut hits = sight.look(|graph| {
+            let fits = |el: El| {
+                let mut fits = false;
+                graph.look(el, &mut |look| {
+                    fits = matches!(look, Look::Concept(concept) if query.which.fits(concept, now))
+                });
+                fits
+            };
+            let picked = pick(graph, sight.near(), &query.text, 2 * query.top_k, &fits);
+            let hit = |(el, relevance, mut explained): (El, f64, Explained)| {
+                let record = read(graph, el)?;
+                explained.scope = scope::nearest(&record.scopes, &origin.principal);
+                Some(Hit { record, relevance, explained })
+            };
+            picked.into_iter().filter_map(hit).collect::<Vec<Hit>>()
+        })?;
+        hits.sort_by(|one, other| {
+            let by_scope = one.explained.scope.cmp(&other.explained.scope);
+            let by_worth = other.record.eval.quality().total_cmp(&one.record.eval.quality());
+            let by_relevance = other.relevance.total_cmp(&one.relevance);
+            let first = if query.scope_first { by_scope.then(by_worth) } else { by_worth };
+            first.then(by_relevance).then(by_scope).then(other.record.updated_at.cmp(&one.record.updated_at))
+        });
+        hits.truncate(query.top_k);
+        Ok(Found { hits, router, degraded })
+    }
+}
+
+/// Up to `count` elements that `fits` lets through and that answer best, with how well they do.
+fn pick(
+    graph: &dyn GraphRead,
+    near: Option<&dyn Semantic>,
+    text: &str,
+    count: usize,
+    fits: &dyn Fn(El) -> bool,
+) -> Vec<(El, f64, Explained)> {
+    let wide = if near.is_some() { OF_EACH.max(count) } else { count };
+    let mut found: BTreeMap<El, Explained> = BTreeMap::new();
+    for (el, lexical) in graph.search(&terms_of_query(text), false, wide, &mut |el| fits(el)) {
+        found.insert(el, Explained { lexical: f64::from(lexical), ..Explained::default() });
+    }
+    if let Some(near) = near {
+        for (el, likeness) in near.nearest(text, false, wide, &mut |el| graph.has(el) && fits(el)) {
+            found.entry(el).or_default().semantic = Some(likeness);
+        }
+        // What the words found has a meaning too.
+        for (el, explained) in found.iter_mut().filter(|(_, explained)| explained.semantic.is_none()) {
+            explained.semantic = near.likeness(text, *el);
+        }
+    }
+    let mut picked: Vec<(El, f64, Explained)> = match near {
+        None => found.into_iter().map(|(el, explained)| (el, explained.lexical, explained)).collect(),
+        Some(_) => weighed(found),
+    };
+    picked.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(&other.0)));
+    let best = picked.first().map_or(0.0, |(_, relevance, _)| *relevance);
+    picked.retain(|(_, relevance, _)| *relevance > 0.0 && *relevance >= FLOOR * best);
+    picked.truncate(count);
+    picked
+}
+
+/// Words and meaning as one number: each stretched from its least to its best among the candidates, and then weighed.
+fn weighed(found: BTreeMap<El, Explained>) -> Vec<(El, f64, Explained)> {
+    let most = found.values().map(|explained| explained.lexical).fold(0.0, f64::max);
+    let likes: Vec<f64> = found.values().filter_map(|explained| explained.semantic).collect();
+    let (least, nearest) =
+        likes.iter().fold((f64::MAX, f64::MIN), |(least, most), like| (least.min(*like), most.max(*like)));
+    let stretch = |value: f64, from: f64, to: f64| if to > from { (value - from) / (to - from) } else { 1.0 };
+    let relevance = |explained: &Explained| {
+        let words = if most > 0.0 { explained.lexical / most } else { 0.0 };
+        let meaning = explained.semantic.map_or(0.0, |like| stretch(like, least, nearest));
+        WORDS * words + (1.0 - WORDS) * meaning
+    };
+    found.into_iter().map(|(el, explained)| (el, relevance(&explained), explained)).collect()
+}

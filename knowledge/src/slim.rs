@@ -1,0 +1,183 @@
+//! Merging records that say the same (MISSION H2), without a model: texts that share most of their words in the same
+//! order. What is merged is marked and kept, and can be restored; nothing is merged across owners or scopes.
+
+use std::collections::hash_map::DefaultHasher;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{Hash, Hasher};
+
+use nexus::kip::graph::text::terms;
+use nexus::{Origin, Right, Role};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::draft::Body;
+use crate::list::Which;
+use crate::record::{KIND, Record, SOURCE_KEY, Type};
+use crate::{Knowledge, KnowledgeError};
+
+/// How much of their wording two records share that are taken for the same, unless somebody says how much.
+pub const THRESHOLD: f64 = 0.85;
+/// Words that stand in a row.
+const ROW: usize = 3;
+/// A row of words in more records than this says nothing of which are alike.
+const COMMON: usize = 500;
+
+/// One record that others were taken into.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Merged {
+    /// The one that stays.
+    pub kept: String,
+    /// Those that were taken into it.
+    pub absorbed: Vec<String>,
+}
+
+/// What became of the records that were gone through.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Slimmed {
+    /// How many there were.
+    pub before: usize,
+    /// How many there are.
+    pub after: usize,
+    /// What was merged, or would be.
+    pub merged: Vec<Merged>,
+}
+
+impl Knowledge {
+    /// Merges the records of the caller that say the same; an operator's are everybody's. With `dry_run` it only tells.
+    ///
+    /// # Errors
+    /// Only when the commons cannot be read or written.
+    pub async fn slim(&self, threshold: f64, dry_run: bool, origin: &Origin) -> Result<Slimmed, KnowledgeError> {
+        let operator = origin.principal.may(Role::Operator);
+        let mut records = self.all(&Which::default(), origin).await?;
+        records.retain(|record| operator || origin.principal.answers_for(&record.owner));
+        let before = records.len();
+        let mut merged = Vec::new();
+        for mut group in alike(records, threshold) {
+            // The best stays, and of equals the oldest.
+            group.sort_by(|one, other| {
+                other.eval.quality().total_cmp(&one.eval.quality()).then(one.created_at.cmp(&other.created_at))
+            });
+            let Some((kept, absorbed)) = group.split_first() else { continue };
+            if !dry_run {
+                self.absorb(kept, absorbed, origin).await?;
+            }
+            let absorbed = absorbed.iter().map(|record| record.id.clone()).collect();
+            merged.push(Merged { kept: kept.id.clone(), absorbed });
+        }
+        let gone: usize = merged.iter().map(|one: &Merged| one.absorbed.len()).sum();
+        Ok(Slimmed { before, after: before - gone, merged })
+    }
+
+    /// Takes records into one that stays, in one commit: its labels, resources and addresses are those of all, and what was
+    /// said of the use of any of them counts for it.
+    async fn absorb(&self, kept: &Record, absorbed: &[Record], origin: &Origin) -> Result<(), KnowledgeError> {
+        let (mut tags, mut resources) = (Map::new(), BTreeSet::new());
+        let (mut types, mut urls): (BTreeSet<Type>, Vec<Value>) = Default::default();
+        for record in absorbed.iter().rev().chain([kept]) {
+            tags.extend(record.tags.clone());
+            resources.extend(record.resource_ids.iter().cloned());
+            types.extend(record.types.iter().copied());
+            for url in record.source.get("urls").and_then(Value::as_array).into_iter().flatten() {
+                if !urls.contains(url) {
+                    urls.push(url.clone());
+                }
+            }
+        }
+        let count = |of: fn(&Record) -> u64| -> u64 { absorbed.iter().chain([kept]).map(of).sum() };
+        let mut source = kept.source.clone();
+        if !urls.is_empty() {
+            source.insert("urls".into(), urls.into());
+        }
+        let body = Body {
+            tags: Some(tags),
+            types: Some(types.into_iter().collect()),
+            resource_ids: Some(resources.into_iter().collect()),
+            ..Body::default()
+        };
+        let metadata = json!({
+            "helpful": count(|record| record.eval.helpful), "harmful": count(|record| record.eval.harmful),
+            SOURCE_KEY: source,
+        });
+        let expect = format!("EXPECT VERSION {}", kept.version);
+        let mut call = crate::write::upsert(&kept.id, &expect, &body, &metadata);
+        // What was taken in says so itself, and that in the same commit.
+        call.command.pop();
+        for (at, record) in absorbed.iter().enumerate() {
+            call.command.push_str(&format!(
+                "  CONCEPT ?m{at} {{\n    {{type: \"{KIND}\", name: $m{at}}} EXPECT VERSION {}\n    SET PROPOSITIONS {{ (\"merged_into\", ?k) }}\n  }} WITH METADATA {{ status: \"merged\" }}\n",
+                record.version
+            ));
+            call.parameters.insert(format!("m{at}"), record.id.as_str().into());
+        }
+        call.command.push('}');
+        let answer = self.nexus.write_with(&crate::commons(), call, origin, Right::Judge, Vec::new()).await?;
+        match crate::outcome(&answer, &kept.id) {
+            // Somebody changed one of them meanwhile: they may be alike no more.
+            Err(KnowledgeError::Conflict(_)) => Ok(()),
+            done => done.map(|_| ()),
+        }
+    }
+}
+
+/// Groups of records that say the same, each of one owner, the same scopes and a type in common.
+fn alike(records: Vec<Record>, threshold: f64) -> Vec<Vec<Record>> {
+    let mut kinds: BTreeMap<(String, BTreeSet<String>), Vec<Record>> = BTreeMap::new();
+    for record in records {
+        kinds.entry((record.owner.clone(), record.scopes.iter().cloned().collect())).or_default().push(record);
+    }
+    kinds.into_values().flat_map(|records| groups(records, threshold)).collect()
+}
+
+fn groups(records: Vec<Record>, threshold: f64) -> Vec<Vec<Record>> {
+    let rows: Vec<BTreeSet<u64>> = records.iter().map(rows_of).collect();
+    // Whichever of a group came first stands for it; each record joins the group it is most like.
+    let mut standing: HashMap<u64, Vec<usize>> = HashMap::new();
+    let mut group_of: Vec<usize> = Vec::with_capacity(records.len());
+    for (at, own) in rows.iter().enumerate() {
+        let mut shared: BTreeMap<usize, usize> = BTreeMap::new();
+        for row in own {
+            for other in standing.get(row).into_iter().flatten() {
+                *shared.entry(*other).or_default() += 1;
+            }
+        }
+        let likeness = |(other, shared): (&usize, &usize)| {
+            let of_both = own.len() + rows[*other].len() - shared;
+            (*shared as f64 / of_both.max(1) as f64, *other)
+        };
+        let in_common = |other: &usize| records[at].types.iter().any(|one| records[*other].types.contains(one));
+        let best = shared
+            .iter()
+            .map(likeness)
+            .filter(|(likeness, other)| *likeness >= threshold && in_common(other))
+            .max_by(|one, other| one.0.total_cmp(&other.0).then(other.1.cmp(&one.1)));
+        match best {
+            Some((_, other)) => group_of.push(other),
+            None => {
+                group_of.push(at);
+                for row in own {
+                    let records = standing.entry(*row).or_default();
+                    if records.len() < COMMON {
+                        records.push(at);
+                    }
+                }
+            }
+        }
+    }
+    let mut groups: BTreeMap<usize, Vec<Record>> = BTreeMap::new();
+    for (record, group) in records.into_iter().zip(group_of) {
+        groups.entry(group).or_default().push(record);
+    }
+    groups.into_values().filter(|group| group.len() > 1).collect()
+}
+
+/// The rows of words that a record consists of.
+fn rows_of(record: &Record) -> BTreeSet<u64> {
+    let words = terms(&format!("{}\n{}", record.task, record.content));
+    let hash = |row: &[std::sync::Arc<str>]| {
+        let mut hasher = DefaultHasher::new();
+        row.hash(&mut hasher);
+        hasher.finish()
+    };
+    if words.len() < ROW { BTreeSet::from([hash(&words)]) } else { words.windows(ROW).map(hash).collect() }
+}

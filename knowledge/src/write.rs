@@ -1,0 +1,363 @@
+//! Records written: new ones, changes of what they say, and what is deleted. All of it is KIP, so that the writer of the
+//! commons judges it as it judges everybody's (MISSION R2, H2).
+
+use std::fmt::Write;
+
+use jiff::tz::TimeZone;
+use nexus::kip::Call;
+use nexus::kip::graph::SCOPES_KEY;
+use nexus::store::{Key, Kind, Op};
+use nexus::{Batch, OWNER_KEY, Origin, Right, versions_stream};
+use rand::RngExt;
+use serde_json::{Map, Value, json};
+
+use crate::draft::{self, Body, Draft};
+use crate::feedback::{self, Judgement};
+use crate::fields::Fields;
+use crate::record::{CONFIDENCE, EXTRA_KEY, KIND, Record, SOURCE_KEY, Type};
+use crate::{Knowledge, KnowledgeError, commons, outcome};
+
+/// Letters of the random end of an id: none that is taken for another.
+const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
+const LETTERS_OF_AN_ID: usize = 8;
+/// Ids that are tried for one record.
+const TRIES: usize = 4;
+/// What a record was extracted with says that it helped once (MISSION R3).
+const EXTRACTED: u64 = 1;
+
+/// A record that was written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Saved {
+    /// As it stands.
+    pub record: Record,
+    /// What of the request was not taken, and why.
+    pub warnings: Vec<String>,
+    /// Why what was to be better about it is not yet.
+    pub evolved: Option<String>,
+}
+
+/// What somebody asks to be changed of a record.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Change {
+    /// What it is to say.
+    pub body: Body,
+    /// Who is to see it.
+    pub scopes: Option<Vec<String>>,
+    /// What it is to be scored.
+    pub score: Option<f64>,
+    /// Cases in which it helped or did not.
+    pub judgements: Vec<Judgement>,
+    /// What is to be better, said in words.
+    pub evolve: Option<String>,
+    /// What of the request was not taken, and why.
+    pub warnings: Vec<String>,
+}
+
+impl Change {
+    /// Reads what somebody puts to a record, as the seed's `PUT /api/knowledge/{id}` says it.
+    ///
+    /// # Errors
+    /// Every fault in it.
+    pub fn read(posted: Map<String, Value>, origin: &Origin) -> Result<Self, KnowledgeError> {
+        let mut fields = Fields::of(posted);
+        let mut judgements = Vec::new();
+        for (key, helpful) in [("add_helpful_case", true), ("add_harmful_case", false)] {
+            if let Some(case) = fields.object(key) {
+                judgements.push(feedback::case(&mut fields, key, helpful, case));
+            }
+        }
+        let score = fields.number("update_score", 1.0, 5.0);
+        let evolve = fields.text_or_nothing("evolve_feedback", draft::CONTENT_CHARS_MAX);
+        let mut warnings = Vec::new();
+        let scopes = draft::scopes(&mut fields, &origin.principal.id.0, &origin.principal, &mut warnings);
+        let body = Body { extra: Map::new(), ..Body::take(&mut fields) };
+        for unknown in fields.rest().keys() {
+            fields.fault(unknown, "is nothing that can be changed");
+        }
+        fields.end()?;
+        Ok(Self { body, scopes, score, judgements, evolve, warnings })
+    }
+
+    /// Whether it changes what only the owner may.
+    fn is_an_edit(&self) -> bool {
+        !self.body.is_empty() || self.scopes.is_some() || self.score.is_some()
+    }
+}
+
+impl Knowledge {
+    /// Writes a new record; under the same key of the same caller, once.
+    ///
+    /// # Errors
+    /// [`KnowledgeError::Forbidden`] where the owner or a scope is not the caller's, [`KnowledgeError::Conflict`] where the
+    /// id is taken.
+    pub async fn save(&self, draft: Draft, key: Option<&str>, origin: &Origin) -> Result<Saved, KnowledgeError> {
+        let Some(key) = key else { return self.put(draft, false, &|_| Vec::new(), origin).await };
+        let _turn = self.once.lock().await;
+        let key = Key::new(Kind::Idempotency, format!("record#{}#{key}", origin.principal.id));
+        if let Some(known) = self.store.document::<String>(&key).await? {
+            return Ok(Saved {
+                record: self.get(&known.value, origin).await?,
+                warnings: draft.warnings,
+                evolved: None,
+            });
+        }
+        let beside = |id: &str| Batch::new(origin).put(key.clone(), id).ops;
+        self.put(draft, false, &beside, origin).await
+    }
+
+    /// Writes a record that a lifeform drew from what it heard or did, which counts as a first success (MISSION R3).
+    ///
+    /// # Errors
+    /// As [`Self::save`].
+    pub async fn save_extracted(&self, draft: Draft, origin: &Origin) -> Result<Saved, KnowledgeError> {
+        self.put(draft, true, &|_| Vec::new(), origin).await
+    }
+
+    async fn put(
+        &self,
+        draft: Draft,
+        extracted: bool,
+        beside: &(dyn Fn(&str) -> Vec<Op> + Sync),
+        origin: &Origin,
+    ) -> Result<Saved, KnowledgeError> {
+        let Draft { id: wanted, owner, scopes, body, score, confidence, message_id, source, warnings } = draft;
+        let mut metadata = json!({
+            "source": said_source(&source, &owner), "author": origin.principal.id, OWNER_KEY: owner, SCOPES_KEY: scopes,
+            "score": score, "helpful": if extracted { EXTRACTED } else { 0 }, "harmful": 0,
+            "confidence": confidence.unwrap_or(CONFIDENCE), "status": "active",
+        });
+        let evidence = evidence(&source);
+        for (key, value) in
+            [("message_id", json!(message_id)), (SOURCE_KEY, json!(source)), ("evidence", json!(evidence))]
+        {
+            if !is_empty(&value) {
+                metadata[key] = value;
+            }
+        }
+        let mut left = if wanted.is_some() { 1 } else { TRIES };
+        loop {
+            left -= 1;
+            let id = wanted.clone().unwrap_or_else(|| self.fresh_id());
+            let call = upsert(&id, "EXPECT VERSION 0", &body, &metadata);
+            let right = if extracted { Right::Judge } else { Right::Own };
+            let answer = self.nexus.write_with(&commons(), call, origin, right, beside(&id)).await?;
+            match outcome(&answer, &id) {
+                Ok(_) => return Ok(Saved { record: self.get(&id, origin).await?, warnings, evolved: None }),
+                Err(KnowledgeError::Conflict(_) | KnowledgeError::Forbidden(_)) if left > 0 => {}
+                Err(KnowledgeError::Conflict(_)) => {
+                    return Err(KnowledgeError::Conflict(format!("the id {id} is taken")));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Changes a record: what the caller says of its use is counted, what is the owner's is written. With `version` only
+    /// as long as it is the record's.
+    ///
+    /// # Errors
+    /// As [`Self::save`]; nothing is changed where the edit is not the caller's.
+    pub async fn change(
+        &self,
+        id: &str,
+        change: Change,
+        version: Option<u64>,
+        origin: &Origin,
+    ) -> Result<Saved, KnowledgeError> {
+        let record = self.seen(id, origin).await?;
+        if change.is_an_edit() {
+            let mut metadata = json!({});
+            if let Some(scopes) = &change.scopes {
+                metadata[SCOPES_KEY] = json!(scopes);
+            }
+            if let Some(score) = change.score {
+                metadata["score"] = json!(score);
+            }
+            // A version is expected in any case: it must not have been deleted meanwhile.
+            let expect = format!("EXPECT VERSION {}", version.unwrap_or(record.version));
+            let mut body = change.body;
+            body.extra = Map::new();
+            let call = upsert(id, &expect, &body, &metadata);
+            outcome(&self.nexus.write_with(&commons(), call, origin, Right::Own, Vec::new()).await?, id)?;
+            if let Some(wanted) = &body.resource_ids {
+                self.let_go(id, &record, wanted, origin).await?;
+            }
+        }
+        for judgement in change.judgements {
+            self.judge(id, judgement, origin).await?;
+        }
+        let evolved = match change.evolve {
+            Some(wish) => self.evolve(id, wish, origin).await?,
+            None => None,
+        };
+        Ok(Saved { record: self.get(id, origin).await?, warnings: change.warnings, evolved })
+    }
+
+    /// Removes the links to resources that a record does not need any more.
+    async fn let_go(
+        &self,
+        id: &str,
+        before: &Record,
+        wanted: &[String],
+        origin: &Origin,
+    ) -> Result<(), KnowledgeError> {
+        for gone in before.resource_ids.iter().filter(|resource| !wanted.contains(resource)) {
+            let command = r#"DELETE PROPOSITIONS ?l WHERE { ?l ({type: "Knowledge", name: $id}, "uses_resource", {type: "Resource", name: $gone}) }"#;
+            self.kip(command, json!({"id": id, "gone": gone}), Right::Own, Vec::new(), id, origin).await?;
+        }
+        Ok(())
+    }
+
+    /// Deletes a record: it is found no more, and its owner may restore it. With `purge` it is gone, with its versions and
+    /// cases; what the journal of the commons keeps of it is an operator's.
+    ///
+    /// # Errors
+    /// [`KnowledgeError::Forbidden`] where it is not the caller's, or others hold on to it.
+    pub async fn delete(&self, id: &str, purge: bool, origin: &Origin) -> Result<(), KnowledgeError> {
+        let record = self.any(id, origin).await?;
+        if purge {
+            let streams = [feedback::stream(id), versions_stream(KIND, id)];
+            let gone = streams.into_iter().map(|stream| Op::Forget { stream }).collect();
+            let command = r#"DELETE CONCEPT ?k DETACH WHERE { ?k {type: "Knowledge", name: $id} }"#;
+            self.kip(command, json!({"id": id}), Right::Own, gone, id, origin).await?;
+            return Ok(());
+        }
+        if record.status != crate::Status::Active {
+            return Err(KnowledgeError::NotFound(id.to_owned()));
+        }
+        let command = r#"UPDATE ?k SET METADATA { status: "retracted" } WHERE { ?k {type: "Knowledge", name: $id} }"#;
+        self.kip(command, json!({"id": id}), Right::Own, Vec::new(), id, origin).await?;
+        Ok(())
+    }
+
+    /// Runs a command on the commons.
+    pub(crate) async fn kip(
+        &self,
+        command: &str,
+        parameters: Value,
+        right: Right,
+        beside: Vec<Op>,
+        id: &str,
+        origin: &Origin,
+    ) -> Result<Value, KnowledgeError> {
+        let call = call(command.to_owned(), parameters);
+        outcome(&self.nexus.write_with(&commons(), call, origin, right, beside).await?, id)
+    }
+
+    /// `knowledge-{day}-{random}`.
+    fn fresh_id(&self) -> String {
+        let day = self.store.clock().now().to_zoned(TimeZone::UTC).strftime("%Y%m%d").to_string();
+        let mut random = rand::rng();
+        let end: String =
+            (0..LETTERS_OF_AN_ID).map(|_| char::from(LETTERS[random.random_range(0..LETTERS.len())])).collect();
+        format!("knowledge-{day}-{end}")
+    }
+}
+
+pub(crate) fn call(command: String, parameters: Value) -> Call {
+    let parameters = match parameters {
+        Value::Object(parameters) => parameters,
+        _ => Map::new(),
+    };
+    Call { command, parameters }
+}
+
+/// The command that makes a record say what `body` says, with this metadata.
+pub(crate) fn upsert(id: &str, expect: &str, body: &Body, metadata: &Value) -> Call {
+    let mut parameters = Map::new();
+    parameters.insert("id".into(), id.into());
+    let mut text = format!("UPSERT {{\n  CONCEPT ?k {{\n    {{type: \"{KIND}\", name: $id}} {expect}\n");
+    let attributes = attributes(body);
+    object(&mut text, "    SET ATTRIBUTES", "a_", &attributes, &mut parameters);
+    text.push_str("  }");
+    let metadata = metadata.as_object().cloned().unwrap_or_default();
+    object(&mut text, " WITH METADATA", "m_", &metadata, &mut parameters);
+    text.push('\n');
+    // The links say for themselves whose they are; what else is known of the record is not known of them.
+    if let Some(resources) = body.resource_ids.as_ref().filter(|resources| !resources.is_empty()) {
+        let _ = write!(text, "  CONCEPT ?l {{\n    {{type: \"{KIND}\", name: $id}}\n    SET PROPOSITIONS {{\n");
+        for (at, resource) in resources.iter().enumerate() {
+            let _ = writeln!(text, "      (\"uses_resource\", {{type: \"Resource\", name: $r{at}}})");
+            parameters.insert(format!("r{at}"), resource.as_str().into());
+        }
+        text.push_str("    }\n  }");
+        let whose: Map<String, Value> = [OWNER_KEY, SCOPES_KEY]
+            .iter()
+            .filter_map(|key| Some(((*key).to_owned(), metadata.get(*key)?.clone())))
+            .collect();
+        object(&mut text, " WITH METADATA", "l_", &whose, &mut parameters);
+        text.push('\n');
+    }
+    text.push('}');
+    Call { command: text, parameters }
+}
+
+/// Writes an object whose values are parameters.
+fn object(
+    text: &mut String,
+    before: &str,
+    prefix: &str,
+    values: &Map<String, Value>,
+    parameters: &mut Map<String, Value>,
+) {
+    if values.is_empty() {
+        return;
+    }
+    let _ = write!(text, "{before} {{ ");
+    for (at, (key, value)) in values.iter().enumerate() {
+        let comma = if at > 0 { ", " } else { "" };
+        let _ = write!(text, "{comma}{key}: ${prefix}{key}");
+        parameters.insert(format!("{prefix}{key}"), value.clone());
+    }
+    text.push_str(" }\n");
+}
+
+/// The attributes that say what a body says; what it leaves open is left as it is.
+fn attributes(body: &Body) -> Map<String, Value> {
+    let mut attributes = Map::new();
+    let mut set = |key: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            attributes.insert(key.to_owned(), value);
+        }
+    };
+    set("task", body.task.clone().map(Value::from));
+    set("content", body.content.clone().map(Value::from));
+    set("types", body.types.as_ref().map(|types| types.iter().map(|one: &Type| one.as_str()).collect()));
+    set("tags", body.tags.clone().map(Value::Object));
+    set("resource_ids", body.resource_ids.clone().map(Value::from));
+    set(EXTRA_KEY, Some(Value::Object(body.extra.clone())).filter(|extra| !is_empty(extra)));
+    set("context", body.context.clone().map(Value::from));
+    attributes
+}
+
+/// Where a record came from, in a word: KIP's `source`.
+fn said_source(source: &Map<String, Value>, owner: &str) -> String {
+    let told = ["name", "message_id", "trace_id", "submitted_by", "agent_id"];
+    told.iter().find_map(|key| source.get(*key)?.as_str()).unwrap_or(owner).to_owned()
+}
+
+/// What a record rests on.
+fn evidence(source: &Map<String, Value>) -> Vec<String> {
+    let mut evidence: Vec<String> = Vec::new();
+    for (key, mark) in [("message_id", "msg:"), ("trace_id", "trace:")] {
+        evidence.extend(source.get(key).and_then(Value::as_str).map(|id| format!("{mark}{id}")));
+    }
+    evidence.extend(
+        source
+            .get("urls")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .filter_map(|url| url.as_str().map(str::to_owned)),
+    );
+    evidence
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(members) => members.is_empty(),
+        _ => false,
+    }
+}

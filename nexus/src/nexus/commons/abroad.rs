@@ -1,0 +1,160 @@
+//! The commons as other minds name its elements.
+
+use kip::datum::Sym;
+use kip::graph::sorted::{Batch, Place};
+use kip::graph::text::{Standing, Words};
+use kip::graph::{Edge, El, GraphRead, Limited, Link, Look, Record, Way};
+
+use super::is_shared;
+
+/// The commons with its elements named as other minds name them.
+pub(super) struct Abroad<'g>(pub(super) &'g dyn GraphRead);
+
+impl Abroad<'_> {
+    /// Where a walk in order goes on here, after an element of the one before or of this one.
+    fn after(after: El) -> El {
+        match after {
+            here if here.is_abroad() => here.home(),
+            link if link.is_link() => El::FIRST_LINK,
+            _ => El::NONE,
+        }
+    }
+
+    fn named(els: Vec<El>) -> Vec<El> {
+        els.into_iter().map(El::abroad).collect()
+    }
+}
+
+impl GraphRead for Abroad<'_> {
+    fn look(&self, el: El, see: &mut dyn FnMut(Look<'_>)) {
+        if el.is_abroad() {
+            self.0.look(el.home(), &mut |look| match look {
+                Look::Concept(_) => see(look),
+                Look::Link(_) => see(outward(look.record()).look()),
+            });
+        }
+    }
+
+    fn concept(&self, kind: Sym, name: &str) -> Option<El> {
+        self.0.concept(kind, name).map(El::abroad)
+    }
+
+    fn link(&self, subject: El, predicate: Sym, object: El) -> Option<El> {
+        let both = subject.is_abroad() && object.is_abroad();
+        self.0.link(subject.home(), predicate, object.home()).filter(|_| both).map(El::abroad)
+    }
+
+    fn types(&self) -> Vec<(Sym, usize)> {
+        self.0.types()
+    }
+
+    fn predicates(&self) -> Vec<(Sym, usize)> {
+        self.0.predicates()
+    }
+
+    fn type_len(&self, kind: Sym) -> usize {
+        // Of other types nothing is shared, and nothing need be counted.
+        if is_shared(kind) || kind.as_str().starts_with('$') { self.0.type_len(kind) } else { 0 }
+    }
+
+    fn predicate_len(&self, predicate: Option<Sym>) -> usize {
+        self.0.predicate_len(predicate)
+    }
+
+    fn of_type(&self, kind: Sym, after: El, max: usize) -> Vec<El> {
+        Self::named(self.0.of_type(kind, Self::after(after), max))
+    }
+
+    fn of_predicate(&self, predicate: Option<Sym>, after: El, max: usize) -> Vec<El> {
+        Self::named(self.0.of_predicate(predicate, Self::after(after), max))
+    }
+
+    fn concepts(&self, after: El, max: usize) -> Vec<El> {
+        Self::named(self.0.concepts(Self::after(after), max))
+    }
+
+    fn edges(&self, el: El, way: Way, predicate: Option<Sym>, see: &mut dyn FnMut(Edge) -> bool) {
+        if el.is_abroad() {
+            self.0.edges(el.home(), way, predicate, &mut |edge| {
+                see(Edge { predicate: edge.predicate, other: edge.other.abroad(), link: edge.link.abroad() })
+            });
+        }
+    }
+
+    fn degree(&self, el: El, way: Way, predicate: Option<Sym>) -> usize {
+        if el.is_abroad() { self.0.degree(el.home(), way, predicate) } else { 0 }
+    }
+
+    fn sorted(&self, batch: &Batch<'_>) -> Option<Vec<(Place, El)>> {
+        // Of one place, what stands here comes after what stands in the mind itself.
+        let after = batch.after.map(|(place, el)| (place.clone(), if el.is_abroad() { el.home() } else { El::NONE }));
+        let found = self.0.sorted(&Batch { after: after.as_ref(), ..*batch })?;
+        Some(found.into_iter().map(|(place, el)| (place, el.abroad())).collect())
+    }
+
+    fn sorted_len(&self, kind: Sym, key: Sym) -> Option<usize> {
+        self.0.sorted_len(kind, key)
+    }
+
+    fn words(&self, links: bool, ask: &mut dyn FnMut(&dyn Words)) {
+        self.0.words(links, &mut |words| ask(&WordsAbroad(words)));
+    }
+
+    fn limited(&self) -> Limited {
+        self.0.limited().iter().map(|el| el.abroad()).collect()
+    }
+}
+
+struct WordsAbroad<'w>(&'w dyn Words);
+
+struct StandingAbroad<'w>(Box<dyn Standing + 'w>);
+
+impl Words for WordsAbroad<'_> {
+    fn standing(&self, word: &str) -> Option<Box<dyn Standing + '_>> {
+        Some(Box::new(StandingAbroad(self.0.standing(word)?)))
+    }
+
+    fn words_from(&self, first: &str, see: &mut dyn FnMut(&str) -> bool) {
+        self.0.words_from(first, see);
+    }
+
+    fn elements(&self) -> usize {
+        self.0.elements()
+    }
+}
+
+impl Standing for StandingAbroad<'_> {
+    fn count(&self) -> usize {
+        self.0.count()
+    }
+
+    fn level(&self, el: El) -> Option<u8> {
+        if el.is_abroad() { self.0.level(el.home()) } else { None }
+    }
+
+    fn each(&self, see: &mut dyn FnMut(El, u8) -> bool) {
+        self.0.each(&mut |el, level| see(el.abroad(), level));
+    }
+
+    fn at(&self, level: u8, see: &mut dyn FnMut(El) -> bool) {
+        self.0.at(level, &mut |el| see(el.abroad()));
+    }
+}
+
+/// A record of the commons as other minds see it.
+pub(super) fn outward(record: Record) -> Record {
+    match record {
+        Record::Link(link) => {
+            Record::Link(Link { subject: link.subject.abroad(), object: link.object.abroad(), ..link })
+        }
+        concept => concept,
+    }
+}
+
+/// A record of the commons as the commons itself holds it.
+pub(super) fn homeward(record: Record) -> Record {
+    match record {
+        Record::Link(link) => Record::Link(Link { subject: link.subject.home(), object: link.object.home(), ..link }),
+        concept => concept,
+    }
+}

@@ -1,0 +1,98 @@
+//! The commons, and a mind seen together with it (MISSION "One memory"). What all share stands in one graph, the
+//! concepts of three types and the links between them; every other mind sees what its scopes show of that as its
+//! own, and writes such concepts there. Whoever may act writes there directly too, by the same rules.
+
+mod abroad;
+mod overlay;
+mod rights;
+mod versions;
+
+use std::cell::OnceCell;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use kip::datum::Sym;
+use kip::graph::{El, GraphRead, Look, Scoped, Union, Veil, Veiled, counted, hidden_with_links, hides_with_ends};
+
+use abroad::Abroad;
+
+pub use kip::graph::OWNER_KEY;
+pub(super) use overlay::{Common, Overlay, split};
+pub(super) use rights::check_rights;
+pub(super) use versions::versions_of;
+pub use versions::{Version, versions_stream};
+
+/// The nexus that all share.
+pub const COMMONS: &str = "commons";
+/// The types whose concepts stand there.
+pub const SHARED: [&str; 3] = ["Knowledge", "Resource", "Scope"];
+
+fn is_shared(kind: Sym) -> bool {
+    SHARED.contains(&kind.as_str())
+}
+
+/// Scopes of somebody; `None` sees everything.
+pub(super) type Scopes = Option<BTreeSet<Arc<str>>>;
+
+/// Lends the view of a mind that somebody has: what their scopes show of it, and of the commons.
+pub(super) fn view<R>(
+    own: (&dyn GraphRead, &Scopes),
+    commons: Option<(&dyn GraphRead, &Scopes)>,
+    then: impl FnOnce(&dyn GraphRead) -> R,
+) -> R {
+    let (own, scopes) = own;
+    let Some((commons, commons_scopes)) = commons else { return then(&Scoped::new(own, scopes.as_ref())) };
+    let seen = Scoped::new(commons, commons_scopes.as_ref());
+    let shared = Veiled::behind(Shared { own, hidden: OnceCell::new() }, &seen);
+    let abroad = Abroad(&shared);
+    then(&Union(&Scoped::beside(&abroad, own, scopes.as_ref()), &abroad))
+}
+
+/// What of the commons others do not see: concepts of other types, and definitions they have themselves.
+struct Shared<'g> {
+    own: &'g dyn GraphRead,
+    /// What is hidden, by type or predicate: found out once a view, when it is first asked for.
+    hidden: OnceCell<HashMap<(bool, Sym), usize>>,
+}
+
+impl Shared<'_> {
+    fn shows(&self, look: Look<'_>) -> bool {
+        match look {
+            Look::Concept(concept) => {
+                is_shared(concept.kind)
+                    || (concept.kind.as_str().starts_with('$')
+                        && self.own.concept(concept.kind, &concept.name).is_none())
+            }
+            Look::Link(_) => true,
+        }
+    }
+}
+
+impl Shared<'_> {
+    /// What is not shared is little: the commons' own schema.
+    fn hidden(&self, graph: &dyn GraphRead) -> &HashMap<(bool, Sym), usize> {
+        self.hidden.get_or_init(|| {
+            let kinds = graph.types().into_iter().map(|(kind, _)| kind).filter(|kind| !is_shared(*kind));
+            let others = kinds.flat_map(|kind| graph.of_type(kind, El::NONE, usize::MAX));
+            hidden_with_links(graph, others.filter(|el| self.hides(graph, *el)).collect())
+        })
+    }
+}
+
+impl Veil for Shared<'_> {
+    fn is_open(&self) -> bool {
+        false
+    }
+
+    fn hides(&self, graph: &dyn GraphRead, el: El) -> bool {
+        hides_with_ends(graph, el, &|_, look| look.is_none_or(|look| !self.shows(look)))
+    }
+
+    fn hidden_concepts(&self, graph: &dyn GraphRead, kind: Option<Sym>) -> usize {
+        counted(self.hidden(graph), false, kind)
+    }
+
+    fn hidden_links(&self, graph: &dyn GraphRead, predicate: Option<Sym>) -> usize {
+        counted(self.hidden(graph), true, predicate)
+    }
+}

@@ -1,0 +1,173 @@
+//! What is written where several share a graph: a mind together with the commons, and the commons by themselves.
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+
+use kip::datum::Sym;
+use kip::exec::Change;
+use kip::graph::{El, GraphRead, GraphWrite, Record, Scoped, Way};
+use kip::reads_through;
+
+use super::abroad::{homeward, outward};
+use super::rights::own_up;
+use super::{COMMONS, Scopes, is_shared, view};
+use crate::nexus::mind::Mind;
+use crate::principal::Principal;
+
+/// A mind and the commons, to be written as one.
+pub(in crate::nexus) struct Overlay<'m> {
+    own: &'m mut Mind,
+    commons: &'m mut Mind,
+    by: &'m Principal,
+    scopes: Scopes,
+    /// Set when a link of the commons was to lead into one mind.
+    crossed: &'m Cell<bool>,
+}
+
+impl<'m> Overlay<'m> {
+    /// `own` over `commons`, written by `by`.
+    pub(in crate::nexus) fn new(
+        own: &'m mut Mind,
+        commons: &'m mut Mind,
+        by: &'m Principal,
+        crossed: &'m Cell<bool>,
+    ) -> Self {
+        let scopes = crate::nexus::scopes(by, &COMMONS.into());
+        Self { own, commons, by, scopes, crossed }
+    }
+
+    fn view<R>(&self, then: impl FnOnce(&dyn GraphRead) -> R) -> R {
+        view((self.own.read(), &None), Some((self.commons.read(), &self.scopes)), then)
+    }
+}
+
+impl GraphRead for Overlay<'_> {
+    reads_through!(view);
+
+    // A writer may hide a thing from itself, and still writes it.
+    fn record(&self, el: El) -> Option<Record> {
+        if el.is_abroad() { self.commons.read().record(el.home()).map(outward) } else { self.own.read().record(el) }
+    }
+}
+
+impl GraphWrite for Overlay<'_> {
+    fn add(&mut self, record: Record) -> El {
+        let stands_there = match &record {
+            Record::Concept(concept) => is_shared(concept.kind),
+            // What the commons does not know how to say is said at home.
+            Record::Link(link) => {
+                link.subject.is_abroad()
+                    && link.object.is_abroad()
+                    && self.commons.read().concept(Sym::new("$PropositionType"), link.predicate.as_str()).is_some()
+            }
+        };
+        match record {
+            Record::Concept(mut concept) if stands_there => {
+                concept.metadata = own_up(self.by, &concept.metadata);
+                self.commons.write().add(Record::Concept(concept)).abroad()
+            }
+            Record::Link(mut link) if stands_there => {
+                link.metadata = own_up(self.by, &link.metadata);
+                self.commons.write().add(homeward(Record::Link(link))).abroad()
+            }
+            record => self.own.write().add(record),
+        }
+    }
+
+    fn put(&mut self, el: El, record: Record) {
+        if el.is_abroad() {
+            if matches!(&record, Record::Link(link) if !(link.subject.is_abroad() && link.object.is_abroad())) {
+                return self.crossed.set(true);
+            }
+            self.commons.write().put(el.home(), homeward(record));
+        } else {
+            self.own.write().put(el, record);
+        }
+    }
+
+    fn remove(&mut self, el: El) {
+        if el.is_abroad() { self.commons.write().remove(el.home()) } else { self.own.write().remove(el) }
+    }
+
+    // Its own links are a mind's own, wherever they lead.
+    fn links_at(&self, el: El) -> BTreeSet<El> {
+        let mut found = self.own.read_links(el);
+        self.view(|graph| {
+            for way in [Way::Out, Way::In] {
+                graph.edges(el, way, None, &mut |edge| {
+                    found.insert(edge.link);
+                    true
+                });
+            }
+        });
+        found
+    }
+
+    fn unmake(&mut self, el: El) {
+        if el.is_abroad() { self.commons.write().unmake(el.home()) } else { self.own.write().unmake(el) }
+    }
+}
+
+/// The commons by themselves, written by somebody who sees a part of them.
+pub(in crate::nexus) struct Common<'m> {
+    mind: &'m mut Mind,
+    by: &'m Principal,
+    scopes: Scopes,
+}
+
+impl<'m> Common<'m> {
+    /// The commons, written by `by`.
+    pub(in crate::nexus) fn new(mind: &'m mut Mind, by: &'m Principal) -> Self {
+        Self { mind, by, scopes: crate::nexus::scopes(by, &COMMONS.into()) }
+    }
+
+    fn view<R>(&self, then: impl FnOnce(&dyn GraphRead) -> R) -> R {
+        then(&Scoped::new(self.mind.read(), self.scopes.as_ref()))
+    }
+}
+
+impl GraphRead for Common<'_> {
+    reads_through!(view);
+
+    // A writer may hide a thing from itself, and still writes it.
+    fn record(&self, el: El) -> Option<Record> {
+        self.mind.read().record(el)
+    }
+}
+
+impl GraphWrite for Common<'_> {
+    fn add(&mut self, mut record: Record) -> El {
+        match &mut record {
+            Record::Concept(concept) => concept.metadata = own_up(self.by, &concept.metadata),
+            Record::Link(link) => link.metadata = own_up(self.by, &link.metadata),
+        }
+        self.mind.write().add(record)
+    }
+
+    fn put(&mut self, el: El, record: Record) {
+        self.mind.write().put(el, record);
+    }
+
+    fn remove(&mut self, el: El) {
+        self.mind.write().remove(el);
+    }
+
+    fn links_at(&self, el: El) -> BTreeSet<El> {
+        self.mind.read_links(el)
+    }
+
+    fn unmake(&mut self, el: El) {
+        self.mind.write().unmake(el);
+    }
+}
+
+/// Changes to a mind, and to the commons as the commons names them.
+pub(in crate::nexus) fn split(changes: Vec<Change>) -> (Vec<Change>, Vec<Change>) {
+    let (theirs, own): (Vec<Change>, Vec<Change>) = changes.into_iter().partition(|change| change.el.is_abroad());
+    let home = |change: Change| Change {
+        el: change.el.home(),
+        before: change.before.map(homeward),
+        after: change.after.map(homeward),
+    };
+    (own, theirs.into_iter().map(home).collect())
+}

@@ -1,0 +1,128 @@
+//! Whose an element of the commons is, and who may do what with it (MISSION R2).
+
+use std::sync::Arc;
+
+use kip::datum::{Bag, Datum, Sym};
+use kip::exec::Change;
+use kip::graph::{GraphRead, Look, Record, SCOPES_KEY, Way};
+use kip::{ErrorKind, KipError};
+use serde_json::{Value, json};
+
+use super::{OWNER_KEY, is_shared};
+use crate::nexus::command::Right;
+use crate::principal::{Principal, Role};
+
+/// What others said of a piece of knowledge is counted here, and nowhere by hand.
+const COUNTED: [&str; 2] = ["helpful", "harmful"];
+/// What changes when somebody says whether a piece of knowledge helped.
+const JUDGED: [&str; 4] = ["helpful", "harmful", "confidence", "needs_evolution"];
+
+/// Says whose a new element is and, unless it says so itself, shows it to nobody else.
+pub(super) fn own_up(by: &Principal, bag: &Bag) -> Bag {
+    if by.may(Role::Operator) {
+        return bag.clone();
+    }
+    let id = by.id.0.as_ref();
+    let said = [(OWNER_KEY, Datum::Str(id.into())), (SCOPES_KEY, Datum::Json(Arc::new(json!([id]))))];
+    Bag::new(said.into_iter().map(|(key, value)| (Sym::new(key), value)).collect()).merged(bag)
+}
+
+/// Whether somebody may change the commons so; `changes` are made already (MISSION R2). Only the owner changes or
+/// deletes, nobody shows a thing to a scope he is not in, and nothing is taken from under what others hold on it.
+/// Whoever sees a piece of knowledge may have it counted whether it helped, and nobody counts by hand.
+///
+/// # Errors
+/// `KIP_4003` saying what is not his to do.
+pub(in crate::nexus) fn check_rights(
+    commons: &dyn GraphRead,
+    changes: &[Change],
+    by: &Principal,
+    right: Right,
+) -> Result<(), KipError> {
+    let refuse = |what: String| Err(KipError::new(ErrorKind::Execution, what).code("KIP_4003"));
+    let operator = by.may(Role::Operator);
+    for Change { el, before, after } in changes {
+        let id = el.abroad();
+        match (before, after) {
+            (None, Some(Record::Concept(new))) if commons.concept(new.kind, &new.name) != Some(*el) => {
+                return refuse(format!("the name \"{}\" is taken in the commons", new.name));
+            }
+            (None, Some(Record::Link(new))) if commons.link(new.subject, new.predicate, new.object) != Some(*el) => {
+                return refuse(format!("\"{}\" is said of these two already", new.predicate.as_str()));
+            }
+            _ => {}
+        }
+        if after.is_none() && [Way::Out, Way::In].iter().any(|way| commons.degree(*el, *way, None) > 0) {
+            return refuse(format!("others hold on to {id}"));
+        }
+        if operator || (right == Right::Judge && is_judgement(before.as_ref(), after.as_ref())) {
+            continue;
+        }
+        if let Some(before) = before
+            && !is_owner(commons, changes, before, by)
+        {
+            return refuse(format!("{id} belongs to somebody else"));
+        }
+        let Some(after) = after else { continue };
+        if let Record::Concept(concept) = after
+            && !is_shared(concept.kind)
+        {
+            let kind = concept.kind.as_str();
+            return refuse(format!("a {kind} is not kept in the commons by others than operators"));
+        }
+        let had: Vec<String> = before.as_ref().map(scopes_of).unwrap_or_default();
+        let mut new = scopes_of(after).into_iter().filter(|scope| !had.contains(scope));
+        if let Some(scope) = new.find(|scope| !by.scopes.iter().any(|own| *own.0 == **scope)) {
+            return refuse(format!("{id} cannot be shown to {scope}, which is no scope of {}", by.id));
+        }
+        if !is_owner(commons, changes, after, by) {
+            return refuse(format!("{id} cannot be given to somebody else"));
+        }
+        let by_hand = |key: &&&str| before.as_ref().map_or(0.0, |before| count(before, key)) != count(after, key);
+        if right != Right::Judge
+            && let Some(key) = COUNTED.iter().find(by_hand)
+        {
+            return refuse(format!("\"{key}\" of {id} is counted as people say so, and cannot be set"));
+        }
+    }
+    Ok(())
+}
+
+fn count(record: &Record, key: &str) -> f64 {
+    record.look().metadata().named(key).and_then(Datum::as_f64).unwrap_or(0.0)
+}
+
+/// Whether nothing of an element changed but what people say of it.
+fn is_judgement(before: Option<&Record>, after: Option<&Record>) -> bool {
+    let (Some(before), Some(after)) = (before, after) else { return false };
+    let (before, after) = (before.look(), after.look());
+    before.attributes() == after.attributes() && before.metadata().without(&JUDGED) == after.metadata().without(&JUDGED)
+}
+
+/// Whose an element is says its metadata; a link without that is its subject's, as that was before the changes.
+fn is_owner(commons: &dyn GraphRead, changes: &[Change], record: &Record, by: &Principal) -> bool {
+    let owner = |look: Look<'_>| look.metadata().named(OWNER_KEY).map(Datum::to_json);
+    let owns = |owner: Value| owner.as_str().is_some_and(|owner| by.answers_for(owner));
+    match (owner(record.look()), record) {
+        (Some(said), _) => owns(said),
+        (None, Record::Concept(_)) => false,
+        (None, Record::Link(link)) => {
+            let before = changes.iter().find(|change| change.el == link.subject).map(|change| change.before.as_ref());
+            let mut said = before.flatten().and_then(|before| owner(before.look()));
+            if before.is_none() {
+                commons.look(link.subject, &mut |look| said = owner(look));
+            }
+            said.is_some_and(owns)
+        }
+    }
+}
+
+fn scopes_of(record: &Record) -> Vec<String> {
+    match record.look().metadata().named(SCOPES_KEY) {
+        Some(Datum::Str(scope)) => vec![scope.to_string()],
+        Some(Datum::Json(listed)) => {
+            listed.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+        }
+        _ => Vec::new(),
+    }
+}

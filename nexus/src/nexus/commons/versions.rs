@@ -1,0 +1,49 @@
+//! What stood in a record of the commons at each time: an entry of its own stream for every change of it, made in the
+//! same commit, whichever door the change came through (MISSION R1, H2).
+
+use kip::exec::Change;
+use kip::graph::Record;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::is_shared;
+use crate::store::{Batch, Stream};
+
+/// A record as it stood from some entry of its stream on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Version {
+    /// Its attributes; `None` once it was removed.
+    pub attributes: Option<Map<String, Value>>,
+    /// Its metadata then.
+    #[serde(default)]
+    pub metadata: Map<String, Value>,
+}
+
+/// The stream in which the versions of a record stand: entries of kind `version`, each a [`Version`].
+pub fn versions_stream(kind: &str, name: &str) -> Stream {
+    format!("versions:{kind}/{name}").into()
+}
+
+/// `batch` with a version for each record whose attributes changed, or that came or went; and how many there are.
+pub(in crate::nexus) fn versions_of(mut batch: Batch, changes: &[Change]) -> (Batch, usize) {
+    let mut count = 0;
+    for change in changes {
+        let concept = |record: &Option<Record>| match record {
+            Some(Record::Concept(concept)) if is_shared(concept.kind) => Some(concept.clone()),
+            _ => None,
+        };
+        let (before, after) = (concept(&change.before), concept(&change.after));
+        let Some(named) = after.as_ref().or(before.as_ref()) else { continue };
+        let stays = before.as_ref().zip(after.as_ref());
+        if stays.is_some_and(|(before, after)| before.attributes == after.attributes) {
+            continue;
+        }
+        let version = Version {
+            attributes: after.as_ref().map(|after| after.attributes.to_json()),
+            metadata: after.as_ref().map(|after| after.metadata.to_json()).unwrap_or_default(),
+        };
+        batch = batch.append(versions_stream(named.kind.as_str(), &named.name), "version", &version);
+        count += 1;
+    }
+    (batch, count)
+}

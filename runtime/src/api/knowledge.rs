@@ -1,0 +1,376 @@
+//! `/api/knowledge`: the records of the commons as KnowHub's clients know them (MISSION H1, H2), with what the seed leaves
+//! out: one by itself, its history, back to a version, deleting.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use knowledge::{Change, Draft, Hit, Query, Record, Router, THRESHOLD, Type, Which, check_scope};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use utoipa::{IntoParams, ToSchema};
+
+use super::App;
+use super::error::ApiError;
+use super::extract::{ApiJson, ApiPath, ApiQuery, Caller, IdempotencyKey, Participant, if_match};
+
+/// Records on a page at most.
+const LIMIT_MAX: usize = 1_000;
+/// Judgements of one request.
+const JUDGEMENTS_MAX: usize = 1_000;
+
+/// A record to be kept. Members that are not known are kept as they are.
+#[derive(ToSchema)]
+#[schema(as = KnowledgeRecord)]
+#[expect(dead_code, reason = "it only describes what the records' own reader reads")]
+pub(super) struct RecordBody {
+    /// In which situation, and to what end, it applies: up to 2,000 characters.
+    #[schema(min_length = 1, max_length = 2000)]
+    task: String,
+    /// What it says: up to 100,000 characters.
+    #[schema(min_length = 1, max_length = 100_000)]
+    content: String,
+    /// What sort of knowledge it is: `user_profile`, `strategy`, `tool`, `usecase`, `definition`, `plan`.
+    types: Vec<String>,
+    /// Labels: `category`, `domain`, and others.
+    #[schema(value_type = Option<Object>)]
+    tags: Option<Value>,
+    /// Who sees it: `public`, or `entity:id` of user, agent, lifeform, project, team, org. The owner's own by default.
+    scopes: Option<Vec<String>>,
+    /// Whose it is; the caller's by default.
+    owner: Option<String>,
+    /// Where it came from: `name`, `category`, `urls`, `agent_id`, `submitted_by`, `timestamp`, `message_id`.
+    #[schema(value_type = Option<Object>)]
+    source: Option<Value>,
+    /// From 1 to 5; 3 by default.
+    #[schema(minimum = 1, maximum = 5)]
+    score: Option<f64>,
+    /// The message it came from.
+    message_id: Option<String>,
+    /// What stood beside it there: it is found by that too.
+    context: Option<Vec<String>>,
+    /// Resources it needs.
+    resource_ids: Option<Vec<String>>,
+}
+
+/// What is to be changed of a record.
+#[derive(ToSchema)]
+#[schema(as = KnowledgeChange)]
+#[expect(dead_code, reason = "it only describes what the records' own reader reads")]
+pub(super) struct ChangeBody {
+    /// A case in which it helped: `task`, `outcome`, `timestamp`; with `message_id` or `trace_id` it counts once.
+    #[schema(value_type = Option<Object>)]
+    add_helpful_case: Option<Value>,
+    /// A case in which it did not.
+    #[schema(value_type = Option<Object>)]
+    add_harmful_case: Option<Value>,
+    /// From 1 to 5; the owner's to say.
+    update_score: Option<f64>,
+    /// What is to be better about it.
+    evolve_feedback: Option<String>,
+    /// As in a record; the owner's to change, like the rest.
+    task: Option<String>,
+    /// As in a record.
+    content: Option<String>,
+    /// As in a record.
+    types: Option<Vec<String>>,
+    /// As in a record.
+    #[schema(value_type = Option<Object>)]
+    tags: Option<Value>,
+    /// As in a record.
+    scopes: Option<Vec<String>>,
+    /// As in a record.
+    context: Option<Vec<String>>,
+    /// As in a record.
+    resource_ids: Option<Vec<String>>,
+}
+
+/// What is asked.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct SearchQuery {
+    /// The question.
+    q: String,
+    /// How many answers are wanted, from 1 to 50.
+    #[serde(default = "five")]
+    top_k: usize,
+    /// What is scored less is left out.
+    #[serde(default = "three")]
+    min_score: f64,
+    /// Of any of these types, with commas between.
+    types: Option<String>,
+    /// In any of these scopes, with commas between.
+    scopes: Option<String>,
+    /// Whose they are.
+    owner: Option<String>,
+    /// What picks: `lexical` (words) or `hybrid` (words and meaning); the best there is by default.
+    router: Option<String>,
+    /// Whether each answer says how it came to where it stands.
+    #[serde(default)]
+    explain: u8,
+}
+
+fn five() -> usize {
+    5
+}
+
+fn three() -> f64 {
+    3.0
+}
+
+/// Which records are listed.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ListQuery {
+    /// How many, up to 1000.
+    #[serde(default = "ten")]
+    limit: usize,
+    /// Of any of these types, with commas between.
+    types: Option<String>,
+    /// In any of these scopes, with commas between.
+    scopes: Option<String>,
+    /// Whose they are.
+    owner: Option<String>,
+    /// The `next_cursor` of the page before.
+    cursor: Option<String>,
+}
+
+fn ten() -> usize {
+    10
+}
+
+fn listed(text: Option<&String>) -> impl Iterator<Item = &str> {
+    text.into_iter().flat_map(|text| text.split(',')).map(str::trim).filter(|part| !part.is_empty())
+}
+
+fn which(types: Option<&String>, scopes: Option<&String>, owner: Option<String>) -> Result<Which, ApiError> {
+    let wrong = |member: &'static str| move |what: String| ApiError::invalid(format!("{member} {what}"));
+    let types = listed(types).map(Type::parse).collect::<Result<_, _>>().map_err(wrong("types"))?;
+    let scopes: Vec<&str> = listed(scopes).collect();
+    scopes.iter().try_for_each(|scope| check_scope(scope)).map_err(wrong("scopes"))?;
+    Ok(Which { types, scopes: scopes.into_iter().map(str::to_owned).collect(), owner, min_score: None })
+}
+
+/// Finds the records that answer a question best: first those that answer it, twice as many as are wanted, then the best
+/// of them by `score + helpful − 2·harmful`. What one wrote is found at once.
+#[utoipa::path(get, path = "/api/knowledge/search", params(SearchQuery), responses((status = 200, description = "{results, count, router, degraded?}"), (status = 422, description = "no question, or one that cannot be asked")))]
+pub(super) async fn search(
+    State(app): State<App>,
+    Caller(origin): Caller,
+    ApiQuery(asked): ApiQuery<SearchQuery>,
+) -> Result<Json<Value>, ApiError> {
+    let router = match asked.router.as_deref() {
+        None | Some("") => None,
+        Some("lexical") => Some(Router::Lexical),
+        Some("hybrid") => Some(Router::Hybrid),
+        Some(_) => return Err(ApiError::invalid("router is lexical or hybrid")),
+    };
+    if !(0.0..=5.0).contains(&asked.min_score) {
+        return Err(ApiError::invalid("min_score is a number from 0 to 5"));
+    }
+    let which = which(asked.types.as_ref(), asked.scopes.as_ref(), asked.owner)?;
+    let scope_first = which.types.iter().eq([&Type::UserProfile]);
+    let which = Which { min_score: Some(asked.min_score), ..which };
+    let query = Query { text: asked.q, which, top_k: asked.top_k, router, scope_first };
+    let found = app.knowledge.search(&query, &origin).await?;
+    let shown = |hit: &Hit| {
+        let record = &hit.record;
+        let mut shown = json!({
+            "id": record.id, "task": record.task, "content": record.content, "types": record.types, "tags": record.tags,
+            "eval": record.eval, "quality_score": record.eval.quality(), "scopes": record.scopes, "owner": record.owner,
+            "resource_ids": record.resource_ids, "relevance": (hit.relevance * 1e4).round() / 1e4,
+        });
+        if asked.explain > 0 {
+            shown["explain"] = json!(hit.explained);
+        }
+        shown
+    };
+    let results: Vec<Value> = found.hits.iter().map(shown).collect();
+    let mut answer = json!({"count": results.len(), "results": results, "router": found.router});
+    if let Some(why) = found.degraded {
+        answer["degraded"] = why.into();
+    }
+    Ok(Json(answer))
+}
+
+/// Keeps a new record. Under the same `Idempotency-Key` of the same caller it is kept once.
+#[utoipa::path(post, path = "/api/knowledge", params(IdempotencyKey), request_body = RecordBody, responses((status = 201, description = "{id, knowledge_id, status, knowledge, warnings?}")))]
+pub(super) async fn create(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    IdempotencyKey(key): IdempotencyKey,
+    ApiJson(body): ApiJson<Map<String, Value>>,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
+    let draft = Draft::read(body, &origin.principal).map_err(knowledge::KnowledgeError::from)?;
+    let saved = app.knowledge.save(draft, key.as_deref(), &origin).await?;
+    Ok((StatusCode::CREATED, Json(done(&saved.record, &saved.warnings))))
+}
+
+/// What whoever wrote a record is told.
+fn done(record: &Record, warnings: &[String]) -> Value {
+    let mut told = json!({"id": record.id, "knowledge_id": record.id, "status": "success", "knowledge": record});
+    if !warnings.is_empty() {
+        told["warnings"] = json!(warnings);
+    }
+    told
+}
+
+/// Lists the records that the caller sees, the newest first.
+#[utoipa::path(get, path = "/api/knowledge", params(ListQuery), responses((status = 200, description = "{results, count, next_cursor?}")))]
+pub(super) async fn list(
+    State(app): State<App>,
+    Caller(origin): Caller,
+    ApiQuery(asked): ApiQuery<ListQuery>,
+) -> Result<Json<Value>, ApiError> {
+    if !(1..=LIMIT_MAX).contains(&asked.limit) {
+        return Err(ApiError::invalid(format!("limit is a number from 1 to {LIMIT_MAX}")));
+    }
+    let which = which(asked.types.as_ref(), asked.scopes.as_ref(), asked.owner)?;
+    let listed = app.knowledge.list(&which, asked.limit, asked.cursor.as_deref(), &origin).await?;
+    Ok(Json(json!(listed)))
+}
+
+/// One record, with the newest cases in which it helped or did not.
+#[utoipa::path(get, path = "/api/knowledge/{id}", params(("id" = String, Path)), responses((status = 200, description = "the record")))]
+pub(super) async fn read(
+    State(app): State<App>,
+    Caller(origin): Caller,
+    ApiPath(id): ApiPath<String>,
+) -> Result<Json<Value>, ApiError> {
+    Ok(Json(json!(app.knowledge.get(&id, &origin).await?)))
+}
+
+/// Says whether a record helped, and, if it is one's own, changes it. With `If-Match` only as long as its `version` is that.
+#[utoipa::path(put, path = "/api/knowledge/{id}", params(("id" = String, Path), ("If-Match" = Option<String>, Header)), request_body = ChangeBody, responses((status = 200, description = "{id, knowledge_id, status, knowledge, evolved?, reason?, warnings?}")))]
+pub(super) async fn update(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    ApiPath(id): ApiPath<String>,
+    headers: HeaderMap,
+    ApiJson(body): ApiJson<Map<String, Value>>,
+) -> Result<Json<Value>, ApiError> {
+    let version = if_match(&headers)?;
+    let change = Change::read(body, &origin)?;
+    let asks_to_evolve = change.evolve.is_some();
+    let saved = app.knowledge.change(&id, change, version, &origin).await?;
+    let mut told = done(&saved.record, &saved.warnings);
+    if asks_to_evolve {
+        told["evolved"] = saved.evolved.is_none().into();
+        if let Some(why_not) = saved.evolved {
+            told["reason"] = why_not.into();
+        }
+    }
+    Ok(Json(told))
+}
+
+/// Which way a record is deleted.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct DeleteQuery {
+    /// Whether it goes for good, with its versions and cases.
+    #[serde(default)]
+    purge: u8,
+}
+
+/// Deletes a record: it is found no more, and its owner may roll it back to a version. With `purge=1` it is gone.
+#[utoipa::path(delete, path = "/api/knowledge/{id}", params(("id" = String, Path), DeleteQuery), responses((status = 204, description = "deleted")))]
+pub(super) async fn delete(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    ApiPath(id): ApiPath<String>,
+    ApiQuery(asked): ApiQuery<DeleteQuery>,
+) -> Result<StatusCode, ApiError> {
+    app.knowledge.delete(&id, asked.purge > 0, &origin).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Where a history goes on.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct AfterQuery {
+    /// Versions after this one.
+    #[serde(default)]
+    after: u64,
+}
+
+/// What a record said at each time, by whom and why: up to 256 versions.
+#[utoipa::path(get, path = "/api/knowledge/{id}/history", params(("id" = String, Path), AfterQuery), responses((status = 200, description = "{versions}")))]
+pub(super) async fn history(
+    State(app): State<App>,
+    Caller(origin): Caller,
+    ApiPath(id): ApiPath<String>,
+    ApiQuery(asked): ApiQuery<AfterQuery>,
+) -> Result<Json<Value>, ApiError> {
+    Ok(Json(json!({"versions": app.knowledge.history(&id, asked.after, &origin).await?})))
+}
+
+/// Back to what?
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RollbackBody {
+    /// A version of the record's history.
+    version: u64,
+}
+
+/// Makes a record say again what it said in a version, as a version of its own. One that was deleted or merged is back.
+#[utoipa::path(post, path = "/api/knowledge/{id}/rollback", params(("id" = String, Path)), request_body = RollbackBody, responses((status = 200, description = "{id, knowledge_id, status, knowledge}")))]
+pub(super) async fn rollback(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    ApiPath(id): ApiPath<String>,
+    ApiJson(body): ApiJson<RollbackBody>,
+) -> Result<Json<Value>, ApiError> {
+    let record = app.knowledge.roll_back(&id, body.version, &origin).await?;
+    Ok(Json(done(&record, &[])))
+}
+
+/// Whether records helped.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct JudgementsBody {
+    /// `{knowledge_id, is_helpful, case?}` of each.
+    #[schema(value_type = Vec<Object>)]
+    feedback_list: Vec<Value>,
+}
+
+/// Says of several records whether they helped. What is wrong with one is told, and the others are counted.
+#[utoipa::path(post, path = "/api/knowledge/batch_update", request_body = JudgementsBody, responses((status = 200, description = "{updated, errors: [{knowledge_id, error}]}")))]
+pub(super) async fn judge(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    ApiJson(body): ApiJson<JudgementsBody>,
+) -> Result<Json<Value>, ApiError> {
+    if body.feedback_list.len() > JUDGEMENTS_MAX {
+        return Err(ApiError::invalid(format!("feedback_list has at most {JUDGEMENTS_MAX} items")));
+    }
+    Ok(Json(json!(app.knowledge.judge_all(body.feedback_list, &origin).await?)))
+}
+
+/// How records are merged.
+#[derive(Deserialize, ToSchema)]
+pub(super) struct SlimBody {
+    /// Whether it is only told what would be.
+    #[serde(default)]
+    dry_run: bool,
+    /// How much of their wording two records share that are taken for the same: from 0.5 to 1, 0.85 by default.
+    threshold: Option<f64>,
+}
+
+/// Merges the caller's records that say the same. What is merged is kept with its versions and can be rolled back.
+#[utoipa::path(post, path = "/api/knowledge/slim", request_body = SlimBody, responses((status = 200, description = "{status, before, after, merged: [{kept, absorbed}], report}")))]
+pub(super) async fn slim(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    ApiJson(body): ApiJson<SlimBody>,
+) -> Result<Json<Value>, ApiError> {
+    let threshold = body.threshold.unwrap_or(THRESHOLD);
+    if !(0.5..=1.0).contains(&threshold) {
+        return Err(ApiError::invalid("threshold is a number from 0.5 to 1"));
+    }
+    let slimmed = app.knowledge.slim(threshold, body.dry_run, &origin).await?;
+    let would = if body.dry_run { "would be" } else { "were" };
+    let report = format!("{} of {} records {would} taken into others", slimmed.before - slimmed.after, slimmed.before);
+    let mut told = json!(slimmed);
+    told["status"] = "success".into();
+    told["report"] = report.into();
+    Ok(Json(told))
+}
