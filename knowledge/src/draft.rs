@@ -170,7 +170,7 @@ fn check_tags(fields: &mut Fields, tags: Option<&Map<String, Value>>) {
 }
 
 /// Whose a record is to be.
-fn owner(fields: &mut Fields) -> Option<String> {
+pub(crate) fn owner(fields: &mut Fields) -> Option<String> {
     let owner = fields.text_or_nothing("owner", NAME_CHARS_MAX)?;
     let somebody = ["user:", "agent:", "lifeform:", "system:"].iter().any(|entity| owner.starts_with(entity));
     if !somebody || scope::check(&owner).is_err() && !owner.starts_with("system:") {

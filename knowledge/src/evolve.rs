@@ -1,13 +1,24 @@
-//! Records that get better by what people say of them (MISSION H2): a wish is kept with its record until somebody, or a
-//! model, has written it anew.
+//! Records that get better by what people say of them (MISSION H2): a wish is kept with its record until its owner, or a
+//! model for him, has written it anew. What it said before stays a version of it.
 
-use nexus::{Batch, Origin, Right};
+use std::sync::LazyLock;
+
+use nexus::{Batch, Origin, Right, Role};
+use regex::Regex;
 use serde_json::json;
 
-use crate::{Knowledge, KnowledgeError, feedback};
+use crate::draft::Body;
+use crate::write::upsert;
+use crate::{Knowledge, KnowledgeError, Record, commons, feedback, outcome};
+
+/// What must not get lost unsaid when a text is written anew: code, addresses, and whatever has a figure in it.
+static FACTS: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"`[^`\n]+`|https?://\S+|[\p{L}\d._-]*\d[\p{L}\d._-]*").unwrap_or_else(|error| unreachable!("{error}"))
+});
 
 impl Knowledge {
-    /// Keeps what is to be better about a record; answers why it is not better yet.
+    /// Keeps what is to be better about a record and, where the caller owns it and a model is there, has it written anew.
+    /// Answers why it is not better yet.
     pub(crate) async fn evolve(
         &self,
         id: &str,
@@ -17,6 +28,53 @@ impl Knowledge {
         let beside = Batch::new(origin).append(feedback::stream(id), "wish", &json!({"wish": wish}));
         let command = r#"UPDATE ?k SET METADATA { needs_evolution: ADD(COALESCE(?k.metadata.needs_evolution, 0), 1) } WHERE { ?k {type: "Knowledge", name: $id} }"#;
         self.kip(command, json!({"id": id}), Right::Judge, beside.ops, id, origin).await?;
-        Ok(Some("no_llm".to_owned()))
+        let record = self.seen(id, origin).await?;
+        let owns = origin.principal.answers_for(&record.owner) || origin.principal.may(Role::Operator);
+        if !owns {
+            return Ok(Some("the_owner_decides".to_owned()));
+        }
+        let Some(thinker) = &self.thinker else { return Ok(Some("no_llm".to_owned())) };
+        let written = match thinker.rewrite(&record.task, &record.content, &wish, origin).await {
+            Ok(written) => written,
+            Err(why) => return Ok(Some(why.to_owned())),
+        };
+        if let Some(lost) = lost(&record, &written.task, &written.content, &written.dropped) {
+            return Ok(Some(format!("the model left out \"{lost}\" without saying so")));
+        }
+        let body = Body { task: Some(written.task), content: Some(written.content), ..Body::default() };
+        let confidence = 0.5 * record.eval.confidence + 0.25;
+        let metadata = json!({"confidence": confidence, "needs_evolution": 0});
+        let call = upsert(id, &format!("EXPECT VERSION {}", record.version), &body, &metadata);
+        let answer = self.nexus.write_with(&commons(), call, origin, Right::Own, Vec::new()).await?;
+        match outcome(&answer, id) {
+            Ok(_) => Ok(None),
+            Err(KnowledgeError::Conflict(_)) => Ok(Some("it was changed meanwhile".to_owned())),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// A fact of the old text that is neither in the new one nor said to be dropped.
+fn lost(old: &Record, task: &str, content: &str, dropped: &[String]) -> Option<String> {
+    let facts = FACTS.find_iter(&old.content).map(|found| found.as_str().trim_end_matches(['.', ',', '-']).to_owned());
+    let kept = |fact: &String| {
+        content.contains(fact.as_str())
+            || task.contains(fact.as_str())
+            || dropped.iter().any(|said| said.contains(fact.as_str()))
+    };
+    facts.into_iter().find(|fact| !kept(fact))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::FACTS;
+
+    #[test]
+    fn code_addresses_and_figures_are_facts_and_plain_words_are_not() {
+        let found = |text| FACTS.find_iter(text).map(|found| found.as_str()).collect::<Vec<_>>();
+        assert_eq!(
+            found("Run `make up` on v1.2 at https://a.b/c?d, 每天100次, then wait."),
+            ["`make up`", "v1.2", "https://a.b/c?d,", "每天100次"]
+        );
     }
 }

@@ -1,5 +1,6 @@
 //! Reads what somebody sent, member by member: every fault at once, each with the member it is in.
 
+use secrecy::SecretString;
 use serde_json::{Map, Value};
 
 /// What is wrong with one member.
@@ -65,6 +66,20 @@ impl Fields {
             self.left.shift_remove(key);
         }
         self.text(key, most)
+    }
+
+    /// A secret of up to `most` characters; null takes away what there is. What is wrong with it is told without it.
+    pub(crate) fn secret(&mut self, key: &str, most: usize) -> Option<Option<SecretString>> {
+        match self.left.shift_remove(key)? {
+            Value::Null => Some(None),
+            Value::String(text) if !text.is_empty() && text.chars().count() <= most => {
+                Some(Some(SecretString::from(text)))
+            }
+            _ => {
+                self.fault(key, format!("is a text of 1 to {most} characters, or null"));
+                None
+            }
+        }
     }
 
     pub(crate) fn flag(&mut self, key: &str) -> Option<bool> {

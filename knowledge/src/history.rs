@@ -1,7 +1,7 @@
 //! How a record stood before, and back to that (MISSION H2): nothing that was said is destroyed by what is said later.
 
 use jiff::Timestamp;
-use nexus::{Origin, Right, Version, versions_stream};
+use nexus::{Origin, Right, Role, Version, versions_stream};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -33,7 +33,7 @@ impl Knowledge {
     /// [`KnowledgeError::NotFound`].
     pub async fn history(&self, id: &str, after: u64, origin: &Origin) -> Result<Vec<Past>, KnowledgeError> {
         let record = self.any(id, origin).await?;
-        let owns = origin.principal.answers_for(&record.owner) || origin.principal.may(nexus::Role::Operator);
+        let owns = origin.principal.answers_for(&record.owner) || origin.principal.may(Role::Operator);
         if record.status != crate::Status::Active && !owns {
             return Err(KnowledgeError::NotFound(id.to_owned()));
         }
@@ -54,7 +54,10 @@ impl Knowledge {
     /// [`KnowledgeError::Forbidden`] where it is not the caller's, [`KnowledgeError::Invalid`] where there was no such
     /// version.
     pub async fn roll_back(&self, id: &str, version: u64, origin: &Origin) -> Result<Record, KnowledgeError> {
-        self.any(id, origin).await?;
+        let record = self.any(id, origin).await?;
+        if !(origin.principal.answers_for(&record.owner) || origin.principal.may(Role::Operator)) {
+            return Err(KnowledgeError::Forbidden(format!("{id} belongs to somebody else")));
+        }
         let none = || KnowledgeError::invalid("version", format!("is one of those that {id} had"));
         let stream = versions_stream(KIND, id);
         let entries = self.store.entries(&stream, version.checked_sub(1).ok_or_else(none)?, 1).await?;

@@ -11,17 +11,22 @@ mod fields;
 mod history;
 mod list;
 mod record;
+mod resource;
 mod scope;
+mod seal;
 mod search;
 mod slim;
+mod thinking;
 mod write;
 
 use std::sync::Arc;
 
+use neurons::Neurons;
 use nexus::kip::datum::Sym;
 use nexus::kip::graph::{El, GraphRead, Look};
 use nexus::{COMMONS, Nexus, NexusError, NexusId, Origin, Store, StoreError};
 use serde_json::Value;
+use thinking::Thinker;
 use tokio::sync::Mutex;
 
 pub use draft::{Body, CONTENT_CHARS_MAX, Draft, TASK_CHARS_MAX};
@@ -30,7 +35,9 @@ pub use fields::Fault;
 pub use history::Past;
 pub use list::{Listed, Which};
 pub use record::{CONFIDENCE, Eval, KIND, Record, SCORE, Status, Type};
+pub use resource::{Resource, ResourceDraft};
 pub use scope::{Visibility, check as check_scope};
+pub use seal::{KeyRing, SealError};
 pub use search::{Explained, Found, Hit, Query, Router, TOP_K_MAX};
 pub use slim::{Merged, Slimmed, THRESHOLD};
 pub use write::{Change, Saved};
@@ -42,7 +49,7 @@ pub enum KnowledgeError {
     #[error("{}", said(.0))]
     Invalid(Vec<Fault>),
     /// There is no such record, or the caller does not see it: both are the same to him.
-    #[error("there is no record {0}")]
+    #[error("there is no {0}")]
     NotFound(String),
     /// It is not the caller's to do.
     #[error("{0}")]
@@ -50,6 +57,12 @@ pub enum KnowledgeError {
     /// It does not go with what there is.
     #[error("{0}")]
     Conflict(String),
+    /// It was to be used until a time that is over.
+    #[error("{0}")]
+    Gone(String),
+    /// What is secret cannot be sealed or opened.
+    #[error(transparent)]
+    Sealed(#[from] SealError),
     /// KIP refused what this crate made of it.
     #[error("{0}")]
     Refused(String),
@@ -87,6 +100,10 @@ fn said(faults: &[Fault]) -> String {
 pub struct Knowledge {
     nexus: Nexus,
     store: Store,
+    /// What thinks where thinking helps.
+    thinker: Option<Thinker>,
+    /// What seals what is secret of resources.
+    keys: KeyRing,
     /// What is to be done once, by whatever name, is done one after the other.
     once: Arc<Mutex<()>>,
 }
@@ -94,7 +111,25 @@ pub struct Knowledge {
 impl Knowledge {
     /// The records of the commons of `nexus`.
     pub fn new(store: Store, nexus: Nexus) -> Self {
-        Self { nexus, store, once: Arc::default() }
+        Self { nexus, store, thinker: None, keys: KeyRing::default(), once: Arc::default() }
+    }
+
+    /// With models to choose and to write by, paid from the house.
+    #[must_use]
+    pub fn with_neurons(self, neurons: Neurons) -> Self {
+        Self { thinker: Some(Thinker::new(neurons)), ..self }
+    }
+
+    /// With keys to seal what is secret; without, nothing is sealed or opened, and all else works.
+    #[must_use]
+    pub fn with_keys(self, keys: KeyRing) -> Self {
+        Self { keys, ..self }
+    }
+
+    /// The same, where `account` pays.
+    #[must_use]
+    pub fn paid_by(&self, account: Arc<str>) -> Self {
+        Self { thinker: self.thinker.clone().map(|thinker| thinker.paid_by(account)), ..self.clone() }
     }
 
     /// A record that the caller sees, with its newest cases.

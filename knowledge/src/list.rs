@@ -114,7 +114,13 @@ impl Knowledge {
     }
 }
 
-fn newest(graph: &dyn GraphRead, which: &Which, before: El, limit: usize, now: Timestamp) -> Vec<(El, Record)> {
+pub(crate) fn newest(
+    graph: &dyn GraphRead,
+    which: &Which,
+    before: El,
+    limit: usize,
+    now: Timestamp,
+) -> Vec<(El, Record)> {
     let kind = Sym::new(KIND);
     // Numbers are given in order of time, and a graph is walked in that order: all are gathered, and looked at backwards.
     let mut all: Vec<El> = Vec::new();

@@ -226,7 +226,7 @@ pub(crate) fn texts(datum: &Datum) -> Vec<String> {
     }
 }
 
-fn object(bag: &Bag, key: &str) -> Map<String, Value> {
+pub(crate) fn object(bag: &Bag, key: &str) -> Map<String, Value> {
     match bag.named(key).map(Datum::to_json) {
         Some(Value::Object(object)) => object,
         _ => Map::new(),

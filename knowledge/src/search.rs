@@ -13,7 +13,7 @@ use nexus::kip::graph::text::terms_of_query;
 use nexus::kip::graph::{El, GraphRead, Look};
 use serde::{Deserialize, Serialize};
 
-use crate::list::Which;
+use crate::list::{Which, newest};
 use crate::record::Record;
 use crate::scope;
 use crate::{Knowledge, KnowledgeError, commons, read};
@@ -26,6 +26,9 @@ const QUESTION_CHARS_MAX: usize = 4_000;
 const OF_EACH: usize = 100;
 /// What answers less well than so much of what the best does is no candidate.
 const FLOOR: f64 = 0.35;
+/// Records that a model is shown at most, and characters of what each is for.
+const OFFERED_MAX: usize = 200;
+const OFFERED_CHARS_MAX: usize = 100;
 /// How much words weigh against meaning.
 const WORDS: f64 = 0.6;
 
@@ -37,6 +40,8 @@ pub enum Router {
     Lexical,
     /// Words and meaning.
     Hybrid,
+    /// A model, which is shown what each record is for; of many, those that words and meaning pick.
+    Llm,
 }
 
 /// A question.
@@ -119,7 +124,8 @@ impl Knowledge {
             _ => sight.warnings.first().cloned(),
         };
         let now = self.store.clock().now();
-        let mut hits = sight.look(|graph| {
+        let asks_a_model = query.router == Some(Router::Llm);
+        let (mut hits, offered) = sight.look(|graph| {
             let fits = |el: El| {
                 let mut fits = false;
                 graph.look(el, &mut |look| {
@@ -127,14 +133,31 @@ impl Knowledge {
                 });
                 fits
             };
-            let picked = pick(graph, sight.near(), &query.text, 2 * query.top_k, &fits);
+            let count = if asks_a_model { OFFERED_MAX } else { 2 * query.top_k };
+            let picked = pick(graph, sight.near(), &query.text, count, &fits);
             let hit = |(el, relevance, mut explained): (El, f64, Explained)| {
                 let record = read(graph, el)?;
                 explained.scope = scope::nearest(&record.scopes, &origin.principal);
                 Some(Hit { record, relevance, explained })
             };
-            picked.into_iter().filter_map(hit).collect::<Vec<Hit>>()
+            let hits: Vec<Hit> = picked.into_iter().filter_map(hit).collect();
+            // Of few, all are shown to a model.
+            let few = asks_a_model.then(|| newest(graph, &query.which, El::FIRST_LINK, OFFERED_MAX + 1, now));
+            let offered = match few {
+                Some(few) if few.len() <= OFFERED_MAX => few.into_iter().map(|(_, record)| record).collect(),
+                Some(_) => hits.iter().map(|hit| hit.record.clone()).collect(),
+                None => Vec::new(),
+            };
+            (hits, offered)
         })?;
+        let (mut router, mut degraded) = (router, degraded);
+        if asks_a_model {
+            match self.choose(&query.text, offered, origin).await {
+                Ok(chosen) => (router, hits) = (Router::Llm, chosen_first(chosen, hits, origin)),
+                Err(why) => degraded = Some(why.to_owned()),
+            }
+            hits.truncate(2 * query.top_k);
+        }
         hits.sort_by(|one, other| {
             let by_scope = one.explained.scope.cmp(&other.explained.scope);
             let by_worth = other.record.eval.quality().total_cmp(&one.record.eval.quality());
@@ -145,6 +168,45 @@ impl Knowledge {
         hits.truncate(query.top_k);
         Ok(Found { hits, router, degraded })
     }
+}
+
+impl Knowledge {
+    /// The records that a model chooses for a question, the best first.
+    async fn choose(&self, question: &str, offered: Vec<Record>, origin: &Origin) -> Result<Vec<Record>, &'static str> {
+        let thinker = self.thinker.as_ref().ok_or("no_llm")?;
+        if offered.is_empty() {
+            return Ok(Vec::new());
+        }
+        let line = |record: &Record| {
+            let types: Vec<&str> = record.types.iter().map(|one| one.as_str()).collect();
+            let task: String = record.task.chars().take(OFFERED_CHARS_MAX).collect();
+            format!("{} | {} | {}", record.id, types.join(", "), task.split_whitespace().collect::<Vec<_>>().join(" "))
+        };
+        let lines: Vec<String> = offered.iter().map(line).collect();
+        let ids = thinker.route(question, &lines.join("\n"), origin).await?;
+        // A name that it was not shown is none.
+        let mut offered: BTreeMap<String, Record> =
+            offered.into_iter().map(|record| (record.id.clone(), record)).collect();
+        Ok(ids.iter().filter_map(|id| offered.remove(id)).collect())
+    }
+}
+
+/// What a model chose, the better the earlier, and after it what words and meaning picked.
+fn chosen_first(chosen: Vec<Record>, picked: Vec<Hit>, origin: &Origin) -> Vec<Hit> {
+    let of_all = chosen.len() as f64 + 1.0;
+    let mut hits: Vec<Hit> = Vec::with_capacity(chosen.len() + picked.len());
+    for (at, record) in chosen.into_iter().enumerate() {
+        let known = picked.iter().find(|hit| hit.record.id == record.id).map(|hit| hit.explained);
+        let scope = scope::nearest(&record.scopes, &origin.principal);
+        let explained = Explained { scope, ..known.unwrap_or_default() };
+        hits.push(Hit { record, relevance: 1.0 - at as f64 / of_all, explained });
+    }
+    for hit in picked {
+        if !hits.iter().any(|chosen| chosen.record.id == hit.record.id) {
+            hits.push(Hit { relevance: hit.relevance / of_all, ..hit });
+        }
+    }
+    hits
 }
 
 /// Up to `count` elements that `fits` lets through and that answer best, with how well they do.

@@ -6,8 +6,9 @@ use std::fmt::Write;
 use jiff::tz::TimeZone;
 use nexus::kip::Call;
 use nexus::kip::graph::SCOPES_KEY;
+use nexus::secrets::replaced;
 use nexus::store::{Key, Kind, Op};
-use nexus::{Batch, OWNER_KEY, Origin, Right, versions_stream};
+use nexus::{Batch, OWNER_KEY, Origin, Right, SecretPolicy, versions_stream};
 use rand::RngExt;
 use serde_json::{Map, Value, json};
 
@@ -15,7 +16,7 @@ use crate::draft::{self, Body, Draft};
 use crate::feedback::{self, Judgement};
 use crate::fields::Fields;
 use crate::record::{CONFIDENCE, EXTRA_KEY, KIND, Record, SOURCE_KEY, Type};
-use crate::{Knowledge, KnowledgeError, commons, outcome};
+use crate::{Knowledge, KnowledgeError, ResourceDraft, commons, outcome};
 
 /// Letters of the random end of an id: none that is taken for another.
 const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
@@ -120,7 +121,8 @@ impl Knowledge {
         beside: &(dyn Fn(&str) -> Vec<Op> + Sync),
         origin: &Origin,
     ) -> Result<Saved, KnowledgeError> {
-        let Draft { id: wanted, owner, scopes, body, score, confidence, message_id, source, warnings } = draft;
+        let Draft { id: wanted, owner, scopes, mut body, score, confidence, message_id, source, mut warnings } = draft;
+        warnings.extend(self.seal_found(&mut body, &owner, &scopes, origin).await?);
         let mut metadata = json!({
             "source": said_source(&source, &owner), "author": origin.principal.id, OWNER_KEY: owner, SCOPES_KEY: scopes,
             "score": score, "helpful": if extracted { EXTRACTED } else { 0 }, "harmful": 0,
@@ -160,7 +162,7 @@ impl Knowledge {
     pub async fn change(
         &self,
         id: &str,
-        change: Change,
+        mut change: Change,
         version: Option<u64>,
         origin: &Origin,
     ) -> Result<Saved, KnowledgeError> {
@@ -176,7 +178,8 @@ impl Knowledge {
             // A version is expected in any case: it must not have been deleted meanwhile.
             let expect = format!("EXPECT VERSION {}", version.unwrap_or(record.version));
             let mut body = change.body;
-            body.extra = Map::new();
+            let scopes = change.scopes.as_ref().unwrap_or(&record.scopes);
+            change.warnings.extend(self.seal_found(&mut body, &record.owner, scopes, origin).await?);
             let call = upsert(id, &expect, &body, &metadata);
             outcome(&self.nexus.write_with(&commons(), call, origin, Right::Own, Vec::new()).await?, id)?;
             if let Some(wanted) = &body.resource_ids {
@@ -191,6 +194,38 @@ impl Knowledge {
             None => None,
         };
         Ok(Saved { record: self.get(id, origin).await?, warnings: change.warnings, evolved })
+    }
+
+    /// Where secrets that are found in a text are to be sealed: makes a resource of each, and names that in the text instead.
+    async fn seal_found(
+        &self,
+        body: &mut Body,
+        owner: &str,
+        scopes: &[String],
+        origin: &Origin,
+    ) -> Result<Vec<String>, KnowledgeError> {
+        if self.nexus.secrets() != SecretPolicy::Seal {
+            return Ok(Vec::new());
+        }
+        let mut drafts = Vec::new();
+        for text in [&mut body.task, &mut body.content].into_iter().flatten() {
+            let sealed = replaced(text, &mut |kind, secret| {
+                // The name tells nothing of the secret: it is drawn.
+                let id = format!("credentials/auto-{}", random());
+                drafts.push(ResourceDraft::found(id.clone(), kind, secret, owner, scopes));
+                format!("{{{{secret:{id}}}}}")
+            });
+            if let Some(sealed) = sealed {
+                *text = sealed;
+            }
+        }
+        let mut warnings = Vec::new();
+        for draft in drafts {
+            let (resource, ..) = self.save_resource(draft, false, origin).await?;
+            warnings.push(format!("{} was sealed as {}", resource.title, resource.id));
+            body.resource_ids.get_or_insert_default().push(resource.id);
+        }
+        Ok(warnings)
     }
 
     /// Removes the links to resources that a record does not need any more.
@@ -247,11 +282,14 @@ impl Knowledge {
     /// `knowledge-{day}-{random}`.
     fn fresh_id(&self) -> String {
         let day = self.store.clock().now().to_zoned(TimeZone::UTC).strftime("%Y%m%d").to_string();
-        let mut random = rand::rng();
-        let end: String =
-            (0..LETTERS_OF_AN_ID).map(|_| char::from(LETTERS[random.random_range(0..LETTERS.len())])).collect();
-        format!("knowledge-{day}-{end}")
+        format!("knowledge-{day}-{}", random())
     }
+}
+
+/// Letters that nobody can guess.
+fn random() -> String {
+    let mut random = rand::rng();
+    (0..LETTERS_OF_AN_ID).map(|_| char::from(LETTERS[random.random_range(0..LETTERS.len())])).collect()
 }
 
 pub(crate) fn call(command: String, parameters: Value) -> Call {
@@ -268,10 +306,10 @@ pub(crate) fn upsert(id: &str, expect: &str, body: &Body, metadata: &Value) -> C
     parameters.insert("id".into(), id.into());
     let mut text = format!("UPSERT {{\n  CONCEPT ?k {{\n    {{type: \"{KIND}\", name: $id}} {expect}\n");
     let attributes = attributes(body);
-    object(&mut text, "    SET ATTRIBUTES", "a_", &attributes, &mut parameters);
+    write_object(&mut text, "    SET ATTRIBUTES", "a_", &attributes, &mut parameters);
     text.push_str("  }");
     let metadata = metadata.as_object().cloned().unwrap_or_default();
-    object(&mut text, " WITH METADATA", "m_", &metadata, &mut parameters);
+    write_object(&mut text, " WITH METADATA", "m_", &metadata, &mut parameters);
     text.push('\n');
     // The links say for themselves whose they are; what else is known of the record is not known of them.
     if let Some(resources) = body.resource_ids.as_ref().filter(|resources| !resources.is_empty()) {
@@ -285,7 +323,7 @@ pub(crate) fn upsert(id: &str, expect: &str, body: &Body, metadata: &Value) -> C
             .iter()
             .filter_map(|key| Some(((*key).to_owned(), metadata.get(*key)?.clone())))
             .collect();
-        object(&mut text, " WITH METADATA", "l_", &whose, &mut parameters);
+        write_object(&mut text, " WITH METADATA", "l_", &whose, &mut parameters);
         text.push('\n');
     }
     text.push('}');
@@ -293,7 +331,7 @@ pub(crate) fn upsert(id: &str, expect: &str, body: &Body, metadata: &Value) -> C
 }
 
 /// Writes an object whose values are parameters.
-fn object(
+pub(crate) fn write_object(
     text: &mut String,
     before: &str,
     prefix: &str,

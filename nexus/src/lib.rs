@@ -9,6 +9,7 @@ pub mod event;
 pub mod ledger;
 pub mod nexus;
 pub mod principal;
+pub mod secrets;
 pub mod store;
 
 pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
@@ -16,7 +17,7 @@ pub use event::Event;
 pub use kip;
 pub use nexus::{
     COMMONS, EmbedError, Embedder, Export, Mind, Nexus, NexusError, NexusId, OWNER_KEY, Portable, Request, Right,
-    SHARED, Shelves, Sight, Snapshot, Version, check_element, may_write, versions_stream,
+    SHARED, SecretPolicy, Shelves, Sight, Snapshot, Version, check_element, may_write, versions_stream,
 };
 pub use principal::{Cause, Origin, Principal, PrincipalId, PrincipalKind, Role, Scope};
 pub use store::{Batch, Store, StoreError};

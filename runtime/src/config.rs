@@ -11,6 +11,7 @@ use anyhow::{Context, bail};
 use neurons::Tier;
 use neurons::llm::{Abilities, Price};
 use neurons::tools::Reach;
+use nexus::SecretPolicy;
 use serde::Deserialize;
 pub use tools::{Host, Server, Tools};
 
@@ -66,6 +67,8 @@ pub struct Config {
     pub guard: lifeform::GuardLimits,
     /// The minds.
     pub nexus: Minds,
+    /// What lifeforms and people share.
+    pub knowledge: Shared,
     /// The embedded model.
     pub models: Embedded,
     /// Remote providers by name.
@@ -87,6 +90,16 @@ pub struct Keep {
     pub invocations_days: u32,
     /// Days that jobs are kept after they ended.
     pub jobs_days: u32,
+}
+
+/// What lifeforms and people share.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shared {
+    /// What becomes of secrets in ordinary text.
+    pub secrets: SecretPolicy,
+    /// Where the keys are that secrets are sealed with; empty is in the data folder.
+    pub key_file: PathBuf,
 }
 
 /// The minds in this process.
@@ -265,6 +278,14 @@ impl Config {
     /// Where the vectors made so far are kept.
     pub fn vectors(&self) -> PathBuf {
         self.data.join("vectors.redb")
+    }
+
+    /// Where the keys are that secrets are sealed with.
+    pub fn key_file(&self) -> PathBuf {
+        match self.knowledge.key_file.as_os_str().is_empty() {
+            true => self.data.join("keys").join("master.key"),
+            false => self.knowledge.key_file.clone(),
+        }
     }
 
     /// Where the operator's token is kept.

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::knowledge::{KeyRing, Knowledge};
 use anyhow::{Context, anyhow};
 use axum_server::accept::NoDelayAcceptor;
 use fascicles::{FascicleSpec, Fascicles, Toolbox};
@@ -108,7 +109,7 @@ impl Daemon {
         }
         let tokens = Tokens::open(store.clone()).await?;
         let (token, token_is_new) = tokens.operator(config).await?;
-        let mut nexus = Nexus::new(store.clone()).with_shelves(config.shelves());
+        let mut nexus = Nexus::new(store.clone()).with_shelves(config.shelves()).with_secrets(config.knowledge.secrets);
         if let Ok(model) = parts.models.embedder() {
             let meaning = Arc::new(Meaning::new(store.clone(), model.clone()));
             nexus = nexus.with_embedder(meaning, Some(&config.vectors()));
@@ -126,7 +127,9 @@ impl Daemon {
         let house: Arc<dyn Toolbox> = Arc::new(House { nexus: nexus.clone() });
         fascicles.resume(HOUSE, &house).await?;
         let (stop, stopping) = watch::channel(false);
-        let app = App::new(store, nexus, neurons, fascicles, lifeforms, tokens, house, address, stopping);
+        let keys = key_ring(config);
+        let knowledge = Knowledge::new(store.clone(), nexus.clone()).with_neurons(neurons.clone()).with_keys(keys);
+        let app = App::new(store, nexus, neurons, fascicles, lifeforms, knowledge, tokens, house, address, stopping);
         let keeper = tokio::spawn(crate::retention::run(
             config.keep.clone(),
             app.store().clock().clone(),
@@ -187,6 +190,14 @@ async fn first_lifeform(lifeforms: &Lifeforms, definition: LifeformSpec) -> anyh
     let origin = Origin::new(operator, Cause::of("up"));
     let born = lifeforms.create(&origin, definition, None).await?;
     Ok(lifeforms.start(&born.id).await?)
+}
+
+/// The keys that secrets are sealed with. Without them everything else works, and what is sealed stays sealed.
+fn key_ring(config: &Config) -> KeyRing {
+    KeyRing::open(&config.key_file()).unwrap_or_else(|error| {
+        tracing::error!(%error, "nothing can be sealed or opened until the key ring can be read");
+        KeyRing::default()
+    })
 }
 
 /// A shipped definition by name.

@@ -23,6 +23,8 @@ use super::crashes::{Deadly, KILL};
 const FOLDER: &str = "KILLED_DAEMON_FOLDER";
 /// Tells the process where its models are.
 const PROVIDER: &str = "KILLED_DAEMON_PROVIDER";
+/// Tells the process where to log everything there is.
+const LOG: &str = "KILLED_DAEMON_LOG";
 const ARGUMENTS: [&str; 4] = ["--exact", "killed::the_daemon_that_is_killed", "--nocapture", "--test-threads=1"];
 const TOKEN: &str = "lfd_the_token_of_the_killed";
 
@@ -41,6 +43,11 @@ fn the_daemon_that_is_killed() {
             }
             Err(_) => models_of(&Scripted::new(honest).provider("scripted").unwrap()),
         };
+        if let Ok(log) = std::env::var(LOG) {
+            let file = std::fs::OpenOptions::new().append(true).create(true).open(log).unwrap();
+            let all = tracing_subscriber::fmt().with_max_level(tracing_subscriber::filter::LevelFilter::TRACE);
+            all.with_writer(Mutex::new(file)).init();
+        }
         let flags = [("data", folder), ("listen", "127.0.0.1:0".into()), ("token", TOKEN.into())];
         let mut config = Config::load(None, &flags).unwrap();
         // What its tools write to is where its model is.
@@ -100,6 +107,13 @@ impl Victim {
             .expect("the daemon starts");
         std::thread::spawn(move || lines.for_each(drop));
         Self { process, client: Client::new(format!("http://{address}"), TOKEN.into()) }
+    }
+
+    /// A process that logs everything there is to a file.
+    pub(crate) fn logging(folder: &Path, log: &Path) -> Self {
+        let mut command = Self::command();
+        command.env(LOG, log);
+        Self::run(command, folder, None)
     }
 
     /// A process that asks an outside provider and may kill itself.

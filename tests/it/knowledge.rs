@@ -1,5 +1,7 @@
 //! Records of the commons through KnowHub's door (MISSION R1, R2, H1, H2), and through KIP beside it.
 
+use neurons::llm::ChatRequest;
+use neurons::llm::scripted::Reply;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tests::{Client, TestDaemon, honest};
@@ -341,6 +343,7 @@ async fn what_helped_comes_first_and_what_harmed_goes() {
         let mut body = record("mooring a boat", "Use two lines.");
         body["score"] = json!(score);
         ids.push(save(&ada, body).await);
+        daemon.clock.advance_ms(1_000);
     }
     let judge = async |id: &str, helpful: bool, message: &str| {
         let case = json!({"task": "moored", "outcome": "fine", "message_id": message});
@@ -437,9 +440,9 @@ async fn nothing_that_a_record_said_is_lost() {
     assert_eq!(said, ["one", "two", "one"]);
     ada.post(&format!("{path}/rollback"), json!({"version": 2})).await.expect(StatusCode::OK);
     assert_eq!(found(&ada, "q=two").await, [id.clone()]);
-    // A wish is kept where no model can fulfil it.
+    // A wish is kept where the model does not fulfil it.
     let told = ada.put(&path, json!({"evolve_feedback": "Say it shorter."})).await.expect(StatusCode::OK);
-    assert_eq!((&told["evolved"], &told["reason"]), (&json!(false), &json!("no_llm")));
+    assert_eq!((&told["evolved"], &told["reason"]), (&json!(false), &json!("llm_error")));
     // For good.
     assert_eq!(ada.delete(&format!("{path}?purge=1")).await.status, StatusCode::NO_CONTENT);
     ada.get(&format!("{path}/history")).await.refused(404, "knowledge_not_found");
@@ -610,4 +613,92 @@ async fn a_commons_that_was_born_earlier_learns_what_it_does_not_know() {
     kip(&daemon.operator, known).await;
     let journal = daemon.operator.get("/v1/nexus/commons/journal?limit=256").await.expect(StatusCode::OK);
     assert_eq!(journal["entries"].as_array().unwrap().len(), entries, "once");
+}
+
+fn said(request: &ChatRequest) -> String {
+    request.messages.iter().filter_map(|message| message.content.clone()).collect::<Vec<_>>().join("\n")
+}
+
+#[tokio::test]
+async fn a_model_chooses_among_what_the_caller_sees_and_gives_way_when_it_does_not_answer() {
+    // It chooses from the last to the first of those with a boat in them, and one that it was never shown.
+    let script = |request: &ChatRequest, asked: usize| {
+        let said = said(request);
+        if said.contains("break down") {
+            return Reply::Status(500, "out of order".into());
+        }
+        assert!(!said.contains("hidden"), "{asked}: {said}");
+        let lines = said.lines().filter(|line| line.starts_with("knowledge-") && line.contains("boat"));
+        let mut ids: Vec<&str> = lines.map(|line| line.split(' ').next().unwrap()).collect();
+        ids.push("knowledge-20260101-invented");
+        Reply::Text(json!({"ids": ids}).to_string())
+    };
+    let daemon = TestDaemon::start(script).await;
+    let ada = daemon.member("user:ada", &[]).await;
+    let mut hidden = record("a hidden boat", "hidden");
+    hidden["scopes"] = json!(["user:bob"]);
+    save(&daemon.operator, hidden).await;
+    let mut ids = Vec::new();
+    for task in ["mooring a boat", "a boat in fog", "baking bread"] {
+        ids.push(save(&ada, record(task, "Take care.")).await);
+    }
+    let ask = async |query: &str| ada.get(&format!("{RECORDS}/search?router=llm&{query}")).await.expect(StatusCode::OK);
+    let answer = ask("q=vessels").await;
+    let hits: Vec<&Value> = answer["results"].as_array().unwrap().iter().map(|hit| &hit["id"]).collect();
+    assert_eq!((&answer["router"], hits), (&json!("llm"), vec![&json!(ids[1]), &json!(ids[0])]), "{answer}");
+    // What it does not choose and words find comes after.
+    let answer = ask("q=bread").await;
+    let hits: Vec<&Value> = answer["results"].as_array().unwrap().iter().map(|hit| &hit["id"]).collect();
+    assert_eq!(hits, [&json!(ids[1]), &json!(ids[0]), &json!(ids[2])]);
+    let answer = ask("q=break+down+on+bread").await;
+    assert_eq!((&answer["router"], &answer["degraded"]), (&json!("lexical"), &json!("llm_error")), "{answer}");
+    assert_eq!(answer["results"][0]["id"], json!(ids[2]));
+    // It is paid from the house, and without a model good enough it is not asked.
+    let spent = daemon.operator.get("/v1/house/resources").await.expect(StatusCode::OK);
+    assert!(spent["spent"]["tokens"].as_i64().unwrap() > 0, "{spent}");
+    let asked = daemon.model.asked().len();
+    ada.get(&format!("{RECORDS}/search?q=boat")).await.expect(StatusCode::OK);
+    assert_eq!(daemon.model.asked().len(), asked, "nobody is paid unasked");
+}
+
+#[tokio::test]
+async fn a_model_writes_a_record_anew_and_loses_no_figure_unsaid() {
+    let script = |request: &ChatRequest, _: usize| {
+        let said = said(request);
+        let content = if said.contains("shorter") { "Wait 20 minutes, see `tide`." } else { "Wait a while." };
+        let dropped = if said.contains("no figures") {
+            vec!["20", "`tide`", "https://example.com"]
+        } else {
+            vec!["https://example.com"]
+        };
+        Reply::Text(json!({"task": "harbours", "content": content, "dropped": dropped}).to_string())
+    };
+    let daemon = TestDaemon::start(script).await;
+    let ada = daemon.member("user:ada", &[]).await;
+    let old = "You should wait 20 minutes, as `tide` says, see https://example.com";
+    let mut body = record("entering harbours", old);
+    body["scopes"] = json!(["public"]);
+    let id = save(&ada, body).await;
+    let path = format!("{RECORDS}/{id}");
+    let wish = async |client: &Client, wish: &str| {
+        client.put(&path, json!({"evolve_feedback": wish})).await.expect(StatusCode::OK)
+    };
+    // What is lost unsaid is not taken; the wish is kept.
+    let told = wish(&ada, "Say it nicer.").await;
+    assert_eq!((&told["evolved"], &told["knowledge"]["content"]), (&json!(false), &json!(old)));
+    assert!(told["reason"].as_str().unwrap().contains("the model left out \"20\""), "{told}");
+    let told = wish(&ada, "Say it shorter.").await;
+    assert_eq!(
+        (&told["evolved"], &told["knowledge"]["content"]),
+        (&json!(true), &json!("Wait 20 minutes, see `tide`."))
+    );
+    assert_eq!(told["knowledge"]["eval"]["confidence"], 0.5);
+    let told = wish(&ada, "Give no figures.").await;
+    assert_eq!(told["knowledge"]["content"], "Wait a while.");
+    // Others may wish; the owner decides.
+    let bob = daemon.member("user:bob", &[]).await;
+    let told = wish(&bob, "Say it shorter.").await;
+    assert_eq!((&told["evolved"], &told["reason"]), (&json!(false), &json!("the_owner_decides")));
+    let back = ada.post(&format!("{path}/rollback"), json!({"version": 1})).await.expect(StatusCode::OK);
+    assert_eq!(back["knowledge"]["content"], old);
 }

@@ -35,6 +35,7 @@ mod neurons;
 mod openai;
 mod patience;
 mod providers;
+mod resources;
 mod shelves;
 mod soak;
 mod store;

@@ -7,12 +7,17 @@ use kip::exec::{self, Change, Draft};
 use kip::graph::El;
 use kip::{Answer, Call, Dialect, ErrorKind, KipError, Options, bind_and};
 
+use serde_json::Map;
+
 use super::NexusId;
 use super::commons::{Common, Overlay};
 use super::journal::Written;
 use super::mind::Mind;
 use crate::principal::Principal;
 use crate::store::{Batch, Op};
+
+/// What stands in the journal for a command in which there was a secret.
+const SECRET_COMMAND: &str = "// held a secret, which was left out";
 
 /// A command that writes.
 pub(super) struct Command {
@@ -105,12 +110,13 @@ impl Command {
         Self { call, dialect, privileged: false, capsule: None, right: Right::Own, beside: Vec::new() }
     }
 
-    /// `batch` with the journal entry of what it did to a nexus.
-    pub(super) fn entry(&self, batch: Batch, nexus: &NexusId, changes: &[Change]) -> Batch {
-        let written = Written {
-            capsule: self.capsule.clone(),
-            ..Written::of(&self.call.command, &self.call.parameters, changes)
+    /// `batch` with the journal entry of what it did to a nexus; where it held secrets, only what is left of them is told.
+    pub(super) fn entry(&self, batch: Batch, nexus: &NexusId, changes: &[Change], is_secret: bool) -> Batch {
+        let (command, parameters) = match is_secret {
+            true => (SECRET_COMMAND, &Map::new()),
+            false => (self.call.command.as_str(), &self.call.parameters),
         };
+        let written = Written { capsule: self.capsule.clone(), ..Written::of(command, parameters, changes) };
         let kind = if self.capsule.is_some() { "capsule" } else { "kml" };
         batch.append(format!("nexus:{nexus}"), kind, &written)
     }

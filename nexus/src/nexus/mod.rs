@@ -31,7 +31,7 @@ use wake::{Awake, Dormitory};
 
 pub use capsules::Export;
 pub use command::Right;
-pub use commons::{COMMONS, OWNER_KEY, SHARED, Version, versions_stream};
+pub use commons::{COMMONS, OWNER_KEY, SHARED, SecretPolicy, Version, versions_stream};
 pub use kip::Request;
 pub use meaning::{EmbedError, Embedder};
 pub use mind::Mind;
@@ -67,6 +67,7 @@ pub struct Nexus {
     open_shelves: Arc<shelf::Open>,
     joint: Arc<Joint>,
     meanings: Option<Meanings>,
+    secrets: SecretPolicy,
 }
 
 impl Nexus {
@@ -79,7 +80,19 @@ impl Nexus {
             open_shelves: Arc::default(),
             joint: Arc::default(),
             meanings: None,
+            secrets: SecretPolicy::default(),
         }
+    }
+
+    /// What becomes of secrets that are written into the commons.
+    pub fn secrets(&self) -> SecretPolicy {
+        self.secrets
+    }
+
+    /// Does so with secrets that are written into the commons.
+    #[must_use]
+    pub fn with_secrets(self, secrets: SecretPolicy) -> Self {
+        Self { secrets, ..self }
     }
 
     /// Puts minds that outgrow their memory budget on shelves; without, all stay in memory.
@@ -368,6 +381,7 @@ impl Nexus {
         let (mut own, mut commons) = (own.mind.clone(), commons.map(|commons| commons.mind.clone()));
         let now = self.store.clock().now().as_microsecond();
         let large = own.is_large() || commons.as_ref().is_some_and(Mind::is_large);
+        let is_commons = &**nexus == COMMONS;
         let tried = owner::beside(large, || {
             let hands = match commons.as_mut() {
                 Some(commons) => Hands::Over { own: &mut own, commons, both: true },
@@ -377,13 +391,16 @@ impl Nexus {
                 Ran::WritesCommons => unreachable!("the copy of the commons may be written"),
                 Ran::Done(changes, answer) => {
                     let diff = journal::diff(&changes);
-                    let shared = match commons {
-                        Some(_) => commons::split(changes).1,
-                        None => changes,
+                    let (shared, written) = match &mut commons {
+                        Some(commons) => (Some(commons::split(changes).1), commons),
+                        None => (is_commons.then_some(changes), &mut own),
                     };
-                    let graph = commons.as_ref().unwrap_or(&own).read();
-                    commons::check_rights(graph, &shared, &origin.principal, command.right)?;
-                    Ok(Tried { receipt: answer.result, diff, warnings: answer.warnings })
+                    let mut warnings = answer.warnings;
+                    if let Some(mut shared) = shared {
+                        commons::check_rights(written.read(), &shared, &origin.principal, command.right)?;
+                        warnings.extend(commons::clean(written, &mut shared, self.secrets)?);
+                    }
+                    Ok(Tried { receipt: answer.result, diff, warnings })
                 }
             }
         });

@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::NexusId;
 use super::command::{Command, Hands, Ran, run};
-use super::commons::{self, COMMONS};
+use super::commons::{self, COMMONS, SecretPolicy};
 use super::journal::Written;
 use super::mind::Mind;
 use super::shelf::{self, Shelved, Shelves, State};
@@ -146,6 +146,7 @@ pub(super) struct Place {
     pub(super) nexus: NexusId,
     pub(super) shelves: Option<(Shelves, Arc<shelf::Open>)>,
     pub(super) joint: Arc<Joint>,
+    pub(super) secrets: SecretPolicy,
     pub(super) inbox: mpsc::Receiver<Task>,
     pub(super) readers: mpsc::Receiver<oneshot::Sender<Arc<Snapshot>>>,
 }
@@ -359,15 +360,23 @@ impl Owner {
             return drop(write.reply.send(Err(fault)));
         }
         match ran {
-            Ok(Ran::Done(changes, answer)) => {
-                if let Err(error) = self.check_rights(&changes, &write) {
-                    self.unchange(changes);
-                    return drop(write.reply.send(Ok(json!({"error": error.to_json(&write.command.call.command)}))));
-                }
+            Ok(Ran::Done(mut changes, mut answer)) => {
+                let cleaned = self.check_rights(&changes, &write).and_then(|()| self.clean(&mut changes));
+                let told = match cleaned {
+                    Ok(told) => told,
+                    Err(error) => {
+                        self.unchange(changes);
+                        let refused = json!({"error": error.to_json(&write.command.call.command)});
+                        return drop(write.reply.send(Ok(refused)));
+                    }
+                };
+                let is_secret = !told.is_empty();
+                answer.warnings.extend(told);
                 let answer = envelope(Ok(answer), &write.command.call.command);
                 let mut batch = Batch::new(&write.origin);
                 write.command.beside.drain(..).for_each(|op| batch.push(op));
-                let batch = write.command.entry(self.batch(batch, &changes), &self.place.nexus, &changes);
+                let batch = self.batch(batch, &changes);
+                let batch = write.command.entry(batch, &self.place.nexus, &changes, is_secret);
                 self.submit(changes, batch, answer, write.reply).await;
             }
             Ok(Ran::WritesCommons) => match write.commons.take() {
@@ -396,9 +405,10 @@ impl Owner {
             match run(&write.command, hands, &write.origin.principal, now)? {
                 Ran::WritesCommons => unreachable!("the commons is in hand"),
                 Ran::Done(changes, answer) => {
-                    let (own, shared) = commons::split(changes);
+                    let (own, mut shared) = commons::split(changes);
                     commons::check_rights(theirs.read(), &shared, &write.origin.principal, write.command.right)?;
-                    Ok((own, shared, answer))
+                    let told = commons::clean(&mut theirs, &mut shared, self.place.secrets)?;
+                    Ok((own, shared, answer, told))
                 }
             }
         });
@@ -408,7 +418,7 @@ impl Owner {
             // The commons, which is not given back, wakes anew.
             return drop(write.reply.send(Err(fault)));
         }
-        let (own, shared, answer) = match ran {
+        let (own, shared, mut answer, told) = match ran {
             Ok(done) => done,
             Err(error) => {
                 self.mind = before;
@@ -416,13 +426,16 @@ impl Owner {
                 return drop(write.reply.send(Ok(json!({"error": error.to_json(&write.command.call.command)}))));
             }
         };
+        let is_secret = !told.is_empty();
+        answer.warnings.extend(told);
         let commons = COMMONS.into();
         let (mut batch, versions) = commons::versions_of(Batch::new(&write.origin), &shared);
         for (nexus, mind, changes, head) in
             [(&self.place.nexus, &self.mind, &own, self.head), (&commons, &theirs, &shared, head)]
         {
             if !changes.is_empty() {
-                batch = write.command.entry(batch_of(batch, nexus, Head::of(mind), changes, head), nexus, changes);
+                batch = batch_of(batch, nexus, Head::of(mind), changes, head);
+                batch = write.command.entry(batch, nexus, changes, is_secret);
             }
         }
         let done = match own.is_empty() && shared.is_empty() {
@@ -531,6 +544,11 @@ impl Owner {
 
     fn is_commons(&self) -> bool {
         &*self.place.nexus == COMMONS
+    }
+
+    /// Takes the secrets out of what was written into the commons.
+    fn clean(&mut self, changes: &mut [Change]) -> Result<Vec<String>, KipError> {
+        if self.is_commons() { commons::clean(&mut self.mind, changes, self.place.secrets) } else { Ok(Vec::new()) }
     }
 
     /// Whether these changes of the commons were his to make; of his own mind everything is.

@@ -188,7 +188,8 @@ impl Nexus {
         let (readers, reading) = mpsc::channel(TASKS_MAX);
         let shelves = self.shelves.clone().map(|shelves| (shelves, self.open_shelves.clone()));
         let (store, joint) = (self.store.clone(), self.joint.clone());
-        let place = owner::Place { store, nexus, shelves, joint, inbox, readers: reading };
+        let secrets = self.secrets;
+        let place = owner::Place { store, nexus, shelves, joint, secrets, inbox, readers: reading };
         let (owner, shared) = Owner::new(place, mind, version, seq);
         tokio::spawn(owner.run());
         let awake = Arc::new(Awake { shared, writer, readers, meaning: Meaning::default() });

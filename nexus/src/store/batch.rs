@@ -58,6 +58,8 @@ pub enum Kind {
     Nexus,
     /// That something said of a record was counted.
     Feedback,
+    /// What is secret of a resource, sealed.
+    Sealed,
 }
 
 impl Kind {
@@ -85,6 +87,7 @@ impl Kind {
             Self::Meta => "meta",
             Self::Nexus => "nexus",
             Self::Feedback => "feedback",
+            Self::Sealed => "sealed",
         }
     }
 }

@@ -4,7 +4,7 @@ use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use fascicles::{FascicleError, Fault, Faults};
-use knowledge::KnowledgeError;
+use knowledge::{KnowledgeError, SealError};
 use lifeform::{LifeformError, Refusal as CanvasRefusal};
 use neurons::llm::wire::Refusal;
 use neurons::{LlmError, NeuronError};
@@ -195,6 +195,13 @@ impl From<KnowledgeError> for ApiError {
             KnowledgeError::Forbidden(_) => Self::forbidden(detail),
             KnowledgeError::Conflict(_) => Self::new(StatusCode::CONFLICT, "conflict", detail)
                 .hint("read it again and repeat the change on what you find"),
+            KnowledgeError::Gone(_) => Self::new(StatusCode::GONE, "expired", detail),
+            KnowledgeError::Sealed(SealError::Broken) => {
+                Self::new(StatusCode::INTERNAL_SERVER_ERROR, "corrupt", detail)
+            }
+            KnowledgeError::Sealed(_) => Self::new(StatusCode::LOCKED, "sealed", detail).hint(
+                "an operator puts the key back: knowledge.key_file, or <data>/keys/master.key; everything else works",
+            ),
             KnowledgeError::Refused(_) => Self::invalid(detail),
             KnowledgeError::Nexus(error) => error.into(),
         }

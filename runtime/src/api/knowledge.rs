@@ -102,7 +102,8 @@ pub(super) struct SearchQuery {
     scopes: Option<String>,
     /// Whose they are.
     owner: Option<String>,
-    /// What picks: `lexical` (words) or `hybrid` (words and meaning); the best there is by default.
+    /// What picks: `lexical` (words), `hybrid` (words and meaning, where there is an embedder: the default) or `llm` (a
+    /// model, which is paid for). What is not there, or does not answer, gives way to the one before it.
     router: Option<String>,
     /// Whether each answer says how it came to where it stands.
     #[serde(default)]
@@ -162,7 +163,8 @@ pub(super) async fn search(
         None | Some("") => None,
         Some("lexical") => Some(Router::Lexical),
         Some("hybrid") => Some(Router::Hybrid),
-        Some(_) => return Err(ApiError::invalid("router is lexical or hybrid")),
+        Some("llm") => Some(Router::Llm),
+        Some(_) => return Err(ApiError::invalid("router is lexical, hybrid or llm")),
     };
     if !(0.0..=5.0).contains(&asked.min_score) {
         return Err(ApiError::invalid("min_score is a number from 0 to 5"));

@@ -18,6 +18,7 @@ mod neurons;
 mod nexus;
 mod openai;
 mod otlp;
+mod resources;
 mod system;
 mod tokens;
 mod tools;
@@ -96,12 +97,12 @@ impl App {
         neurons: Neurons,
         fascicles: Fascicles,
         lifeforms: Lifeforms,
+        knowledge: Knowledge,
         tokens: Tokens,
         house: Arc<dyn Toolbox>,
         address: SocketAddr,
         stopping: watch::Receiver<bool>,
     ) -> Self {
-        let knowledge = Knowledge::new(store.clone(), nexus.clone());
         Self(Arc::new(Shared {
             store,
             nexus,
@@ -139,7 +140,8 @@ const SOCKET: MethodFilter = MethodFilter::GET.or(MethodFilter::CONNECT);
         description = "AiLifeforms over HTTP and WebSocket. Every route but /health wants Authorization: Bearer <token>."
     ),
     // The sockets are routed by hand, since one over HTTP/2 comes with another method.
-    paths(ws::subscribe, jobs::subscribe),
+    // So are resources, whose ids have slashes in them.
+    paths(ws::subscribe, jobs::subscribe, resources::read, resources::change, resources::delete),
     components(schemas(error::Problem))
 )]
 struct Described;
@@ -231,6 +233,8 @@ pub fn router(app: App) -> Router {
         .routes(routes!(knowledge::read, knowledge::update, knowledge::delete))
         .routes(routes!(knowledge::history))
         .routes(routes!(knowledge::rollback))
+        .routes(routes!(resources::list, resources::create))
+        .routes(routes!(resources::rotate))
         .routes(routes!(tokens::add, tokens::list))
         .routes(routes!(tokens::change, tokens::revoke))
         .split_for_parts();
@@ -244,6 +248,7 @@ pub fn router(app: App) -> Router {
         .merge(routes)
         .route("/v1/lifeforms/{id}/canvases/{canvas}/subscribe", on(SOCKET, ws::subscribe))
         .route("/v1/jobs/{id}/subscribe", on(SOCKET, jobs::subscribe))
+        .route("/api/resource/{*id}", get(resources::read).patch(resources::change).delete(resources::delete))
         // The undo of a lifeform's own mind, where the readings of KIP name it.
         .route("/v1/lifeforms/{id}/nexus/undo", post(nexus::undo))
         .route("/openapi.json", get(openapi))

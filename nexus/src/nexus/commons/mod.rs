@@ -3,6 +3,7 @@
 //! own, and writes such concepts there. Whoever may act writes there directly too, by the same rules.
 
 mod abroad;
+mod cleaning;
 mod overlay;
 mod rights;
 mod versions;
@@ -16,6 +17,8 @@ use kip::graph::{El, GraphRead, Look, Scoped, Union, Veil, Veiled, counted, hidd
 
 use abroad::Abroad;
 
+pub use cleaning::SecretPolicy;
+pub(super) use cleaning::clean;
 pub use kip::graph::OWNER_KEY;
 pub(super) use overlay::{Common, Overlay, split};
 pub(super) use rights::check_rights;

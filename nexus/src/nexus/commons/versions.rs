@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::is_shared;
-use crate::store::{Batch, Stream};
+use crate::store::{Batch, Expect, Key, Kind, Stream};
 
 /// A record as it stood from some entry of its stream on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -24,7 +24,8 @@ pub fn versions_stream(kind: &str, name: &str) -> Stream {
     format!("versions:{kind}/{name}").into()
 }
 
-/// `batch` with a version for each record whose attributes changed, or that came or went; and how many there are.
+/// `batch` with a version for each record whose attributes changed, or that came or went, and without what was sealed with
+/// one that went; and how many changes that is.
 pub(in crate::nexus) fn versions_of(mut batch: Batch, changes: &[Change]) -> (Batch, usize) {
     let mut count = 0;
     for change in changes {
@@ -44,6 +45,10 @@ pub(in crate::nexus) fn versions_of(mut batch: Batch, changes: &[Change]) -> (Ba
         };
         batch = batch.append(versions_stream(named.kind.as_str(), &named.name), "version", &version);
         count += 1;
+        if after.is_none() {
+            batch = batch.delete(Key::new(Kind::Sealed, named.name.as_str()), Expect::Any);
+            count += 1;
+        }
     }
     (batch, count)
 }

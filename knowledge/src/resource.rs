@@ -1,0 +1,424 @@
+//! Resources: what records need to be of use, code, files, accounts (MISSION H4). What is public of one is a concept of type
+//! `Resource`; what is secret is sealed beside it and shown only to whoever asks for it on purpose and may.
+
+use std::fmt::Write;
+
+use jiff::Timestamp;
+use nexus::kip::datum::{Datum, Sym};
+use nexus::kip::graph::{Concept, El, GraphRead, Look, SCOPES_KEY};
+use nexus::store::{Expect, Key, Kind, Stream};
+use nexus::{Batch, OWNER_KEY, Origin, Principal, Right, Role};
+use secrecy::SecretString;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::draft::{CONTENT_CHARS_MAX, check_resource_id, scopes as read_scopes};
+use crate::fields::{Fault, Fields};
+use crate::record::{object, texts};
+use crate::scope::PUBLIC;
+use crate::seal::{Place, Sealed};
+use crate::write::write_object;
+use crate::{Knowledge, KnowledgeError, commons, outcome};
+
+/// The concept type of resources.
+const KIND: &str = "Resource";
+/// Says that a resource has something sealed beside it.
+const HAS_SECRET_KEY: &str = "has_secure_body";
+/// Counts what was sealed: a body put back from before does not open.
+const SEALED_KEY: &str = "sealed_version";
+/// Who besides the owner may be shown what is sealed.
+const REVEAL_KEY: &str = "reveal_scopes";
+const TITLE_CHARS_MAX: usize = 500;
+const TYPE_CHARS_MAX: usize = 100;
+const SECRET_CHARS_MAX: usize = 64 << 10;
+const ABOUT_BYTES_MAX: usize = 16 << 10;
+const SCOPES_MAX: usize = 32;
+const STRETCH: usize = 4_096;
+
+/// A resource as its readers see it; what is sealed is not in it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Resource {
+    /// A path of names: `code/selenium/login`.
+    pub id: String,
+    /// What people call it.
+    pub title: String,
+    /// Its public text.
+    pub body: String,
+    /// `text`, `code`, `credential`, `cookie`, `config`, `file`, or another.
+    pub content_type: String,
+    /// What is known of it: `language`, `acquired_at`, `expires_at` …
+    pub metadata: Map<String, Value>,
+    /// Whether there is something sealed.
+    pub has_secure_body: bool,
+    /// Never here.
+    pub secure_body: (),
+    /// Who may change and delete it, and be shown what is sealed.
+    pub owner: String,
+    /// Who sees it.
+    pub scopes: Vec<String>,
+    /// Who besides the owner may be shown what is sealed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub reveal_scopes: Vec<String>,
+    /// Counts its changes, from 1.
+    pub version: u64,
+    /// When it was written.
+    pub created_at: Timestamp,
+    /// When it last changed.
+    pub updated_at: Timestamp,
+    #[serde(skip)]
+    sealed_version: u64,
+}
+
+/// What somebody asks a resource to be; what is left open of one that is there stays as it is.
+#[derive(Debug, Default)]
+pub struct ResourceDraft {
+    id: String,
+    owner: Option<String>,
+    scopes: Option<Vec<String>>,
+    reveal_scopes: Option<Vec<String>>,
+    title: Option<String>,
+    body: Option<String>,
+    content_type: Option<String>,
+    about: Option<Map<String, Value>>,
+    secret: Option<Option<SecretString>>,
+    warnings: Vec<String>,
+}
+
+impl ResourceDraft {
+    /// Reads what somebody posts, or puts to the resource `id`.
+    ///
+    /// # Errors
+    /// Every fault in it.
+    pub fn read(posted: Map<String, Value>, id: Option<&str>, by: &Principal) -> Result<Self, Vec<Fault>> {
+        let mut fields = Fields::of(posted);
+        let mut draft = Self { id: id.map(str::to_owned).unwrap_or_default(), ..Self::default() };
+        match (id, fields.text("id", 256)) {
+            (None, Some(named)) => draft.id = named,
+            (None, None) => fields.missing("id"),
+            (Some(_), Some(_)) => fields.fault("id", "is said in the path"),
+            (Some(_), None) => {}
+        }
+        if let Err(what) = check_resource_id(&draft.id)
+            && !draft.id.is_empty()
+        {
+            fields.fault("id", what);
+        }
+        draft.owner = crate::draft::owner(&mut fields);
+        let owner = draft.owner.clone().unwrap_or_else(|| by.id.0.to_string());
+        draft.scopes = read_scopes(&mut fields, &owner, by, &mut draft.warnings);
+        draft.reveal_scopes = fields.texts(REVEAL_KEY, SCOPES_MAX, &crate::scope::check);
+        draft.title = fields.text_or_nothing("title", TITLE_CHARS_MAX);
+        draft.body = fields.text_or_nothing("body", CONTENT_CHARS_MAX);
+        draft.content_type = fields.text_or_nothing("content_type", TYPE_CHARS_MAX);
+        draft.about = fields.object("metadata");
+        if draft.about.as_ref().is_some_and(|about| Value::Object(about.clone()).to_string().len() > ABOUT_BYTES_MAX) {
+            fields.fault("metadata", format!("is at most {ABOUT_BYTES_MAX} bytes"));
+        }
+        let until = draft.about.as_ref().and_then(|about| about.get("expires_at"));
+        if until.is_some_and(|until| until.as_str().is_none_or(|until| until.parse::<Timestamp>().is_err())) {
+            fields.fault("metadata.expires_at", "is a time, as in 2026-03-07T10:00:00Z");
+        }
+        draft.secret = fields.secret("secure_body", SECRET_CHARS_MAX);
+        for unknown in fields.rest().keys() {
+            fields.fault(unknown, "is no member of a resource");
+        }
+        fields.end()?;
+        Ok(draft)
+    }
+}
+
+impl Resource {
+    fn of(concept: &Concept) -> Self {
+        let (attributes, metadata) = (&concept.attributes, &concept.metadata);
+        let text = |key: &str| attributes.named(key).and_then(Datum::as_str).unwrap_or_default().to_owned();
+        let scopes = match metadata.named(SCOPES_KEY) {
+            None | Some(Datum::Null) => vec![PUBLIC.to_owned()],
+            Some(listed) => texts(listed),
+        };
+        let time = |micros| Timestamp::from_microsecond(micros).unwrap_or(Timestamp::UNIX_EPOCH);
+        let content_type = text("content_type");
+        Self {
+            id: concept.name.to_string(),
+            title: text("title"),
+            body: text("body"),
+            content_type: if content_type.is_empty() { "text".to_owned() } else { content_type },
+            metadata: object(attributes, "metadata"),
+            has_secure_body: matches!(attributes.named(HAS_SECRET_KEY), Some(Datum::Bool(true))),
+            secure_body: (),
+            owner: metadata.named(OWNER_KEY).and_then(Datum::as_str).unwrap_or("system:daemon").to_owned(),
+            scopes,
+            reveal_scopes: metadata.named(REVEAL_KEY).map(texts).unwrap_or_default(),
+            version: concept.stamp.version(),
+            created_at: time(concept.stamp.created),
+            updated_at: time(concept.stamp.updated()),
+            sealed_version: metadata.named(SEALED_KEY).and_then(Datum::as_f64).unwrap_or_default() as u64,
+        }
+    }
+
+    fn place(&self) -> Place<'_> {
+        Place { row: &self.id, owner: &self.owner, version: self.sealed_version }
+    }
+
+    /// Whether it was to be used until a time that is over.
+    fn is_past(&self, now: Timestamp) -> bool {
+        let until = self.metadata.get("expires_at").and_then(Value::as_str);
+        until.and_then(|until| until.parse::<Timestamp>().ok()).is_some_and(|until| until <= now)
+    }
+}
+
+fn sealed_key(id: &str) -> Key {
+    Key::new(Kind::Sealed, id)
+}
+
+/// The stream in which it stands who was shown what is sealed, and why.
+fn reveals(id: &str) -> Stream {
+    format!("reveals:{id}").into()
+}
+
+impl ResourceDraft {
+    /// A secret that was found in a text, to be kept apart from it.
+    pub(crate) fn found(id: String, kind: &str, secret: &str, owner: &str, scopes: &[String]) -> Self {
+        Self {
+            id,
+            owner: Some(owner.to_owned()),
+            scopes: Some(scopes.to_vec()),
+            title: Some(format!("a {kind} that was found in a record")),
+            content_type: Some("credential".to_owned()),
+            secret: Some(Some(SecretString::from(secret.to_owned()))),
+            ..Self::default()
+        }
+    }
+}
+
+impl Knowledge {
+    /// A resource that the caller sees, without what is sealed.
+    ///
+    /// # Errors
+    /// [`KnowledgeError::NotFound`].
+    pub async fn resource(&self, id: &str, origin: &Origin) -> Result<Resource, KnowledgeError> {
+        let sight = self.nexus.sight(&commons(), origin, None).await?;
+        let found = sight.look(|graph| look(graph, graph.concept(Sym::new(KIND), id)?))?;
+        found.ok_or_else(|| KnowledgeError::NotFound(id.to_owned()))
+    }
+
+    /// Resources that the caller sees, by their ids: those whose id begins so and that are of a type.
+    ///
+    /// # Errors
+    /// When the commons cannot be read.
+    pub async fn resources(
+        &self,
+        prefix: &str,
+        content_type: Option<&str>,
+        after: &str,
+        limit: usize,
+        origin: &Origin,
+    ) -> Result<Vec<Resource>, KnowledgeError> {
+        let sight = self.nexus.sight(&commons(), origin, None).await?;
+        let mut found = sight.look(|graph| {
+            let (kind, mut found, mut last) = (Sym::new(KIND), Vec::new(), El::NONE);
+            loop {
+                let stretch = graph.of_type(kind, last, STRETCH);
+                let Some(end) = stretch.last() else { break found };
+                last = *end;
+                found.extend(stretch.into_iter().filter_map(|el| look(graph, el)).filter(|resource| {
+                    let of_type = content_type.is_none_or(|wanted| resource.content_type == wanted);
+                    of_type && resource.id.starts_with(prefix) && resource.id.as_str() > after
+                }));
+            }
+        })?;
+        found.sort_by(|one, other| one.id.cmp(&other.id));
+        found.truncate(limit);
+        Ok(found)
+    }
+
+    /// Writes a resource, or what is said anew of one that is there; answers whether it is new, and what was not taken. What
+    /// is secret is sealed before anything is written.
+    ///
+    /// # Errors
+    /// [`KnowledgeError::Forbidden`] where it is not the caller's, [`KnowledgeError::Sealed`] where there is no key.
+    pub async fn save_resource(
+        &self,
+        draft: ResourceDraft,
+        must_be_there: bool,
+        origin: &Origin,
+    ) -> Result<(Resource, bool, Vec<String>), KnowledgeError> {
+        let id = draft.id.clone();
+        let known = match self.resource(&id, origin).await {
+            Ok(known) => Some(known),
+            Err(KnowledgeError::NotFound(_)) if !must_be_there => None,
+            Err(error) => return Err(error),
+        };
+        let by = origin.principal.id.0.to_string();
+        let owner = draft.owner.or_else(|| known.as_ref().map(|known| known.owner.clone())).unwrap_or(by);
+        let mut attributes = Map::new();
+        let mut set = |key: &str, value: Option<Value>| {
+            if let Some(value) = value {
+                attributes.insert(key.to_owned(), value);
+            }
+        };
+        set("title", draft.title.map(Value::from));
+        set("body", draft.body.map(Value::from));
+        set("content_type", draft.content_type.map(Value::from));
+        set("metadata", draft.about.map(Value::Object));
+        let mut metadata = Map::new();
+        let was = known.as_ref().map_or(0, |known| known.sealed_version);
+        let mut beside = Batch::new(origin);
+        // Whoever gets a resource gets what is sealed with it: it is sealed anew for him.
+        let moved = match &known {
+            Some(known) if known.has_secure_body && known.owner != owner && draft.secret.is_none() => {
+                Some(Some(self.opened(known).await?))
+            }
+            _ => None,
+        };
+        if let Some(secret) = draft.secret.or(moved) {
+            attributes.insert(HAS_SECRET_KEY.to_owned(), secret.is_some().into());
+            metadata.insert(SEALED_KEY.to_owned(), (was + 1).into());
+            beside = match &secret {
+                Some(secret) => {
+                    let place = Place { row: &id, owner: &owner, version: was + 1 };
+                    beside.put(sealed_key(&id), &self.keys.seal(secret, place)?)
+                }
+                None => beside.delete(sealed_key(&id), Expect::Any),
+            };
+        }
+        let scopes = draft.scopes.or_else(|| known.is_none().then(|| vec![owner.clone()]));
+        for (key, value) in [(SCOPES_KEY, scopes), (REVEAL_KEY, draft.reveal_scopes)] {
+            if let Some(value) = value {
+                metadata.insert(key.to_owned(), json!(value));
+            }
+        }
+        metadata.insert(OWNER_KEY.to_owned(), owner.into());
+        if known.is_none() {
+            metadata.insert("author".to_owned(), json!(origin.principal.id));
+            metadata.insert("status".to_owned(), "active".into());
+        }
+        let version = known.as_ref().map_or(0, |known| known.version);
+        let mut parameters = Map::new();
+        parameters.insert("id".into(), id.as_str().into());
+        let mut text =
+            format!("UPSERT {{\n  CONCEPT ?r {{\n    {{type: \"{KIND}\", name: $id}} EXPECT VERSION {version}\n");
+        write_object(&mut text, "    SET ATTRIBUTES", "a_", &attributes, &mut parameters);
+        text.push_str("  }");
+        write_object(&mut text, " WITH METADATA", "m_", &metadata, &mut parameters);
+        let _ = write!(text, "}}");
+        let call = crate::write::call(text, Value::Object(parameters));
+        let answer = self.nexus.write_with(&commons(), call, origin, Right::Own, beside.ops).await?;
+        match outcome(&answer, &id) {
+            // A name that somebody else has is not told to be his.
+            Err(KnowledgeError::Forbidden(_) | KnowledgeError::Conflict(_)) if known.is_none() => {
+                Err(KnowledgeError::Conflict(format!("the id {id} is taken")))
+            }
+            Err(error) => Err(error),
+            Ok(_) => Ok((self.resource(&id, origin).await?, known.is_none(), draft.warnings)),
+        }
+    }
+
+    /// Removes a resource, and what is sealed with it. One that records need is not removed unless that is meant; they then
+    /// say that it is missing.
+    ///
+    /// # Errors
+    /// [`KnowledgeError::Forbidden`], [`KnowledgeError::Conflict`].
+    pub async fn delete_resource(&self, id: &str, force: bool, origin: &Origin) -> Result<(), KnowledgeError> {
+        self.resource(id, origin).await?;
+        let needed = r#"FIND(COUNT(?k)) WHERE { (?k, "uses_resource", {type: "Resource", name: $id}) }"#;
+        let request = serde_json::from_value(json!({"command": needed, "parameters": {"id": id}}))
+            .map_err(|error| KnowledgeError::Refused(error.to_string()))?;
+        let needed = self.nexus.execute(&commons(), request, origin).await?;
+        if !force && needed["result"][0].as_u64().is_some_and(|count| count > 0) {
+            return Err(KnowledgeError::Conflict(format!("records need {id}")));
+        }
+        let command = r#"DELETE CONCEPT ?r DETACH WHERE { ?r {type: "Resource", name: $id} }"#;
+        self.kip(command, json!({"id": id}), Right::Own, Vec::new(), id, origin).await?;
+        Ok(())
+    }
+
+    /// What is sealed in a resource, for somebody who asks on purpose and says why: it is noted before it is shown.
+    ///
+    /// # Errors
+    /// [`KnowledgeError::Forbidden`] where it is not his to see, [`KnowledgeError::Gone`] after its time,
+    /// [`KnowledgeError::Sealed`] where the key is missing.
+    pub async fn reveal(
+        &self,
+        id: &str,
+        why: &str,
+        origin: &Origin,
+    ) -> Result<(Resource, SecretString), KnowledgeError> {
+        let resource = self.resource(id, origin).await?;
+        let by = &origin.principal;
+        let granted = resource.reveal_scopes.iter().any(|scope| by.scopes.iter().any(|own| *own.0 == **scope));
+        if !(by.answers_for(&resource.owner) || by.may(Role::Operator) || granted) {
+            return Err(KnowledgeError::Forbidden(format!("what is sealed in {id} is shown to its owner")));
+        }
+        if !resource.has_secure_body {
+            return Err(KnowledgeError::NotFound(format!("secure_body of {id}")));
+        }
+        if resource.is_past(self.store.clock().now()) {
+            return Err(KnowledgeError::Gone(format!("{id} was to be used until a time that is over")));
+        }
+        let secret = self.opened(&resource).await?;
+        self.store.commit(Batch::new(origin).append(reveals(id), "revealed", &json!({"why": why}))).await?;
+        Ok((resource, secret))
+    }
+
+    /// Who was shown what is sealed in a resource, when and why; for its owner.
+    ///
+    /// # Errors
+    /// [`KnowledgeError::Forbidden`].
+    pub async fn reveals(&self, id: &str, after: u64, origin: &Origin) -> Result<Vec<Value>, KnowledgeError> {
+        let resource = self.resource(id, origin).await?;
+        if !(origin.principal.answers_for(&resource.owner) || origin.principal.may(Role::Operator)) {
+            return Err(KnowledgeError::Forbidden(format!("who was shown {id} is its owner's to know")));
+        }
+        let entries = self.store.entries(&reveals(id), after, 256).await?;
+        let shown = |entry: &nexus::store::Entry| {
+            let data: Value = entry.decode()?;
+            Ok(json!({"seq": entry.seq, "at": entry.at, "by": entry.by, "cause": entry.cause, "why": data["why"]}))
+        };
+        entries.iter().map(shown).collect()
+    }
+
+    /// Seals everything anew under the newest key of the ring, after adding one; answers how much.
+    ///
+    /// # Errors
+    /// [`KnowledgeError::Sealed`] when the ring cannot be written. What does not open is left as it is.
+    pub async fn rotate_keys(&self, origin: &Origin) -> Result<(String, usize), KnowledgeError> {
+        let name = self.keys.add_key()?;
+        let (mut after, mut done) = (String::new(), 0);
+        loop {
+            let sealed = self.store.documents::<Sealed>(Kind::Sealed, &after, 256).await?;
+            let Some((last, _)) = sealed.last() else { break };
+            after = last.to_string();
+            for (id, found) in sealed {
+                let Ok(resource) = self.resource(&id, origin).await else { continue };
+                let Ok(secret) = self.keys.open_body(&found.value, resource.place()) else { continue };
+                let anew = self.keys.seal(&secret, resource.place())?;
+                // One that was changed meanwhile is sealed under the new key already.
+                let batch = Batch::new(origin).put_expecting(sealed_key(&id), Expect::Version(found.version), &anew);
+                match self.store.commit(batch).await {
+                    Ok(_) => done += 1,
+                    Err(nexus::StoreError::Conflict { .. }) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        Ok((name, done))
+    }
+
+    async fn opened(&self, resource: &Resource) -> Result<SecretString, KnowledgeError> {
+        let sealed = self.store.document::<Sealed>(&sealed_key(&resource.id)).await?;
+        let sealed = sealed.ok_or_else(|| KnowledgeError::NotFound(format!("secure_body of {}", resource.id)))?;
+        Ok(self.keys.open_body(&sealed.value, resource.place())?)
+    }
+}
+
+fn look(graph: &dyn GraphRead, el: El) -> Option<Resource> {
+    let mut found = None;
+    graph.look(el, &mut |look| {
+        if let Look::Concept(concept) = look
+            && concept.kind.as_str() == KIND
+        {
+            found = Some(Resource::of(concept));
+        }
+    });
+    found
+}

@@ -1,0 +1,248 @@
+//! Secret bodies at rest (MISSION H4): XChaCha20-Poly1305, each under a key of its owner's that is derived from the ring, and
+//! bound to its row, its owner and its version, so that a sealed body put elsewhere, or put back, does not open.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD_NO_PAD;
+use chacha20poly1305::aead::{Aead, KeyInit, Payload};
+use chacha20poly1305::{Key, XChaCha20Poly1305, XNonce};
+use hkdf::Hkdf;
+use rand::RngExt;
+use secrecy::zeroize::Zeroizing;
+use secrecy::{ExposeSecret, SecretString};
+use serde::{Deserialize, Serialize};
+use sha2::Sha256;
+
+/// What every sealed body is bound to besides its own place.
+const BINDING: &str = "lifeformd/secure_body/v1";
+
+/// Why a body cannot be sealed or opened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SealError {
+    /// There is no key, or not the one that it was sealed with.
+    #[error("the key {0} is not in the key ring")]
+    NoKey(String),
+    /// It is not what was sealed here.
+    #[error("the sealed body does not open: it was changed, or put where it does not belong")]
+    Broken,
+    /// The ring cannot be read or written.
+    #[error("the key ring {0}")]
+    Ring(String),
+}
+
+/// Where a sealed body stands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place<'p> {
+    pub(crate) row: &'p str,
+    pub(crate) owner: &'p str,
+    pub(crate) version: u64,
+}
+
+impl Place<'_> {
+    fn binding(self, kid: &str) -> Vec<u8> {
+        // Each part with its length, so that no two places are told the same way.
+        let parts = [BINDING, self.row, self.owner, &self.version.to_string(), kid];
+        parts.iter().flat_map(|part| format!("{}:{part}|", part.len()).into_bytes()).collect()
+    }
+}
+
+/// A sealed body as it is kept. It says which key opens it and nothing of what is in it.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct Sealed {
+    alg: String,
+    pub(crate) kid: String,
+    nonce: String,
+    ct: String,
+}
+
+impl fmt::Debug for Sealed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[sealed]")
+    }
+}
+
+type Master = Zeroizing<[u8; 32]>;
+
+#[derive(Default)]
+struct Keys {
+    /// The name of the key that seals; the others only open.
+    current: String,
+    by_name: BTreeMap<String, Master>,
+}
+
+/// The keys there are. The newest seals, all of them open.
+#[derive(Clone, Default)]
+pub struct KeyRing {
+    keys: Arc<RwLock<Keys>>,
+    file: Option<PathBuf>,
+}
+
+impl fmt::Debug for KeyRing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[keys]")
+    }
+}
+
+impl KeyRing {
+    /// The ring in a file of lines `name key`, the key 32 bytes in base64, the newest last; made with one key where there is
+    /// none. A file that others may read is refused.
+    ///
+    /// # Errors
+    /// [`SealError::Ring`].
+    pub fn open(file: &Path) -> Result<Self, SealError> {
+        let wrong = |what: String| SealError::Ring(format!("{} {what}", file.display()));
+        let ring = Self { keys: Arc::default(), file: Some(file.to_owned()) };
+        if !file.exists() {
+            if let Some(folder) = file.parent() {
+                std::fs::create_dir_all(folder).map_err(|error| wrong(format!("cannot be made: {error}")))?;
+            }
+            ring.add_key()?;
+            return Ok(ring);
+        }
+        let mode =
+            std::fs::metadata(file).map_err(|error| wrong(format!("cannot be read: {error}")))?.permissions().mode();
+        if mode & 0o077 != 0 {
+            return Err(wrong(format!("may be read by others (mode {:o}): chmod 600 it", mode & 0o777)));
+        }
+        let text =
+            Zeroizing::new(std::fs::read_to_string(file).map_err(|error| wrong(format!("cannot be read: {error}")))?);
+        let mut keys = Keys::default();
+        for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+            let parsed = line.split_once(' ').and_then(|(name, key)| {
+                let bytes = Zeroizing::new(BASE64_STANDARD_NO_PAD.decode(key.trim()).ok()?);
+                Some((name.to_owned(), Master::new(bytes.as_slice().try_into().ok()?)))
+            });
+            let (name, key) = parsed.ok_or_else(|| wrong(format!("has no `name key` in line {}", at + 1)))?;
+            keys.current.clone_from(&name);
+            keys.by_name.insert(name, key);
+        }
+        if keys.by_name.is_empty() {
+            return Err(wrong("has no key in it".into()));
+        }
+        *ring.keys.write().unwrap_or_else(PoisonError::into_inner) = keys;
+        Ok(ring)
+    }
+
+    /// Adds a key that seals from now on; answers its name. What was sealed before still opens.
+    ///
+    /// # Errors
+    /// [`SealError::Ring`] when the file cannot be written; then nothing has changed.
+    pub fn add_key(&self) -> Result<String, SealError> {
+        let key: Master = Zeroizing::new(rand::rng().random());
+        let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
+        let name = format!("k{}", keys.by_name.len() + 1);
+        if let Some(file) = &self.file {
+            let wrong =
+                |error: std::io::Error| SealError::Ring(format!("{} cannot be written: {error}", file.display()));
+            let line = Zeroizing::new(format!("{name} {}\n", BASE64_STANDARD_NO_PAD.encode(key.as_slice())));
+            let mut out = OpenOptions::new().append(true).create(true).mode(0o600).open(file).map_err(wrong)?;
+            out.write_all(line.as_bytes()).and_then(|()| out.sync_all()).map_err(wrong)?;
+        }
+        keys.current.clone_from(&name);
+        keys.by_name.insert(name.clone(), key);
+        Ok(name)
+    }
+
+    /// The name of the key that seals.
+    pub fn current(&self) -> String {
+        self.keys.read().unwrap_or_else(PoisonError::into_inner).current.clone()
+    }
+
+    /// The cipher of an owner under a key of the ring.
+    fn cipher(&self, kid: &str, owner: &str) -> Result<XChaCha20Poly1305, SealError> {
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        let master = keys.by_name.get(kid).ok_or_else(|| SealError::NoKey(kid.to_owned()))?;
+        let mut own = Master::default();
+        Hkdf::<Sha256>::new(None, master.as_slice())
+            .expand(owner.as_bytes(), own.as_mut_slice())
+            .map_err(|_| SealError::Broken)?;
+        Ok(XChaCha20Poly1305::new(&Key::from(*own)))
+    }
+
+    pub(crate) fn seal(&self, body: &SecretString, place: Place<'_>) -> Result<Sealed, SealError> {
+        let kid = self.current();
+        if kid.is_empty() {
+            return Err(SealError::NoKey("to seal with".to_owned()));
+        }
+        let nonce: [u8; 24] = rand::rng().random();
+        let payload = Payload { msg: body.expose_secret().as_bytes(), aad: &place.binding(&kid) };
+        let sealed =
+            self.cipher(&kid, place.owner)?.encrypt(&XNonce::from(nonce), payload).map_err(|_| SealError::Broken)?;
+        let (nonce, ct) = (BASE64_STANDARD_NO_PAD.encode(nonce), BASE64_STANDARD_NO_PAD.encode(sealed));
+        Ok(Sealed { alg: "XC20P".to_owned(), kid, nonce, ct })
+    }
+
+    pub(crate) fn open_body(&self, sealed: &Sealed, place: Place<'_>) -> Result<SecretString, SealError> {
+        let read = |text: &str| BASE64_STANDARD_NO_PAD.decode(text).map_err(|_| SealError::Broken);
+        let nonce: [u8; 24] = read(&sealed.nonce)?.try_into().map_err(|_| SealError::Broken)?;
+        let payload = Payload { msg: &read(&sealed.ct)?, aad: &place.binding(&sealed.kid) };
+        let opened = self
+            .cipher(&sealed.kid, place.owner)?
+            .decrypt(&XNonce::from(nonce), payload)
+            .map(Zeroizing::new)
+            .map_err(|_| SealError::Broken)?;
+        let text = std::str::from_utf8(&opened).map_err(|_| SealError::Broken)?;
+        Ok(SecretString::from(text.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: Place<'_> = Place { row: "credentials/a", owner: "user:ada", version: 1 };
+
+    fn opened(ring: &KeyRing, sealed: &Sealed, place: Place<'_>) -> Result<String, SealError> {
+        ring.open_body(sealed, place).map(|body| body.expose_secret().to_owned())
+    }
+
+    #[test]
+    fn a_sealed_body_opens_where_it_was_sealed_and_nowhere_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("keys/master.key");
+        let ring = KeyRing::open(&file).unwrap();
+        let sealed = ring.seal(&"SecurePass123".into(), HERE).unwrap();
+        assert_eq!(opened(&ring, &sealed, HERE).as_deref(), Ok("SecurePass123"));
+        for elsewhere in [
+            Place { row: "credentials/b", ..HERE },
+            Place { owner: "user:bob", ..HERE },
+            Place { version: 2, ..HERE },
+            Place { row: "credentials/a|8:user:ada", owner: "", ..HERE },
+        ] {
+            assert_eq!(opened(&ring, &sealed, elsewhere), Err(SealError::Broken));
+        }
+        let kept = serde_json::to_string(&sealed).unwrap();
+        assert!(!kept.contains("SecurePass123") && format!("{sealed:?}") == "[sealed]");
+        let mut changed = sealed.clone();
+        changed.ct = BASE64_STANDARD_NO_PAD.encode(b"something else that is long enough");
+        assert_eq!(opened(&ring, &changed, HERE), Err(SealError::Broken));
+        // A new key seals, the old one still opens, and both are there after a restart.
+        assert_eq!(ring.add_key().as_deref(), Ok("k2"));
+        let again = KeyRing::open(&file).unwrap();
+        assert_eq!((again.current().as_str(), opened(&again, &sealed, HERE).as_deref()), ("k2", Ok("SecurePass123")));
+        assert_eq!(again.seal(&"x".into(), HERE).unwrap().kid, "k2");
+        // Without the key it says so.
+        assert_eq!(opened(&KeyRing::default(), &sealed, HERE), Err(SealError::NoKey("k1".into())));
+        // A ring that others may read, or that is none, is refused.
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(matches!(KeyRing::open(&file), Err(SealError::Ring(_))));
+        let torn = folder.path().join("torn");
+        OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&torn)
+            .unwrap()
+            .write_all(b"k1 short\n")
+            .unwrap();
+        assert!(matches!(KeyRing::open(&torn), Err(SealError::Ring(_))));
+    }
+}

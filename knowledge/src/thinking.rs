@@ -1,0 +1,130 @@
+//! What of this a model does, where one is there that is good enough and the account can pay it: choosing records for a
+//! question, and writing them anew. Everything here goes without, and says why it did.
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use neurons::neuron::Completed;
+use neurons::{CallOptions, HOUSE, NeuronError, NeuronSpec, Neurons, Stop};
+use nexus::Origin;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+/// How long a search waits for a model to choose.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How long somebody waits until a record is written anew.
+const PATIENCE_TO_WRITE: Duration = Duration::from_secs(120);
+
+static ROUTE: LazyLock<NeuronSpec> =
+    LazyLock::new(|| shipped(include_str!("../../config/neurons/route_knowledge.toml")));
+static EVOLVE: LazyLock<NeuronSpec> =
+    LazyLock::new(|| shipped(include_str!("../../config/neurons/evolve_knowledge.toml")));
+
+fn shipped(text: &str) -> NeuronSpec {
+    toml::from_str(text).unwrap_or_else(|error| unreachable!("a shipped neuron loads: {error}"))
+}
+
+/// Somebody who can think, and on whose account.
+#[derive(Clone)]
+pub(crate) struct Thinker {
+    neurons: Neurons,
+    account: Arc<str>,
+}
+
+/// A record as it should be.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Rewritten {
+    pub(crate) task: String,
+    pub(crate) content: String,
+    #[serde(default)]
+    pub(crate) dropped: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Chosen {
+    ids: Vec<String>,
+}
+
+impl Thinker {
+    pub(crate) fn new(neurons: Neurons) -> Self {
+        Self { neurons, account: HOUSE.into() }
+    }
+
+    pub(crate) fn paid_by(self, account: Arc<str>) -> Self {
+        Self { account, ..self }
+    }
+
+    /// The ids that a model chooses of those in `offered`, one a line, for a question.
+    ///
+    /// # Errors
+    /// Why there is no choice, in a word.
+    pub(crate) async fn route(
+        &self,
+        question: &str,
+        offered: &str,
+        origin: &Origin,
+    ) -> Result<Vec<String>, &'static str> {
+        let events = json!([
+            {"role": "records", "content": offered},
+            {"role": "question", "content": question},
+        ]);
+        let chosen: Chosen = self.think(&ROUTE, events, PATIENCE, origin).await?;
+        Ok(chosen.ids)
+    }
+
+    /// A record written anew.
+    ///
+    /// # Errors
+    /// Why it is not, in a word.
+    pub(crate) async fn rewrite(
+        &self,
+        task: &str,
+        content: &str,
+        wish: &str,
+        origin: &Origin,
+    ) -> Result<Rewritten, &'static str> {
+        let events = json!([
+            {"role": "record", "content": format!("task: {task}\n\n{content}")},
+            {"role": "wish", "content": wish},
+        ]);
+        self.think(&EVOLVE, events, PATIENCE_TO_WRITE, origin).await
+    }
+
+    async fn think<T: DeserializeOwned>(
+        &self,
+        spec: &NeuronSpec,
+        events: Value,
+        patience: Duration,
+        origin: &Origin,
+    ) -> Result<T, &'static str> {
+        // One that writes but does not choose is no help here.
+        if !self.neurons.models().pick(spec.tier).is_ok_and(|model| !model.small) {
+            return Err("no_llm");
+        }
+        let invocation: Arc<str> =
+            format!("{}_{}", spec.id.as_deref().unwrap_or_default(), uuid::Uuid::now_v7().simple()).into();
+        let options = CallOptions { first: true, cannot_wait: true, ..CallOptions::default() };
+        let input = json!({"events": events});
+        let thought = self.neurons.think(origin, &self.account, &invocation, spec, &input, options);
+        let thought = tokio::time::timeout(patience, thought).await.map_err(|_| "llm_timeout")?;
+        match thought {
+            Ok(thought) => match thought.stop {
+                Stop::Completed(Completed { output, .. }) => read(output).ok_or("llm_error"),
+                Stop::Paused(_) => Err("llm_error"),
+            },
+            Err(NeuronError::Store(error)) if error.is_ledger_refusal() => Err("llm_budget"),
+            Err(error) => {
+                tracing::warn!(%error, neuron = spec.id.as_deref(), "a model did not help");
+                Err("llm_error")
+            }
+        }
+    }
+}
+
+fn read<T: DeserializeOwned>(output: Value) -> Option<T> {
+    match output {
+        Value::String(text) => serde_json::from_str(&text).ok(),
+        output => serde_json::from_value(output).ok(),
+    }
+}

@@ -1,0 +1,120 @@
+//! Secrets that somebody writes into what others read (MISSION H4): found where they are written, whichever door they come
+//! through, and left out or refused.
+
+use kip::datum::{Bag, Datum};
+use kip::exec::Change;
+use kip::graph::Record;
+use kip::{ErrorKind, KipError};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::sync::Arc;
+
+use super::{OWNER_KEY, is_shared};
+use crate::nexus::mind::Mind;
+use crate::secrets::redacted;
+use kip::graph::SCOPES_KEY;
+
+/// What becomes of a secret that is written into ordinary text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SecretPolicy {
+    /// It is left out, and whoever wrote it is told.
+    #[default]
+    Redact,
+    /// What it stands in is not written.
+    Reject,
+    /// It is sealed as a resource that the text then names; where a door cannot do that, it is left out.
+    Seal,
+}
+
+/// Takes the secrets out of what was written; answers what whoever wrote it is told.
+///
+/// # Errors
+/// `KIP_4003` where they are not to be written at all; the caller then takes the changes back.
+pub(in crate::nexus) fn clean(
+    mind: &mut Mind,
+    changes: &mut [Change],
+    policy: SecretPolicy,
+) -> Result<Vec<String>, KipError> {
+    let mut told = Vec::new();
+    for change in changes {
+        let Some(after) = &mut change.after else { continue };
+        let (was, name) = match (&change.before, &*after) {
+            (_, Record::Concept(concept)) if !is_shared(concept.kind) => continue,
+            (before, Record::Concept(concept)) => (before.as_ref(), concept.name.to_string()),
+            (before, Record::Link(link)) => (before.as_ref(), link.predicate.as_str().to_owned()),
+        };
+        let mut found = Vec::new();
+        let attributes = cleaned(after.look().attributes(), was.map(|was| was.look().attributes()), &mut found);
+        let metadata = cleaned(after.look().metadata(), was.map(|was| was.look().metadata()), &mut found);
+        if found.is_empty() {
+            continue;
+        }
+        let what = found.iter().map(|(key, kind)| format!("a {kind} in \"{key}\"")).collect::<Vec<_>>().join(", ");
+        if policy == SecretPolicy::Reject {
+            let message = format!("{what} of {name}: a secret is not written into what others read");
+            return Err(KipError::new(ErrorKind::Execution, message)
+                .code("KIP_4003")
+                .hint("keep it in the secure_body of a resource, and name that"));
+        }
+        told.push(format!("{what} of {name} was left out"));
+        match after {
+            Record::Concept(concept) => (concept.attributes, concept.metadata) = (attributes, metadata),
+            Record::Link(link) => (link.attributes, link.metadata) = (attributes, metadata),
+        }
+        mind.write().put(change.el, after.clone());
+    }
+    Ok(told)
+}
+
+/// A bag without the secrets in what changed of it.
+fn cleaned(bag: &Bag, was: Option<&Bag>, found: &mut Vec<(String, &'static str)>) -> Bag {
+    let mut changed = Vec::new();
+    for (key, value) in bag.pairs() {
+        let kept = was.and_then(|was| was.get(*key)).is_some_and(|was| was.same(value));
+        let is_whose = [OWNER_KEY, SCOPES_KEY].contains(&key.as_str());
+        if kept || is_whose {
+            continue;
+        }
+        let mut kinds = Vec::new();
+        let clean = match value {
+            Datum::Str(text) => redacted(text).map(|(text, all)| {
+                kinds = all;
+                Datum::Str(text.into())
+            }),
+            Datum::Json(json) => {
+                let mut json = (**json).clone();
+                each_text(&mut json, &mut kinds);
+                (!kinds.is_empty()).then(|| Datum::Json(Arc::new(json)))
+            }
+            _ => None,
+        };
+        found.extend(kinds.into_iter().map(|kind| (key.as_str().to_owned(), kind)));
+        changed.extend(clean.map(|clean| (*key, clean)));
+    }
+    if changed.is_empty() { bag.clone() } else { bag.merged(&Bag::new(changed)) }
+}
+
+fn each_text(json: &mut Value, kinds: &mut Vec<&'static str>) {
+    match json {
+        Value::String(text) => {
+            if let Some((clean, all)) = redacted(text) {
+                *text = clean;
+                kinds.extend(all);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| each_text(item, kinds)),
+        Value::Object(members) => members.iter_mut().for_each(|(key, member)| {
+            // What is set equal to a password in JSON is told by its key.
+            if let Value::String(text) = member
+                && let Some((clean, all)) = redacted(&format!("{key}: {text}"))
+                && redacted(text).is_none()
+            {
+                *text = clean.split_once(": ").map_or_else(String::new, |(_, text)| text.to_owned());
+                kinds.extend(all);
+            }
+            each_text(member, kinds);
+        }),
+        _ => {}
+    }
+}

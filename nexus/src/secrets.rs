@@ -1,0 +1,126 @@
+//! Secrets in ordinary text (MISSION H4): found by the shapes that keys have, and by what is set equal to a password. The
+//! bare word is none: whoever writes about passwords is not hindered.
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use regex::{Captures, Regex};
+
+/// Shapes of keys, each with what it is called; the part named `value` is the secret, else all of it.
+const SHAPES: [(&str, &str); 12] = [
+    ("private_key", r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\z)"),
+    ("aws_key", r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"),
+    ("github_token", r"\b(?:gh[posru]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{40,})\b"),
+    ("gitlab_token", r"\bglpat-[A-Za-z0-9_-]{16,}"),
+    ("slack_token", r"\bxox[abposr]-[A-Za-z0-9-]{10,}"),
+    ("api_key", r"\bsk-(?:ant-|proj-|svcacct-)?[A-Za-z0-9_-]{16,}"),
+    ("google_key", r"\bAIza[0-9A-Za-z_-]{30,}"),
+    ("daemon_token", r"\b(?:lfd_[A-Za-z0-9_-]{30,}|kp_[0-9a-f]{64})"),
+    ("jwt", r"\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),
+    ("connection_string", r"\b[a-z][a-z0-9+.-]{1,20}://[^\s:@/]{1,100}:(?<value>[^\s@/]{3,})@"),
+    ("bearer", r"(?i)\bbearer\s+(?<value>[A-Za-z0-9._~+/-]{20,}=*)"),
+    (
+        "password",
+        r#"(?i)(?:\b(?:password|passwd|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key|auth[_-]?token|session[_-]?id|cookie)\b|密码|口令|密钥|パスワード|비밀번호)["']?\s*(?:=|:|：|是|は)\s*["']?(?<value>[^\s"',;，。；]{6,})"#,
+    ),
+];
+
+static FINDERS: LazyLock<Vec<(&str, Regex)>> = LazyLock::new(|| {
+    let finder = |(name, shape): (&'static str, &str)| {
+        (name, Regex::new(shape).unwrap_or_else(|error| unreachable!("the shape of {name}: {error}")))
+    };
+    SHAPES.into_iter().map(finder).collect()
+});
+
+/// A secret by another name: what is left out of a text in its place.
+const MARK: &str = "[REDACTED:";
+/// What stands for a sealed body that is filled in where a tool is called.
+const PLACEHOLDER: &str = "{{secret:";
+
+/// A text without the secrets in it, and what they were; `None` of a text that has none.
+pub fn redacted(text: &str) -> Option<(String, Vec<&'static str>)> {
+    let mut found = Vec::new();
+    let left = replaced(text, &mut |name, _| {
+        found.push(name);
+        format!("{MARK}{name}]")
+    })?;
+    Some((left, found))
+}
+
+/// A text with something else where there were secrets, told by what sort each was and what it was.
+pub fn replaced(text: &str, by: &mut dyn FnMut(&'static str, &str) -> String) -> Option<String> {
+    let (mut text, mut found) = (Cow::Borrowed(text), false);
+    for (name, finder) in FINDERS.iter() {
+        if !finder.is_match(&text) {
+            continue;
+        }
+        let replaced = finder.replace_all(&text, |captures: &Captures<'_>| {
+            let whole = &captures[0];
+            let value = captures.name("value").map_or(whole, |value| value.as_str());
+            if value.starts_with(MARK) || value.starts_with(PLACEHOLDER) || (*name == "password" && !is_secret(value)) {
+                return whole.to_owned();
+            }
+            found = true;
+            whole.replace(value, &by(name, value))
+        });
+        if let Cow::Owned(replaced) = replaced {
+            text = Cow::Owned(replaced);
+        }
+    }
+    found.then(|| text.into_owned())
+}
+
+/// Whether what is set equal to a password may be one: it is no plain word, and no example of one.
+fn is_secret(value: &str) -> bool {
+    let value = value.trim_end_matches(['.', ')', ']', '}', '>', '`']);
+    let template = value.starts_with(['<', '{', '$', '%', '*', '(', '[']);
+    let (digit, letter) = (value.chars().any(|c| c.is_ascii_digit()), value.chars().any(char::is_alphabetic));
+    let (upper, lower) = (value.chars().any(char::is_uppercase), value.chars().any(char::is_lowercase));
+    let sign = value.chars().any(|c| c.is_ascii_punctuation() && !"-_/.".contains(c));
+    let all_digits = digit && !letter;
+    value.chars().count() >= 6
+        && !template
+        && value.is_ascii()
+        && (all_digits || (digit && letter) || sign || (upper && lower && value.len() >= 12))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_and_passwords_are_found_and_talk_about_them_is_left_alone() {
+        for (text, left) in [
+            ("use AKIAIOSFODNN7EXAMPLE here", "use [REDACTED:aws_key] here"),
+            ("ghp_abcdefghijklmnopqrstuvwxyz0123456789", "[REDACTED:github_token]"),
+            ("sk-proj-abcdefghijklmnop1234", "[REDACTED:api_key]"),
+            ("sk-ant-api03-abcdefghijklmnop", "[REDACTED:api_key]"),
+            ("xoxb-1234567890-abcdef", "[REDACTED:slack_token]"),
+            ("postgres://ada:hunter22@db/x", "postgres://ada:[REDACTED:connection_string]@db/x"),
+            ("Authorization: Bearer abcdefghijklmnopqrstuvwxyz", "Authorization: Bearer [REDACTED:bearer]"),
+            ("password: SecurePass123", "password: [REDACTED:password]"),
+            ("账号:user@example.com\n密码:SecurePass123", "账号:user@example.com\n密码:[REDACTED:password]"),
+            ("パスワード：hunter2!", "パスワード：[REDACTED:password]"),
+            (r#"{"api_key": "a1b2c3d4e5"}"#, r#"{"api_key": "[REDACTED:password]"}"#),
+            ("session_id=abc123; auth_token=xyz789", "session_id=[REDACTED:password]; auth_token=[REDACTED:password]"),
+            ("-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----", "[REDACTED:private_key]"),
+        ] {
+            assert_eq!(redacted(text).map(|(left, _)| left).as_deref(), Some(left), "{text}");
+            assert_eq!(redacted(left), None, "once is enough: {left}");
+        }
+        for text in [
+            "A password is checked before a token is made.",
+            "The token: the smallest unit of text.",
+            "secret: everyone knows it",
+            "password: {{secret:credentials/website_a}}",
+            "password = <your password>",
+            "export TOKEN=$(cat file)",
+            "The cookie: chocolate, of course",
+            "see https://example.com:8080/path@home",
+            "密码是什么意思",
+            "sk-learn is a library",
+        ] {
+            assert_eq!(redacted(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! `/api/resource`: what records need to be of use (MISSION H4). What is secret of a resource is sealed, and shown only to
+//! whoever asks for it on purpose.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use knowledge::{KnowledgeError, ResourceDraft};
+use secrecy::ExposeSecret;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use utoipa::{IntoParams, ToSchema};
+
+use super::App;
+use super::error::ApiError;
+use super::extract::{ApiJson, ApiPath, ApiQuery, Caller, Operator, Participant};
+
+/// Resources on a page at most.
+const LIMIT_MAX: usize = 1_000;
+/// Characters of why something is to be shown.
+const WHY_CHARS_MAX: usize = 500;
+
+/// A resource to be kept.
+#[derive(ToSchema)]
+#[schema(as = KnowledgeResource)]
+#[expect(dead_code, reason = "it only describes what the resources' own reader reads")]
+pub(super) struct ResourceBody {
+    /// A path of names: `credentials/website_a`. Of a change it stands in the path of the request.
+    id: Option<String>,
+    /// What people call it.
+    title: Option<String>,
+    /// Its public text.
+    body: Option<String>,
+    /// What is secret of it: sealed at once, and never shown unasked. Null takes it away.
+    secure_body: Option<String>,
+    /// `text` (the default), `code`, `credential`, `cookie`, `config`, `file`, or another.
+    content_type: Option<String>,
+    /// What is known of it: `language`, `acquired_at`, `expires_at` …
+    #[schema(value_type = Option<Object>)]
+    metadata: Option<Value>,
+    /// Whose it is; the caller's by default.
+    owner: Option<String>,
+    /// Who sees it; the owner by default.
+    scopes: Option<Vec<String>>,
+    /// Who besides the owner may be shown what is secret.
+    reveal_scopes: Option<Vec<String>>,
+}
+
+/// Which resources are listed.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ListQuery {
+    /// Those whose id begins so.
+    #[serde(default)]
+    prefix: String,
+    /// Of this type.
+    content_type: Option<String>,
+    /// After the resource of this id.
+    #[serde(default)]
+    after: String,
+    /// How many, up to 1000.
+    #[serde(default = "hundred")]
+    limit: usize,
+}
+
+fn hundred() -> usize {
+    100
+}
+
+/// Lists the resources that the caller sees, by their ids.
+#[utoipa::path(get, path = "/api/resource", params(ListQuery), responses((status = 200, description = "{results, count, next_after?}")))]
+pub(super) async fn list(
+    State(app): State<App>,
+    Caller(origin): Caller,
+    ApiQuery(asked): ApiQuery<ListQuery>,
+) -> Result<Json<Value>, ApiError> {
+    if !(1..=LIMIT_MAX).contains(&asked.limit) {
+        return Err(ApiError::invalid(format!("limit is a number from 1 to {LIMIT_MAX}")));
+    }
+    let of_type = asked.content_type.as_deref();
+    let mut found = app.knowledge.resources(&asked.prefix, of_type, &asked.after, asked.limit + 1, &origin).await?;
+    let more = found.len() > asked.limit;
+    found.truncate(asked.limit);
+    let mut answer = json!({"count": found.len(), "results": found});
+    if let Some(last) = found.last().filter(|_| more) {
+        answer["next_after"] = last.id.as_str().into();
+    }
+    Ok(Json(answer))
+}
+
+/// Keeps a resource; one of the same id that is the caller's is changed.
+#[utoipa::path(post, path = "/api/resource", request_body = ResourceBody, responses((status = 201, description = "{id, status, resource, warnings?}"), (status = 200, description = "the same, of one that was there")))]
+pub(super) async fn create(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    ApiJson(body): ApiJson<Map<String, Value>>,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
+    let draft = ResourceDraft::read(body, None, &origin.principal).map_err(KnowledgeError::from)?;
+    let (resource, is_new, warnings) = app.knowledge.save_resource(draft, false, &origin).await?;
+    let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+    let mut told = json!({"id": resource.id, "status": "success", "resource": resource});
+    if !warnings.is_empty() {
+        told["warnings"] = json!(warnings);
+    }
+    Ok((status, Json(told)))
+}
+
+/// What of a resource is asked for.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ReadQuery {
+    /// Whether what is secret is to be shown: to its owner, to those it is granted to, and to operators. It is noted.
+    #[serde(default)]
+    reveal: u8,
+    /// Why it is to be shown.
+    #[serde(default)]
+    why: String,
+    /// Whether it is to be told, instead, who was shown it.
+    #[serde(default)]
+    reveals: u8,
+    /// Of those, after this one.
+    #[serde(default)]
+    after: u64,
+}
+
+/// A resource. Its id may have slashes in it, as they are or as %2F.
+#[utoipa::path(get, path = "/api/resource/{id}", params(("id" = String, Path), ReadQuery), responses((status = 200, description = "the resource; with `reveal=1` and `why` what is secret of it"), (status = 410, description = "it was to be used until a time that is over"), (status = 423, description = "the key is missing")))]
+pub(super) async fn read(
+    State(app): State<App>,
+    Caller(origin): Caller,
+    ApiPath(id): ApiPath<String>,
+    ApiQuery(asked): ApiQuery<ReadQuery>,
+) -> Result<Response, ApiError> {
+    if asked.reveals > 0 {
+        let told = app.knowledge.reveals(&id, asked.after, &origin).await?;
+        return Ok(Json(json!({"reveals": told})).into_response());
+    }
+    if asked.reveal == 0 {
+        return Ok(Json(json!(app.knowledge.resource(&id, &origin).await?)).into_response());
+    }
+    let why = asked.why.trim();
+    if why.is_empty() || why.chars().count() > WHY_CHARS_MAX {
+        return Err(ApiError::invalid(format!("why says in 1 to {WHY_CHARS_MAX} characters what it is shown for")));
+    }
+    let (resource, secret) = app.knowledge.reveal(&id, why, &origin).await?;
+    let mut shown = json!(resource);
+    shown["secure_body"] = secret.expose_secret().into();
+    let mut response = Json(shown).into_response();
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(response)
+}
+
+/// Changes a resource of the caller's.
+#[utoipa::path(patch, path = "/api/resource/{id}", params(("id" = String, Path)), request_body = ResourceBody, responses((status = 200, description = "{id, status, resource, warnings?}")))]
+pub(super) async fn change(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    ApiPath(id): ApiPath<String>,
+    ApiJson(body): ApiJson<Map<String, Value>>,
+) -> Result<Json<Value>, ApiError> {
+    let draft = ResourceDraft::read(body, Some(&id), &origin.principal).map_err(KnowledgeError::from)?;
+    let (resource, _, warnings) = app.knowledge.save_resource(draft, true, &origin).await?;
+    Ok(Json(json!({"id": resource.id, "status": "success", "resource": resource, "warnings": warnings})))
+}
+
+/// Which way a resource is removed.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct DeleteQuery {
+    /// Whether it is, though records need it.
+    #[serde(default)]
+    force: u8,
+}
+
+/// Removes a resource of the caller's, with what is secret of it.
+#[utoipa::path(delete, path = "/api/resource/{id}", params(("id" = String, Path), DeleteQuery), responses((status = 204, description = "removed"), (status = 409, description = "records need it")))]
+pub(super) async fn delete(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    ApiPath(id): ApiPath<String>,
+    ApiQuery(asked): ApiQuery<DeleteQuery>,
+) -> Result<StatusCode, ApiError> {
+    app.knowledge.delete_resource(&id, asked.force > 0, &origin).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Adds a key to the ring and seals everything anew under it.
+#[utoipa::path(post, path = "/v1/keys/rotate", responses((status = 200, description = "{key, sealed}"), (status = 423, description = "the ring cannot be written")))]
+pub(super) async fn rotate(State(app): State<App>, Operator(origin): Operator) -> Result<Json<Value>, ApiError> {
+    let (key, sealed) = app.knowledge.rotate_keys(&origin).await?;
+    Ok(Json(json!({"key": key, "sealed": sealed})))
+}

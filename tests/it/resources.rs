@@ -1,0 +1,321 @@
+//! Resources and what is secret of them (MISSION H4): sealed, shown on purpose, and found nowhere else.
+
+use std::path::Path;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD_NO_PAD;
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+use tests::{Client, TestDaemon, honest};
+
+use super::killed::Victim;
+
+const RESOURCES: &str = "/api/resource";
+const KIP: &str = "/v1/nexus/commons/kip";
+
+fn account() -> Value {
+    json!({
+        "id": "credentials/website_a", "title": "某网站测试账号", "body": "使用方法:直接登录即可",
+        "secure_body": "账号:user@example.com\n密码:SecurePass123", "content_type": "credential",
+        "metadata": {"acquired_at": "2026-03-06T10:00:00Z"},
+    })
+}
+
+#[tokio::test]
+async fn a_resource_is_kept_under_its_path_and_what_is_secret_is_shown_on_purpose_only() {
+    let daemon = TestDaemon::start(honest).await;
+    let ada = daemon.member("user:ada", &["org:acme"]).await;
+    let bob = daemon.member("user:bob", &["org:acme", "team:keys"]).await;
+    let eve = daemon.member("user:eve", &[]).await;
+    let mut body = account();
+    body["scopes"] = json!(["org:acme"]);
+    body["reveal_scopes"] = json!(["team:keys"]);
+    let made = ada.post(RESOURCES, body.clone()).await.expect(StatusCode::CREATED);
+    assert!(!made.to_string().contains("SecurePass"), "{made}");
+    let path = format!("{RESOURCES}/credentials/website_a");
+    let shown = bob.get(&path).await.expect(StatusCode::OK);
+    assert_eq!(
+        (&shown["title"], &shown["content_type"], &shown["has_secure_body"], &shown["secure_body"]),
+        (&body["title"], &json!("credential"), &json!(true), &Value::Null)
+    );
+    assert_eq!((&shown["metadata"], &shown["owner"]), (&body["metadata"], &json!("user:ada")));
+    assert_eq!(bob.get(&format!("{RESOURCES}/credentials%2Fwebsite_a")).await.expect(StatusCode::OK), shown);
+    // What the owner sealed is shown to him, and to whom it is granted, each time with a reason that is kept.
+    let reveal = format!("{path}?reveal=1&why=logging+in");
+    ada.get(&format!("{path}?reveal=1")).await.refused(422, "invalid");
+    for client in [&ada, &bob] {
+        let answer = client.get(&reveal).await;
+        assert_eq!(answer.headers["cache-control"], "no-store");
+        assert_eq!(answer.expect(StatusCode::OK)["secure_body"], body["secure_body"]);
+    }
+    eve.get(&path).await.refused(404, "knowledge_not_found");
+    eve.get(&reveal).await.refused(404, "knowledge_not_found");
+    let told = ada.get(&format!("{path}?reveals=1")).await.expect(StatusCode::OK);
+    let by: Vec<(&Value, &Value)> =
+        told["reveals"].as_array().unwrap().iter().map(|entry| (&entry["by"], &entry["why"])).collect();
+    let why = json!("logging in");
+    assert_eq!(by, [(&json!("user:ada"), &why), (&json!("user:bob"), &why)]);
+    bob.get(&format!("{path}?reveals=1")).await.refused(403, "forbidden");
+    // Only the owner changes it, and what he does not name stays.
+    bob.patch(&path, json!({"title": "mine"})).await.refused(403, "forbidden");
+    bob.post(RESOURCES, json!({"id": "credentials/website_a", "body": "mine"})).await.refused(403, "forbidden");
+    eve.post(RESOURCES, json!({"id": "credentials/website_a", "body": "mine"})).await.refused(409, "conflict");
+    ada.patch(&path, json!({"reveal_scopes": [], "title": "renamed"})).await.expect(StatusCode::OK);
+    assert_eq!(bob.get(&path).await.body["body"], body["body"]);
+    bob.get(&reveal).await.refused(403, "forbidden");
+    assert_eq!(ada.get(&reveal).await.body["secure_body"], body["secure_body"]);
+    ada.patch(&path, json!({"secure_body": "new-secret-1"})).await.expect(StatusCode::OK);
+    assert_eq!(ada.get(&reveal).await.body["secure_body"], "new-secret-1");
+    // A key more: what was sealed before opens, under the new key.
+    daemon.operator.post("/v1/keys/rotate", json!({})).await.expect(StatusCode::OK);
+    assert_eq!(daemon.operator.post("/v1/keys/rotate", json!({})).await.body, json!({"key": "k3", "sealed": 1}));
+    ada.post("/v1/keys/rotate", json!({})).await.refused(403, "forbidden");
+    assert_eq!(ada.get(&reveal).await.body["secure_body"], "new-secret-1");
+    // After its time it can be looked at, and not used.
+    ada.patch(&path, json!({"metadata": {"expires_at": "2026-01-01T00:00:01Z"}})).await.expect(StatusCode::OK);
+    daemon.clock.advance_ms(2_000);
+    ada.get(&path).await.expect(StatusCode::OK);
+    ada.get(&reveal).await.refused(410, "expired");
+    ada.patch(&path, json!({"metadata": {}, "secure_body": null})).await.expect(StatusCode::OK);
+    assert_eq!(ada.get(&path).await.body["has_secure_body"], false);
+    ada.get(&reveal).await.refused(404, "knowledge_not_found");
+    // What records need is not removed unless that is meant.
+    let needs = json!({"task": "t", "content": "c", "types": ["tool"], "resource_ids": ["credentials/website_a"]});
+    ada.post("/api/knowledge", needs).await.expect(StatusCode::CREATED);
+    ada.delete(&path).await.refused(409, "conflict");
+    bob.delete(&format!("{path}?force=1")).await.refused(403, "forbidden");
+    assert_eq!(ada.delete(&format!("{path}?force=1")).await.status, StatusCode::NO_CONTENT);
+    ada.get(&path).await.refused(404, "knowledge_not_found");
+}
+
+#[tokio::test]
+async fn resources_are_listed_by_path_and_type_and_bad_ones_are_told_what_is_wrong() {
+    let daemon = TestDaemon::start(honest).await;
+    let ada = daemon.member("user:ada", &[]).await;
+    for (id, kind) in [("code/a", "code"), ("code/b/c", "code"), ("cookies/a", "cookie"), ("plain", "text")] {
+        let mut body = json!({"id": id, "body": id});
+        if kind != "text" {
+            body["content_type"] = kind.into();
+        }
+        ada.post(RESOURCES, body).await.expect(StatusCode::CREATED);
+    }
+    let listed = async |query: &str| {
+        let answer = ada.get(&format!("{RESOURCES}?{query}")).await.expect(StatusCode::OK);
+        let ids: Vec<String> =
+            answer["results"].as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap().to_owned()).collect();
+        (ids, answer["next_after"].clone())
+    };
+    assert_eq!(listed("prefix=code/").await.0, ["code/a", "code/b/c"]);
+    assert_eq!(listed("content_type=text").await.0, ["plain"]);
+    let (first, next) = listed("limit=2").await;
+    assert_eq!((first, &next), (vec!["code/a".to_owned(), "code/b/c".to_owned()], &json!("code/b/c")));
+    assert_eq!(listed("limit=2&after=code/b/c").await.0, ["cookies/a", "plain"]);
+    for (body, says) in [
+        (json!({"body": "x"}), "id is missing"),
+        (json!({"id": "a//b"}), "id is a path"),
+        (json!({"id": "../a"}), "id is a path"),
+        (json!({"id": "x".repeat(300)}), "id is"),
+        (json!({"id": "x", "secure_body": 7}), "secure_body is a text of 1 to 65536 characters, or null"),
+        (json!({"id": "x", "metadata": {"expires_at": "soon"}}), "metadata.expires_at is a time"),
+        (json!({"id": "x", "scopes": ["moon"]}), "scopes/0"),
+        (json!({"id": "x", "colour": "red"}), "colour is no member of a resource"),
+    ] {
+        let refused = ada.post(RESOURCES, body).await.refused(422, "invalid");
+        assert!(refused["detail"].as_str().unwrap().contains(says), "{refused}");
+    }
+    // What is wrong with a secret is told without it.
+    let long = format!("{}{}", "hunter2-".repeat(10), "x".repeat(70_000));
+    let refused = ada.post(RESOURCES, json!({"id": "x", "secure_body": long})).await.refused(422, "invalid");
+    assert!(!refused.to_string().contains("hunter2"));
+    ada.patch(&format!("{RESOURCES}/code/a"), json!({"id": "code/z"})).await.refused(422, "invalid");
+    ada.patch(&format!("{RESOURCES}/nothing"), json!({"body": "x"})).await.refused(404, "knowledge_not_found");
+    ada.post("/v1/tokens", json!({})).await.refused(403, "forbidden");
+}
+
+#[tokio::test]
+async fn without_the_key_everything_else_works_and_a_body_put_elsewhere_does_not_open() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ring");
+    let configure = {
+        let file = file.clone();
+        move |config: &mut runtime::Config| config.knowledge.key_file = file.clone()
+    };
+    let daemon = TestDaemon::configured(configure, honest).await;
+    let op = &daemon.operator;
+    op.post(RESOURCES, account()).await.expect(StatusCode::CREATED);
+    op.post(RESOURCES, json!({"id": "other", "secure_body": "another"})).await.expect(StatusCode::CREATED);
+    let reveal = format!("{RESOURCES}/credentials/website_a?reveal=1&why=test");
+    // Given to somebody else through KIP, what is sealed does not go with it: it was bound to its owner.
+    let give = r#"UPDATE ?r SET METADATA { owner: "user:mallory" } WHERE { ?r {type: "Resource", name: "other"} }"#;
+    op.post(KIP, json!({"command": give})).await.expect(StatusCode::OK);
+    op.get(&format!("{RESOURCES}/other?reveal=1&why=test")).await.refused(500, "corrupt");
+    // Another ring in its place.
+    std::fs::rename(&file, folder.path().join("kept")).unwrap();
+    let daemon = daemon.kill_and_restart().await;
+    let op = &daemon.operator;
+    op.get(&reveal).await.refused(500, "corrupt");
+    std::fs::remove_file(&file).unwrap();
+    std::fs::create_dir(&file).unwrap();
+    // None at all.
+    let daemon = daemon.kill_and_restart().await;
+    let op = &daemon.operator;
+    let refused = op.get(&reveal).await.refused(423, "sealed");
+    assert!(refused["hint"].as_str().unwrap().contains("key_file"), "{refused}");
+    op.post(RESOURCES, json!({"id": "new", "secure_body": "x"})).await.refused(423, "sealed");
+    op.get(&format!("{RESOURCES}/new")).await.refused(404, "knowledge_not_found");
+    op.get(&format!("{RESOURCES}/credentials/website_a")).await.expect(StatusCode::OK);
+    op.post(RESOURCES, json!({"id": "plain", "body": "x"})).await.expect(StatusCode::CREATED);
+    op.post("/api/knowledge", json!({"task": "t", "content": "c", "types": ["tool"]}))
+        .await
+        .expect(StatusCode::CREATED);
+    // The key is back.
+    std::fs::remove_dir(&file).unwrap();
+    std::fs::rename(folder.path().join("kept"), &file).unwrap();
+    let daemon = daemon.kill_and_restart().await;
+    let shown = daemon.operator.get(&reveal).await.expect(StatusCode::OK);
+    assert_eq!(shown["secure_body"], account()["secure_body"]);
+}
+
+#[tokio::test]
+async fn a_secret_in_ordinary_text_is_left_out_refused_or_sealed_by_whatever_door_it_comes() {
+    let secret = "hunter2-very-Secret9";
+    let record = json!({
+        "task": "log in", "content": format!("The password: {secret} works."), "types": ["tool"],
+        "source": {"name": "mail", "note": format!("token={secret}")}, "tags": {"api_key": secret},
+    });
+    let upsert = format!(
+        r#"UPSERT {{ CONCEPT {{ {{type: "Knowledge", name: "kip"}} SET ATTRIBUTES {{ task: "t", content: "password={secret}" }} }} }}"#
+    );
+    let journal = async |daemon: &TestDaemon| {
+        daemon.operator.get("/v1/nexus/commons/journal?limit=256").await.expect(StatusCode::OK).to_string()
+    };
+    let daemon = TestDaemon::start(honest).await;
+    let op = &daemon.operator;
+    let saved = op.post("/api/knowledge", record.clone()).await.expect(StatusCode::CREATED);
+    assert!(!saved.to_string().contains(secret), "{saved}");
+    assert_eq!(saved["knowledge"]["content"], "The password: [REDACTED:password] works.");
+    assert!(saved["warnings"].to_string().contains("a password in"), "{saved}");
+    let told = op.post(KIP, json!({"command": upsert})).await.expect(StatusCode::OK);
+    assert!(told["warnings"].to_string().contains("was left out"), "{told}");
+    let id = saved["id"].as_str().unwrap();
+    let put = json!({"content": format!("密码:{secret}")});
+    op.put(&format!("/api/knowledge/{id}"), put).await.expect(StatusCode::OK);
+    // A lifeform's own mind writes there too.
+    let (life, _) = daemon.lifeform().await;
+    op.post(&format!("/v1/lifeforms/{life}/kip"), json!({"command": upsert.replace("\"kip\"", "\"own\"")}))
+        .await
+        .expect(StatusCode::OK);
+    let all =
+        op.post(KIP, json!({"command": r#"FIND(?k) WHERE { ?k {type: "Knowledge"} }"#})).await.expect(StatusCode::OK);
+    assert_eq!(all["result"].as_array().unwrap().len(), 3);
+    assert!(!all.to_string().contains(secret) && !journal(&daemon).await.contains(secret));
+    // Refused, whole, and told without it.
+    let reject = |config: &mut runtime::Config| config.knowledge.secrets = nexus::SecretPolicy::Reject;
+    let daemon = TestDaemon::configured(reject, honest).await;
+    let refused = daemon.operator.post("/api/knowledge", record.clone()).await.refused(403, "forbidden");
+    assert!(!refused.to_string().contains(secret) && refused["detail"].to_string().contains("a password in"));
+    let refused = daemon.operator.post(KIP, json!({"command": upsert})).await.expect(StatusCode::OK);
+    assert_eq!(refused["error"]["code"], "KIP_4003", "{refused}");
+    assert_eq!(daemon.operator.get("/api/knowledge").await.body["count"], 0);
+    assert!(!journal(&daemon).await.contains(secret));
+    // Sealed, and named in its place.
+    let seal = |config: &mut runtime::Config| config.knowledge.secrets = nexus::SecretPolicy::Seal;
+    let daemon = TestDaemon::configured(seal, honest).await;
+    let ada = daemon.member("user:ada", &[]).await;
+    let saved = ada.post("/api/knowledge", record).await.expect(StatusCode::CREATED);
+    let resource = saved["knowledge"]["resource_ids"][0].as_str().unwrap().to_owned();
+    assert_eq!(saved["knowledge"]["content"], format!("The password: {{{{secret:{resource}}}}} works."));
+    let shown = ada.get(&format!("{RESOURCES}/{resource}?reveal=1&why=test")).await.expect(StatusCode::OK);
+    assert_eq!(shown["secure_body"], secret);
+    assert!(!journal(&daemon).await.contains(secret));
+}
+
+/// Everything in a folder in which a marker stands, as it is or encoded.
+fn hits(folder: &Path, marker: &str) -> Vec<String> {
+    let mut forms: Vec<Vec<u8>> = vec![marker.as_bytes().to_vec(), marker.bytes().rev().collect()];
+    forms.push(marker.bytes().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect());
+    // Wherever it begins in what is encoded, the letters in its middle are the same.
+    for before in 0..3 {
+        let encoded = BASE64_STANDARD_NO_PAD.encode([&vec![b' '; before], marker.as_bytes()].concat());
+        forms.push(encoded.as_bytes()[4..encoded.len() - 4].to_vec());
+    }
+    let (mut found, mut waiting) = (Vec::new(), vec![folder.to_owned()]);
+    while let Some(path) = waiting.pop() {
+        if path.is_dir() {
+            waiting.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        } else if let Ok(bytes) = std::fs::read(&path)
+            && forms.iter().any(|form| bytes.windows(form.len()).any(|window| window == form))
+        {
+            found.push(path.display().to_string());
+        }
+    }
+    found
+}
+
+#[tokio::test]
+async fn a_secret_is_found_in_no_file_no_log_and_no_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let victim = Victim::logging(folder.path(), &log);
+    let op: &Client = &victim.client;
+    let marker = format!("Zq{}x9", uuid::Uuid::new_v4().simple());
+    let mut body = account();
+    body["secure_body"] = json!(format!("密码:{marker}"));
+    body["scopes"] = json!(["public"]);
+    op.post(RESOURCES, body).await.expect(StatusCode::CREATED);
+    op.post(RESOURCES, json!({"id": "second", "secure_body": marker})).await.expect(StatusCode::CREATED);
+    op.patch(&format!("{RESOURCES}/second"), json!({"secure_body": format!("{marker}{marker}")}))
+        .await
+        .expect(StatusCode::OK);
+    let record =
+        json!({"task": "log in", "content": "Use the account.", "types": ["tool"], "resource_ids": ["second"]});
+    let id = op.post("/api/knowledge", record).await.expect(StatusCode::CREATED)["id"].as_str().unwrap().to_owned();
+    // Written where it does not belong, it is left out.
+    let misplaced = json!({"task": "log in", "content": format!("password: {marker}"), "types": ["tool"]});
+    op.post("/api/knowledge", misplaced).await.expect(StatusCode::CREATED);
+    let lifeform = op.post("/v1/lifeforms", json!({"definition": "first"})).await.expect(StatusCode::CREATED);
+    let life = lifeform["id"].as_str().unwrap();
+    // Every route that is read, and the ways out by KIP.
+    let mut answers = String::new();
+    let document = op.get("/openapi.json").await.expect(StatusCode::OK);
+    for (path, item) in document["paths"].as_object().unwrap() {
+        if item.get("get").is_none() || path.ends_with("/subscribe") || path.ends_with("/events") {
+            continue;
+        }
+        let resource = if path.starts_with(RESOURCES) { "second" } else { life };
+        let id = if path.starts_with("/api/knowledge") { &id } else { resource };
+        let path = path.replace("{id}", id).replace("{canvas}", "canvas_chat_main");
+        let path = path
+            .replace("/v1/nexus/".to_owned().as_str(), "/v1/nexus/")
+            .replace(&format!("/v1/nexus/{life}"), "/v1/nexus/commons");
+        answers += &op.send(Method::GET, &format!("{path}?q=account&limit=100"), &[], None).await.body.to_string();
+    }
+    for command in [
+        r#"FIND(?r) WHERE { ?r {type: "Resource"} }"#,
+        r#"FIND(?l) WHERE { ?l (?k, "uses_resource", ?r) }"#,
+        r#"SEARCH CONCEPT "account""#,
+        &format!(r#"SEARCH CONCEPT "{marker}""#),
+        r#"EXPORT ?r WHERE { ?r {type: "Resource"} }"#,
+        "DESCRIBE PRIMER BUDGET 5000",
+    ] {
+        let answer = op.post(KIP, json!({"command": command})).await.expect(StatusCode::OK).to_string();
+        answers += &answer.replace(&format!(r#"SEARCH CONCEPT \"{marker}\""#), "");
+    }
+    let found = op.get(&format!("/api/knowledge/search?q={marker}")).await.expect(StatusCode::OK);
+    assert_eq!(found["count"], 0);
+    assert!(!answers.contains(&marker));
+    op.post("/v1/keys/rotate", json!({})).await.expect(StatusCode::OK);
+    let shown = op.get(&format!("{RESOURCES}/second?reveal=1&why=the+hunt")).await.expect(StatusCode::OK);
+    assert_eq!(shown["secure_body"], format!("{marker}{marker}"));
+    // While it runs, after it was killed, and after it has started again and ended as it should.
+    let watched = || hits(folder.path(), &marker);
+    assert_eq!(watched(), [""; 0]);
+    victim.kill();
+    assert_eq!(watched(), [""; 0]);
+    let again = Victim::logging(folder.path(), &log);
+    let shown = again.client.get(&format!("{RESOURCES}/second?reveal=1&why=again")).await.expect(StatusCode::OK);
+    assert_eq!(shown["secure_body"], format!("{marker}{marker}"));
+    again.stop();
+    assert_eq!(watched(), [""; 0]);
+    assert!(std::fs::metadata(&log).unwrap().len() > 10_000, "it was logged at all");
+}
