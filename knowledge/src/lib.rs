@@ -17,6 +17,7 @@ mod seal;
 mod search;
 mod slim;
 mod thinking;
+mod tools;
 mod write;
 
 use std::sync::Arc;
@@ -40,6 +41,7 @@ pub use scope::{Visibility, check as check_scope};
 pub use seal::{KeyRing, SealError};
 pub use search::{Explained, Found, Hit, Query, Router, TOP_K_MAX};
 pub use slim::{Merged, Slimmed, THRESHOLD};
+pub use tools::{Tool, tools};
 pub use write::{Change, Saved};
 
 /// Why something was not done.
@@ -174,6 +176,11 @@ fn read(graph: &dyn GraphRead, el: El) -> Option<Record> {
         }
     });
     found
+}
+
+/// What KIP warned of.
+fn warned(answer: &Value) -> Vec<String> {
+    answer["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 /// What KIP answered, as this crate says it.

@@ -18,7 +18,7 @@ use crate::record::{object, texts};
 use crate::scope::PUBLIC;
 use crate::seal::{Place, Sealed};
 use crate::write::write_object;
-use crate::{Knowledge, KnowledgeError, commons, outcome};
+use crate::{Knowledge, KnowledgeError, commons, outcome, warned};
 
 /// The concept type of resources.
 const KIND: &str = "Resource";
@@ -309,7 +309,10 @@ impl Knowledge {
                 Err(KnowledgeError::Conflict(format!("the id {id} is taken")))
             }
             Err(error) => Err(error),
-            Ok(_) => Ok((self.resource(&id, origin).await?, known.is_none(), draft.warnings)),
+            Ok(_) => {
+                let warnings = draft.warnings.into_iter().chain(warned(&answer)).collect();
+                Ok((self.resource(&id, origin).await?, known.is_none(), warnings))
+            }
         }
     }
 

@@ -12,6 +12,7 @@ use nexus::kip::exec::Semantic;
 use nexus::kip::graph::text::terms_of_query;
 use nexus::kip::graph::{El, GraphRead, Look};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::list::{Which, newest};
 use crate::record::Record;
@@ -90,6 +91,31 @@ pub struct Found {
     pub router: Router,
     /// Why it was not what would have picked better.
     pub degraded: Option<String>,
+}
+
+impl Found {
+    /// The answers as every door shows them; with `explain` each says how it came to where it stands.
+    pub fn to_json(&self, explain: bool) -> Value {
+        let shown = |hit: &Hit| {
+            let record = &hit.record;
+            let mut shown = json!({
+                "id": record.id, "task": record.task, "content": record.content, "types": record.types,
+                "tags": record.tags, "eval": record.eval, "quality_score": record.eval.quality(),
+                "scopes": record.scopes, "owner": record.owner, "resource_ids": record.resource_ids,
+                "relevance": (hit.relevance * 1e4).round() / 1e4,
+            });
+            if explain {
+                shown["explain"] = json!(hit.explained);
+            }
+            shown
+        };
+        let results: Vec<Value> = self.hits.iter().map(shown).collect();
+        let mut answer = json!({"results": results, "count": self.hits.len(), "router": self.router});
+        if let Some(why) = &self.degraded {
+            answer["degraded"] = why.as_str().into();
+        }
+        answer
+    }
 }
 
 impl Query {

@@ -16,7 +16,7 @@ use crate::draft::{self, Body, Draft};
 use crate::feedback::{self, Judgement};
 use crate::fields::Fields;
 use crate::record::{CONFIDENCE, EXTRA_KEY, KIND, Record, SOURCE_KEY, Type};
-use crate::{Knowledge, KnowledgeError, ResourceDraft, commons, outcome};
+use crate::{Knowledge, KnowledgeError, ResourceDraft, commons, outcome, warned};
 
 /// Letters of the random end of an id: none that is taken for another.
 const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
@@ -144,7 +144,10 @@ impl Knowledge {
             let right = if extracted { Right::Judge } else { Right::Own };
             let answer = self.nexus.write_with(&commons(), call, origin, right, beside(&id)).await?;
             match outcome(&answer, &id) {
-                Ok(_) => return Ok(Saved { record: self.get(&id, origin).await?, warnings, evolved: None }),
+                Ok(_) => {
+                    warnings.extend(warned(&answer));
+                    return Ok(Saved { record: self.get(&id, origin).await?, warnings, evolved: None });
+                }
                 Err(KnowledgeError::Conflict(_) | KnowledgeError::Forbidden(_)) if left > 0 => {}
                 Err(KnowledgeError::Conflict(_)) => {
                     return Err(KnowledgeError::Conflict(format!("the id {id} is taken")));
@@ -181,7 +184,9 @@ impl Knowledge {
             let scopes = change.scopes.as_ref().unwrap_or(&record.scopes);
             change.warnings.extend(self.seal_found(&mut body, &record.owner, scopes, origin).await?);
             let call = upsert(id, &expect, &body, &metadata);
-            outcome(&self.nexus.write_with(&commons(), call, origin, Right::Own, Vec::new()).await?, id)?;
+            let answer = self.nexus.write_with(&commons(), call, origin, Right::Own, Vec::new()).await?;
+            outcome(&answer, id)?;
+            change.warnings.extend(warned(&answer));
             if let Some(wanted) = &body.resource_ids {
                 self.let_go(id, &record, wanted, origin).await?;
             }

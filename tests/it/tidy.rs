@@ -73,7 +73,7 @@ fn each_thing_is_known_only_where_it_belongs() {
                 "lifeform/src/lifeforms/mod.rs",
             ],
         ),
-        ("rmcp::", &["neurons/src/tools/mcp", "tests/"]),
+        ("rmcp::", &["neurons/src/tools/mcp", "runtime/src/api/mcp.rs", "tests/"]),
         ("std::env::", &["runtime/src/config", "tests/"]),
         ("Timestamp::now()", &["nexus/src/clock.rs", "neurons/src/llm/endpoint.rs"]),
     ];

@@ -217,6 +217,37 @@ pub(super) async fn append(
     apply(&canvas, one(op), key, None, &origin, StatusCode::CREATED, Some(&message)).await
 }
 
+/// Says something in a topic, which is opened by that name where there is none.
+pub(super) async fn say(
+    app: &App,
+    id: &LifeformId,
+    canvas: &CanvasId,
+    topic: Arc<str>,
+    content: String,
+    origin: &Origin,
+) -> Result<Value, ApiError> {
+    let canvas = chat(app, id, canvas).await?;
+    let mut ops: Vec<lifeform::canvas::Op> = Vec::new();
+    if canvas.snapshot().state.get(&topic_path(&topic)).is_none() {
+        ops.push(Op::TopicCreate { id: topic.clone(), title: topic.to_string(), turns: Default::default() }.into());
+    }
+    let message = fresh("msg", None, origin);
+    let append = Op::Append {
+        topic,
+        id: message.clone(),
+        content,
+        reply_to: None,
+        supplements: None,
+        urgent: false,
+        attachments: Vec::new(),
+        answers: Vec::new(),
+        rests_on: Vec::new(),
+    };
+    ops.push(append.into());
+    let applied = canvas.write(What::Ops(ops), None, None, origin).await?;
+    Ok(json!({"id": message, "rev": applied.rev}))
+}
+
 /// A stretch of a topic.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]

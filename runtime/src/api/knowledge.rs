@@ -4,7 +4,7 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
-use knowledge::{Change, Draft, Hit, Query, Record, Router, THRESHOLD, Type, Which, check_scope};
+use knowledge::{Change, Draft, Query, Record, Router, THRESHOLD, Type, Which, check_scope};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use utoipa::{IntoParams, ToSchema};
@@ -174,24 +174,7 @@ pub(super) async fn search(
     let which = Which { min_score: Some(asked.min_score), ..which };
     let query = Query { text: asked.q, which, top_k: asked.top_k, router, scope_first };
     let found = app.knowledge.search(&query, &origin).await?;
-    let shown = |hit: &Hit| {
-        let record = &hit.record;
-        let mut shown = json!({
-            "id": record.id, "task": record.task, "content": record.content, "types": record.types, "tags": record.tags,
-            "eval": record.eval, "quality_score": record.eval.quality(), "scopes": record.scopes, "owner": record.owner,
-            "resource_ids": record.resource_ids, "relevance": (hit.relevance * 1e4).round() / 1e4,
-        });
-        if asked.explain > 0 {
-            shown["explain"] = json!(hit.explained);
-        }
-        shown
-    };
-    let results: Vec<Value> = found.hits.iter().map(shown).collect();
-    let mut answer = json!({"count": results.len(), "results": results, "router": found.router});
-    if let Some(why) = found.degraded {
-        answer["degraded"] = why.into();
-    }
-    Ok(Json(answer))
+    Ok(Json(found.to_json(asked.explain > 0)))
 }
 
 /// Keeps a new record. Under the same `Idempotency-Key` of the same caller it is kept once.

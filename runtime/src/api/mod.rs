@@ -13,6 +13,7 @@ mod invocations;
 mod jobs;
 mod knowledge;
 mod lifeforms;
+mod mcp;
 mod members;
 mod neurons;
 mod nexus;
@@ -249,6 +250,7 @@ pub fn router(app: App) -> Router {
         .route("/v1/lifeforms/{id}/canvases/{canvas}/subscribe", on(SOCKET, ws::subscribe))
         .route("/v1/jobs/{id}/subscribe", on(SOCKET, jobs::subscribe))
         .route("/api/resource/{*id}", get(resources::read).patch(resources::change).delete(resources::delete))
+        .route_service("/mcp", mcp::service(app.clone()))
         // The undo of a lifeform's own mind, where the readings of KIP name it.
         .route("/v1/lifeforms/{id}/nexus/undo", post(nexus::undo))
         .route("/openapi.json", get(openapi))

@@ -43,10 +43,14 @@ impl Client {
         self.answer(request).await
     }
 
+    /// A request that is sent otherwise.
+    pub(super) fn post(&self, path: &str) -> reqwest::RequestBuilder {
+        self.http.post(format!("{}{path}", self.base)).bearer_auth(&self.token)
+    }
+
     /// Sends a text, and answers the body.
     pub(super) async fn send_text(&self, path: &str, text: String) -> anyhow::Result<Value> {
-        let request = self.http.post(format!("{}{path}", self.base)).bearer_auth(&self.token);
-        self.answer(request.header("content-type", "text/plain; charset=utf-8").body(text)).await
+        self.answer(self.post(path).header("content-type", "text/plain; charset=utf-8").body(text)).await
     }
 
     async fn answer(&self, request: reqwest::RequestBuilder) -> anyhow::Result<Value> {

@@ -6,6 +6,7 @@ mod check;
 mod client;
 mod fascicle;
 mod kip;
+mod mcp;
 mod models;
 mod token;
 mod up;
@@ -68,6 +69,10 @@ enum Command {
         #[command(subcommand)]
         command: models::Models,
     },
+    /// Speaks MCP over standard input and output, for clients that start their servers: the daemon's memory and canvases.
+    Mcp(Settings),
+    /// Adds a key to the ring that secrets are sealed with, and seals everything anew under it.
+    RotateKeys(Settings),
     /// Manages who may come in.
     Token {
         #[command(flatten)]
@@ -134,6 +139,13 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Fascicle { command } => fascicle::run(command).map(|()| ExitCode::SUCCESS),
         Command::Check(settings) => check::run(settings.load()).await,
         Command::Models { settings, command } => models::run(settings.load()?, command).await,
+        Command::Mcp(settings) => mcp::run(settings.load()?).await,
+        Command::RotateKeys(settings) => {
+            let client = client::Client::new(&settings.load()?)?;
+            let done = client.ask(reqwest::Method::POST, "/v1/keys/rotate", None).await?;
+            say(&format!("{} bodies are sealed under {} now", done["sealed"], done["key"]));
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Token { settings, command } => token::run(settings.load()?, command).await,
     }
 }

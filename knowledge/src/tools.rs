@@ -1,0 +1,255 @@
+//! The tools that agents have on records and resources, under the names of both seeds (MISSION H3, P4): what each is called,
+//! what it takes, and what it does. MCP and neurons bring the same ones.
+
+use nexus::Origin;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+use crate::list::Which;
+use crate::record::{SCORE, Type};
+use crate::search::{Query, TOP_K_MAX};
+use crate::slim::THRESHOLD;
+use crate::write::Change;
+use crate::{Draft, Knowledge, KnowledgeError, ResourceDraft, check_scope};
+
+/// Records that a tool lists at most.
+const LISTED_MAX: usize = 100;
+
+/// A tool as an agent is told of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tool {
+    /// What it is called by.
+    pub name: &'static str,
+    /// What it is for.
+    pub description: &'static str,
+    /// What it takes, as a JSON Schema.
+    pub parameters: Value,
+    /// Whether it only reads.
+    pub reads: bool,
+}
+
+const SEARCH: &str = "Finds what was learned: records that answer a question, the best first.";
+const SAVE: &str =
+    "Keeps something worth knowing as a record: in which situation it applies (task) and what it says (content).";
+
+/// All tools.
+pub fn tools() -> Vec<Tool> {
+    let types = json!({"type": "array", "items": {"enum": Type::ALL.map(Type::as_str)}});
+    let texts = json!({"type": "array", "items": {"type": "string"}});
+    let case = json!({"type": "object", "description": "task, outcome, reason, message_id"});
+    let search = json!({"type": "object", "required": ["query"], "properties": {
+        "query": {"type": "string"}, "top_k": {"type": "integer", "minimum": 1, "maximum": TOP_K_MAX},
+        "min_score": {"type": "number"}, "types": types}});
+    let save = json!({"type": "object", "required": ["task", "content", "types"], "properties": {
+        "task": {"type": "string"}, "content": {"type": "string"}, "types": types, "tags": {"type": "object"},
+        "scopes": texts, "owner": {"type": "string"}, "source_name": {"type": "string"},
+        "source_category": {"type": "string"}, "urls": texts, "agent_id": {"type": "string"},
+        "submitted_by": {"type": "string"}, "score": {"type": "integer", "minimum": 1, "maximum": 5},
+        "message_id": {"type": "string"}, "resource_ids": texts}});
+    let tool = |name, description, parameters: &Value, reads| Tool {
+        name,
+        description,
+        parameters: parameters.clone(),
+        reads,
+    };
+    vec![
+        tool("knowledge_search", SEARCH, &search, true),
+        tool("get_knowledge", SEARCH, &search, true),
+        tool("knowledge_save", SAVE, &save, false),
+        tool("save_knowledge", SAVE, &save, false),
+        tool(
+            "knowledge_update",
+            "Says in which case a record helped or did not, scores it, or says what is to be better about it.",
+            &json!({"type": "object", "required": ["knowledge_id"], "properties": {
+                "knowledge_id": {"type": "string"}, "add_helpful_case": case, "add_harmful_case": case,
+                "update_score": {"type": "integer", "minimum": 1, "maximum": 5}, "evolve_feedback": {"type": "string"}}}),
+            false,
+        ),
+        tool(
+            "knowledge_batch_update",
+            "Says of several records whether they helped.",
+            &json!({"type": "object", "required": ["feedback_list"], "properties": {"feedback_list": {"type": "array", "items": {
+                "type": "object", "required": ["knowledge_id", "is_helpful"], "properties": {
+                    "knowledge_id": {"type": "string"}, "is_helpful": {"type": "boolean"}, "case": case}}}}}),
+            false,
+        ),
+        tool(
+            "knowledge_list",
+            "Lists records, the newest first.",
+            &json!({"type": "object", "properties": {
+                "limit": {"type": "integer", "minimum": 1, "maximum": LISTED_MAX}, "types": types, "scopes": texts}}),
+            true,
+        ),
+        tool(
+            "knowledge_slim",
+            "Merges one's own records that say the same; they can be restored.",
+            &json!({"type": "object", "properties": {"dry_run": {"type": "boolean"}, "model": {"type": "string"}}}),
+            false,
+        ),
+        tool(
+            "resource_save",
+            "Keeps what records need: code, a file, an account. What is secret goes into secure_body and nowhere else.",
+            &json!({"type": "object", "required": ["id"], "properties": {
+                "id": {"type": "string", "description": "a path, as in code/selenium/login"}, "title": {"type": "string"},
+                "body": {"type": "string"}, "secure_body": {"type": "string"}, "content_type": {"type": "string"},
+                "metadata": {"type": "object"}, "scopes": texts}}),
+            false,
+        ),
+        tool(
+            "resource_get",
+            "Reads a resource; what is secret of it is named {{secret:id}} in calls of tools, and not shown.",
+            &json!({"type": "object", "required": ["id"], "properties": {"id": {"type": "string"}}}),
+            true,
+        ),
+    ]
+}
+
+#[derive(Deserialize)]
+struct Search {
+    query: String,
+    #[serde(default = "five")]
+    top_k: usize,
+    #[serde(default = "three")]
+    min_score: f64,
+    #[serde(default)]
+    types: Option<Vec<String>>,
+}
+
+#[derive(Deserialize)]
+struct List {
+    #[serde(default = "ten")]
+    limit: usize,
+    #[serde(default)]
+    types: Option<Vec<String>>,
+    #[serde(default)]
+    scopes: Option<Vec<String>>,
+}
+
+#[derive(Deserialize)]
+struct Slim {
+    #[serde(default)]
+    dry_run: bool,
+}
+
+#[derive(Deserialize)]
+struct Judgements {
+    feedback_list: Vec<Value>,
+}
+
+#[derive(Deserialize)]
+struct Named {
+    id: String,
+}
+
+fn five() -> usize {
+    5
+}
+
+fn three() -> f64 {
+    SCORE
+}
+
+fn ten() -> usize {
+    10
+}
+
+impl Knowledge {
+    /// Does what a tool of that name does, for the caller; `None` where there is no such tool.
+    ///
+    /// # Errors
+    /// Any [`KnowledgeError`], to be told to the agent.
+    pub async fn use_tool(
+        &self,
+        name: &str,
+        arguments: Map<String, Value>,
+        origin: &Origin,
+    ) -> Option<Result<Value, KnowledgeError>> {
+        Some(match name {
+            "knowledge_search" | "get_knowledge" => self.tool_search(arguments, origin).await,
+            "knowledge_save" | "save_knowledge" => self.tool_save(arguments, origin).await,
+            "knowledge_update" => self.tool_update(arguments, origin).await,
+            "knowledge_batch_update" => match read::<Judgements>(arguments) {
+                Ok(asked) => self.judge_all(asked.feedback_list, origin).await.map(|judged| json!(judged)),
+                Err(error) => Err(error),
+            },
+            "knowledge_list" => self.tool_list(arguments, origin).await,
+            "knowledge_slim" => match read::<Slim>(arguments) {
+                Ok(asked) => self.slim(THRESHOLD, asked.dry_run, origin).await.map(|slimmed| json!(slimmed)),
+                Err(error) => Err(error),
+            },
+            "resource_save" => self.tool_save_resource(arguments, origin).await,
+            "resource_get" => match read::<Named>(arguments) {
+                Ok(asked) => self.resource(&asked.id, origin).await.map(|resource| json!(resource)),
+                Err(error) => Err(error),
+            },
+            _ => return None,
+        })
+    }
+
+    async fn tool_search(&self, arguments: Map<String, Value>, origin: &Origin) -> Result<Value, KnowledgeError> {
+        let asked: Search = read(arguments)?;
+        let which = Which { min_score: Some(asked.min_score), ..which(asked.types, None)? };
+        let query = Query { which, ..Query::new(asked.query, asked.top_k) };
+        Ok(self.search(&query, origin).await?.to_json(false))
+    }
+
+    async fn tool_save(&self, mut arguments: Map<String, Value>, origin: &Origin) -> Result<Value, KnowledgeError> {
+        // The tool says flat what the record says of its source.
+        let mut source = Map::new();
+        for (flat, nested) in [
+            ("source_name", "name"),
+            ("source_category", "category"),
+            ("urls", "urls"),
+            ("agent_id", "agent_id"),
+            ("submitted_by", "submitted_by"),
+        ] {
+            source.extend(arguments.remove(flat).map(|value| (nested.to_owned(), value)));
+        }
+        if !source.is_empty() {
+            arguments.insert("source".to_owned(), Value::Object(source));
+        }
+        let saved = self.save(Draft::read(arguments, &origin.principal)?, None, origin).await?;
+        Ok(json!({"knowledge_id": saved.record.id, "status": "success", "warnings": saved.warnings}))
+    }
+
+    async fn tool_update(&self, mut arguments: Map<String, Value>, origin: &Origin) -> Result<Value, KnowledgeError> {
+        let id = arguments.remove("knowledge_id");
+        let id =
+            id.as_ref().and_then(Value::as_str).ok_or_else(|| KnowledgeError::invalid("knowledge_id", "is a text"))?;
+        let saved = self.change(id, Change::read(arguments, origin)?, None, origin).await?;
+        let record = saved.record;
+        Ok(json!({"knowledge_id": record.id, "status": "success", "eval": record.eval, "not_evolved": saved.evolved}))
+    }
+
+    async fn tool_list(&self, arguments: Map<String, Value>, origin: &Origin) -> Result<Value, KnowledgeError> {
+        let asked: List = read(arguments)?;
+        if !(1..=LISTED_MAX).contains(&asked.limit) {
+            return Err(KnowledgeError::invalid("limit", format!("is a number from 1 to {LISTED_MAX}")));
+        }
+        Ok(json!(self.list(&which(asked.types, asked.scopes)?, asked.limit, None, origin).await?))
+    }
+
+    async fn tool_save_resource(
+        &self,
+        arguments: Map<String, Value>,
+        origin: &Origin,
+    ) -> Result<Value, KnowledgeError> {
+        let draft = ResourceDraft::read(arguments, None, &origin.principal)?;
+        let (resource, ..) = self.save_resource(draft, false, origin).await?;
+        Ok(json!({"id": resource.id, "status": "success"}))
+    }
+}
+
+fn read<T: DeserializeOwned>(arguments: Map<String, Value>) -> Result<T, KnowledgeError> {
+    serde_json::from_value(Value::Object(arguments))
+        .map_err(|error| KnowledgeError::invalid("arguments", format!(": {error}")))
+}
+
+fn which(types: Option<Vec<String>>, scopes: Option<Vec<String>>) -> Result<Which, KnowledgeError> {
+    let (types, scopes) = (types.unwrap_or_default(), scopes.unwrap_or_default());
+    let types = types.iter().map(|name| Type::parse(name)).collect::<Result<_, _>>();
+    let types = types.map_err(|what| KnowledgeError::invalid("types", what))?;
+    scopes.iter().try_for_each(|scope| check_scope(scope)).map_err(|what| KnowledgeError::invalid("scopes", what))?;
+    Ok(Which { types, scopes: scopes.into_iter().collect(), owner: None, min_score: None })
+}

@@ -1,0 +1,294 @@
+//! `/mcp`: the same memory for whatever agent speaks MCP (MISSION "Beside /v1", P4): KIP, records, resources and canvases as
+//! tools, the primer and KIP's card as resources and prompts. Streamable HTTP without sessions: every request brings its
+//! token and is answered as JSON.
+
+use std::sync::Arc;
+
+use axum::http::HeaderMap;
+use axum::http::request::Parts;
+use knowledge::KnowledgeError;
+use lifeform::canvas::CHAT;
+use nexus::{COMMONS, Cause, NexusId, Origin, Request, Role};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, GetPromptRequestParams, GetPromptResponse,
+    GetPromptResult, Implementation, ListPromptsResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    Prompt, PromptMessage, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Resource,
+    ResourceContents, Role as Speaker, ServerCapabilities, ServerConfig, Tool, ToolAnnotations,
+};
+use rmcp::service::{RequestContext, RoleServer};
+use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
+use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use rmcp::{ErrorData, ServerHandler};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+use super::error::ApiError;
+use super::{App, chat};
+
+/// The card of KIP, and what a mind says of itself.
+const CARD: &str = "lifeformd://kip/card";
+const PRIMER: &str = "lifeformd://commons/primer";
+
+/// The service at `/mcp`.
+pub(super) fn service(app: App) -> StreamableHttpService<Door, NeverSessionManager> {
+    let config = StreamableHttpServerConfig::default()
+        .with_legacy_session_mode(false)
+        .with_json_response(true)
+        // Who may come in is decided before this, as for every route.
+        .disable_allowed_hosts();
+    StreamableHttpService::new(move || Ok(Door { app: app.clone() }), Arc::default(), config)
+}
+
+/// See the module.
+#[derive(Clone)]
+pub(super) struct Door {
+    app: App,
+}
+
+#[derive(Deserialize)]
+struct Kip {
+    command: String,
+    #[serde(default)]
+    parameters: Map<String, Value>,
+    #[serde(default = "commons")]
+    nexus: NexusId,
+    #[serde(default)]
+    readonly: bool,
+}
+
+fn commons() -> NexusId {
+    COMMONS.into()
+}
+
+#[derive(Deserialize)]
+struct Look {
+    lifeform: Arc<str>,
+    #[serde(default = "main_chat")]
+    canvas: Arc<str>,
+}
+
+#[derive(Deserialize)]
+struct Say {
+    lifeform: Arc<str>,
+    #[serde(default = "main_chat")]
+    canvas: Arc<str>,
+    topic: Arc<str>,
+    content: String,
+}
+
+fn main_chat() -> Arc<str> {
+    CHAT.into()
+}
+
+/// The tools that are no record's: KIP and canvases.
+fn others() -> Vec<knowledge::Tool> {
+    let text = json!({"type": "string"});
+    let tool = |name, description, required: Value, properties: Value, reads| knowledge::Tool {
+        name,
+        description,
+        parameters: json!({"type": "object", "required": required, "properties": properties}),
+        reads,
+    };
+    vec![
+        tool(
+            "execute_kip",
+            "Runs a KIP command (FIND, SEARCH, DESCRIBE, UPSERT, UPDATE, DELETE, EXPORT) on the commons, or on a lifeform's mind.",
+            json!(["command"]),
+            json!({"command": text, "parameters": {"type": "object"},
+                   "nexus": {"type": "string", "description": "a lifeform's id, or commons"}, "readonly": {"type": "boolean"}}),
+            false,
+        ),
+        tool(
+            "canvas_read",
+            "Reads a canvas of a lifeform: the topics and messages of its chat, or the nodes of a mind map.",
+            json!(["lifeform"]),
+            json!({"lifeform": text, "canvas": text}),
+            true,
+        ),
+        tool(
+            "canvas_post",
+            "Says something in a topic of a lifeform's chat; the topic is opened where there is none.",
+            json!(["lifeform", "topic", "content"]),
+            json!({"lifeform": text, "canvas": text, "topic": text, "content": text}),
+            false,
+        ),
+    ]
+}
+
+/// What went wrong, as an agent is told.
+struct Refused(String);
+
+impl From<ApiError> for Refused {
+    fn from(error: ApiError) -> Self {
+        Self(format!("{}: {}", error.code(), error.detail()))
+    }
+}
+
+impl From<KnowledgeError> for Refused {
+    fn from(error: KnowledgeError) -> Self {
+        ApiError::from(error).into()
+    }
+}
+
+fn read<T: DeserializeOwned>(arguments: Map<String, Value>) -> Result<T, Refused> {
+    serde_json::from_value(Value::Object(arguments)).map_err(|error| Refused(format!("invalid: {error}")))
+}
+
+impl Door {
+    /// Who asks. The guard has let nobody in without a token that is known.
+    fn caller(&self, context: &RequestContext<RoleServer>, what: &str) -> Result<Origin, ErrorData> {
+        let headers = context.extensions.get::<Parts>().map(|parts| &parts.headers);
+        let token = headers.and_then(bearer).ok_or_else(|| ErrorData::invalid_request("this wants a token", None))?;
+        let principal = self.app.tokens.principal(token);
+        let principal = principal.ok_or_else(|| ErrorData::invalid_request("this token is not known here", None))?;
+        Ok(Origin::new(principal, Cause::of(format!("mcp:{what}"))))
+    }
+
+    async fn call(&self, name: &str, arguments: Map<String, Value>, origin: &Origin) -> Result<Value, Refused> {
+        let tools = knowledge::tools().into_iter().chain(others());
+        let known = tools.into_iter().find(|tool| tool.name == name);
+        let Some(known) = known else { return Err(Refused(format!("no_tool: there is no tool {name}"))) };
+        let acts = origin.principal.may(Role::Participant) || origin.principal.may(Role::Lifeform);
+        if !known.reads && name != "execute_kip" && !acts {
+            return Err(Refused("forbidden: this token may only look".into()));
+        }
+        match name {
+            "execute_kip" => {
+                let asked: Kip = read(arguments)?;
+                if &*asked.nexus != COMMONS {
+                    self.app.lifeforms.get(&asked.nexus).await.map_err(ApiError::from)?;
+                }
+                let request =
+                    json!({"command": asked.command, "parameters": asked.parameters, "readonly": asked.readonly});
+                let request: Request = serde_json::from_value(request).map_err(|error| Refused(error.to_string()))?;
+                Ok(self.app.nexus.execute(&asked.nexus, request, origin).await.map_err(ApiError::from)?)
+            }
+            "canvas_read" => {
+                let asked: Look = read(arguments)?;
+                let canvas =
+                    self.app.lifeforms.named_canvas(&asked.lifeform, &asked.canvas).await.map_err(ApiError::from)?;
+                let snapshot = canvas.snapshot();
+                Ok(json!({"epoch": snapshot.epoch, "rev": snapshot.rev, "state": snapshot.state.to_arrays()}))
+            }
+            "canvas_post" => {
+                let asked: Say = read(arguments)?;
+                let said = chat::say(&self.app, &asked.lifeform, &asked.canvas, asked.topic, asked.content, origin);
+                Ok(said.await?)
+            }
+            _ => match self.app.knowledge.use_tool(name, arguments, origin).await {
+                Some(done) => Ok(done?),
+                None => Err(Refused(format!("no_tool: there is no tool {name}"))),
+            },
+        }
+    }
+
+    /// What the commons says of itself to somebody.
+    async fn primer(&self, origin: &Origin) -> Result<String, ErrorData> {
+        let asked = self.app.nexus.execute(&commons(), Request::new("DESCRIBE PRIMER"), origin).await;
+        let answer = asked.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
+        Ok(serde_json::to_string_pretty(&answer["result"]).unwrap_or_default())
+    }
+
+    async fn text_of(&self, uri: &str, origin: &Origin) -> Result<String, ErrorData> {
+        match uri {
+            CARD => Ok(nexus::kip::lang::card::card()),
+            PRIMER => self.primer(origin).await,
+            _ => Err(ErrorData::resource_not_found(format!("there is no resource {uri}"), None)),
+        }
+    }
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get("authorization")?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
+}
+
+impl ServerHandler for Door {
+    fn get_info(&self) -> ServerConfig {
+        let can = ServerCapabilities::builder().enable_tools().enable_resources().enable_prompts().build();
+        ServerConfig::new(can)
+            .with_server_info(Implementation::new("lifeformd", env!("CARGO_PKG_VERSION")))
+            .with_instructions(
+                "What was learned, kept for all who may see it. Search before you begin (knowledge_search), keep what is worth \
+                 knowing (knowledge_save), and say whether what you used helped (knowledge_update).",
+            )
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let shown = |tool: knowledge::Tool| {
+            let parameters = Arc::new(tool.parameters.as_object().cloned().unwrap_or_default());
+            let hints = ToolAnnotations::new().read_only(tool.reads).open_world(false);
+            Tool::new(tool.name, tool.description, parameters).with_annotations(hints)
+        };
+        Ok(ListToolsResult::with_all_items(knowledge::tools().into_iter().chain(others()).map(shown).collect()))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let origin = self.caller(&context, &request.name)?;
+        let done = self.call(&request.name, request.arguments.unwrap_or_default(), &origin).await;
+        Ok(match done {
+            Ok(answer) => CallToolResult::structured(answer),
+            Err(Refused(why)) => CallToolResult::error(vec![ContentBlock::text(why)]),
+        }
+        .into())
+    }
+
+    async fn list_resources(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        let resource = |uri, name, description: &str, kind: &str| {
+            Resource::new(uri, name).with_description(description).with_mime_type(kind)
+        };
+        Ok(ListResourcesResult::with_all_items(vec![
+            resource(CARD, "kip-card", "KIP in as few tokens as a prompt can spare", "text/plain"),
+            resource(PRIMER, "primer", "What the commons holds, as you see it", "application/json"),
+        ]))
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let origin = self.caller(&context, "resources/read")?;
+        let text = self.text_of(&request.uri, &origin).await?;
+        Ok(ReadResourceResult::new(vec![ResourceContents::text(text, request.uri)]).into())
+    }
+
+    async fn list_prompts(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        Ok(ListPromptsResult::with_all_items(vec![
+            Prompt::new("kip_card", Some("How to speak KIP"), None),
+            Prompt::new("primer", Some("What the commons holds, as you see it"), None),
+        ]))
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        let origin = self.caller(&context, "prompts/get")?;
+        let uri = match request.name.as_str() {
+            "kip_card" => CARD,
+            "primer" => PRIMER,
+            name => return Err(ErrorData::invalid_params(format!("there is no prompt {name}"), None)),
+        };
+        let text = self.text_of(uri, &origin).await?;
+        Ok(GetPromptResult::new(vec![PromptMessage::new_text(Speaker::User, text)]).into())
+    }
+}
