@@ -65,6 +65,8 @@ pub struct Body {
     pub resource_ids: Option<Vec<String>>,
     /// See [`crate::Record`].
     pub extra: Map<String, Value>,
+    /// The unit that it is contributed as.
+    pub unit: Option<Value>,
 }
 
 impl Draft {
@@ -134,7 +136,7 @@ impl Body {
             tags,
             context: fields.texts("context", CONTEXT_MAX, &plain(CONTEXT_CHARS_MAX)),
             resource_ids,
-            extra: Map::new(),
+            ..Self::default()
         }
     }
 

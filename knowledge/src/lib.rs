@@ -10,6 +10,7 @@ mod feedback;
 mod fields;
 mod history;
 mod list;
+mod pulse;
 mod record;
 mod resource;
 mod scope;
@@ -18,6 +19,7 @@ mod search;
 mod slim;
 mod thinking;
 mod tools;
+pub mod unit;
 mod write;
 
 use std::sync::Arc;
@@ -29,12 +31,14 @@ use nexus::{COMMONS, Nexus, NexusError, NexusId, Origin, Store, StoreError};
 use serde_json::Value;
 use thinking::Thinker;
 use tokio::sync::Mutex;
+use unit::versions::{Schemas, VersionError};
 
 pub use draft::{Body, CONTENT_CHARS_MAX, Draft, TASK_CHARS_MAX};
 pub use feedback::{Judged, Judgement};
 pub use fields::Fault;
 pub use history::Past;
 pub use list::{Listed, Which};
+pub use pulse::{Contribution, Units, UnitsWanted};
 pub use record::{CONFIDENCE, Eval, KIND, Record, SCORE, Status, Type};
 pub use resource::{Resource, ResourceDraft};
 pub use scope::{Visibility, check as check_scope};
@@ -65,6 +69,9 @@ pub enum KnowledgeError {
     /// What is secret cannot be sealed or opened.
     #[error(transparent)]
     Sealed(#[from] SealError),
+    /// No version of the unit protocol answers.
+    #[error(transparent)]
+    Version(#[from] VersionError),
     /// KIP refused what this crate made of it.
     #[error("{0}")]
     Refused(String),
@@ -106,6 +113,8 @@ pub struct Knowledge {
     thinker: Option<Thinker>,
     /// What seals what is secret of resources.
     keys: KeyRing,
+    /// The versions of the unit protocol.
+    schemas: Arc<Schemas>,
     /// What is to be done once, by whatever name, is done one after the other.
     once: Arc<Mutex<()>>,
 }
@@ -113,13 +122,24 @@ pub struct Knowledge {
 impl Knowledge {
     /// The records of the commons of `nexus`.
     pub fn new(store: Store, nexus: Nexus) -> Self {
-        Self { nexus, store, thinker: None, keys: KeyRing::default(), once: Arc::default() }
+        Self { nexus, store, thinker: None, keys: KeyRing::default(), schemas: Arc::default(), once: Arc::default() }
     }
 
     /// With models to choose and to write by, paid from the house.
     #[must_use]
     pub fn with_neurons(self, neurons: Neurons) -> Self {
         Self { thinker: Some(Thinker::new(neurons)), ..self }
+    }
+
+    /// With other versions of the unit protocol than are shipped.
+    #[must_use]
+    pub fn with_schemas(self, schemas: Schemas) -> Self {
+        Self { schemas: Arc::new(schemas), ..self }
+    }
+
+    /// The versions of the unit protocol.
+    pub fn schemas(&self) -> &Schemas {
+        &self.schemas
     }
 
     /// With keys to seal what is secret; without, nothing is sealed or opened, and all else works.

@@ -160,7 +160,19 @@ pub struct Record {
     /// What else was sent with it, as it was.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
+    /// The unit that it was contributed as.
+    #[serde(skip)]
+    pub unit: Option<Value>,
+    /// Who found, as its users name them, that it holds.
+    #[serde(skip)]
+    pub validated_by: Vec<String>,
 }
+
+/// The unit that a record was contributed as, and the id it then goes by.
+pub(crate) const UNIT_KEY: &str = "unit";
+pub(crate) const KP_ID_KEY: &str = "kp_id";
+/// Who found that it holds.
+pub(crate) const VALIDATED_KEY: &str = "validated_by";
 
 /// Members of a record that stand elsewhere than under their own name in its attributes.
 pub(crate) const EXTRA_KEY: &str = "x";
@@ -196,6 +208,8 @@ impl Record {
             created_at: time(concept.stamp.created),
             updated_at: time(concept.stamp.updated()),
             extra: object(attributes, EXTRA_KEY),
+            unit: attributes.named(UNIT_KEY).map(Datum::to_json).filter(Value::is_object),
+            validated_by: metadata.named(VALIDATED_KEY).map(texts).unwrap_or_default(),
         }
     }
 }

@@ -21,6 +21,8 @@ use crate::{Knowledge, KnowledgeError, commons, read};
 
 /// Records a search answers at most.
 pub const TOP_K_MAX: usize = 50;
+/// Records that are looked through where a page is made of what is found.
+pub(crate) const TOP_K_WIDE: usize = 200;
 /// Characters of a question.
 const QUESTION_CHARS_MAX: usize = 4_000;
 /// Candidates of each of words and meaning, before both are weighed.
@@ -128,7 +130,7 @@ impl Query {
         if self.text.trim().is_empty() || self.text.chars().count() > QUESTION_CHARS_MAX {
             return Err(KnowledgeError::invalid("q", format!("is a text of 1 to {QUESTION_CHARS_MAX} characters")));
         }
-        if !(1..=TOP_K_MAX).contains(&self.top_k) {
+        if self.top_k == 0 || (self.top_k > TOP_K_MAX && self.top_k != TOP_K_WIDE) {
             return Err(KnowledgeError::invalid("top_k", format!("is a number from 1 to {TOP_K_MAX}")));
         }
         Ok(())

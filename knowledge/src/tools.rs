@@ -10,11 +10,14 @@ use crate::list::Which;
 use crate::record::{SCORE, Type};
 use crate::search::{Query, TOP_K_MAX};
 use crate::slim::THRESHOLD;
+use crate::unit::{Form, id_of, quality_of};
 use crate::write::Change;
-use crate::{Draft, Knowledge, KnowledgeError, ResourceDraft, check_scope};
+use crate::{Draft, Knowledge, KnowledgeError, ResourceDraft, UnitsWanted, check_scope};
 
 /// Records that a tool lists at most.
 const LISTED_MAX: usize = 100;
+/// Units that a tool finds at most.
+const UNITS_MAX: usize = 10;
 
 /// A tool as an agent is told of it.
 #[derive(Clone, Debug, PartialEq)]
@@ -88,6 +91,35 @@ pub fn tools() -> Vec<Tool> {
             false,
         ),
         tool(
+            "knowledgepulse_retrieve",
+            "Reads a KnowledgeUnit (a trace, a pattern, an SOP) by its id, as of a version of the protocol.",
+            &json!({"type": "object", "required": ["id"], "properties": {
+                "id": {"type": "string"}, "schema_version": {"type": "string"}}}),
+            true,
+        ),
+        tool(
+            "kp_search_knowledge",
+            "Finds KnowledgeUnits that answer a question.",
+            &json!({"type": "object", "required": ["query"], "properties": {
+                "query": {"type": "string"}, "types": texts, "domain": {"type": "string"}, "min_quality": {"type": "number"},
+                "limit": {"type": "integer", "minimum": 1, "maximum": 10}, "schema_version": {"type": "string"}}}),
+            true,
+        ),
+        tool(
+            "kp_contribute_knowledge",
+            "Contributes a KnowledgeUnit.",
+            &json!({"type": "object", "required": ["unit"], "properties": {
+                "unit": {"type": "object"}, "visibility": {"enum": ["private", "org", "network"]}}}),
+            false,
+        ),
+        tool(
+            "kp_validate_unit",
+            "Says whether a KnowledgeUnit of somebody else holds.",
+            &json!({"type": "object", "required": ["unit_id", "valid"], "properties": {
+                "unit_id": {"type": "string"}, "valid": {"type": "boolean"}, "feedback": {"type": "string"}}}),
+            false,
+        ),
+        tool(
             "resource_save",
             "Keeps what records need: code, a file, an account. What is secret goes into secure_body and nowhere else.",
             &json!({"type": "object", "required": ["id"], "properties": {
@@ -138,6 +170,43 @@ struct Judgements {
 }
 
 #[derive(Deserialize)]
+struct Unit {
+    id: String,
+    #[serde(default)]
+    schema_version: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Units {
+    query: String,
+    #[serde(default)]
+    types: Vec<String>,
+    #[serde(default)]
+    domain: Option<String>,
+    #[serde(default)]
+    min_quality: f64,
+    #[serde(default = "five")]
+    limit: usize,
+    #[serde(default)]
+    schema_version: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Contribute {
+    unit: Map<String, Value>,
+    #[serde(default)]
+    visibility: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Validate {
+    unit_id: String,
+    valid: bool,
+    #[serde(default)]
+    feedback: Option<String>,
+}
+
+#[derive(Deserialize)]
 struct Named {
     id: String,
 }
@@ -178,6 +247,10 @@ impl Knowledge {
                 Ok(asked) => self.slim(THRESHOLD, asked.dry_run, origin).await.map(|slimmed| json!(slimmed)),
                 Err(error) => Err(error),
             },
+            "knowledgepulse_retrieve" => self.tool_unit(arguments, origin).await,
+            "kp_search_knowledge" => self.tool_units(arguments, origin).await,
+            "kp_contribute_knowledge" => self.tool_contribute(arguments, origin).await,
+            "kp_validate_unit" => self.tool_validate(arguments, origin).await,
             "resource_save" => self.tool_save_resource(arguments, origin).await,
             "resource_get" => match read::<Named>(arguments) {
                 Ok(asked) => self.resource(&asked.id, origin).await.map(|resource| json!(resource)),
@@ -228,6 +301,55 @@ impl Knowledge {
             return Err(KnowledgeError::invalid("limit", format!("is a number from 1 to {LISTED_MAX}")));
         }
         Ok(json!(self.list(&which(asked.types, asked.scopes)?, asked.limit, None, origin).await?))
+    }
+
+    async fn tool_unit(&self, arguments: Map<String, Value>, origin: &Origin) -> Result<Value, KnowledgeError> {
+        let asked: Unit = read(arguments)?;
+        let record = self.unit(&asked.id, origin).await?;
+        Ok(self.as_unit(&record, None, asked.schema_version.as_deref())?.0)
+    }
+
+    async fn tool_units(&self, arguments: Map<String, Value>, origin: &Origin) -> Result<Value, KnowledgeError> {
+        let asked: Units = read(arguments)?;
+        let parse = |name: &String| {
+            let known = Form::parse(name).map(|(form, _)| form);
+            known.ok_or_else(|| KnowledgeError::invalid("types", "are Trace, Pattern and SOP"))
+        };
+        let wanted = UnitsWanted {
+            question: Some(asked.query),
+            forms: asked.types.iter().map(parse).collect::<Result<_, _>>()?,
+            domain: asked.domain,
+            min_quality: asked.min_quality,
+            offset: 0,
+            limit: asked.limit.clamp(1, UNITS_MAX),
+        };
+        let found = self.units(&wanted, origin).await?;
+        let version = asked.schema_version.as_deref();
+        let units: Result<Vec<Value>, _> = found
+            .records
+            .iter()
+            .map(|record| Ok::<_, KnowledgeError>(self.as_unit(record, None, version)?.0))
+            .collect();
+        Ok(json!({"units": units?, "total": found.total}))
+    }
+
+    async fn tool_contribute(&self, arguments: Map<String, Value>, origin: &Origin) -> Result<Value, KnowledgeError> {
+        let Contribute { mut unit, visibility } = read(arguments)?;
+        if let Some(visibility) = visibility {
+            let metadata = unit.entry("metadata").or_insert_with(|| json!({}));
+            if let Some(metadata) = metadata.as_object_mut() {
+                metadata.insert("visibility".to_owned(), visibility.into());
+            }
+        }
+        let done = self.contribute(unit, origin).await?;
+        let (id, quality) = (id_of(&done.record), quality_of(&done.record));
+        Ok(json!({"id": id, "quality_score": quality, "knowledge_id": done.record.id, "warnings": done.warnings}))
+    }
+
+    async fn tool_validate(&self, arguments: Map<String, Value>, origin: &Origin) -> Result<Value, KnowledgeError> {
+        let asked: Validate = read(arguments)?;
+        let record = self.validate(&asked.unit_id, asked.valid, asked.feedback, origin).await?;
+        Ok(json!({"id": asked.unit_id, "validated": true, "quality_score": quality_of(&record)}))
     }
 
     async fn tool_save_resource(

@@ -15,7 +15,8 @@ use serde_json::{Map, Value, json};
 use crate::draft::{self, Body, Draft};
 use crate::feedback::{self, Judgement};
 use crate::fields::Fields;
-use crate::record::{CONFIDENCE, EXTRA_KEY, KIND, Record, SOURCE_KEY, Type};
+use crate::record::{CONFIDENCE, EXTRA_KEY, KIND, KP_ID_KEY, Record, SOURCE_KEY, Type, UNIT_KEY};
+use crate::unit::Form;
 use crate::{Knowledge, KnowledgeError, ResourceDraft, commons, outcome, warned};
 
 /// Letters of the random end of an id: none that is taken for another.
@@ -114,7 +115,7 @@ impl Knowledge {
         self.put(draft, true, &|_| Vec::new(), origin).await
     }
 
-    async fn put(
+    pub(crate) async fn put(
         &self,
         draft: Draft,
         extracted: bool,
@@ -369,6 +370,11 @@ fn attributes(body: &Body) -> Map<String, Value> {
     set("tags", body.tags.clone().map(Value::Object));
     set("resource_ids", body.resource_ids.clone().map(Value::from));
     set(EXTRA_KEY, Some(Value::Object(body.extra.clone())).filter(|extra| !is_empty(extra)));
+    if let Some(unit) = &body.unit {
+        set("form", unit["@type"].as_str().and_then(Form::parse).map(|(form, _)| form.as_str().into()));
+        set(KP_ID_KEY, Some(unit["id"].clone()));
+        set(UNIT_KEY, Some(unit.clone()));
+    }
     set("context", body.context.clone().map(Value::from));
     attributes
 }

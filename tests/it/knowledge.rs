@@ -780,10 +780,7 @@ async fn one_memory_through_mcp_and_every_other_door() {
     let read = tool(&ada, "canvas_read", json!({"lifeform": life})).await.unwrap();
     assert!(read["state"].to_string().contains("Again."));
     let shown = daemon.operator.get(&format!("{chat}/topics/by_mcp/messages")).await.expect(StatusCode::OK);
-    assert_eq!(
-        (&shown["messages"][0]["content"], &shown["messages"][0]["author"]["id"]),
-        (&json!("Hello."), &json!("user:ada"))
-    );
+    assert_eq!((&shown["messages"][0]["content"], &shown["messages"][0]["by"]), (&json!("Hello."), &json!("user:ada")));
     // Who may only look, looks.
     let looker = daemon.person("user:lee", "observer").await;
     assert_eq!(tool(&looker, "knowledge_search", json!({"query": "x"})).await.unwrap()["count"], 0);

@@ -43,5 +43,6 @@ mod storms;
 mod tidy;
 mod tool_rules;
 mod tools;
+mod units;
 mod voices;
 mod weights;

@@ -5,6 +5,8 @@ use serde_json::{Map, Value, json};
 
 /// Routes that speak as OpenAI's API does, refusals included.
 const DOOR: [&str; 2] = ["/v1/chat/completions", "/v1/embeddings"];
+/// Routes that refuse as KnowledgePulse does.
+const UNITS: &str = "/v1/knowledge";
 /// Other routes that ask a model.
 const ASKS: [&str; 2] = ["/v1/neurons/{id}/invoke", "/v1/neurons/{id}/continue"];
 /// The socket that opens first and says by its close code what is not there.
@@ -18,6 +20,8 @@ pub(super) fn complete(mut document: Value) -> Value {
     shapes["OpenAiError"] = json!({"type": "object", "required": ["error"], "properties": {"error": {
         "type": "object", "required": ["message", "type", "code"],
         "properties": {"message": {"type": "string"}, "type": {"type": "string"}, "code": {"type": "string"}}}}});
+    shapes["UnitError"] = json!({"type": "object", "required": ["error", "code"], "properties": {
+        "error": {"type": "string"}, "code": {"type": "string"}, "issues": {"type": "array"}}});
     // What a kind takes or answers may fit several of them.
     for name in ["InvokeInput", "InvokeOutput"] {
         if let Some(kinds) = shapes[name].as_object_mut().and_then(|shape| shape.remove("oneOf")) {
@@ -88,6 +92,8 @@ fn refusals(path: &str, method: &str, operation: &mut Value) {
     }
     let kind = if DOOR.contains(&path) {
         ("application/json", "OpenAiError")
+    } else if path.starts_with(UNITS) {
+        ("application/json", "UnitError")
     } else {
         ("application/problem+json", "Problem")
     };

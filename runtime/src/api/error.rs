@@ -4,6 +4,7 @@ use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use fascicles::{FascicleError, Fault, Faults};
+use knowledge::unit::versions::VersionError;
 use knowledge::{KnowledgeError, SealError};
 use lifeform::{LifeformError, Refusal as CanvasRefusal};
 use neurons::llm::wire::Refusal;
@@ -112,6 +113,11 @@ impl ApiError {
         self
     }
 
+    /// The HTTP status.
+    pub(crate) fn status(&self) -> StatusCode {
+        self.status
+    }
+
     /// The stable name of the problem.
     pub(crate) fn code(&self) -> &'static str {
         self.code
@@ -202,6 +208,13 @@ impl From<KnowledgeError> for ApiError {
             KnowledgeError::Sealed(_) => Self::new(StatusCode::LOCKED, "sealed", detail).hint(
                 "an operator puts the key back: knowledge.key_file, or <data>/keys/master.key; everything else works",
             ),
+            KnowledgeError::Version(error) => match error {
+                VersionError::Unreadable(_) => Self::new(StatusCode::BAD_REQUEST, "invalid_schema_version", detail),
+                VersionError::NotAcceptable { .. } => {
+                    Self::new(StatusCode::NOT_ACCEPTABLE, "version_not_acceptable", detail)
+                }
+                VersionError::Gone { .. } => Self::new(StatusCode::GONE, "version_gone", detail),
+            },
             KnowledgeError::Refused(_) => Self::invalid(detail),
             KnowledgeError::Nexus(error) => error.into(),
         }

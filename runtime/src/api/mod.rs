@@ -24,6 +24,7 @@ mod system;
 mod tokens;
 mod tools;
 mod trace;
+mod units;
 mod ws;
 
 use std::net::SocketAddr;
@@ -234,6 +235,10 @@ pub fn router(app: App) -> Router {
         .routes(routes!(knowledge::read, knowledge::update, knowledge::delete))
         .routes(routes!(knowledge::history))
         .routes(routes!(knowledge::rollback))
+        .routes(routes!(units::contribute, units::list))
+        .routes(routes!(units::migrate))
+        .routes(routes!(units::read, units::delete))
+        .routes(routes!(units::validate))
         .routes(routes!(resources::list, resources::create))
         .routes(routes!(resources::rotate))
         .routes(routes!(tokens::add, tokens::list))

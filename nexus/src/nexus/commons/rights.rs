@@ -15,7 +15,7 @@ use crate::principal::{Principal, Role};
 /// What others said of a piece of knowledge is counted here, and nowhere by hand.
 const COUNTED: [&str; 2] = ["helpful", "harmful"];
 /// What changes when somebody says whether a piece of knowledge helped.
-const JUDGED: [&str; 4] = ["helpful", "harmful", "confidence", "needs_evolution"];
+const JUDGED: [&str; 5] = ["helpful", "harmful", "confidence", "needs_evolution", "validated_by"];
 
 /// Says whose a new element is and, unless it says so itself, shows it to nobody else.
 pub(super) fn own_up(by: &Principal, bag: &Bag) -> Bag {
@@ -52,16 +52,19 @@ pub(in crate::nexus) fn check_rights(
             }
             _ => {}
         }
-        if after.is_none() && [Way::Out, Way::In].iter().any(|way| commons.degree(*el, *way, None) > 0) {
-            return refuse(format!("others hold on to {id}"));
-        }
-        if operator || (right == Right::Judge && is_judgement(before.as_ref(), after.as_ref())) {
-            continue;
-        }
+        let judges = right == Right::Judge && is_judgement(before.as_ref(), after.as_ref());
         if let Some(before) = before
+            && !operator
+            && !judges
             && !is_owner(commons, changes, before, by)
         {
             return refuse(format!("{id} belongs to somebody else"));
+        }
+        if after.is_none() && [Way::Out, Way::In].iter().any(|way| commons.degree(*el, *way, None) > 0) {
+            return refuse(format!("others hold on to {id}"));
+        }
+        if operator || judges {
+            continue;
         }
         let Some(after) = after else { continue };
         if let Record::Concept(concept) = after

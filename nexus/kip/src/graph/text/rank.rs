@@ -1,6 +1,7 @@
 //! Ranking: which elements answer words best, wherever it is kept where the words stand.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use super::super::El;
@@ -59,6 +60,7 @@ pub fn search(words: &dyn Words, asked: &[Arc<str>], limit: usize, fits: &mut dy
         return Vec::new();
     }
     asked.retain(|asked| !asked.standings.is_empty());
+    // The rarest first: it tells most.
     asked.sort_by_key(|asked| asked.count);
     if let [only] = asked.as_slice()
         && let [(standing, factor)] = only.standings.as_slice()
@@ -73,16 +75,31 @@ pub fn search(words: &dyn Words, asked: &[Arc<str>], limit: usize, fits: &mut dy
         });
         return hits;
     }
-    let mut scores: HashMap<El, f32> = HashMap::new();
+    let mut scores: Scores = Scores::default();
+    let mut left: f32 = asked.iter().map(|asked| asked.weight).sum();
+    let mut closed = false;
     for asked in &asked {
+        if !closed && let Some(least) = least_of_the_best(&scores, limit, left, fits) {
+            // Nothing that was not found yet can be among the best any more, nor much of what was (MaxScore).
+            scores.retain(|_, score| *score + left >= least);
+            closed = true;
+        }
+        left -= asked.weight;
         let common = asked.count > COMMON;
-        if common && scores.len() >= limit {
+        if closed || (common && scores.len() >= limit) {
             for (el, score) in &mut scores {
                 *score += asked.weight * asked.best(*el);
             }
             continue;
         }
-        let mut best: HashMap<El, f32> = HashMap::new();
+        if let ([(standing, factor)], false) = (asked.standings.as_slice(), common) {
+            standing.each(&mut |el, level| {
+                *scores.entry(el).or_default() += asked.weight * worth(level, *factor);
+                true
+            });
+            continue;
+        }
+        let mut best: Scores = Scores::default();
         let mut fresh = 0;
         for (standing, factor) in &asked.standings {
             standing.each(&mut |el, level| {
@@ -106,6 +123,40 @@ pub fn search(words: &dyn Words, asked: &[Arc<str>], limit: usize, fits: &mut dy
     let mut ranked: Vec<Hit> = scores.into_iter().map(|(el, score)| (el, score / whole)).collect();
     ranked.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     ranked.into_iter().filter(|(el, _)| fits(*el)).take(limit).collect()
+}
+
+/// Elements and how well they answer so far. Elements are numbers, and a multiplication spreads them well enough.
+type Scores = HashMap<El, f32, BuildHasherDefault<Spread>>;
+
+#[derive(Default)]
+struct Spread(u64);
+
+impl Hasher for Spread {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u32(u32::from(*byte));
+        }
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.0 = (self.0.rotate_left(5) ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+/// The score of the last of the `limit` best that `fits` lets through, if what is not found yet, which the words that are
+/// left give no more than `left`, cannot come before it.
+fn least_of_the_best(scores: &Scores, limit: usize, left: f32, fits: &mut dyn FnMut(El) -> bool) -> Option<f32> {
+    let mut ahead: Vec<Hit> =
+        scores.iter().map(|(el, score)| (*el, *score)).filter(|(_, score)| *score > left).collect();
+    if ahead.len() < limit {
+        return None;
+    }
+    ahead.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    ahead.into_iter().filter(|(el, _)| fits(*el)).nth(limit - 1).map(|(_, score)| score)
 }
 
 /// One word of a query.

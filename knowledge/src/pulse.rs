@@ -1,0 +1,245 @@
+//! KnowledgePulse (MISSION P1–P3): records contributed, found and judged as units.
+
+use nexus::kip::datum::{Datum, Sym};
+use nexus::kip::graph::{El, Look};
+use nexus::{Origin, Principal, Right, Role};
+use serde_json::{Map, Value, json};
+
+use crate::draft::{Body, Draft};
+use crate::feedback::Judgement;
+use crate::list::{Which, newest};
+use crate::record::{KIND, KP_ID_KEY, Record, Status, Type, VALIDATED_KEY};
+use crate::search::{Query, TOP_K_WIDE};
+use crate::unit::versions::{Resolved, SchemaVersion};
+use crate::unit::{Contributed, Form, Vocabulary, content_of, document, id_of, task_of};
+use crate::{Knowledge, KnowledgeError, Saved, commons, read};
+
+/// Elements that are looked at at once.
+const STRETCH: usize = 4_096;
+
+/// What came of a contribution.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Contribution {
+    /// The record that the unit is.
+    pub record: Record,
+    /// Whether it was not there before.
+    pub is_new: bool,
+    /// What of it was not taken as it came.
+    pub warnings: Vec<String>,
+}
+
+/// Which units are asked for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct UnitsWanted {
+    /// A question; in order of quality, where there is none.
+    pub question: Option<String>,
+    /// Of any of these forms.
+    pub forms: Vec<Form>,
+    /// Of this domain.
+    pub domain: Option<String>,
+    /// Worth so much at least, from 0 to 1.
+    pub min_quality: f64,
+    /// Without so many of the first.
+    pub offset: usize,
+    /// So many.
+    pub limit: usize,
+}
+
+/// A page of units.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Units {
+    /// Those on the page.
+    pub records: Vec<Record>,
+    /// How many there are in all, of those that the caller sees.
+    pub total: usize,
+}
+
+impl Knowledge {
+    /// The record that goes by an id of the unit protocol, of those that the caller sees.
+    ///
+    /// # Errors
+    /// [`KnowledgeError::NotFound`].
+    pub async fn unit(&self, id: &str, origin: &Origin) -> Result<Record, KnowledgeError> {
+        let none = || KnowledgeError::NotFound(format!("unit {id}"));
+        let own = Form::ALL.iter().find_map(|form| id.strip_prefix(&form.prefix())).ok_or_else(none)?;
+        let sight = self.nexus.sight(&commons(), origin, None).await?;
+        let found = sight.look(|graph| {
+            let kind = Sym::new(KIND);
+            if let Some(record) = graph.concept(kind, own).and_then(|el| read(graph, el)).filter(|record| id_of(record) == id) {
+                return Some(record);
+            }
+            // Contributed units are few beside what is read of each here: its id.
+            let mut last = El::NONE;
+            loop {
+                let stretch = graph.of_type(kind, last, STRETCH);
+                last = *stretch.last()?;
+                let is_it = |el: &El| {
+                    let mut is_it = false;
+                    graph.look(*el, &mut |look| {
+                        is_it = matches!(look, Look::Concept(concept) if concept.attributes.named(KP_ID_KEY).and_then(Datum::as_str) == Some(id));
+                    });
+                    is_it
+                };
+                if let Some(el) = stretch.iter().find(|el| is_it(el)) {
+                    return read(graph, *el);
+                }
+            }
+        })?;
+        let visible = |record: &Record| record.status == Status::Active && shows(record, &origin.principal);
+        found.filter(visible).ok_or_else(none)
+    }
+
+    /// Keeps a unit. The same again changes nothing; another by its owner is a version of it.
+    ///
+    /// # Errors
+    /// [`KnowledgeError::Invalid`] with every fault, [`KnowledgeError::Conflict`] where the id is somebody else's.
+    pub async fn contribute(
+        &self,
+        posted: Map<String, Value>,
+        origin: &Origin,
+    ) -> Result<Contribution, KnowledgeError> {
+        let by = &origin.principal;
+        let Contributed { form, document } = Contributed::read(posted, &self.store.clock().now().to_string())?;
+        let id = document["id"].as_str().unwrap_or_default().to_owned();
+        let (metadata, mut tags) = (document["metadata"].clone(), Map::new());
+        tags.insert("domain".to_owned(), metadata["task_domain"].clone());
+        let owner = by.id.0.to_string();
+        let scopes = crate::Visibility::scopes(metadata["visibility"].as_str().unwrap_or("private"), &owner, by);
+        let body = Body {
+            task: Some(task_of(form, &document).chars().take(crate::TASK_CHARS_MAX).collect()),
+            content: Some(content_of(form, &document).chars().take(crate::CONTENT_CHARS_MAX).collect()),
+            types: Some(form.types()),
+            tags: Some(tags),
+            unit: Some(document.clone()),
+            ..Body::default()
+        };
+        let score = (1.0 + 4.0 * metadata["quality_score"].as_f64().unwrap_or(0.5)).round();
+        let _turn = self.once.lock().await;
+        let known = match self.unit(&id, &Origin::system("whose a unit is")).await {
+            Ok(known) => Some(known),
+            Err(KnowledgeError::NotFound(_)) => None,
+            Err(error) => return Err(error),
+        };
+        match known {
+            None => {
+                let draft = Draft {
+                    id: None,
+                    owner,
+                    scopes: scopes.unwrap_or_default(),
+                    body,
+                    score,
+                    confidence: document.pointer("/outcome/confidence").and_then(Value::as_f64),
+                    message_id: None,
+                    source: Map::new(),
+                    warnings: Vec::new(),
+                };
+                let Saved { record, warnings, .. } = self.put(draft, false, &|_| Vec::new(), origin).await?;
+                Ok(Contribution { record, is_new: true, warnings })
+            }
+            Some(known) if by.answers_for(&known.owner) || by.may(Role::Operator) => {
+                let name = known.id;
+                if known.unit.as_ref() == Some(&document) {
+                    return Ok(Contribution {
+                        record: self.get(&name, origin).await?,
+                        is_new: false,
+                        warnings: Vec::new(),
+                    });
+                }
+                let change = crate::Change { body, scopes, ..crate::Change::default() };
+                let Saved { record, warnings, .. } = self.change(&name, change, None, origin).await?;
+                Ok(Contribution { record, is_new: false, warnings })
+            }
+            Some(_) => Err(KnowledgeError::Conflict(format!("the id {id} is taken"))),
+        }
+    }
+
+    /// Units that the caller sees.
+    ///
+    /// # Errors
+    /// [`KnowledgeError::Invalid`] for a question that is none.
+    pub async fn units(&self, wanted: &UnitsWanted, origin: &Origin) -> Result<Units, KnowledgeError> {
+        let now = self.store.clock().now();
+        let fits = |record: &Record| {
+            shows(record, &origin.principal)
+                && (wanted.forms.is_empty() || wanted.forms.contains(&Form::of(record)))
+                && wanted
+                    .domain
+                    .as_ref()
+                    .is_none_or(|domain| record.tags.get("domain").and_then(Value::as_str) == Some(domain))
+                && crate::unit::quality_of(record) >= wanted.min_quality
+        };
+        let mut records: Vec<Record> = match &wanted.question {
+            Some(question) => {
+                let query = Query { top_k: TOP_K_WIDE, ..Query::new(question.as_str(), TOP_K_WIDE) };
+                self.search(&query, origin).await?.hits.into_iter().map(|hit| hit.record).collect()
+            }
+            None => {
+                let sight = self.nexus.sight(&commons(), origin, None).await?;
+                let all = sight.look(|graph| newest(graph, &Which::default(), El::FIRST_LINK, usize::MAX, now))?;
+                let mut all: Vec<Record> = all.into_iter().map(|(_, record)| record).collect();
+                all.sort_by(|one, other| crate::unit::quality_of(other).total_cmp(&crate::unit::quality_of(one)));
+                all
+            }
+        };
+        records.retain(fits);
+        let total = records.len();
+        Ok(Units { records: records.into_iter().skip(wanted.offset).take(wanted.limit).collect(), total })
+    }
+
+    /// A record as a unit of the version that answers a request, in the words that it was contributed in or in others.
+    ///
+    /// # Errors
+    /// [`KnowledgeError::Version`].
+    pub fn as_unit(
+        &self,
+        record: &Record,
+        words: Option<Vocabulary>,
+        asked: Option<&str>,
+    ) -> Result<(Value, Resolved), KnowledgeError> {
+        let unit = document(record, words);
+        let of = crate::unit::versions::major_of(&unit).unwrap_or(1);
+        let resolved = self.schemas.resolve(asked, of, self.store.clock().now())?;
+        let SchemaVersion(major, ..) = resolved.version;
+        let unit = self.schemas.migrate(unit, major)?;
+        Ok((self.schemas.project(unit, resolved.version), resolved))
+    }
+
+    /// Says whether a unit holds, as one of its users found. Nobody says so of his own.
+    ///
+    /// # Errors
+    /// [`KnowledgeError::Forbidden`] of one's own.
+    pub async fn validate(
+        &self,
+        id: &str,
+        holds: bool,
+        feedback: Option<String>,
+        origin: &Origin,
+    ) -> Result<Record, KnowledgeError> {
+        let record = self.unit(id, origin).await?;
+        let by = &origin.principal;
+        if by.answers_for(&record.owner) {
+            return Err(KnowledgeError::Forbidden("nobody validates what is his own".to_owned()));
+        }
+        let mut case = Map::new();
+        case.insert("outcome".to_owned(), if holds { "valid" } else { "invalid" }.into());
+        case.insert("message_id".to_owned(), format!("validation by {}", by.id).into());
+        if let Some(feedback) = feedback {
+            case.insert("reason".to_owned(), feedback.into());
+        }
+        self.judge(&record.id, Judgement { helpful: holds, case }, origin).await?;
+        let name = format!("kp:validator:{}", by.id);
+        if holds && !record.validated_by.contains(&name) {
+            let all: Vec<String> = record.validated_by.iter().cloned().chain([name]).collect();
+            let command = format!(
+                r#"UPDATE ?k SET METADATA {{ {VALIDATED_KEY}: $all }} WHERE {{ ?k {{type: "{KIND}", name: $id}} }}"#
+            );
+            self.kip(&command, json!({"id": record.id, "all": all}), Right::Judge, Vec::new(), id, origin).await?;
+        }
+        self.get(&record.id, origin).await
+    }
+}
+
+/// Whether a record is told as a unit: profiles only to their owners.
+fn shows(record: &Record, by: &Principal) -> bool {
+    !record.types.contains(&Type::UserProfile) || by.answers_for(&record.owner) || by.may(Role::Operator)
+}

@@ -1,0 +1,204 @@
+//! KnowledgeUnits (MISSION P1): records as traces, patterns and SOPs, in the seed's words or in those of the original SDK. A
+//! contributed document is kept as it came, unknown members too, and told so as long as nobody changed the record; a
+//! record that was born otherwise is told as the nearest unit that is whole.
+
+mod shape;
+pub mod versions;
+
+use std::sync::LazyLock;
+
+use jsonschema::Validator;
+use serde_json::{Map, Value, json};
+
+use crate::fields::Fault;
+use crate::record::{Record, Type};
+
+pub use shape::quality as quality_of;
+pub use shape::visibility as visibility_of;
+pub(crate) use shape::{content_of, document, task_of};
+
+/// What form a unit has: what happened, what works again and again, how it is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Form {
+    /// One thing that happened, step by step.
+    Trace,
+    /// What works again and again.
+    Pattern,
+    /// How it is done.
+    Sop,
+}
+
+/// Whose words a unit is told in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Vocabulary {
+    /// The seed's: `Trace`, `Pattern`, `SOP`.
+    #[default]
+    Short,
+    /// The SDK's: `ReasoningTrace`, `ToolCallPattern`, `ExpertSOP`.
+    Long,
+}
+
+impl Form {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Trace, Self::Pattern, Self::Sop];
+
+    /// Its name in a record and in ids.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Trace => "trace",
+            Self::Pattern => "pattern",
+            Self::Sop => "sop",
+        }
+    }
+
+    /// Its `@type`.
+    pub fn type_in(self, words: Vocabulary) -> &'static str {
+        match (self, words) {
+            (Self::Trace, Vocabulary::Short) => "Trace",
+            (Self::Pattern, Vocabulary::Short) => "Pattern",
+            (Self::Sop, Vocabulary::Short) => "SOP",
+            (Self::Trace, Vocabulary::Long) => "ReasoningTrace",
+            (Self::Pattern, Vocabulary::Long) => "ToolCallPattern",
+            (Self::Sop, Vocabulary::Long) => "ExpertSOP",
+        }
+    }
+
+    /// The form of an `@type` in either vocabulary, in whatever case.
+    pub fn parse(name: &str) -> Option<(Self, Vocabulary)> {
+        let all = Self::ALL.into_iter().flat_map(|form| [(form, Vocabulary::Short), (form, Vocabulary::Long)]);
+        all.into_iter().find(|(form, words)| form.type_in(*words).eq_ignore_ascii_case(name))
+    }
+
+    /// What its ids begin with.
+    pub fn prefix(self) -> String {
+        format!("kp:{}:", self.as_str())
+    }
+
+    /// The form that a record is told in.
+    pub(crate) fn of(record: &Record) -> Self {
+        let said = record.unit.as_ref().and_then(|unit| Self::parse(unit["@type"].as_str()?));
+        match said {
+            Some((form, _)) => form,
+            None if record.types.contains(&Type::Plan) => Self::Sop,
+            None => Self::Pattern,
+        }
+    }
+
+    /// The types of a record that a unit of it becomes.
+    pub(crate) fn types(self) -> Vec<Type> {
+        match self {
+            Self::Trace => vec![Type::Strategy],
+            Self::Pattern => vec![Type::Tool, Type::Strategy],
+            Self::Sop => vec![Type::Plan],
+        }
+    }
+}
+
+/// The id that a record goes by as a unit: the one it was contributed under, or one made of its own.
+pub fn id_of(record: &Record) -> String {
+    let said = record.unit.as_ref().and_then(|unit| unit["id"].as_str());
+    said.map_or_else(|| format!("{}{}", Form::of(record).prefix(), record.id), str::to_owned)
+}
+
+/// A document that somebody contributes, whole and checked.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Contributed {
+    pub(crate) form: Form,
+    pub(crate) document: Value,
+}
+
+static SCHEMAS: LazyLock<[Validator; 3]> = LazyLock::new(|| {
+    [
+        include_str!("../../../config/schemas/ReasoningTrace.v1.schema.json"),
+        include_str!("../../../config/schemas/ToolCallPattern.v1.schema.json"),
+        include_str!("../../../config/schemas/ExpertSOP.v1.schema.json"),
+    ]
+    .map(|text| {
+        let schema: Value =
+            serde_json::from_str(text).unwrap_or_else(|error| unreachable!("a shipped schema: {error}"));
+        jsonschema::validator_for(&schema).unwrap_or_else(|error| unreachable!("a shipped schema: {error}"))
+    })
+});
+
+/// Faults told of one document.
+const FAULTS_MAX: usize = 20;
+
+impl Contributed {
+    /// Reads what somebody contributes. In the SDK's words it must be whole; in the seed's, which name three members only,
+    /// what is left out is filled in.
+    ///
+    /// # Errors
+    /// Every fault in it.
+    pub(crate) fn read(mut document: Map<String, Value>, created_at: &str) -> Result<Self, Vec<Fault>> {
+        let fault = |path: &str, what: String| vec![Fault { path: path.to_owned(), what }];
+        let named = document.get("@type").and_then(Value::as_str).and_then(Form::parse);
+        let (form, words) = named.ok_or_else(|| {
+            fault("@type", "is one of Trace, Pattern, SOP, ReasoningTrace, ToolCallPattern, ExpertSOP".to_owned())
+        })?;
+        let own = || format!("{}{}", form.prefix(), uuid::Uuid::new_v4());
+        let id = document.entry("id").or_insert_with(|| own().into());
+        if !id.as_str().is_some_and(|id| id.starts_with(&form.prefix()) && id.len() <= 256) {
+            return Err(fault("id", format!("begins with {}", form.prefix())));
+        }
+        if words == Vocabulary::Short {
+            fill(form, &mut document, created_at);
+        }
+        // The rules are the same in both vocabularies but for the name of the type.
+        let mut told = Value::Object(document.clone());
+        told["@type"] = form.type_in(Vocabulary::Long).into();
+        let faults: Vec<Fault> = SCHEMAS[form as usize]
+            .iter_errors(&told)
+            .take(FAULTS_MAX)
+            .map(|error| {
+                let path = error.instance_path().to_string();
+                Fault { path: path.trim_start_matches('/').replace('/', "."), what: error.masked().to_string() }
+            })
+            .collect();
+        if faults.is_empty() { Ok(Self { form, document: Value::Object(document) }) } else { Err(faults) }
+    }
+}
+
+/// What the seed's words leave open, as little as makes it whole.
+fn fill(form: Form, document: &mut Map<String, Value>, created_at: &str) {
+    let text = |document: &Map<String, Value>, keys: &[&str]| {
+        keys.iter().find_map(|key| document.get(*key)?.as_str().map(str::to_owned)).filter(|text| !text.is_empty())
+    };
+    let name = text(document, &["name", "description", "objective", "content"])
+        .or_else(|| document.get("task").and_then(|task| task["objective"].as_str()).map(str::to_owned))
+        .unwrap_or_else(|| "unnamed".to_owned());
+    let said = text(document, &["content", "description", "summary"]).unwrap_or_else(|| name.clone());
+    let mut whole = match form {
+        Form::Trace => json!({
+            "task": {"objective": name}, "steps": [{"step_id": 0, "type": "thought", "content": said}],
+            "outcome": {"result_summary": said, "confidence": 0.5},
+        }),
+        Form::Pattern => json!({
+            "name": name, "description": said, "trigger_conditions": {"task_types": ["general"]},
+            "tool_sequence": [{"step": said, "execution": "sequential", "tools": []}],
+            "performance": {"avg_ms": 0, "success_rate": 0.5, "uses": 0},
+        }),
+        Form::Sop => json!({
+            "name": name, "domain": "general",
+            "source": {"type": "human_expert", "expert_id": "unknown", "credentials": []},
+            "decision_tree": [{"step": "1", "instruction": said}],
+        }),
+    };
+    whole["@context"] = versions::context_of(1).into();
+    whole["metadata"] = json!({
+        "created_at": created_at, "task_domain": "general", "success": true, "quality_score": 0.5, "visibility": "private",
+        "privacy_level": "aggregated",
+    });
+    let Value::Object(whole) = whole else { return };
+    for (key, value) in whole {
+        match (document.get_mut(&key), value) {
+            (None, value) => drop(document.insert(key, value)),
+            // What is said of it is completed, what it says is not mixed.
+            (Some(Value::Object(known)), Value::Object(value)) => {
+                for (member, value) in value {
+                    known.entry(member).or_insert(value);
+                }
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! What a unit says as a record, and a record as a unit.
+
+use serde_json::{Map, Value, json};
+
+use super::versions::context_of;
+use super::{Form, Vocabulary, id_of};
+use crate::record::{Record, Type};
+use crate::scope::Visibility;
+
+/// Characters of a name.
+const NAME_CHARS_MAX: usize = 120;
+
+/// In which situation a unit applies.
+pub(crate) fn task_of(form: Form, unit: &Value) -> String {
+    let text = |pointer: &str| unit.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let said = match form {
+        Form::Trace => text("/task/objective").to_owned(),
+        Form::Pattern => {
+            let described = if text("/description").is_empty() { text("/name") } else { text("/description") };
+            format!("{described} ({})", text("/trigger_conditions/task_types/0"))
+        }
+        Form::Sop => text("/name").to_owned(),
+    };
+    if said.trim().is_empty() { "unnamed".to_owned() } else { said }
+}
+
+/// What a unit says, in plain lines.
+pub(crate) fn content_of(form: Form, unit: &Value) -> String {
+    let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
+    let items = |key: &str| unit[key].as_array().cloned().unwrap_or_default();
+    let mut lines: Vec<String> = Vec::new();
+    match form {
+        Form::Trace => {
+            for step in items("steps") {
+                let said = [text(&step, "content"), text(&step["tool"], "name"), text(&step, "output_summary")];
+                let said: Vec<String> = said.into_iter().filter(|part| !part.is_empty()).collect();
+                lines.push(format!("[{}] {}", text(&step, "type").to_uppercase(), said.join(" → ")));
+            }
+            lines.push(text(&unit["outcome"], "result_summary"));
+        }
+        Form::Pattern => {
+            lines.push(text(unit, "name"));
+            for step in items("tool_sequence") {
+                let tools: Vec<String> =
+                    step["tools"].as_array().into_iter().flatten().map(|tool| text(tool, "name")).collect();
+                let tools = if tools.is_empty() { String::new() } else { format!(" ({})", tools.join(", ")) };
+                lines.push(format!("{}{tools}", text(&step, "step")));
+            }
+        }
+        Form::Sop => {
+            for step in items("decision_tree") {
+                lines.push(format!("{}: {}", text(&step, "step"), text(&step, "instruction")));
+                for (condition, what) in step["conditions"].as_object().into_iter().flatten() {
+                    lines.push(format!("  {condition} → {}", text(what, "action")));
+                }
+            }
+        }
+    }
+    lines.retain(|line| !line.trim().is_empty());
+    if lines.is_empty() { task_of(form, unit) } else { lines.join("\n") }
+}
+
+/// A record as a unit of version 1, in these words: as it was contributed, unless the record was changed since.
+pub(crate) fn document(record: &Record, words: Option<Vocabulary>) -> Value {
+    let form = Form::of(record);
+    let contributed = record.unit.as_ref();
+    let words = words.unwrap_or_else(|| {
+        let said = contributed.and_then(|unit| Form::parse(unit["@type"].as_str()?));
+        said.map_or_else(Vocabulary::default, |(_, words)| words)
+    });
+    let mut unit = contributed.cloned().unwrap_or_else(|| json!({}));
+    let is_as_it_came =
+        contributed.is_some_and(|unit| task_of(form, unit) == record.task && content_of(form, unit) == record.content);
+    if !is_as_it_came {
+        let mut said = Map::new();
+        body(form, record, &unit, &mut said);
+        for (member, value) in said {
+            unit[member] = value;
+        }
+    }
+    if contributed.is_none() || unit.get("@context").is_none() {
+        unit["@context"] = context_of(1).into();
+    }
+    unit["@type"] = form.type_in(words).into();
+    unit["id"] = id_of(record).into();
+    let mut metadata = unit["metadata"].as_object().cloned().unwrap_or_default();
+    let mut default = |key: &str, value: Value| {
+        metadata.entry(key).or_insert(value);
+    };
+    default("created_at", record.created_at.to_string().into());
+    let domain = record.tags.get("domain").and_then(Value::as_str).filter(|domain| !domain.is_empty());
+    default("task_domain", domain.unwrap_or("general").into());
+    default("success", (record.eval.harmful <= record.eval.helpful).into());
+    default("privacy_level", "aggregated".into());
+    if record.owner.starts_with("agent:") {
+        default("agent_id", format!("kp:{}", record.owner).into());
+    }
+    // What users said of it since counts for more than what it was said to be worth.
+    if record.eval.helpful + record.eval.harmful > 0 || !metadata.contains_key("quality_score") {
+        metadata.insert("quality_score".into(), json!(quality(record)));
+    }
+    metadata.insert("visibility".into(), visibility(record).into());
+    if !record.validated_by.is_empty() {
+        metadata.insert("validated_by".into(), json!(record.validated_by));
+    }
+    metadata.insert("record_id".into(), record.id.as_str().into());
+    let counted = json!({"helpful": record.eval.helpful, "harmful": record.eval.harmful});
+    metadata.insert("feedback".into(), counted);
+    unit["metadata"] = Value::Object(metadata);
+    unit
+}
+
+/// The members that say what a record says, of a unit that is whole.
+fn body(form: Form, record: &Record, before: &Value, said: &mut Map<String, Value>) {
+    let name: String = record.task.chars().take(NAME_CHARS_MAX).collect();
+    let kept = |key: &str, otherwise: Value| before.get(key).cloned().unwrap_or(otherwise);
+    let mut set = |key: &str, value: Value| drop(said.insert(key.to_owned(), value));
+    match form {
+        Form::Trace => {
+            let mut task = kept("task", json!({}));
+            task["objective"] = record.task.as_str().into();
+            set("task", task);
+            set("steps", json!([{"step_id": 0, "type": "thought", "content": record.content}]));
+            set("outcome", json!({"result_summary": record.content, "confidence": record.eval.confidence}));
+        }
+        Form::Pattern => {
+            let (helpful, uses) = (record.eval.helpful as f64, record.eval.helpful + record.eval.harmful);
+            let rate = if uses > 0 { helpful / uses as f64 } else { record.eval.confidence };
+            let kind = record.tags.get("domain").and_then(Value::as_str).unwrap_or(record.types[0].as_str());
+            set("name", name.into());
+            set("description", record.task.as_str().into());
+            set("trigger_conditions", kept("trigger_conditions", json!({"task_types": [kind]})));
+            set("tool_sequence", json!([{"step": record.content, "execution": "sequential", "tools": []}]));
+            set("performance", kept("performance", json!({"avg_ms": 0, "success_rate": rate, "uses": uses})));
+        }
+        Form::Sop => {
+            let lines: Vec<&str> = record.content.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+            let steps: Vec<Value> = lines
+                .iter()
+                .enumerate()
+                .map(|(at, line)| json!({"step": (at + 1).to_string(), "instruction": line}))
+                .collect();
+            let expert = json!({"type": "human_expert", "expert_id": record.owner, "credentials": []});
+            set("name", name.into());
+            set("domain", kept("domain", record.tags.get("domain").cloned().unwrap_or_else(|| "general".into())));
+            set("source", kept("source", expert));
+            set("decision_tree", steps.into());
+        }
+    }
+}
+
+/// What a record is worth, from 0 to 1: the same evidence as its quality, and in the same order.
+pub fn quality(record: &Record) -> f64 {
+    let eval = &record.eval;
+    let (helpful, harmful) = (eval.helpful as f64, eval.harmful as f64);
+    (((eval.score - 1.0) + helpful) / (4.0 + helpful + 2.0 * harmful)).clamp(0.0, 1.0)
+}
+
+/// What a unit calls who sees it. Profiles are their owners'.
+pub fn visibility(record: &Record) -> &'static str {
+    match record.visibility {
+        _ if record.types.contains(&Type::UserProfile) => "private",
+        Visibility::Public => "network",
+        Visibility::Org | Visibility::Shared => "org",
+        Visibility::Private => "private",
+    }
+}

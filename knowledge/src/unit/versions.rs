@@ -1,0 +1,299 @@
+//! Versions of the unit protocol (MISSION P2, P3): which there are, which of them answers a request, and documents brought
+//! from one major to the next by pure functions, one step each.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use jiff::{Span, Timestamp, tz::TimeZone};
+use serde_json::Value;
+
+/// A version of the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SchemaVersion(pub u64, pub u64, pub u64);
+
+impl fmt::Display for SchemaVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.0, self.1, self.2)
+    }
+}
+
+/// Brings a document of one major to the next, and does nothing else.
+pub type Migration = fn(Value) -> Value;
+
+/// One major of the protocol.
+#[derive(Clone, Debug)]
+pub struct Major {
+    /// When it came. The one before it is deprecated from then on, and gone twelve months later.
+    pub released: Timestamp,
+    /// Its minors and patches, oldest first.
+    pub versions: Vec<SchemaVersion>,
+    /// Members that a version brought, as JSON Pointers: those who ask for an older one are answered without them.
+    pub added: Vec<(SchemaVersion, &'static str)>,
+    /// From the major before; the first has none.
+    pub from_before: Option<Migration>,
+}
+
+/// The majors there are, by their numbers.
+#[derive(Clone, Debug)]
+pub struct Schemas(BTreeMap<u64, Major>);
+
+/// Which version answers, and how long there will be one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Resolved {
+    /// The version.
+    pub version: SchemaVersion,
+    /// When it will be gone, once it is deprecated.
+    pub sunset: Option<Timestamp>,
+}
+
+/// Why no version answers.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum VersionError {
+    /// The text is no version.
+    #[error("\"{0}\" is no schema version: say it as in 1.2.0, 1.2, 1 or v1")]
+    Unreadable(String),
+    /// There is none that is compatible.
+    #[error("no version of {asked} answers; there are {}", listed(.supported))]
+    NotAcceptable {
+        /// What was asked for.
+        asked: String,
+        /// What there is.
+        supported: Vec<String>,
+    },
+    /// It is not served any more.
+    #[error("v{major} is not served any more: use v{successor}")]
+    Gone {
+        /// Which.
+        major: u64,
+        /// What came after it.
+        successor: u64,
+    },
+}
+
+fn listed(versions: &[String]) -> String {
+    versions.join(", ")
+}
+
+/// The address of a major's vocabulary.
+pub(crate) fn context_of(major: u64) -> String {
+    format!("https://openknowledgepulse.org/schema/v{major}")
+}
+
+/// The major that a document is of.
+pub fn major_of(document: &Value) -> Option<u64> {
+    document["@context"].as_str()?.strip_prefix("https://openknowledgepulse.org/schema/v")?.parse().ok()
+}
+
+impl Default for Schemas {
+    /// What there is: version 1 with its first minor, which tells what a record's users said of it.
+    fn default() -> Self {
+        let first = Major {
+            released: Timestamp::UNIX_EPOCH,
+            versions: vec![SchemaVersion(1, 0, 0), SchemaVersion(1, 1, 0)],
+            added: vec![
+                (SchemaVersion(1, 1, 0), "/metadata/record_id"),
+                (SchemaVersion(1, 1, 0), "/metadata/feedback"),
+            ],
+            from_before: None,
+        };
+        Self(BTreeMap::from([(1, first)]))
+    }
+}
+
+impl Schemas {
+    /// With a major more.
+    #[must_use]
+    pub fn with_major(mut self, number: u64, major: Major) -> Self {
+        self.0.insert(number, major);
+        self
+    }
+
+    /// Every version, as it is named.
+    pub fn supported(&self) -> Vec<String> {
+        self.0.values().flat_map(|major| &major.versions).map(SchemaVersion::to_string).collect()
+    }
+
+    /// The version that answers for a document of major `of`, at that time: the one that was asked for, else the newest
+    /// before it of the same major, else the oldest after it; the newest of the document's own where none was asked for.
+    ///
+    /// # Errors
+    /// [`VersionError`].
+    pub fn resolve(&self, asked: Option<&str>, of: u64, now: Timestamp) -> Result<Resolved, VersionError> {
+        let asked = asked.map(str::trim).filter(|asked| !asked.is_empty());
+        let (number, wanted) = match asked {
+            None => (of, None),
+            Some(text) => {
+                let parts = read(text).ok_or_else(|| VersionError::Unreadable(text.to_owned()))?;
+                (parts[0], Some(parts))
+            }
+        };
+        let refused =
+            || VersionError::NotAcceptable { asked: asked.unwrap_or_default().to_owned(), supported: self.supported() };
+        // A document goes up the chain of majors and not down.
+        let major = self.0.get(&number).filter(|_| number >= of).ok_or_else(refused)?;
+        if !(of..number).all(|step| self.0.get(&(step + 1)).is_some_and(|next| next.from_before.is_some())) {
+            return Err(refused());
+        }
+        let next = self.0.range(number + 1..).next();
+        let sunset = next.map(|(_, next)| after_a_year(next.released));
+        if let (Some((successor, _)), Some(_)) = (next, sunset.filter(|sunset| *sunset <= now)) {
+            return Err(VersionError::Gone { major: number, successor: *successor });
+        }
+        let deprecated = next.is_some_and(|(_, next)| next.released <= now);
+        let version = match wanted.as_deref() {
+            // The newest of a range.
+            None | Some([_]) => major.versions.last(),
+            Some([_, minor]) => {
+                let of_minor = major.versions.iter().rfind(|version| version.1 == *minor);
+                of_minor.or_else(|| nearest(&major.versions, SchemaVersion(number, *minor, u64::MAX)))
+            }
+            Some([_, minor, patch, ..]) => nearest(&major.versions, SchemaVersion(number, *minor, *patch)),
+            Some([]) => None,
+        };
+        let version = *version.ok_or_else(refused)?;
+        Ok(Resolved { version, sunset: sunset.filter(|_| deprecated) })
+    }
+
+    /// A document of a later major: each step is one migration. One that is of that major already stays as it is.
+    ///
+    /// # Errors
+    /// [`VersionError::NotAcceptable`] where there is no way.
+    pub fn migrate(&self, mut document: Value, to: u64) -> Result<Value, VersionError> {
+        let refused = || VersionError::NotAcceptable { asked: format!("v{to}"), supported: self.supported() };
+        let mut at = major_of(&document).ok_or_else(refused)?;
+        if to < at {
+            return Err(refused());
+        }
+        while at < to {
+            at += 1;
+            let step = self.0.get(&at).and_then(|major| major.from_before).ok_or_else(refused)?;
+            document = step(document);
+            document["@context"] = context_of(at).into();
+        }
+        Ok(document)
+    }
+
+    /// A document without what came after `version`.
+    pub fn project(&self, mut document: Value, version: SchemaVersion) -> Value {
+        let added = self.0.get(&version.0).map(|major| major.added.as_slice()).unwrap_or_default();
+        for (_, pointer) in added.iter().filter(|(since, _)| *since > version) {
+            let Some((parent, member)) = pointer.rsplit_once('/') else { continue };
+            if let Some(parent) = document.pointer_mut(parent).and_then(Value::as_object_mut) {
+                parent.shift_remove(member);
+            }
+        }
+        document
+    }
+}
+
+/// The numbers of a version; one to three of them, with or without a `v` before.
+fn read(text: &str) -> Option<Vec<u64>> {
+    let parts: Vec<u64> =
+        text.strip_prefix('v').unwrap_or(text).split('.').map(|part| part.parse().ok()).collect::<Option<_>>()?;
+    (1..=3).contains(&parts.len()).then_some(parts)
+}
+
+fn nearest(versions: &[SchemaVersion], wanted: SchemaVersion) -> Option<&SchemaVersion> {
+    versions.iter().rfind(|version| **version <= wanted).or_else(|| versions.first())
+}
+
+fn after_a_year(then: Timestamp) -> Timestamp {
+    then.to_zoned(TimeZone::UTC).checked_add(Span::new().years(1)).map_or(Timestamp::MAX, |then| then.timestamp())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn three() -> Schemas {
+        let day = |text: &str| text.parse::<Timestamp>().unwrap();
+        let second = Major {
+            released: day("2026-06-01T00:00:00Z"),
+            versions: vec![SchemaVersion(2, 0, 0)],
+            added: Vec::new(),
+            from_before: Some(|mut document| {
+                document["body"] = document["task"].take();
+                document
+            }),
+        };
+        let third = Major {
+            released: day("2027-01-01T00:00:00Z"),
+            versions: vec![SchemaVersion(3, 0, 0)],
+            added: Vec::new(),
+            from_before: Some(|mut document| {
+                document["bodies"] = json!([document["body"].take()]);
+                document
+            }),
+        };
+        Schemas::default().with_major(2, second).with_major(3, third)
+    }
+
+    fn told(schemas: &Schemas, asked: Option<&str>, of: u64, at: &str) -> String {
+        match schemas.resolve(asked, of, at.parse().unwrap()) {
+            Ok(Resolved { version, sunset: None }) => version.to_string(),
+            Ok(Resolved { version, sunset: Some(_) }) => format!("{version} deprecated"),
+            Err(VersionError::Unreadable(_)) => "400".into(),
+            Err(VersionError::NotAcceptable { .. }) => "406".into(),
+            Err(VersionError::Gone { successor, .. }) => format!("410 v{successor}"),
+        }
+    }
+
+    #[test]
+    fn the_nearest_compatible_version_answers() {
+        let one = Schemas::default();
+        let now = "2026-01-01T00:00:00Z";
+        for (asked, answers) in [
+            (None, "1.1.0"),
+            (Some(""), "1.1.0"),
+            (Some("1.0.0"), "1.0.0"),
+            (Some("1.0.7"), "1.0.0"),
+            (Some("1.1.0"), "1.1.0"),
+            (Some("1.2.0"), "1.1.0"),
+            (Some("1.2"), "1.1.0"),
+            (Some("1.0"), "1.0.0"),
+            (Some("1"), "1.1.0"),
+            (Some("v1"), "1.1.0"),
+            (Some("3.0.0"), "406"),
+            (Some("0.9.0"), "406"),
+            (Some("newest"), "400"),
+            (Some("1.2.3.4"), "400"),
+            (Some("-1"), "400"),
+        ] {
+            assert_eq!(told(&one, asked, 1, now), answers, "{asked:?}");
+        }
+    }
+
+    #[test]
+    fn a_major_is_served_twelve_months_after_the_next_and_documents_go_up_and_not_down() {
+        let all = three();
+        for (at, of, asked, answers) in [
+            ("2026-05-31T23:59:59Z", 1, Some("1"), "1.1.0"),
+            ("2026-06-01T00:00:00Z", 1, Some("1"), "1.1.0 deprecated"),
+            ("2026-06-01T00:00:00Z", 1, None, "1.1.0 deprecated"),
+            ("2027-05-31T23:59:59Z", 1, Some("1"), "1.1.0 deprecated"),
+            ("2027-06-01T00:00:00Z", 1, Some("1"), "410 v2"),
+            ("2026-07-01T00:00:00Z", 1, Some("2"), "2.0.0"),
+            ("2027-07-01T00:00:00Z", 1, Some("3.0.0"), "3.0.0"),
+            ("2026-07-01T00:00:00Z", 2, Some("1"), "406"),
+        ] {
+            assert_eq!(told(&all, asked, of, at), answers, "{at} {of} {asked:?}");
+        }
+        let document = json!({"@context": context_of(1), "task": "t", "unknown": 1});
+        let third = json!({"@context": context_of(3), "bodies": ["t"], "unknown": 1});
+        let without = |mut document: Value| {
+            for key in ["task", "body"] {
+                document.as_object_mut().unwrap().shift_remove(key);
+            }
+            document
+        };
+        assert_eq!(without(all.migrate(document.clone(), 3).unwrap()), third);
+        assert_eq!(all.migrate(document.clone(), 1).unwrap(), document);
+        assert!(all.migrate(third, 1).is_err());
+        assert!(Schemas::default().migrate(document, 2).is_err());
+        let told = json!({"metadata": {"record_id": "x", "feedback": {}, "success": true}});
+        assert_eq!(all.project(told.clone(), SchemaVersion(1, 0, 0)), json!({"metadata": {"success": true}}));
+        assert_eq!(all.project(told.clone(), SchemaVersion(1, 1, 0)), told);
+    }
+}

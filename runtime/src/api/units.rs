@@ -1,0 +1,317 @@
+//! `/v1/knowledge`: records as KnowledgeUnits (MISSION P1–P3), in the seed's words and the SDK's, by the version that a client
+//! asks for. Refusals have the protocol's own shape: `{error, code, issues?}`.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use knowledge::unit::versions::{Resolved, VersionError, major_of};
+use knowledge::unit::{Form, Vocabulary, id_of, quality_of, visibility_of};
+use knowledge::{KnowledgeError, Record, UnitsWanted};
+use nexus::store::Hash;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use utoipa::{IntoParams, ToSchema};
+
+use super::App;
+use super::error::ApiError;
+use super::extract::{ApiJson, ApiPath, ApiQuery, Caller, Participant};
+
+/// Units on a page at most.
+const LIMIT_MAX: usize = 100;
+/// Characters of what is said of a unit.
+const FEEDBACK_CHARS_MAX: usize = 2_000;
+const VERSION: HeaderName = HeaderName::from_static("kp-schema-version");
+const DEPRECATED: HeaderName = HeaderName::from_static("kp-deprecated");
+const LINKED_DATA: &str = "application/ld+json";
+const PLAIN: &str = "application/json";
+
+/// A refusal in the protocol's own shape.
+pub(super) struct Refusal {
+    status: StatusCode,
+    body: Value,
+}
+
+impl From<ApiError> for Refusal {
+    fn from(error: ApiError) -> Self {
+        Self { status: error.status(), body: json!({"error": error.detail(), "code": error.code()}) }
+    }
+}
+
+impl From<KnowledgeError> for Refusal {
+    fn from(error: KnowledgeError) -> Self {
+        match error {
+            KnowledgeError::Invalid(faults) => {
+                let issues: Vec<Value> =
+                    faults.iter().map(|fault| json!({"path": fault.path, "message": fault.what})).collect();
+                let body = json!({"error": "Invalid KnowledgeUnit", "code": "invalid", "issues": issues});
+                Self { status: StatusCode::BAD_REQUEST, body }
+            }
+            KnowledgeError::Version(VersionError::NotAcceptable { asked, supported }) => {
+                let error = format!("no version of {asked} answers");
+                let body = json!({"error": error, "code": "version_not_acceptable", "supported": supported});
+                Self { status: StatusCode::NOT_ACCEPTABLE, body }
+            }
+            KnowledgeError::Version(VersionError::Gone { major, successor }) => {
+                let error = format!("v{major} is not served any more");
+                let body = json!({"error": error, "code": "version_gone", "successor": format!("v{successor}")});
+                Self { status: StatusCode::GONE, body }
+            }
+            other => ApiError::from(other).into(),
+        }
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        (self.status, Json(self.body)).into_response()
+    }
+}
+
+fn refused(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Refusal {
+    ApiError::new(status, code, detail).into()
+}
+
+/// The version and the words that a client asks for.
+fn asked(headers: &HeaderMap) -> (Option<&str>, Option<Vocabulary>) {
+    let version = headers.get(VERSION).and_then(|value| value.to_str().ok());
+    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    // The SDK says only the major, and reads only its own words.
+    let sdk = version.is_some_and(|version| version.trim().starts_with('v')) || accept.contains("profile=\"sdk\"");
+    (version, sdk.then_some(Vocabulary::Long))
+}
+
+/// Whether a client would rather have the document by itself; `None` where it takes neither.
+fn wants_linked_data(headers: &HeaderMap) -> Option<bool> {
+    let Some(accept) = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()) else { return Some(true) };
+    let mut plain = false;
+    for kind in accept.split(',') {
+        match kind.split(';').next().unwrap_or_default().trim() {
+            LINKED_DATA | "*/*" | "application/*" | "" => return Some(true),
+            PLAIN => plain = true,
+            _ => {}
+        }
+    }
+    plain.then_some(false)
+}
+
+fn with_version(mut response: Response, resolved: &Resolved) -> Response {
+    let headers = response.headers_mut();
+    if let Ok(version) = HeaderValue::from_str(&resolved.version.to_string()) {
+        headers.insert(VERSION, version);
+    }
+    headers.insert(header::VARY, HeaderValue::from_static("Accept, KP-Schema-Version"));
+    if let Some(sunset) = resolved.sunset {
+        headers.insert(DEPRECATED, HeaderValue::from_static("true"));
+        let when = sunset.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
+        if let Ok(when) = HeaderValue::from_str(&when) {
+            headers.insert(HeaderName::from_static("sunset"), when);
+        }
+        headers.insert(header::LINK, HeaderValue::from_static("</v1/knowledge>; rel=\"successor-version\""));
+    }
+    response
+}
+
+/// A unit with what is known of it, as the original registry tells it; the unit's own members stand beside, as its SDK reads.
+fn stored(record: &Record, unit: Value) -> Value {
+    let mut stored = unit.as_object().cloned().unwrap_or_default();
+    stored.insert("id".into(), unit["id"].clone());
+    stored.insert("visibility".into(), visibility_of(record).into());
+    stored.insert("created_at".into(), record.created_at.to_string().into());
+    stored.insert("updated_at".into(), record.updated_at.to_string().into());
+    stored.insert("unit".into(), unit);
+    Value::Object(stored)
+}
+
+/// One unit: the document by itself, or, for whom `Accept` names only `application/json`, as `{data}`.
+#[utoipa::path(get, path = "/v1/knowledge/{id}", params(("id" = String, Path), ("KP-Schema-Version" = Option<String>, Header)), responses((status = 200, description = "the unit"), (status = 406, description = "no version, or no type, that the client takes"), (status = 410, description = "the version is not served any more")))]
+pub(super) async fn read(
+    State(app): State<App>,
+    Caller(origin): Caller,
+    ApiPath(id): ApiPath<String>,
+    headers: HeaderMap,
+) -> Result<Response, Refusal> {
+    let linked = wants_linked_data(&headers).ok_or_else(|| {
+        refused(StatusCode::NOT_ACCEPTABLE, "type_not_acceptable", "a unit is application/ld+json or application/json")
+    })?;
+    let (version, words) = asked(&headers);
+    let record = app.knowledge.unit(&id, &origin).await?;
+    let (unit, resolved) = app.knowledge.as_unit(&record, words, version)?;
+    let tag = format!("\"{}\"", &Hash::of(unit.to_string().as_bytes()).hex()[..24]);
+    let (kind, body) = if linked { (LINKED_DATA, unit) } else { (PLAIN, json!({"data": stored(&record, unit)})) };
+    let headers = [(header::CONTENT_TYPE, kind.to_owned()), (header::ETAG, tag)];
+    Ok(with_version((headers, body.to_string()).into_response(), &resolved))
+}
+
+/// Which units are asked for.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct UnitsQuery {
+    /// A question; by quality, where there is none.
+    q: Option<String>,
+    /// Of any of these types, in either vocabulary, with commas between.
+    types: Option<String>,
+    /// Of this domain.
+    domain: Option<String>,
+    /// Worth so much at least, from 0 to 1.
+    #[serde(default)]
+    min_quality: f64,
+    /// How many, from 1 to 100.
+    #[serde(default = "twenty")]
+    limit: usize,
+    /// Without so many of the first.
+    #[serde(default)]
+    offset: usize,
+}
+
+fn twenty() -> usize {
+    20
+}
+
+/// Finds units, or lists them by their quality.
+#[utoipa::path(get, path = "/v1/knowledge", params(UnitsQuery, ("KP-Schema-Version" = Option<String>, Header)), responses((status = 200, description = "{data, total, offset, limit}"), (status = 406, description = "no version that the client takes"), (status = 410, description = "the version is not served any more")))]
+pub(super) async fn list(
+    State(app): State<App>,
+    Caller(origin): Caller,
+    headers: HeaderMap,
+    ApiQuery(query): ApiQuery<UnitsQuery>,
+) -> Result<Response, Refusal> {
+    let (version, mut words) = asked(&headers);
+    let mut forms = Vec::new();
+    for name in query.types.iter().flat_map(|types| types.split(',')).map(str::trim).filter(|name| !name.is_empty()) {
+        let known = Form::parse(name);
+        let (form, named) = known.ok_or_else(|| {
+            let what = "types are Trace, Pattern, SOP, ReasoningTrace, ToolCallPattern, ExpertSOP";
+            refused(StatusCode::BAD_REQUEST, "invalid_types", what)
+        })?;
+        // Whoever asks in the SDK's words is answered in them.
+        words = words.or((named == Vocabulary::Long).then_some(Vocabulary::Long));
+        forms.push(form);
+    }
+    let wanted = UnitsWanted {
+        question: query.q.filter(|question| !question.trim().is_empty()),
+        forms,
+        domain: query.domain,
+        min_quality: query.min_quality,
+        offset: query.offset,
+        limit: query.limit.clamp(1, LIMIT_MAX),
+    };
+    let resolved =
+        app.knowledge.schemas().resolve(version, 1, app.store.clock().now()).map_err(KnowledgeError::from)?;
+    let found = app.knowledge.units(&wanted, &origin).await?;
+    let mut data = Vec::with_capacity(found.records.len());
+    for record in &found.records {
+        data.push(stored(record, app.knowledge.as_unit(record, words, version)?.0));
+    }
+    let body = json!({"data": data, "total": found.total, "offset": wanted.offset, "limit": wanted.limit});
+    Ok(with_version(Json(body).into_response(), &resolved))
+}
+
+/// A KnowledgeUnit: `@context`, `@type`, `id` and what its type has. In the SDK's words it must be whole, in the seed's what is
+/// left out is filled in. Members that are not known are kept as they are.
+#[derive(ToSchema)]
+#[schema(as = KnowledgeUnit)]
+#[expect(dead_code, reason = "it only describes what the units' own reader reads")]
+pub(super) struct UnitBody {
+    /// `Trace`, `Pattern`, `SOP`, or `ReasoningTrace`, `ToolCallPattern`, `ExpertSOP`.
+    #[schema(rename = "@type")]
+    kind: String,
+    /// `kp:trace:…`, `kp:pattern:…`, `kp:sop:…`; a new one where there is none.
+    id: Option<String>,
+}
+
+/// Contributes a unit. The same again answers 200 and changes nothing; another under the same id is a version of it, by its owner.
+#[utoipa::path(post, path = "/v1/knowledge", request_body = UnitBody, responses((status = 201, description = "{id, quality_score, data}"), (status = 200, description = "the same, of one that was there"), (status = 409, description = "the id is somebody else's")))]
+pub(super) async fn contribute(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    headers: HeaderMap,
+    body: axum::body::Bytes,
+) -> Result<Response, Refusal> {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if ![LINKED_DATA, PLAIN].contains(&kind.split(';').next().unwrap_or_default().trim()) {
+        let what = "a unit is sent as application/ld+json or application/json";
+        return Err(refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_json", what));
+    }
+    let malformed = |what: String| refused(StatusCode::BAD_REQUEST, "malformed_json", what);
+    let posted: Value = serde_json::from_slice(&body).map_err(|error| malformed(error.to_string()))?;
+    let Value::Object(posted) = posted else { return Err(malformed("a unit is an object".into())) };
+    let (version, words) = asked(&headers);
+    let done = app.knowledge.contribute(posted, &origin).await?;
+    let (unit, resolved) = app.knowledge.as_unit(&done.record, words, version)?;
+    let status = if done.is_new { StatusCode::CREATED } else { StatusCode::OK };
+    let mut told = json!({"id": id_of(&done.record), "quality_score": quality_of(&done.record), "data": stored(&done.record, unit)});
+    if !done.warnings.is_empty() {
+        told["warnings"] = json!(done.warnings);
+    }
+    Ok(with_version((status, Json(told)).into_response(), &resolved))
+}
+
+/// Whether a unit holds.
+#[derive(Deserialize, ToSchema)]
+pub(super) struct ValidationBody {
+    /// Whether it does.
+    valid: bool,
+    /// What was found.
+    #[schema(max_length = 2000)]
+    feedback: Option<String>,
+}
+
+/// Says whether a unit holds, once a caller; nobody says so of his own.
+#[utoipa::path(post, path = "/v1/knowledge/{id}/validate", params(("id" = String, Path)), request_body = ValidationBody, responses((status = 200, description = "{data: {id, validated, feedback}}")))]
+pub(super) async fn validate(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    ApiPath(id): ApiPath<String>,
+    ApiJson(body): ApiJson<ValidationBody>,
+) -> Result<Json<Value>, Refusal> {
+    if body.feedback.as_ref().is_some_and(|feedback| feedback.chars().count() > FEEDBACK_CHARS_MAX) {
+        return Err(refused(StatusCode::UNPROCESSABLE_ENTITY, "invalid", "feedback is at most 2000 characters"));
+    }
+    app.knowledge.validate(&id, body.valid, body.feedback.clone(), &origin).await?;
+    Ok(Json(json!({"data": {"id": id, "validated": true, "feedback": body.feedback}})))
+}
+
+/// Deletes a unit of the caller's; the record can be rolled back.
+#[utoipa::path(delete, path = "/v1/knowledge/{id}", params(("id" = String, Path)), responses((status = 200, description = "{deleted, unit_id, deleted_at, deleted_by}")))]
+pub(super) async fn delete(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    ApiPath(id): ApiPath<String>,
+) -> Result<Json<Value>, Refusal> {
+    let record = app.knowledge.unit(&id, &origin).await?;
+    app.knowledge.delete(&record.id, false, &origin).await?;
+    let at = app.store.clock().now().to_string();
+    let told = json!({"deleted": true, "unit_id": id, "deleted_at": at, "deleted_by": origin.principal.id});
+    Ok(Json(told))
+}
+
+/// A document, and the version that it is to be of.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MigrationBody {
+    /// The document.
+    #[schema(value_type = Object)]
+    document: Map<String, Value>,
+    /// As in 3.0.0 or v3.
+    #[serde(rename = "targetVersion")]
+    target_version: String,
+}
+
+/// Brings a document to a later version, step by step, and keeps nothing.
+#[utoipa::path(post, path = "/v1/knowledge/migrate", request_body = MigrationBody, responses((status = 200, description = "the document"), (status = 406, description = "there is no way")))]
+pub(super) async fn migrate(
+    State(app): State<App>,
+    _caller: Caller,
+    ApiJson(body): ApiJson<MigrationBody>,
+) -> Result<Response, Refusal> {
+    let document = Value::Object(body.document);
+    let of = major_of(&document)
+        .ok_or_else(|| refused(StatusCode::BAD_REQUEST, "no_context", "@context says no version of the protocol"))?;
+    let schemas = app.knowledge.schemas();
+    let now = app.store.clock().now();
+    let resolved = schemas.resolve(Some(&body.target_version), of, now).map_err(KnowledgeError::from)?;
+    let done = schemas.migrate(document, resolved.version.0).map_err(KnowledgeError::from)?;
+    let kind = [(header::CONTENT_TYPE, LINKED_DATA)];
+    Ok(with_version((kind, schemas.project(done, resolved.version).to_string()).into_response(), &resolved))
+}

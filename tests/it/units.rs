@@ -1,0 +1,267 @@
+//! Records as KnowledgeUnits (MISSION P1–P4): both vocabularies, versions, and the same memory behind them.
+
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+use tests::{Answer, Client, TestDaemon, honest};
+
+const UNITS: &str = "/v1/knowledge";
+const CONTEXT: &str = "https://openknowledgepulse.org/schema/v1";
+
+fn metadata(visibility: &str) -> Value {
+    json!({"created_at": "2026-02-24T10:00:00Z", "task_domain": "sailing", "success": true, "quality_score": 0.75,
+           "visibility": visibility, "privacy_level": "aggregated", "framework": "langgraph"})
+}
+
+fn trace() -> Value {
+    json!({"@context": CONTEXT, "@type": "ReasoningTrace", "id": "kp:trace:a1b2c3d4", "metadata": metadata("network"),
+           "task": {"objective": "entering the harbour"},
+           "steps": [{"step_id": 0, "type": "thought", "content": "The ebb runs four knots."},
+                     {"step_id": 1, "type": "tool_call", "tool": {"name": "tides"}, "latency_ms": 12}],
+           "outcome": {"result_summary": "Waited for the flood.", "confidence": 0.9}, "x-unknown": {"kept": [1, 2]}})
+}
+
+fn pattern() -> Value {
+    json!({"@context": CONTEXT, "@type": "ToolCallPattern", "id": "kp:pattern:p1", "metadata": metadata("private"),
+           "name": "Check the tide", "description": "Before any bar", "trigger_conditions": {"task_types": ["pilotage"]},
+           "tool_sequence": [{"step": "ask the tide table", "execution": "sequential", "tools": [{"name": "tides"}]}],
+           "performance": {"avg_ms": 10, "success_rate": 0.9, "uses": 3}})
+}
+
+fn sop() -> Value {
+    json!({"@context": CONTEXT, "@type": "ExpertSOP", "id": "kp:sop:s1", "metadata": metadata("org"), "name": "Crossing a bar",
+           "domain": "sailing", "source": {"type": "human_expert", "expert_id": "ada", "credentials": []},
+           "decision_tree": [{"step": "1", "instruction": "Look.", "conditions": {"breaking": {"action": "Stay out"}}}]})
+}
+
+/// The rules of a vocabulary.
+fn rules(name: &str) -> jsonschema::Validator {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../config/schemas");
+    let text = std::fs::read_to_string(folder.join(format!("{name}.v1.schema.json"))).unwrap();
+    jsonschema::validator_for(&serde_json::from_str(&text).unwrap()).unwrap()
+}
+
+/// A unit that fits the rules of its own type.
+#[track_caller]
+fn whole(unit: &Value) -> &Value {
+    let name = unit["@type"].as_str().unwrap_or_else(|| panic!("{unit}"));
+    let faults: Vec<String> = rules(name).iter_errors(unit).map(|fault| fault.to_string()).collect();
+    assert!(faults.is_empty(), "{faults:?}: {unit}");
+    unit
+}
+
+async fn get(client: &Client, id: &str, headers: &[(&str, &str)]) -> Answer {
+    client.send(Method::GET, &format!("{UNITS}/{id}"), headers, None).await
+}
+
+/// Without what every record tells of itself.
+fn without_told(mut unit: Value) -> Value {
+    for key in ["record_id", "feedback"] {
+        unit["metadata"].as_object_mut().unwrap().remove(key);
+    }
+    unit
+}
+
+#[tokio::test]
+async fn a_unit_comes_back_as_it_was_contributed_and_is_a_record_like_any() {
+    let daemon = TestDaemon::start(honest).await;
+    let ada = daemon.member("user:ada", &["org:acme"]).await;
+    for unit in [trace(), pattern(), sop()] {
+        let made = ada.post(UNITS, unit.clone()).await.expect(StatusCode::CREATED);
+        assert_eq!((&made["id"], &made["data"]["unit"]["@type"]), (&unit["id"], &unit["@type"]));
+        let id = unit["id"].as_str().unwrap();
+        let answer = get(&ada, id, &[]).await;
+        assert_eq!(answer.headers["content-type"], "application/ld+json");
+        assert_eq!(
+            (&answer.headers["kp-schema-version"], &answer.headers["vary"]),
+            (&"1.1.0".parse().unwrap(), &"Accept, KP-Schema-Version".parse().unwrap())
+        );
+        let told = answer.expect(StatusCode::OK);
+        assert_eq!(without_told(whole(&told).clone()), unit);
+        // The same again changes nothing.
+        assert_eq!(ada.post(UNITS, unit.clone()).await.expect(StatusCode::OK)["id"], unit["id"]);
+        // In the other vocabulary it is as whole.
+        let short = get(&ada, id, &[("kp-schema-version", "1.0.0")]).await.expect(StatusCode::OK);
+        assert_eq!(whole(&short), &unit, "1.0.0 tells nothing of the record");
+    }
+    // One row, found and changed through the other doors.
+    let listed = ada.get("/api/knowledge?limit=100").await.expect(StatusCode::OK);
+    assert_eq!(listed["count"], 3);
+    let found = ada.get("/api/knowledge/search?q=ebb+four+knots").await.expect(StatusCode::OK);
+    let record = found["results"][0]["id"].as_str().unwrap().to_owned();
+    assert_eq!(
+        (&found["results"][0]["types"], &found["results"][0]["scopes"]),
+        (&json!(["strategy"]), &json!(["public"]))
+    );
+    ada.put(&format!("/api/knowledge/{record}"), json!({"content": "Wait for slack water."}))
+        .await
+        .expect(StatusCode::OK);
+    let told = get(&ada, "kp:trace:a1b2c3d4", &[]).await.expect(StatusCode::OK);
+    assert_eq!(whole(&told)["outcome"]["result_summary"], "Wait for slack water.");
+    assert_eq!((&told["x-unknown"], &told["task"]), (&trace()["x-unknown"], &trace()["task"]));
+    // A new document under the id is a version of the record.
+    let mut again = trace();
+    again["outcome"]["result_summary"] = "Went in at slack.".into();
+    ada.post(UNITS, again.clone()).await.expect(StatusCode::OK);
+    assert_eq!(without_told(get(&ada, "kp:trace:a1b2c3d4", &[]).await.body), again);
+    let history = ada.get(&format!("/api/knowledge/{record}/history")).await.expect(StatusCode::OK);
+    assert_eq!(history["versions"].as_array().unwrap().len(), 3);
+    // A record that was born elsewhere is a unit too: whole, and under an id that leads back.
+    for (types, kind) in [(json!(["tool"]), "Pattern"), (json!(["plan"]), "SOP")] {
+        let body = json!({"task": "t", "content": "one\\ntwo", "types": types});
+        let id = ada.post("/api/knowledge", body).await.expect(StatusCode::CREATED)["id"].as_str().unwrap().to_owned();
+        let unit = get(&ada, &format!("kp:{}:{id}", kind.to_lowercase()), &[]).await.expect(StatusCode::OK);
+        assert_eq!(whole(&unit)["@type"], kind);
+        let long = get(&ada, &format!("kp:{}:{id}", kind.to_lowercase()), &[("kp-schema-version", "v1")])
+            .await
+            .expect(StatusCode::OK);
+        assert!(["ToolCallPattern", "ExpertSOP"].contains(&whole(&long)["@type"].as_str().unwrap()));
+        let gone = ada.delete(&format!("{UNITS}/kp:{}:{id}", kind.to_lowercase())).await.expect(StatusCode::OK);
+        assert_eq!((&gone["deleted"], &gone["deleted_by"]), (&json!(true), &json!("user:ada")));
+        ada.get(&format!("/api/knowledge/{id}")).await.refused(404, "knowledge_not_found");
+    }
+}
+
+#[tokio::test]
+async fn versions_types_and_faults_are_negotiated_as_the_protocol_says() {
+    let daemon = TestDaemon::start(honest).await;
+    let ada = daemon.member("user:ada", &["org:acme"]).await;
+    // The seed names three members; what is left out is filled in.
+    let short = json!({"@context": CONTEXT, "@type": "Trace", "id": "kp:trace:s", "note": "kept"});
+    let made = ada.post(UNITS, short).await.expect(StatusCode::CREATED);
+    assert_eq!(
+        (&whole(&made["data"]["unit"])["@type"], &made["data"]["unit"]["note"]),
+        (&json!("Trace"), &json!("kept"))
+    );
+    let id = "kp:trace:s";
+    for (version, status, served) in [
+        ("1.0.0", 200, "1.0.0"),
+        ("1.2.0", 200, "1.1.0"),
+        ("v1", 200, "1.1.0"),
+        ("1", 200, "1.1.0"),
+        ("3.0.0", 406, ""),
+        ("newest", 400, ""),
+    ] {
+        let answer = get(&ada, id, &[("kp-schema-version", version)]).await;
+        assert_eq!(answer.status.as_u16(), status, "{version}: {}", answer.body);
+        match status {
+            200 => assert_eq!(answer.headers["kp-schema-version"], served),
+            406 => assert_eq!(
+                (&answer.body["code"], &answer.body["supported"]),
+                (&json!("version_not_acceptable"), &json!(["1.0.0", "1.1.0"]))
+            ),
+            _ => assert_eq!(answer.body["code"], "invalid_schema_version"),
+        }
+        assert_eq!(ada.send(Method::GET, UNITS, &[("kp-schema-version", version)], None).await.status.as_u16(), status);
+    }
+    for (accept, status, kind) in [
+        ("application/ld+json", 200, "application/ld+json"),
+        ("*/*", 200, "application/ld+json"),
+        ("application/json", 200, "application/json"),
+        ("text/html", 406, "application/json"),
+    ] {
+        let answer = get(&ada, id, &[("accept", accept)]).await;
+        assert_eq!(
+            (answer.status.as_u16(), answer.headers["content-type"].to_str().unwrap()),
+            (status, kind),
+            "{accept}"
+        );
+        if kind == "application/json" && status == 200 {
+            assert_eq!(
+                (&answer.body["data"]["id"], &answer.body["data"]["visibility"]),
+                (&json!(id), &json!("private"))
+            );
+        }
+    }
+    for (member, value, path) in [
+        ("@type", json!("Song"), "@type"),
+        ("@context", json!("https://example.com"), "@context"),
+        ("id", json!("kp:sop:x"), "id"),
+        ("steps", json!([]), "steps"),
+        ("outcome", json!({"result_summary": "x", "confidence": 2}), "outcome.confidence"),
+        ("metadata", json!({}), "metadata"),
+    ] {
+        let mut unit = trace();
+        unit[member] = value;
+        let refused = ada.post(UNITS, unit).await.expect(StatusCode::BAD_REQUEST);
+        assert_eq!(
+            (&refused["error"], &refused["issues"][0]["path"]),
+            (&json!("Invalid KnowledgeUnit"), &json!(path)),
+            "{refused}"
+        );
+    }
+    for body in ["[]", "{", "7"] {
+        let answer = ada.raw(UNITS, body).await;
+        assert_eq!((answer.status, &answer.body["code"]), (StatusCode::BAD_REQUEST, &json!("malformed_json")));
+    }
+    let text = ada.text(UNITS, "x".into()).await;
+    assert_eq!(text.status, StatusCode::UNSUPPORTED_MEDIA_TYPE);
+    let migrate = async |target: &str| {
+        ada.post(&format!("{UNITS}/migrate"), json!({"document": trace(), "targetVersion": target})).await
+    };
+    assert_eq!(migrate("1.0.0").await.expect(StatusCode::OK), trace());
+    assert_eq!(migrate("3.0.0").await.expect(StatusCode::NOT_ACCEPTABLE)["code"], "version_not_acceptable");
+}
+
+#[tokio::test]
+async fn what_a_unit_says_of_who_sees_it_holds_and_others_may_say_whether_it_holds() {
+    let daemon = TestDaemon::start(honest).await;
+    let ada = daemon.member("user:ada", &["org:acme"]).await;
+    let bob = daemon.member("user:bob", &["org:acme"]).await;
+    let eve = daemon.member("user:eve", &[]).await;
+    for unit in [trace(), pattern(), sop()] {
+        ada.post(UNITS, unit).await.expect(StatusCode::CREATED);
+    }
+    let sees = async |client: &Client| {
+        let listed = client.get(UNITS).await.expect(StatusCode::OK);
+        let mut ids: Vec<String> = Vec::new();
+        for unit in listed["data"].as_array().unwrap() {
+            whole(&unit["unit"]);
+            ids.push(unit["id"].as_str().unwrap().to_owned());
+        }
+        ids.sort();
+        assert_eq!(listed["total"], ids.len());
+        ids
+    };
+    let all = ["kp:pattern:p1", "kp:sop:s1", "kp:trace:a1b2c3d4"];
+    assert_eq!(sees(&ada).await, all);
+    assert_eq!(sees(&bob).await, all[1..]);
+    assert_eq!(sees(&eve).await, all[2..]);
+    assert_eq!(get(&eve, all[1], &[]).await.expect(StatusCode::NOT_FOUND)["code"], "knowledge_not_found");
+    assert_eq!(eve.delete(&format!("{UNITS}/{}", all[1])).await.status, StatusCode::NOT_FOUND);
+    assert_eq!(eve.delete(&format!("{UNITS}/{}", all[2])).await.status, StatusCode::FORBIDDEN);
+    // An id that is somebody else's is taken, seen or not.
+    for unit in [trace(), pattern()] {
+        let mut other = unit;
+        other["x"] = "mine".into();
+        assert_eq!(eve.post(UNITS, other).await.status, StatusCode::CONFLICT);
+    }
+    // Profiles are their owners'.
+    let profile = json!({"task": "coffee", "content": "Black.", "types": ["user_profile"], "scopes": ["public"]});
+    ada.post("/api/knowledge", profile).await.expect(StatusCode::CREATED);
+    assert_eq!(sees(&eve).await, all[2..]);
+    // Whoever sees it says once whether it holds.
+    let path = format!("{UNITS}/{}/validate", all[2]);
+    for _ in 0..2 {
+        bob.post(&path, json!({"valid": true, "feedback": "It does."})).await.expect(StatusCode::OK);
+    }
+    eve.post(&path, json!({"valid": false})).await.expect(StatusCode::OK);
+    assert_eq!(ada.post(&path, json!({"valid": true})).await.status, StatusCode::FORBIDDEN);
+    let told = get(&ada, all[2], &[]).await.expect(StatusCode::OK);
+    assert_eq!(told["metadata"]["validated_by"], json!(["kp:validator:user:bob"]));
+    assert_eq!(told["metadata"]["feedback"], json!({"helpful": 1, "harmful": 1}));
+    // ((4 − 1) + 1) / (4 + 1 + 2)
+    assert!((whole(&told)["metadata"]["quality_score"].as_f64().unwrap() - 4.0 / 7.0).abs() < 1e-9);
+    // By types of either vocabulary, by a question, by domain and quality, in pages.
+    let ids = async |query: &str| {
+        let found = ada.get(&format!("{UNITS}?{query}")).await.expect(StatusCode::OK);
+        let ids: Vec<String> =
+            found["data"].as_array().unwrap().iter().map(|unit| unit["id"].as_str().unwrap().to_owned()).collect();
+        (ids, found["total"].as_u64().unwrap())
+    };
+    assert_eq!(ids("types=trace,ExpertSOP").await.1, 2);
+    assert_eq!(ids("q=harbour").await.0, [all[2]]);
+    assert_eq!(ids("domain=sailing&min_quality=0.7").await.1, 2);
+    let (page, total) = ids("limit=1&offset=1&domain=sailing").await;
+    assert_eq!((page.len(), total), (1, 3));
+    assert_eq!(ada.get(&format!("{UNITS}?types=song")).await.status, StatusCode::BAD_REQUEST);
+}
