@@ -3,6 +3,7 @@
 
 use std::sync::LazyLock;
 
+use nexus::secrets::redacted;
 use nexus::{Batch, Origin, Right, Role};
 use regex::Regex;
 use serde_json::json;
@@ -25,6 +26,7 @@ impl Knowledge {
         wish: String,
         origin: &Origin,
     ) -> Result<Option<String>, KnowledgeError> {
+        let wish = redacted(&wish).map_or(wish, |(wish, _)| wish);
         let beside = Batch::new(origin).append(feedback::stream(id), "wish", &json!({"wish": wish}));
         let command = r#"UPDATE ?k SET METADATA { needs_evolution: ADD(COALESCE(?k.metadata.needs_evolution, 0), 1) } WHERE { ?k {type: "Knowledge", name: $id} }"#;
         self.kip(command, json!({"id": id}), Right::Judge, beside.ops, id, origin).await?;
@@ -44,7 +46,13 @@ impl Knowledge {
         let body = Body { task: Some(written.task), content: Some(written.content), ..Body::default() };
         let confidence = 0.5 * record.eval.confidence + 0.25;
         let metadata = json!({"confidence": confidence, "needs_evolution": 0});
-        let call = upsert(id, &format!("EXPECT VERSION {}", record.version), &body, &metadata);
+        // Whoever only said meanwhile whether it helped has changed nothing of what it says.
+        let now = self.seen(id, origin).await?;
+        if (&now.task, &now.content) != (&record.task, &record.content) {
+            return Ok(Some("it was changed meanwhile".to_owned()));
+        }
+        let whose = (now.owner.as_str(), now.scopes.as_slice());
+        let call = upsert(id, &format!("EXPECT VERSION {}", now.version), &body, &metadata, whose);
         let answer = self.nexus.write_with(&commons(), call, origin, Right::Own, Vec::new()).await?;
         match outcome(&answer, id) {
             Ok(_) => Ok(None),

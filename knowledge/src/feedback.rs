@@ -1,7 +1,7 @@
 //! Whether a record helped: counted, and kept as cases that nobody takes back (MISSION H2). Whoever sees a record may say
 //! so; what names the message or the trace it comes from is counted once.
 
-use nexus::store::{Hash, Key, Kind, Stream};
+use nexus::store::{Entry, Hash, Key, Kind, Stream};
 use nexus::{Batch, Origin, Right};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -13,6 +13,8 @@ use crate::{Knowledge, KnowledgeError, Record};
 const TOLD_MAX: usize = 50;
 /// Entries of a stream that are read at once.
 const PAGE: usize = 256;
+/// Judgements of one request.
+const JUDGEMENTS_MAX: usize = 1_000;
 /// Bytes of a case.
 const CASE_BYTES_MAX: usize = 8 << 10;
 /// What a record is more certain, or less, after it helped or did not: a share of what is left.
@@ -68,7 +70,10 @@ pub(crate) fn case(fields: &mut Fields, path: &str, helpful: bool, case: Map<Str
 impl Judgement {
     /// Under which name it is counted once.
     fn key(&self, id: &str) -> Option<Key> {
-        let named = ["message_id", "trace_id"].iter().find_map(|key| self.case.get(*key)?.as_str())?;
+        let named = ["message_id", "trace_id"].into_iter().find_map(|key| {
+            let name = self.case.get(key)?.as_str().filter(|name| !name.is_empty())?;
+            Some([key, name])
+        })?;
         let told = json!([id, named, self.helpful]).to_string();
         Some(Key::new(Kind::Feedback, Hash::of(told.as_bytes()).hex()))
     }
@@ -99,7 +104,11 @@ impl Knowledge {
         let command = format!(
             r#"UPDATE ?k SET METADATA {{ {counted}: ADD(COALESCE(?k.metadata.{counted}, 0), 1), confidence: {confidence} }} WHERE {{ ?k {{type: "Knowledge", name: $id}} }}"#
         );
-        let kept = Kept { helpful: judgement.helpful, case: judgement.case };
+        // What others will read holds no secret, whichever way it came.
+        let mut case = Value::Object(judgement.case);
+        let _ = nexus::secrets::clean(&mut case);
+        let Value::Object(case) = case else { return Ok(false) };
+        let kept = Kept { helpful: judgement.helpful, case };
         let mut beside = Batch::new(origin).append(stream(id), CASE, &kept);
         if let Some(key) = key {
             beside = beside.put(key, &json!({"record": id}));
@@ -114,8 +123,11 @@ impl Knowledge {
     /// Counts several; what is wrong with one of them is told, and the others are counted.
     ///
     /// # Errors
-    /// Only when the commons cannot be written.
+    /// [`KnowledgeError::Invalid`] of too many; or when the commons cannot be written.
     pub async fn judge_all(&self, list: Vec<Value>, origin: &Origin) -> Result<Judged, KnowledgeError> {
+        if list.len() > JUDGEMENTS_MAX {
+            return Err(KnowledgeError::invalid("feedback_list", format!("has at most {JUDGEMENTS_MAX} items")));
+        }
         let mut judged = Judged { updated: 0, errors: Vec::new() };
         for item in list {
             let id = item["knowledge_id"].as_str().unwrap_or_default().to_owned();
@@ -137,7 +149,7 @@ impl Knowledge {
         let mut told = [Vec::new(), Vec::new()];
         let counts = [record.eval.helpful, record.eval.harmful];
         let stream = stream(&record.id);
-        let mut after = match counts.iter().sum::<u64>() {
+        let mut after = match counts[0].max(counts[1]) {
             0 => 0,
             // Enough of the end of the stream that the newest of both kinds are in it, unless one kind is rare.
             _ => self.store.head(&stream).await?.saturating_sub(4 * TOLD_MAX as u64),
@@ -146,10 +158,12 @@ impl Knowledge {
             let entries = self.store.entries(&stream, after, PAGE).await?;
             let Some(last) = entries.last() else { break };
             after = last.seq;
-            for entry in entries.iter().filter(|entry| &*entry.kind == CASE) {
+            // Those of another record that had this name are not this one's.
+            let own = |entry: &&Entry| &*entry.kind == CASE && entry.at >= record.created_at;
+            for entry in entries.iter().filter(own) {
                 let kept: Kept = entry.decode()?;
                 let mut case = kept.case;
-                case.entry("by").or_insert(json!(entry.by));
+                case.insert("by".to_owned(), json!(entry.by));
                 case.entry("timestamp").or_insert(json!(entry.at));
                 told[usize::from(!kept.helpful)].push(Value::Object(case));
             }

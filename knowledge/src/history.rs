@@ -1,7 +1,9 @@
 //! How a record stood before, and back to that (MISSION H2): nothing that was said is destroyed by what is said later.
 
 use jiff::Timestamp;
-use nexus::{Origin, Right, Role, Version, versions_stream};
+use nexus::kip::graph::SCOPES_KEY;
+use nexus::store::Entry;
+use nexus::{Origin, Right, Role, StoreError, Version, versions_stream};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -27,24 +29,44 @@ pub struct Past {
 }
 
 impl Knowledge {
-    /// How a record stood, oldest first, from the version after `after` on. Its owner is told of one that is deleted too.
+    /// How a record stood, oldest first, from the version after `after` on. Its owner is told of one that is deleted too; others
+    /// of what they might see when it stood so.
     ///
     /// # Errors
     /// [`KnowledgeError::NotFound`].
     pub async fn history(&self, id: &str, after: u64, origin: &Origin) -> Result<Vec<Past>, KnowledgeError> {
         let record = self.any(id, origin).await?;
-        let owns = origin.principal.answers_for(&record.owner) || origin.principal.may(Role::Operator);
+        let by = &origin.principal;
+        let owns = by.answers_for(&record.owner) || by.may(Role::Operator);
         if record.status != crate::Status::Active && !owns {
             return Err(KnowledgeError::NotFound(id.to_owned()));
         }
-        let entries = self.store.entries(&versions_stream(KIND, id), after, TOLD_MAX).await?;
-        let past = |entry: &nexus::store::Entry| {
-            let version: Version = entry.decode()?;
-            let cause = entry.cause.0.iter().map(ToString::to_string).collect();
-            let by = entry.by.to_string();
-            Ok(Past { version: entry.seq, at: entry.at, by, cause, attributes: version.attributes })
-        };
-        entries.iter().map(past).collect()
+        let mut told = Vec::new();
+        for (entry, version) in self.own_versions(id).await? {
+            let then = version.metadata.get(SCOPES_KEY);
+            let might = match then {
+                None | Some(Value::Null) => true,
+                Some(scopes) => {
+                    let listed = scopes.as_array().into_iter().flatten().filter_map(Value::as_str);
+                    listed.into_iter().any(|scope| by.scopes.iter().any(|own| *own.0 == *scope))
+                }
+            };
+            if entry.seq > after && told.len() < TOLD_MAX && (owns || might) {
+                let cause = entry.cause.0.iter().map(ToString::to_string).collect();
+                let (version, attributes) = (entry.seq, version.attributes);
+                told.push(Past { version, at: entry.at, by: entry.by.to_string(), cause, attributes });
+            }
+        }
+        Ok(told)
+    }
+
+    /// The versions of a record, without those of another one that had its name before and was removed.
+    async fn own_versions(&self, id: &str) -> Result<Vec<(Entry, Version)>, KnowledgeError> {
+        let entries = self.store.all_entries(&versions_stream(KIND, id)).await?;
+        let read = |entry: Entry| Ok((entry.decode::<Version>()?, entry)).map(|(version, entry)| (entry, version));
+        let mut versions: Vec<(Entry, Version)> = entries.into_iter().map(read).collect::<Result<_, StoreError>>()?;
+        let ended = versions.iter().rposition(|(_, version)| version.attributes.is_none());
+        Ok(versions.split_off(ended.map_or(0, |at| at + 1)))
     }
 
     /// Makes a record say again what it said in `version`, as a version of its own; one that was deleted or merged is there
@@ -59,17 +81,13 @@ impl Knowledge {
             return Err(KnowledgeError::Forbidden(format!("{id} belongs to somebody else")));
         }
         let none = || KnowledgeError::invalid("version", format!("is one of those that {id} had"));
-        let stream = versions_stream(KIND, id);
-        let entries = self.store.entries(&stream, version.checked_sub(1).ok_or_else(none)?, 1).await?;
-        let found: Version = entries.first().filter(|entry| entry.seq == version).ok_or_else(none)?.decode()?;
-        let mut then = found.attributes.ok_or_else(none)?;
+        let mut versions = self.own_versions(id).await?;
+        let now = versions.pop();
+        let found = versions.into_iter().chain(now.clone()).find(|(entry, _)| entry.seq == version);
+        let mut then = found.and_then(|(_, found)| found.attributes).ok_or_else(none)?;
         // What it did not say then it does not say now.
-        let now = self.store.entries(&stream, self.store.head(&stream).await?.saturating_sub(1), 1).await?;
-        if let Some(now) = now.first() {
-            let now: Version = now.decode()?;
-            for key in now.attributes.unwrap_or_default().keys() {
-                then.entry(key.clone()).or_insert(Value::Null);
-            }
+        for key in now.and_then(|(_, now)| now.attributes).unwrap_or_default().keys() {
+            then.entry(key.clone()).or_insert(Value::Null);
         }
         let mut parameters = Map::new();
         parameters.insert("id".into(), id.into());

@@ -174,6 +174,27 @@ pub(crate) const KP_ID_KEY: &str = "kp_id";
 /// Who found that it holds.
 pub(crate) const VALIDATED_KEY: &str = "validated_by";
 
+/// What a record tells of itself: nothing that was sent with it is told in the place of that.
+const MEMBERS: [&str; 17] = [
+    "id",
+    "message_id",
+    "types",
+    "task",
+    "tags",
+    "scopes",
+    "owner",
+    "visibility",
+    "content",
+    "context",
+    "resource_ids",
+    "source",
+    "eval",
+    "status",
+    "created_at",
+    "updated_at",
+    "version",
+];
+
 /// Members of a record that stand elsewhere than under their own name in its attributes.
 pub(crate) const EXTRA_KEY: &str = "x";
 /// Where it came from stands in the metadata under this.
@@ -207,7 +228,11 @@ impl Record {
             version: concept.stamp.version(),
             created_at: time(concept.stamp.created),
             updated_at: time(concept.stamp.updated()),
-            extra: object(attributes, EXTRA_KEY),
+            extra: {
+                let mut extra = object(attributes, EXTRA_KEY);
+                extra.retain(|key, _| !MEMBERS.contains(&key.as_str()));
+                extra
+            },
             unit: attributes.named(UNIT_KEY).map(Datum::to_json).filter(Value::is_object),
             validated_by: metadata.named(VALIDATED_KEY).map(texts).unwrap_or_default(),
         }

@@ -6,8 +6,9 @@ use std::fmt::Write;
 use jiff::Timestamp;
 use nexus::kip::datum::{Datum, Sym};
 use nexus::kip::graph::{Concept, El, GraphRead, Look, SCOPES_KEY};
+use nexus::secrets::redacted;
 use nexus::store::{Expect, Key, Kind, Stream};
-use nexus::{Batch, OWNER_KEY, Origin, Principal, Right, Role};
+use nexus::{Batch, HAS_SECRET_KEY, OWNER_KEY, Origin, Principal, Right, Role, SEAL_KEY};
 use secrecy::SecretString;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -22,10 +23,6 @@ use crate::{Knowledge, KnowledgeError, commons, outcome, warned};
 
 /// The concept type of resources.
 const KIND: &str = "Resource";
-/// Says that a resource has something sealed beside it.
-const HAS_SECRET_KEY: &str = "has_secure_body";
-/// Counts what was sealed: a body put back from before does not open.
-const SEALED_KEY: &str = "sealed_version";
 /// Who besides the owner may be shown what is sealed.
 const REVEAL_KEY: &str = "reveal_scopes";
 const TITLE_CHARS_MAX: usize = 500;
@@ -66,7 +63,7 @@ pub struct Resource {
     /// When it last changed.
     pub updated_at: Timestamp,
     #[serde(skip)]
-    sealed_version: u64,
+    seal: String,
 }
 
 /// What somebody asks a resource to be; what is left open of one that is there stays as it is.
@@ -151,12 +148,12 @@ impl Resource {
             version: concept.stamp.version(),
             created_at: time(concept.stamp.created),
             updated_at: time(concept.stamp.updated()),
-            sealed_version: metadata.named(SEALED_KEY).and_then(Datum::as_f64).unwrap_or_default() as u64,
+            seal: metadata.named(SEAL_KEY).and_then(Datum::as_str).unwrap_or_default().to_owned(),
         }
     }
 
     fn place(&self) -> Place<'_> {
-        Place { row: &self.id, owner: &self.owner, version: self.sealed_version }
+        Place { row: &self.id, owner: &self.owner, seal: &self.seal }
     }
 
     /// Whether it was to be used until a time that is over.
@@ -261,7 +258,7 @@ impl Knowledge {
         set("content_type", draft.content_type.map(Value::from));
         set("metadata", draft.about.map(Value::Object));
         let mut metadata = Map::new();
-        let was = known.as_ref().map_or(0, |known| known.sealed_version);
+        let seal = crate::write::random();
         let mut beside = Batch::new(origin);
         // Whoever gets a resource gets what is sealed with it: it is sealed anew for him.
         let moved = match &known {
@@ -272,10 +269,10 @@ impl Knowledge {
         };
         if let Some(secret) = draft.secret.or(moved) {
             attributes.insert(HAS_SECRET_KEY.to_owned(), secret.is_some().into());
-            metadata.insert(SEALED_KEY.to_owned(), (was + 1).into());
+            metadata.insert(SEAL_KEY.to_owned(), secret.is_some().then(|| seal.clone()).into());
             beside = match &secret {
                 Some(secret) => {
-                    let place = Place { row: &id, owner: &owner, version: was + 1 };
+                    let place = Place { row: &id, owner: &owner, seal: &seal };
                     beside.put(sealed_key(&id), &self.keys.seal(secret, place)?)
                 }
                 None => beside.delete(sealed_key(&id), Expect::Any),
@@ -302,7 +299,7 @@ impl Knowledge {
         write_object(&mut text, " WITH METADATA", "m_", &metadata, &mut parameters);
         let _ = write!(text, "}}");
         let call = crate::write::call(text, Value::Object(parameters));
-        let answer = self.nexus.write_with(&commons(), call, origin, Right::Own, beside.ops).await?;
+        let answer = self.nexus.write_with(&commons(), call, origin, Right::Seal, beside.ops).await?;
         match outcome(&answer, &id) {
             // A name that somebody else has is not told to be his.
             Err(KnowledgeError::Forbidden(_) | KnowledgeError::Conflict(_)) if known.is_none() => {
@@ -359,7 +356,13 @@ impl Knowledge {
             return Err(KnowledgeError::Gone(format!("{id} was to be used until a time that is over")));
         }
         let secret = self.opened(&resource).await?;
-        self.store.commit(Batch::new(origin).append(reveals(id), "revealed", &json!({"why": why}))).await?;
+        self.store
+            .commit(Batch::new(origin).append(
+                reveals(id),
+                "revealed",
+                &json!({"why": redacted(why).map_or_else(|| why.to_owned(), |(why, _)| why)}),
+            ))
+            .await?;
         Ok((resource, secret))
     }
 
@@ -372,7 +375,9 @@ impl Knowledge {
         if !(origin.principal.answers_for(&resource.owner) || origin.principal.may(Role::Operator)) {
             return Err(KnowledgeError::Forbidden(format!("who was shown {id} is its owner's to know")));
         }
-        let entries = self.store.entries(&reveals(id), after, 256).await?;
+        // What was shown of another one that had this name is no affair of this one's owner.
+        let mut entries = self.store.entries(&reveals(id), after, 256).await?;
+        entries.retain(|entry| entry.at >= resource.created_at);
         let shown = |entry: &nexus::store::Entry| {
             let data: Value = entry.decode()?;
             Ok(json!({"seq": entry.seq, "at": entry.at, "by": entry.by, "cause": entry.cause, "why": data["why"]}))

@@ -42,13 +42,14 @@ pub enum SealError {
 pub(crate) struct Place<'p> {
     pub(crate) row: &'p str,
     pub(crate) owner: &'p str,
-    pub(crate) version: u64,
+    /// Drawn anew each time something is sealed there.
+    pub(crate) seal: &'p str,
 }
 
 impl Place<'_> {
     fn binding(self, kid: &str) -> Vec<u8> {
         // Each part with its length, so that no two places are told the same way.
-        let parts = [BINDING, self.row, self.owner, &self.version.to_string(), kid];
+        let parts = [BINDING, self.row, self.owner, self.seal, kid];
         parts.iter().flat_map(|part| format!("{}:{part}|", part.len()).into_bytes()).collect()
     }
 }
@@ -121,7 +122,9 @@ impl KeyRing {
             });
             let (name, key) = parsed.ok_or_else(|| wrong(format!("has no `name key` in line {}", at + 1)))?;
             keys.current.clone_from(&name);
-            keys.by_name.insert(name, key);
+            if keys.by_name.insert(name, key).is_some() {
+                return Err(wrong(format!("names a key twice, in line {}", at + 1)));
+            }
         }
         if keys.by_name.is_empty() {
             return Err(wrong("has no key in it".into()));
@@ -137,13 +140,23 @@ impl KeyRing {
     pub fn add_key(&self) -> Result<String, SealError> {
         let key: Master = Zeroizing::new(rand::rng().random());
         let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
-        let name = format!("k{}", keys.by_name.len() + 1);
-        if let Some(file) = &self.file {
+        // A key that is in memory alone would seal what nobody opens again.
+        let file = self.file.as_ref().ok_or_else(|| SealError::Ring("is not there to be written".to_owned()))?;
+        let numbers = keys.by_name.keys().filter_map(|name| name.strip_prefix('k')?.parse::<u64>().ok());
+        let name = format!("k{}", numbers.max().unwrap_or(0) + 1);
+        {
             let wrong =
                 |error: std::io::Error| SealError::Ring(format!("{} cannot be written: {error}", file.display()));
             let line = Zeroizing::new(format!("{name} {}\n", BASE64_STANDARD_NO_PAD.encode(key.as_slice())));
+            let is_new = !file.exists();
             let mut out = OpenOptions::new().append(true).create(true).mode(0o600).open(file).map_err(wrong)?;
+            // A line that a crash tore is ended first.
+            let torn = !std::fs::read(file).map(Zeroizing::new).map_err(wrong)?.ends_with(b"\n") && !is_new;
+            let line = if torn { Zeroizing::new(format!("\n{}", *line)) } else { line };
             out.write_all(line.as_bytes()).and_then(|()| out.sync_all()).map_err(wrong)?;
+            if let (true, Some(folder)) = (is_new, file.parent()) {
+                std::fs::File::open(folder).and_then(|folder| folder.sync_all()).map_err(wrong)?;
+            }
         }
         keys.current.clone_from(&name);
         keys.by_name.insert(name.clone(), key);
@@ -197,7 +210,7 @@ impl KeyRing {
 mod tests {
     use super::*;
 
-    const HERE: Place<'_> = Place { row: "credentials/a", owner: "user:ada", version: 1 };
+    const HERE: Place<'_> = Place { row: "credentials/a", owner: "user:ada", seal: "1" };
 
     fn opened(ring: &KeyRing, sealed: &Sealed, place: Place<'_>) -> Result<String, SealError> {
         ring.open_body(sealed, place).map(|body| body.expose_secret().to_owned())
@@ -213,7 +226,7 @@ mod tests {
         for elsewhere in [
             Place { row: "credentials/b", ..HERE },
             Place { owner: "user:bob", ..HERE },
-            Place { version: 2, ..HERE },
+            Place { seal: "2", ..HERE },
             Place { row: "credentials/a|8:user:ada", owner: "", ..HERE },
         ] {
             assert_eq!(opened(&ring, &sealed, elsewhere), Err(SealError::Broken));

@@ -178,21 +178,27 @@ impl Knowledge {
             };
             (hits, offered)
         })?;
-        let (mut router, mut degraded) = (router, degraded);
+        let (mut router, mut degraded, mut chosen_by_a_model) = (router, degraded, 0);
         if asks_a_model {
             match self.choose(&query.text, offered, origin).await {
-                Ok(chosen) => (router, hits) = (Router::Llm, chosen_first(chosen, hits, origin)),
+                Ok(chosen) => {
+                    chosen_by_a_model = chosen.len().min(2 * query.top_k);
+                    (router, hits) = (Router::Llm, chosen_first(chosen, hits, origin));
+                }
                 Err(why) => degraded = Some(why.to_owned()),
             }
             hits.truncate(2 * query.top_k);
         }
-        hits.sort_by(|one, other| {
+        let order = |one: &Hit, other: &Hit| {
             let by_scope = one.explained.scope.cmp(&other.explained.scope);
             let by_worth = other.record.eval.quality().total_cmp(&one.record.eval.quality());
             let by_relevance = other.relevance.total_cmp(&one.relevance);
             let first = if query.scope_first { by_scope.then(by_worth) } else { by_worth };
             first.then(by_relevance).then(by_scope).then(other.record.updated_at.cmp(&one.record.updated_at))
-        });
+        };
+        let (chosen, others) = hits.split_at_mut(chosen_by_a_model);
+        chosen.sort_by(order);
+        others.sort_by(order);
         hits.truncate(query.top_k);
         Ok(Found { hits, router, degraded })
     }

@@ -59,8 +59,9 @@ impl Knowledge {
                 other.eval.quality().total_cmp(&one.eval.quality()).then(one.created_at.cmp(&other.created_at))
             });
             let Some((kept, absorbed)) = group.split_first() else { continue };
-            if !dry_run {
-                self.absorb(kept, absorbed, origin).await?;
+            // What somebody changed meanwhile may be alike no more.
+            if !dry_run && !self.absorb(kept, absorbed, origin).await? {
+                continue;
             }
             let absorbed = absorbed.iter().map(|record| record.id.clone()).collect();
             merged.push(Merged { kept: kept.id.clone(), absorbed });
@@ -70,8 +71,8 @@ impl Knowledge {
     }
 
     /// Takes records into one that stays, in one commit: its labels, resources and addresses are those of all, and what was
-    /// said of the use of any of them counts for it.
-    async fn absorb(&self, kept: &Record, absorbed: &[Record], origin: &Origin) -> Result<(), KnowledgeError> {
+    /// said of the use of any of them counts for it. Answers whether that was done.
+    async fn absorb(&self, kept: &Record, absorbed: &[Record], origin: &Origin) -> Result<bool, KnowledgeError> {
         let (mut tags, mut resources) = (Map::new(), BTreeSet::new());
         let (mut types, mut urls): (BTreeSet<Type>, Vec<Value>) = Default::default();
         for record in absorbed.iter().rev().chain([kept]) {
@@ -84,7 +85,7 @@ impl Knowledge {
                 }
             }
         }
-        let count = |of: fn(&Record) -> u64| -> u64 { absorbed.iter().chain([kept]).map(of).sum() };
+        let count = |of: fn(&Record) -> u64| absorbed.iter().chain([kept]).map(of).fold(0, u64::saturating_add);
         let mut source = kept.source.clone();
         if !urls.is_empty() {
             source.insert("urls".into(), urls.into());
@@ -100,7 +101,7 @@ impl Knowledge {
             SOURCE_KEY: source,
         });
         let expect = format!("EXPECT VERSION {}", kept.version);
-        let mut call = crate::write::upsert(&kept.id, &expect, &body, &metadata);
+        let mut call = crate::write::upsert(&kept.id, &expect, &body, &metadata, (&kept.owner, &kept.scopes));
         // What was taken in says so itself, and that in the same commit.
         call.command.pop();
         for (at, record) in absorbed.iter().enumerate() {
@@ -113,9 +114,8 @@ impl Knowledge {
         call.command.push('}');
         let answer = self.nexus.write_with(&crate::commons(), call, origin, Right::Judge, Vec::new()).await?;
         match crate::outcome(&answer, &kept.id) {
-            // Somebody changed one of them meanwhile: they may be alike no more.
-            Err(KnowledgeError::Conflict(_)) => Ok(()),
-            done => done.map(|_| ()),
+            Err(KnowledgeError::Conflict(_)) => Ok(false),
+            done => done.map(|_| true),
         }
     }
 }

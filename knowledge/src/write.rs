@@ -123,7 +123,7 @@ impl Knowledge {
         origin: &Origin,
     ) -> Result<Saved, KnowledgeError> {
         let Draft { id: wanted, owner, scopes, mut body, score, confidence, message_id, source, mut warnings } = draft;
-        warnings.extend(self.seal_found(&mut body, &owner, &scopes, origin).await?);
+        warnings.extend(self.seal_found(&mut body, &owner, &scopes, &[], origin).await?);
         let mut metadata = json!({
             "source": said_source(&source, &owner), "author": origin.principal.id, OWNER_KEY: owner, SCOPES_KEY: scopes,
             "score": score, "helpful": if extracted { EXTRACTED } else { 0 }, "harmful": 0,
@@ -141,7 +141,7 @@ impl Knowledge {
         loop {
             left -= 1;
             let id = wanted.clone().unwrap_or_else(|| self.fresh_id());
-            let call = upsert(&id, "EXPECT VERSION 0", &body, &metadata);
+            let call = upsert(&id, "EXPECT VERSION 0", &body, &metadata, (&owner, &scopes));
             let right = if extracted { Right::Judge } else { Right::Own };
             let answer = self.nexus.write_with(&commons(), call, origin, right, beside(&id)).await?;
             match outcome(&answer, &id) {
@@ -149,7 +149,7 @@ impl Knowledge {
                     warnings.extend(warned(&answer));
                     return Ok(Saved { record: self.get(&id, origin).await?, warnings, evolved: None });
                 }
-                Err(KnowledgeError::Conflict(_) | KnowledgeError::Forbidden(_)) if left > 0 => {}
+                Err(KnowledgeError::Conflict(_)) if left > 0 => {}
                 Err(KnowledgeError::Conflict(_)) => {
                     return Err(KnowledgeError::Conflict(format!("the id {id} is taken")));
                 }
@@ -179,14 +179,28 @@ impl Knowledge {
             if let Some(score) = change.score {
                 metadata["score"] = json!(score);
             }
-            // A version is expected in any case: it must not have been deleted meanwhile.
-            let expect = format!("EXPECT VERSION {}", version.unwrap_or(record.version));
             let mut body = change.body;
             let scopes = change.scopes.as_ref().unwrap_or(&record.scopes);
-            change.warnings.extend(self.seal_found(&mut body, &record.owner, scopes, origin).await?);
-            let call = upsert(id, &expect, &body, &metadata);
-            let answer = self.nexus.write_with(&commons(), call, origin, Right::Own, Vec::new()).await?;
-            outcome(&answer, id)?;
+            change
+                .warnings
+                .extend(self.seal_found(&mut body, &record.owner, scopes, &record.resource_ids, origin).await?);
+            let mut tries = TRIES;
+            let mut expected = version.unwrap_or(record.version);
+            let whose = (record.owner.as_str(), scopes.as_slice());
+            let answer = loop {
+                // A version is expected in any case: it must not have been deleted meanwhile.
+                let call = upsert(id, &format!("EXPECT VERSION {expected}"), &body, &metadata, whose);
+                let answer = self.nexus.write_with(&commons(), call, origin, Right::Own, Vec::new()).await?;
+                tries -= 1;
+                match outcome(&answer, id) {
+                    // Where nobody named one, a record that somebody judged meanwhile is as good.
+                    Err(KnowledgeError::Conflict(_)) if version.is_none() && tries > 0 => {
+                        expected = self.seen(id, origin).await?.version;
+                    }
+                    Err(error) => return Err(error),
+                    Ok(_) => break answer,
+                }
+            };
             change.warnings.extend(warned(&answer));
             if let Some(wanted) = &body.resource_ids {
                 self.let_go(id, &record, wanted, origin).await?;
@@ -208,6 +222,7 @@ impl Knowledge {
         body: &mut Body,
         owner: &str,
         scopes: &[String],
+        known: &[String],
         origin: &Origin,
     ) -> Result<Vec<String>, KnowledgeError> {
         if self.nexus.secrets() != SecretPolicy::Seal {
@@ -229,7 +244,7 @@ impl Knowledge {
         for draft in drafts {
             let (resource, ..) = self.save_resource(draft, false, origin).await?;
             warnings.push(format!("{} was sealed as {}", resource.title, resource.id));
-            body.resource_ids.get_or_insert_default().push(resource.id);
+            body.resource_ids.get_or_insert_with(|| known.to_vec()).push(resource.id);
         }
         Ok(warnings)
     }
@@ -293,7 +308,7 @@ impl Knowledge {
 }
 
 /// Letters that nobody can guess.
-fn random() -> String {
+pub(crate) fn random() -> String {
     let mut random = rand::rng();
     (0..LETTERS_OF_AN_ID).map(|_| char::from(LETTERS[random.random_range(0..LETTERS.len())])).collect()
 }
@@ -307,7 +322,7 @@ pub(crate) fn call(command: String, parameters: Value) -> Call {
 }
 
 /// The command that makes a record say what `body` says, with this metadata.
-pub(crate) fn upsert(id: &str, expect: &str, body: &Body, metadata: &Value) -> Call {
+pub(crate) fn upsert(id: &str, expect: &str, body: &Body, metadata: &Value, whose: (&str, &[String])) -> Call {
     let mut parameters = Map::new();
     parameters.insert("id".into(), id.into());
     let mut text = format!("UPSERT {{\n  CONCEPT ?k {{\n    {{type: \"{KIND}\", name: $id}} {expect}\n");
@@ -325,10 +340,8 @@ pub(crate) fn upsert(id: &str, expect: &str, body: &Body, metadata: &Value) -> C
             parameters.insert(format!("r{at}"), resource.as_str().into());
         }
         text.push_str("    }\n  }");
-        let whose: Map<String, Value> = [OWNER_KEY, SCOPES_KEY]
-            .iter()
-            .filter_map(|key| Some(((*key).to_owned(), metadata.get(*key)?.clone())))
-            .collect();
+        let (owner, scopes) = whose;
+        let whose = Map::from_iter([(OWNER_KEY.to_owned(), owner.into()), (SCOPES_KEY.to_owned(), json!(scopes))]);
         write_object(&mut text, " WITH METADATA", "l_", &whose, &mut parameters);
         text.push('\n');
     }

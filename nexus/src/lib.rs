@@ -16,8 +16,9 @@ pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
 pub use event::Event;
 pub use kip;
 pub use nexus::{
-    COMMONS, EmbedError, Embedder, Export, Mind, Nexus, NexusError, NexusId, OWNER_KEY, Portable, Request, Right,
-    SHARED, SecretPolicy, Shelves, Sight, Snapshot, Version, check_element, may_write, versions_stream,
+    COMMONS, EmbedError, Embedder, Export, HAS_SECRET_KEY, Mind, Nexus, NexusError, NexusId, OWNER_KEY, Portable,
+    Request, Right, SEAL_KEY, SHARED, SecretPolicy, Shelves, Sight, Snapshot, Version, check_element, may_write,
+    versions_stream,
 };
 pub use principal::{Cause, Origin, Principal, PrincipalId, PrincipalKind, Role, Scope};
 pub use store::{Batch, Store, StoreError};

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
+use serde_json::Value;
 
 /// Shapes of keys, each with what it is called; the part named `value` is the secret, else all of it.
 const SHAPES: [(&str, &str); 12] = [
@@ -55,13 +56,16 @@ pub fn replaced(text: &str, by: &mut dyn FnMut(&'static str, &str) -> String) ->
             continue;
         }
         let replaced = finder.replace_all(&text, |captures: &Captures<'_>| {
-            let whole = &captures[0];
-            let value = captures.name("value").map_or(whole, |value| value.as_str());
-            if value.starts_with(MARK) || value.starts_with(PLACEHOLDER) || (*name == "password" && !is_secret(value)) {
+            let whole = captures.get_match();
+            let value = captures.name("value").unwrap_or(whole);
+            let (before, after) = (value.start() - whole.start(), value.end() - whole.start());
+            let (whole, value) = (whole.as_str(), value.as_str());
+            let known = value.starts_with(MARK) || value.starts_with(PLACEHOLDER);
+            if known || (*name == "password" && !is_secret(value, whole)) {
                 return whole.to_owned();
             }
             found = true;
-            whole.replace(value, &by(name, value))
+            format!("{}{}{}", &whole[..before], by(name, value), &whole[after..])
         });
         if let Cow::Owned(replaced) = replaced {
             text = Cow::Owned(replaced);
@@ -70,14 +74,56 @@ pub fn replaced(text: &str, by: &mut dyn FnMut(&'static str, &str) -> String) ->
     found.then(|| text.into_owned())
 }
 
-/// Whether what is set equal to a password may be one: it is no plain word, and no example of one.
-fn is_secret(value: &str) -> bool {
+/// Takes the secrets out of all texts in a value; what is set equal to a password in it is told by its key. Answers what
+/// they were.
+pub fn clean(json: &mut Value) -> Vec<&'static str> {
+    let mut kinds = Vec::new();
+    clean_within(json, &mut kinds);
+    kinds
+}
+
+fn clean_within(json: &mut Value, kinds: &mut Vec<&'static str>) {
+    match json {
+        Value::String(text) => {
+            if let Some((clean, all)) = redacted(text) {
+                *text = clean;
+                kinds.extend(all);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| clean_within(item, kinds)),
+        Value::Object(members) => {
+            for (key, member) in members.iter_mut() {
+                match member {
+                    Value::String(text) => {
+                        if let Some((clean, all)) = redacted_under(key, text) {
+                            *text = clean;
+                            kinds.extend(all);
+                        }
+                    }
+                    other => clean_within(other, kinds),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// A text without the secrets in it, where it stands under a key that may tell that it is one.
+pub fn redacted_under(key: &str, text: &str) -> Option<(String, Vec<&'static str>)> {
+    redacted(text).or_else(|| {
+        let (told, all) = redacted(&format!("{key}: {text}"))?;
+        Some((told.strip_prefix(&format!("{key}: "))?.to_owned(), all))
+    })
+}
+
+/// Whether what is set equal to a password may be one: it is no plain word, and no example of one. A number of tokens is none.
+fn is_secret(value: &str, whole: &str) -> bool {
     let value = value.trim_end_matches(['.', ')', ']', '}', '>', '`']);
     let template = value.starts_with(['<', '{', '$', '%', '*', '(', '[']);
     let (digit, letter) = (value.chars().any(|c| c.is_ascii_digit()), value.chars().any(char::is_alphabetic));
     let (upper, lower) = (value.chars().any(char::is_uppercase), value.chars().any(char::is_lowercase));
     let sign = value.chars().any(|c| c.is_ascii_punctuation() && !"-_/.".contains(c));
-    let all_digits = digit && !letter;
+    let all_digits = digit && !letter && !whole.to_lowercase().starts_with("token");
     value.chars().count() >= 6
         && !template
         && value.is_ascii()
@@ -97,6 +143,7 @@ mod tests {
             ("sk-ant-api03-abcdefghijklmnop", "[REDACTED:api_key]"),
             ("xoxb-1234567890-abcdef", "[REDACTED:slack_token]"),
             ("postgres://ada:hunter22@db/x", "postgres://ada:[REDACTED:connection_string]@db/x"),
+            ("postgres://postgres:postgres@db", "postgres://postgres:[REDACTED:connection_string]@db"),
             ("Authorization: Bearer abcdefghijklmnopqrstuvwxyz", "Authorization: Bearer [REDACTED:bearer]"),
             ("password: SecurePass123", "password: [REDACTED:password]"),
             ("账号:user@example.com\n密码:SecurePass123", "账号:user@example.com\n密码:[REDACTED:password]"),
@@ -111,6 +158,7 @@ mod tests {
         for text in [
             "A password is checked before a token is made.",
             "The token: the smallest unit of text.",
+            "max tokens, token: 128000",
             "secret: everyone knows it",
             "password: {{secret:credentials/website_a}}",
             "password = <your password>",

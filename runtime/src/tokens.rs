@@ -11,6 +11,7 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use nexus::store::{Expect, Hash, Key, Kind};
 use nexus::{Batch, Origin, Principal, PrincipalKind, Role, Scope, Store};
 use rand::RngExt;
+use tokio::sync::Mutex;
 
 use crate::config::Config;
 
@@ -22,6 +23,8 @@ const TOKEN_CHARS_MIN: usize = 16;
 pub struct Tokens {
     store: Store,
     by_hash: Arc<RwLock<HashMap<Hash, Principal>>>,
+    /// Tokens are made, changed and taken back one after the other.
+    turn: Arc<Mutex<()>>,
 }
 
 fn checked(scopes: &[String]) -> anyhow::Result<Vec<Scope>> {
@@ -45,7 +48,7 @@ impl Tokens {
     pub async fn open(store: Store) -> anyhow::Result<Self> {
         let kept = store.documents::<Principal>(Kind::Token, "", 100_000).await?;
         let by_hash = kept.into_iter().filter_map(|(id, found)| Some((Hash::parse(&id)?, found.value))).collect();
-        Ok(Self { store, by_hash: Arc::new(RwLock::new(by_hash)) })
+        Ok(Self { store, by_hash: Arc::new(RwLock::new(by_hash)), turn: Arc::default() })
     }
 
     /// Whose token this is. Only hashes are compared, so the time it takes says nothing about a token.
@@ -90,6 +93,7 @@ impl Tokens {
     /// When a scope is not well made, or the store fails.
     pub async fn set_scopes(&self, origin: &Origin, id: &str, scopes: &[String]) -> anyhow::Result<Option<Principal>> {
         let scopes = checked(scopes)?;
+        let _turn = self.turn.lock().await;
         let known: Vec<(Hash, Principal)> = {
             let tokens = self.by_hash.read().unwrap_or_else(PoisonError::into_inner);
             tokens.iter().filter(|(_, known)| *known.id.0 == *id).map(|(hash, known)| (*hash, known.clone())).collect()
@@ -117,6 +121,7 @@ impl Tokens {
     /// # Errors
     /// The store's own.
     pub async fn revoke(&self, origin: &Origin, id: &str) -> anyhow::Result<usize> {
+        let _turn = self.turn.lock().await;
         let gone: Vec<Hash> = self
             .by_hash
             .read()

@@ -317,6 +317,7 @@ async fn nobody_adds_a_scope_he_is_not_in_or_gives_a_record_to_somebody_else() {
         format!(r#"UPDATE ?k SET METADATA {{ access_scopes: ["org:other"] }} WHERE {{ ?k {{name: "{id}"}} }}"#),
         format!(r#"UPDATE ?k SET METADATA {{ owner: "user:bob" }} WHERE {{ ?k {{name: "{id}"}} }}"#),
         format!(r#"UPDATE ?k SET METADATA {{ helpful: 100 }} WHERE {{ ?k {{name: "{id}"}} }}"#),
+        format!(r#"UPDATE ?k SET METADATA {{ harmful: "none" }} WHERE {{ ?k {{name: "{id}"}} }}"#),
         r#"UPSERT { CONCEPT { {type: "Knowledge", name: "x"} } WITH METADATA { helpful: 5 } }"#.to_owned(),
         r#"UPSERT { CONCEPT { {type: "Domain", name: "Mine"} } }"#.to_owned(),
         r#"UPSERT { CONCEPT { {type: "$ConceptType", name: "Mine"} } }"#.to_owned(),
@@ -326,6 +327,13 @@ async fn nobody_adds_a_scope_he_is_not_in_or_gives_a_record_to_somebody_else() {
     }
     let after = ada.get(&path).await.expect(StatusCode::OK);
     assert_eq!((&after["owner"], &after["eval"]["helpful"]), (&json!("user:ada"), &json!(0)));
+    // Nothing that is sent along is told in the place of what a record tells of itself.
+    kip(&ada, &format!(r#"UPDATE ?k SET ATTRIBUTES {{ x: {{"eval": {{"helpful": 999}}, "owner": "user:boss", "mood": 1}} }} WHERE {{ ?k {{name: "{id}"}} }}"#)).await;
+    let after = ada.get(&path).await.expect(StatusCode::OK);
+    assert_eq!(
+        (&after["owner"], &after["eval"]["helpful"], &after["mood"]),
+        (&json!("user:ada"), &json!(0), &json!(1))
+    );
     // A lifeform is its own principal, and writes from its own mind by the same rules.
     let (life, _) = daemon.lifeform().await;
     let own = format!("/v1/lifeforms/{life}/kip");
@@ -443,6 +451,18 @@ async fn nothing_that_a_record_said_is_lost() {
     // A wish is kept where the model does not fulfil it.
     let told = ada.put(&path, json!({"evolve_feedback": "Say it shorter."})).await.expect(StatusCode::OK);
     assert_eq!((&told["evolved"], &told["reason"]), (&json!(false), &json!("llm_error")));
+    // What it said while others did not see it is not told them now, nor what another record of its name said.
+    let bob = daemon.member("user:bob", &[]).await;
+    ada.put(&path, json!({"content": "for all", "scopes": ["public"]})).await.expect(StatusCode::OK);
+    let versions = bob.get(&format!("{path}/history")).await.expect(StatusCode::OK)["versions"].clone();
+    let said: Vec<&Value> = versions.as_array().unwrap().iter().map(|past| &past["attributes"]["content"]).collect();
+    assert_eq!(said, ["for all"]);
+    kip(&ada, r#"UPSERT { CONCEPT { {type: "Knowledge", name: "shared-name"} SET ATTRIBUTES { task: "t", content: "ada's" } } }"#).await;
+    kip(&ada, r#"DELETE CONCEPT ?k DETACH WHERE { ?k {type: "Knowledge", name: "shared-name"} }"#).await;
+    kip(&bob, r#"UPSERT { CONCEPT { {type: "Knowledge", name: "shared-name"} SET ATTRIBUTES { task: "t", content: "bob's" } } }"#).await;
+    let versions = bob.get(&format!("{RECORDS}/shared-name/history")).await.expect(StatusCode::OK)["versions"].clone();
+    assert_eq!((versions.as_array().unwrap().len(), &versions[0]["attributes"]["content"]), (1, &json!("bob's")));
+    bob.post(&format!("{RECORDS}/shared-name/rollback"), json!({"version": 1})).await.refused(422, "invalid");
     // For good.
     assert_eq!(ada.delete(&format!("{path}?purge=1")).await.status, StatusCode::NO_CONTENT);
     ada.get(&format!("{path}/history")).await.refused(404, "knowledge_not_found");
@@ -780,7 +800,10 @@ async fn one_memory_through_mcp_and_every_other_door() {
     let read = tool(&ada, "canvas_read", json!({"lifeform": life})).await.unwrap();
     assert!(read["state"].to_string().contains("Again."));
     let shown = daemon.operator.get(&format!("{chat}/topics/by_mcp/messages")).await.expect(StatusCode::OK);
-    assert_eq!((&shown["messages"][0]["content"], &shown["messages"][0]["by"]), (&json!("Hello."), &json!("user:ada")));
+    assert_eq!(
+        (&shown["messages"][0]["content"], &shown["messages"][0]["sender"]),
+        (&json!("Hello."), &json!("user:ada"))
+    );
     // Who may only look, looks.
     let looker = daemon.person("user:lee", "observer").await;
     assert_eq!(tool(&looker, "knowledge_search", json!({"query": "x"})).await.unwrap()["count"], 0);

@@ -145,10 +145,27 @@ async fn without_the_key_everything_else_works_and_a_body_put_elsewhere_does_not
     op.post(RESOURCES, account()).await.expect(StatusCode::CREATED);
     op.post(RESOURCES, json!({"id": "other", "secure_body": "another"})).await.expect(StatusCode::CREATED);
     let reveal = format!("{RESOURCES}/credentials/website_a?reveal=1&why=test");
-    // Given to somebody else through KIP, what is sealed does not go with it: it was bound to its owner.
-    let give = r#"UPDATE ?r SET METADATA { owner: "user:mallory" } WHERE { ?r {type: "Resource", name: "other"} }"#;
-    op.post(KIP, json!({"command": give})).await.expect(StatusCode::OK);
-    op.get(&format!("{RESOURCES}/other?reveal=1&why=test")).await.refused(500, "corrupt");
+    // What tells that something is sealed, and for whom, is not changed around whoever seals, by operators neither.
+    for what in [
+        r#"SET METADATA { owner: "user:mallory" }"#,
+        "SET METADATA { seal: \"x\" }",
+        "SET ATTRIBUTES { has_secure_body: false }",
+    ] {
+        let command = format!(r#"UPDATE ?r {what} WHERE {{ ?r {{type: "Resource", name: "other"}} }}"#);
+        let answer = op.post(KIP, json!({"command": command})).await.expect(StatusCode::OK);
+        assert_eq!(answer["error"]["code"], "KIP_4003", "{answer}");
+    }
+    assert_eq!(op.get(&format!("{RESOURCES}/other?reveal=1&why=test")).await.body["secure_body"], "another");
+    // A record of the same name that goes takes nothing of it along.
+    let eve = daemon.member("user:eve", &[]).await;
+    for command in [
+        r#"UPSERT { CONCEPT { {type: "Knowledge", name: "other"} SET ATTRIBUTES { task: "t", content: "c" } } }"#,
+        r#"DELETE CONCEPT ?k DETACH WHERE { ?k {type: "Knowledge", name: "other"} }"#,
+    ] {
+        let answer = eve.post(KIP, json!({"command": command})).await.expect(StatusCode::OK);
+        assert_eq!(answer.get("error"), None, "{answer}");
+    }
+    assert_eq!(op.get(&format!("{RESOURCES}/other?reveal=1&why=test")).await.body["secure_body"], "another");
     // Another ring in its place.
     std::fs::rename(&file, folder.path().join("kept")).unwrap();
     let daemon = daemon.kill_and_restart().await;
@@ -161,6 +178,7 @@ async fn without_the_key_everything_else_works_and_a_body_put_elsewhere_does_not
     let op = &daemon.operator;
     let refused = op.get(&reveal).await.refused(423, "sealed");
     assert!(refused["hint"].as_str().unwrap().contains("key_file"), "{refused}");
+    op.post("/v1/keys/rotate", json!({})).await.refused(423, "sealed");
     op.post(RESOURCES, json!({"id": "new", "secure_body": "x"})).await.refused(423, "sealed");
     op.get(&format!("{RESOURCES}/new")).await.refused(404, "knowledge_not_found");
     op.get(&format!("{RESOURCES}/credentials/website_a")).await.expect(StatusCode::OK);
@@ -198,6 +216,23 @@ async fn a_secret_in_ordinary_text_is_left_out_refused_or_sealed_by_whatever_doo
     let told = op.post(KIP, json!({"command": upsert})).await.expect(StatusCode::OK);
     assert!(told["warnings"].to_string().contains("was left out"), "{told}");
     let id = saved["id"].as_str().unwrap();
+    let case = json!({"add_helpful_case": {"outcome": format!("password: {secret}"), "by": "user:boss"}});
+    let judged = op.put(&format!("/api/knowledge/{id}"), case).await.expect(StatusCode::OK);
+    let told = &judged["knowledge"]["eval"]["helpful_history"][0];
+    assert_eq!((&told["by"], &told["outcome"]), (&json!("user:operator"), &json!("password: [REDACTED:password]")));
+    // As the value of an attribute that tells it, in a name, in what is written over at once.
+    for command in [
+        format!(
+            r#"UPSERT {{ CONCEPT {{ {{type: "Knowledge", name: "flat"}} SET ATTRIBUTES {{ task: "t", content: "c", password: "{secret}" }} }} }}"#
+        ),
+        r#"UPSERT { CONCEPT { {type: "Knowledge", name: "ghp_abcdefghijklmnopqrstuvwxyz0123456789"} } }"#.to_owned(),
+        format!(
+            r#"UPSERT {{ CONCEPT {{ {{type: "Knowledge", name: "flat"}} SET ATTRIBUTES {{ content: "password: {secret}" }} }} CONCEPT {{ {{type: "Knowledge", name: "flat"}} SET ATTRIBUTES {{ content: "c" }} }} }}"#
+        ),
+    ] {
+        let answer = op.post(KIP, json!({"command": command})).await.expect(StatusCode::OK);
+        assert_eq!(answer.get("error").is_some(), command.contains("ghp_"), "{answer}");
+    }
     let put = json!({"content": format!("密码:{secret}")});
     op.put(&format!("/api/knowledge/{id}"), put).await.expect(StatusCode::OK);
     // A lifeform's own mind writes there too.
@@ -207,7 +242,7 @@ async fn a_secret_in_ordinary_text_is_left_out_refused_or_sealed_by_whatever_doo
         .expect(StatusCode::OK);
     let all =
         op.post(KIP, json!({"command": r#"FIND(?k) WHERE { ?k {type: "Knowledge"} }"#})).await.expect(StatusCode::OK);
-    assert_eq!(all["result"].as_array().unwrap().len(), 3);
+    assert_eq!(all["result"].as_array().unwrap().len(), 4);
     assert!(!all.to_string().contains(secret) && !journal(&daemon).await.contains(secret));
     // Refused, whole, and told without it.
     let reject = |config: &mut runtime::Config| config.knowledge.secrets = nexus::SecretPolicy::Reject;
@@ -227,6 +262,11 @@ async fn a_secret_in_ordinary_text_is_left_out_refused_or_sealed_by_whatever_doo
     assert_eq!(saved["knowledge"]["content"], format!("The password: {{{{secret:{resource}}}}} works."));
     let shown = ada.get(&format!("{RESOURCES}/{resource}?reveal=1&why=test")).await.expect(StatusCode::OK);
     assert_eq!(shown["secure_body"], secret);
+    let path = format!("/api/knowledge/{}", saved["id"].as_str().unwrap());
+    let put = json!({"content": format!("The new password: {secret}1")});
+    let changed = ada.put(&path, put).await.expect(StatusCode::OK);
+    let named = changed["knowledge"]["resource_ids"].as_array().unwrap();
+    assert!(named.len() == 2 && named[0] == resource.as_str(), "{changed}");
     assert!(!journal(&daemon).await.contains(secret));
 }
 
@@ -270,6 +310,14 @@ async fn a_secret_is_found_in_no_file_no_log_and_no_answer() {
     let record =
         json!({"task": "log in", "content": "Use the account.", "types": ["tool"], "resource_ids": ["second"]});
     let id = op.post("/api/knowledge", record).await.expect(StatusCode::CREATED)["id"].as_str().unwrap().to_owned();
+    // The same through MCP.
+    let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "resource_save",
+                      "arguments": {"id": "third", "secure_body": marker}}});
+    let accept = [("accept", "application/json, text/event-stream")];
+    op.send(Method::POST, "/mcp", &accept, Some(call)).await.expect(StatusCode::OK);
+    assert_eq!(op.get(&format!("{RESOURCES}/third")).await.body["has_secure_body"], true);
+    let case = json!({"add_harmful_case": {"reason": format!("password: {marker}")}, "evolve_feedback": format!("password: {marker}")});
+    op.put(&format!("/api/knowledge/{id}"), case).await.expect(StatusCode::OK);
     // Written where it does not belong, it is left out.
     let misplaced = json!({"task": "log in", "content": format!("password: {marker}"), "types": ["tool"]});
     op.post("/api/knowledge", misplaced).await.expect(StatusCode::CREATED);

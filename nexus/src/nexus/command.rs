@@ -14,6 +14,7 @@ use super::commons::{Common, Overlay};
 use super::journal::Written;
 use super::mind::Mind;
 use crate::principal::Principal;
+use crate::secrets::{clean, redacted};
 use crate::store::{Batch, Op};
 
 /// What stands in the journal for a command in which there was a secret.
@@ -39,6 +40,8 @@ pub enum Right {
     Own,
     /// As one who says whether a piece of knowledge helped: what counts that, of whatever he sees.
     Judge,
+    /// As one who seals what is secret of a resource: what tells that something is, and under which seal.
+    Seal,
 }
 
 /// What running a command came to.
@@ -108,6 +111,12 @@ impl Command {
     /// A command of somebody in his own right.
     pub(super) fn of(call: Call, dialect: Dialect) -> Self {
         Self { call, dialect, privileged: false, capsule: None, right: Right::Own, beside: Vec::new() }
+    }
+
+    /// Whether there is a secret in what was said, wherever it was to go.
+    pub(super) fn holds_a_secret(&self) -> bool {
+        let mut parameters = serde_json::Value::Object(self.call.parameters.clone());
+        redacted(&self.call.command).is_some() || !clean(&mut parameters).is_empty()
     }
 
     /// `batch` with the journal entry of what it did to a nexus; where it held secrets, only what is left of them is told.

@@ -31,7 +31,7 @@ use wake::{Awake, Dormitory};
 
 pub use capsules::Export;
 pub use command::Right;
-pub use commons::{COMMONS, OWNER_KEY, SHARED, SecretPolicy, Version, versions_stream};
+pub use commons::{COMMONS, HAS_SECRET_KEY, OWNER_KEY, SEAL_KEY, SHARED, SecretPolicy, Version, versions_stream};
 pub use kip::Request;
 pub use meaning::{EmbedError, Embedder};
 pub use mind::Mind;

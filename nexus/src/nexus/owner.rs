@@ -370,7 +370,7 @@ impl Owner {
                         return drop(write.reply.send(Ok(refused)));
                     }
                 };
-                let is_secret = !told.is_empty();
+                let is_secret = self.is_commons() && (!told.is_empty() || write.command.holds_a_secret());
                 answer.warnings.extend(told);
                 let answer = envelope(Ok(answer), &write.command.call.command);
                 let mut batch = Batch::new(&write.origin);
@@ -426,10 +426,13 @@ impl Owner {
                 return drop(write.reply.send(Ok(json!({"error": error.to_json(&write.command.call.command)}))));
             }
         };
-        let is_secret = !told.is_empty();
+        let is_secret = !shared.is_empty() && (!told.is_empty() || write.command.holds_a_secret());
         answer.warnings.extend(told);
         let commons = COMMONS.into();
-        let (mut batch, versions) = commons::versions_of(Batch::new(&write.origin), &shared);
+        let mut batch = Batch::new(&write.origin);
+        write.command.beside.iter().cloned().for_each(|op| batch.push(op));
+        let (mut batch, versions) = commons::versions_of(batch, &shared);
+        let before_parts = write.command.beside.len() + versions;
         for (nexus, mind, changes, head) in
             [(&self.place.nexus, &self.mind, &own, self.head), (&commons, &theirs, &shared, head)]
         {
@@ -445,7 +448,8 @@ impl Owner {
         match done {
             Ok(receipt) => {
                 // Each part is a head, its elements and an entry.
-                let mut entries = receipt.versions.get(versions..).unwrap_or_default().chunks(3).map(|part| part[2]);
+                let mut entries =
+                    receipt.versions.get(before_parts..).unwrap_or_default().chunks(3).map(|part| part[2]);
                 if !own.is_empty() {
                     self.head += 1;
                     self.seq = entries.next().unwrap_or(self.seq);

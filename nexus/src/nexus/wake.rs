@@ -182,7 +182,7 @@ impl Nexus {
             },
             Some(head) => (self.in_memory(&nexus, &head.value).await?, head.version),
         };
-        let unlearned = if head.is_some() { unlearned(&nexus, &mind)? } else { Vec::new() };
+        let unlearned = if head.is_some() { unlearned(&nexus, &mind) } else { Vec::new() };
         let seq = self.store.head(&stream(&nexus)).await?;
         let (writer, inbox) = mpsc::channel(TASKS_MAX);
         let (readers, reading) = mpsc::channel(TASKS_MAX);
@@ -325,8 +325,8 @@ impl Nexus {
     }
 }
 
-/// The shipped capsules that define what a commons born earlier does not know. What it knows stays as it was made.
-fn unlearned(nexus: &NexusId, mind: &Mind) -> Result<Vec<Command>, NexusError> {
+/// The shipped capsules that define what a commons born earlier does not know.
+fn unlearned(nexus: &NexusId, mind: &Mind) -> Vec<Command> {
     let mut unlearned = Vec::new();
     for (name, text) in capsules_of(nexus).filter(|_| &**nexus == COMMONS) {
         let (mut copy, call) = (mind.clone(), Call { command: text.to_owned(), parameters: Map::new() });
@@ -334,14 +334,16 @@ fn unlearned(nexus: &NexusId, mind: &Mind) -> Result<Vec<Command>, NexusError> {
             let mut draft = Draft::new(copy.write(), 0, true);
             exec::write(command, &mut draft, &Options::default())?;
             Ok(draft.finish().0.iter().any(|change| change.before.is_none()))
-        })
-        .map_err(|error| NexusError::Capsule { name, reason: error.to_json(text).to_string() })?;
-        if adds {
+        });
+        if let Err(error) = &adds {
+            tracing::error!(capsule = name, error = %error.to_json(text), "a shipped capsule does not go with this commons");
+        }
+        if adds.unwrap_or_default() {
             let capsule = Some(header_of(name, text));
             unlearned.push(Command { privileged: true, capsule, ..Command::of(call, kip::Dialect::default()) });
         }
     }
-    Ok(unlearned)
+    unlearned
 }
 
 fn header_of(name: &str, text: &str) -> Header {

@@ -15,8 +15,6 @@ use super::extract::{ApiJson, ApiPath, ApiQuery, Caller, IdempotencyKey, Partici
 
 /// Records on a page at most.
 const LIMIT_MAX: usize = 1_000;
-/// Judgements of one request.
-const JUDGEMENTS_MAX: usize = 1_000;
 
 /// A record to be kept. Members that are not known are kept as they are.
 #[derive(ToSchema)]
@@ -324,9 +322,6 @@ pub(super) async fn judge(
     Participant(origin): Participant,
     ApiJson(body): ApiJson<JudgementsBody>,
 ) -> Result<Json<Value>, ApiError> {
-    if body.feedback_list.len() > JUDGEMENTS_MAX {
-        return Err(ApiError::invalid(format!("feedback_list has at most {JUDGEMENTS_MAX} items")));
-    }
     Ok(Json(json!(app.knowledge.judge_all(body.feedback_list, &origin).await?)))
 }
 

@@ -1,18 +1,17 @@
 //! Secrets that somebody writes into what others read (MISSION H4): found where they are written, whichever door they come
 //! through, and left out or refused.
 
+use std::sync::Arc;
+
 use kip::datum::{Bag, Datum};
 use kip::exec::Change;
-use kip::graph::Record;
+use kip::graph::{Record, SCOPES_KEY};
 use kip::{ErrorKind, KipError};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use std::sync::Arc;
 
 use super::{OWNER_KEY, is_shared};
 use crate::nexus::mind::Mind;
-use crate::secrets::redacted;
-use kip::graph::SCOPES_KEY;
+use crate::secrets::{redacted, redacted_under};
 
 /// What becomes of a secret that is written into ordinary text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,7 +43,12 @@ pub(in crate::nexus) fn clean(
             (before, Record::Concept(concept)) => (before.as_ref(), concept.name.to_string()),
             (before, Record::Link(link)) => (before.as_ref(), link.predicate.as_str().to_owned()),
         };
+        if redacted(&name).is_some() {
+            let error = KipError::new(ErrorKind::Execution, "a secret cannot be the name of what others read");
+            return Err(error.code("KIP_4003"));
+        }
         let mut found = Vec::new();
+        let claims = claims_of(after, &mut found);
         let attributes = cleaned(after.look().attributes(), was.map(|was| was.look().attributes()), &mut found);
         let metadata = cleaned(after.look().metadata(), was.map(|was| was.look().metadata()), &mut found);
         if found.is_empty() {
@@ -60,11 +64,23 @@ pub(in crate::nexus) fn clean(
         told.push(format!("{what} of {name} was left out"));
         match after {
             Record::Concept(concept) => (concept.attributes, concept.metadata) = (attributes, metadata),
-            Record::Link(link) => (link.attributes, link.metadata) = (attributes, metadata),
+            Record::Link(link) => {
+                (link.attributes, link.metadata) = (attributes, metadata);
+                if let (Some(later), Some(claims)) = (&mut link.stamp.later, claims) {
+                    Arc::make_mut(later).claims = claims;
+                }
+            }
         }
         mind.write().put(change.el, after.clone());
     }
     Ok(told)
+}
+
+/// What each source said of a link, without secrets; `None` where only one said anything.
+fn claims_of(record: &Record, found: &mut Vec<(String, &'static str)>) -> Option<Vec<(arcstr::ArcStr, Bag)>> {
+    let Record::Link(link) = record else { return None };
+    let claims = &link.stamp.later.as_ref()?.claims;
+    Some(claims.iter().map(|(source, bag)| (source.clone(), cleaned(bag, None, found))).collect())
 }
 
 /// A bag without the secrets in what changed of it.
@@ -78,13 +94,13 @@ fn cleaned(bag: &Bag, was: Option<&Bag>, found: &mut Vec<(String, &'static str)>
         }
         let mut kinds = Vec::new();
         let clean = match value {
-            Datum::Str(text) => redacted(text).map(|(text, all)| {
+            Datum::Str(text) => redacted_under(key.as_str(), text).map(|(text, all)| {
                 kinds = all;
                 Datum::Str(text.into())
             }),
             Datum::Json(json) => {
                 let mut json = (**json).clone();
-                each_text(&mut json, &mut kinds);
+                kinds = crate::secrets::clean(&mut json);
                 (!kinds.is_empty()).then(|| Datum::Json(Arc::new(json)))
             }
             _ => None,
@@ -93,28 +109,4 @@ fn cleaned(bag: &Bag, was: Option<&Bag>, found: &mut Vec<(String, &'static str)>
         changed.extend(clean.map(|clean| (*key, clean)));
     }
     if changed.is_empty() { bag.clone() } else { bag.merged(&Bag::new(changed)) }
-}
-
-fn each_text(json: &mut Value, kinds: &mut Vec<&'static str>) {
-    match json {
-        Value::String(text) => {
-            if let Some((clean, all)) = redacted(text) {
-                *text = clean;
-                kinds.extend(all);
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(|item| each_text(item, kinds)),
-        Value::Object(members) => members.iter_mut().for_each(|(key, member)| {
-            // What is set equal to a password in JSON is told by its key.
-            if let Value::String(text) = member
-                && let Some((clean, all)) = redacted(&format!("{key}: {text}"))
-                && redacted(text).is_none()
-            {
-                *text = clean.split_once(": ").map_or_else(String::new, |(_, text)| text.to_owned());
-                kinds.extend(all);
-            }
-            each_text(member, kinds);
-        }),
-        _ => {}
-    }
 }

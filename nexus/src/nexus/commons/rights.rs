@@ -14,6 +14,10 @@ use crate::principal::{Principal, Role};
 
 /// What others said of a piece of knowledge is counted here, and nowhere by hand.
 const COUNTED: [&str; 2] = ["helpful", "harmful"];
+/// Says that a resource has something sealed beside it, and under which seal.
+pub const HAS_SECRET_KEY: &str = "has_secure_body";
+/// See [`HAS_SECRET_KEY`].
+pub const SEAL_KEY: &str = "seal";
 /// What changes when somebody says whether a piece of knowledge helped.
 const JUDGED: [&str; 5] = ["helpful", "harmful", "confidence", "needs_evolution", "validated_by"];
 
@@ -40,17 +44,21 @@ pub(in crate::nexus) fn check_rights(
     right: Right,
 ) -> Result<(), KipError> {
     let refuse = |what: String| Err(KipError::new(ErrorKind::Execution, what).code("KIP_4003"));
+    let taken = |what: String| Err(KipError::new(ErrorKind::Execution, what).code("KIP_3005"));
     let operator = by.may(Role::Operator);
     for Change { el, before, after } in changes {
         let id = el.abroad();
         match (before, after) {
             (None, Some(Record::Concept(new))) if commons.concept(new.kind, &new.name) != Some(*el) => {
-                return refuse(format!("the name \"{}\" is taken in the commons", new.name));
+                return taken(format!("the name \"{}\" is taken in the commons", new.name));
             }
             (None, Some(Record::Link(new))) if commons.link(new.subject, new.predicate, new.object) != Some(*el) => {
-                return refuse(format!("\"{}\" is said of these two already", new.predicate.as_str()));
+                return taken(format!("\"{}\" is said of these two already", new.predicate.as_str()));
             }
             _ => {}
+        }
+        if right != Right::Seal && after.is_some() && seal_of(before.as_ref()) != seal_of(after.as_ref()) {
+            return refuse(format!("what is sealed of {id}, and for whom, is changed where it is sealed"));
         }
         let judges = right == Right::Judge && is_judgement(before.as_ref(), after.as_ref());
         if let Some(before) = before
@@ -81,7 +89,8 @@ pub(in crate::nexus) fn check_rights(
         if !is_owner(commons, changes, after, by) {
             return refuse(format!("{id} cannot be given to somebody else"));
         }
-        let by_hand = |key: &&&str| before.as_ref().map_or(0.0, |before| count(before, key)) != count(after, key);
+        let by_hand =
+            |key: &&&str| before.as_ref().map_or_else(|| json!(0), |before| count(before, key)) != count(after, key);
         if right != Right::Judge
             && let Some(key) = COUNTED.iter().find(by_hand)
         {
@@ -91,8 +100,18 @@ pub(in crate::nexus) fn check_rights(
     Ok(())
 }
 
-fn count(record: &Record, key: &str) -> f64 {
-    record.look().metadata().named(key).and_then(Datum::as_f64).unwrap_or(0.0)
+/// What is counted under a key, as it stands there; nothing is none.
+fn count(record: &Record, key: &str) -> Value {
+    record.look().metadata().named(key).map(Datum::to_json).filter(|count| !count.is_null()).unwrap_or_else(|| json!(0))
+}
+
+/// What tells that something of a resource is sealed, and for whom: only whoever seals it says so.
+fn seal_of(record: Option<&Record>) -> Option<[Value; 3]> {
+    let Some(Record::Concept(concept)) = record else { return None };
+    let told = |bag: &Bag, key: &str| bag.named(key).map(Datum::to_json).unwrap_or_default();
+    let (has, seal) = (told(&concept.attributes, HAS_SECRET_KEY), told(&concept.metadata, SEAL_KEY));
+    let is_sealed = concept.kind.as_str() == "Resource" && (!seal.is_null() || has == true);
+    is_sealed.then(|| [has, seal, told(&concept.metadata, OWNER_KEY)])
 }
 
 /// Whether nothing of an element changed but what people say of it.

@@ -1,8 +1,9 @@
 //! What stood in a record of the commons at each time: an entry of its own stream for every change of it, made in the
 //! same commit, whichever door the change came through (MISSION R1, H2).
 
+use kip::datum::Datum;
 use kip::exec::Change;
-use kip::graph::Record;
+use kip::graph::{Concept, OWNER_KEY, Record, SCOPES_KEY};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -24,7 +25,7 @@ pub fn versions_stream(kind: &str, name: &str) -> Stream {
     format!("versions:{kind}/{name}").into()
 }
 
-/// `batch` with a version for each record whose attributes changed, or that came or went, and without what was sealed with
+/// `batch` with a version for each record whose attributes changed, or who sees it, or that came or went, and without what was sealed with
 /// one that went; and how many changes that is.
 pub(in crate::nexus) fn versions_of(mut batch: Batch, changes: &[Change]) -> (Batch, usize) {
     let mut count = 0;
@@ -36,7 +37,10 @@ pub(in crate::nexus) fn versions_of(mut batch: Batch, changes: &[Change]) -> (Ba
         let (before, after) = (concept(&change.before), concept(&change.after));
         let Some(named) = after.as_ref().or(before.as_ref()) else { continue };
         let stays = before.as_ref().zip(after.as_ref());
-        if stays.is_some_and(|(before, after)| before.attributes == after.attributes) {
+        // Who saw what it said then is part of what it said.
+        let shown =
+            |concept: &Concept| [OWNER_KEY, SCOPES_KEY].map(|key| concept.metadata.named(key).map(Datum::to_json));
+        if stays.is_some_and(|(before, after)| before.attributes == after.attributes && shown(before) == shown(after)) {
             continue;
         }
         let version = Version {
@@ -45,7 +49,7 @@ pub(in crate::nexus) fn versions_of(mut batch: Batch, changes: &[Change]) -> (Ba
         };
         batch = batch.append(versions_stream(named.kind.as_str(), &named.name), "version", &version);
         count += 1;
-        if after.is_none() {
+        if after.is_none() && named.kind.as_str() == "Resource" {
             batch = batch.delete(Key::new(Kind::Sealed, named.name.as_str()), Expect::Any);
             count += 1;
         }

@@ -86,7 +86,9 @@ pub fn search(words: &dyn Words, asked: &[Arc<str>], limit: usize, fits: &mut dy
         }
         left -= asked.weight;
         let common = asked.count > COMMON;
-        if closed || (common && scores.len() >= limit) {
+        let enough =
+            |fits: &mut dyn FnMut(El) -> bool| scores.keys().filter(|el| fits(**el)).take(limit).count() >= limit;
+        if closed || (common && enough(fits)) {
             for (el, score) in &mut scores {
                 *score += asked.weight * asked.best(*el);
             }
