@@ -319,7 +319,7 @@ impl Knowledge {
     /// # Errors
     /// [`KnowledgeError::Forbidden`], [`KnowledgeError::Conflict`].
     pub async fn delete_resource(&self, id: &str, force: bool, origin: &Origin) -> Result<(), KnowledgeError> {
-        self.resource(id, origin).await?;
+        let resource = self.resource(id, origin).await?;
         let needed = r#"FIND(COUNT(?k)) WHERE { (?k, "uses_resource", {type: "Resource", name: $id}) }"#;
         let request = serde_json::from_value(json!({"command": needed, "parameters": {"id": id}}))
             .map_err(|error| KnowledgeError::Refused(error.to_string()))?;
@@ -328,8 +328,13 @@ impl Knowledge {
             return Err(KnowledgeError::Conflict(format!("records need {id}")));
         }
         let command = r#"DELETE CONCEPT ?r DETACH WHERE { ?r {type: "Resource", name: $id} }"#;
-        self.kip(command, json!({"id": id}), Right::Own, Vec::new(), id, origin).await?;
-        Ok(())
+        match self.kip(command, json!({"id": id}), Right::Own, Vec::new(), id, origin).await {
+            // His own, but what others have linked to it is theirs.
+            Err(KnowledgeError::Forbidden(_)) if origin.principal.answers_for(&resource.owner) => {
+                Err(KnowledgeError::Conflict(format!("what belongs to others is linked to {id}")))
+            }
+            done => done.map(|_| ()),
+        }
     }
 
     /// What is sealed in a resource, for somebody who asks on purpose and says why: it is noted before it is shown.

@@ -8,7 +8,7 @@ mod house;
 pub mod models;
 mod retention;
 mod signal;
-mod telemetry;
+pub mod telemetry;
 pub mod tokens;
 mod ui;
 

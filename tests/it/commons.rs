@@ -164,7 +164,7 @@ async fn only_the_owner_changes_what_is_shared_and_what_is_refused_leaves_nothin
         Request { dry_run: true, ..Request::new(with_own(r#"CONCEPT { {type: "Resource", name: "charts/faro"} }"#)) };
     let bob = Origin::new(Principal::lifeform("bob"), Default::default());
     let told = world.nexus.execute(&"bob".into(), dry, &bob).await.unwrap();
-    assert_eq!(told["error"]["code"], "KIP_4003");
+    assert_eq!(told["error"]["code"], "KIP_3005");
     // The owner changes, merges and deletes what is his, with the links that are.
     world.ok("ada", r#"UPSERT { CONCEPT ?a { {type: "Knowledge", name: "ebb"} SET ATTRIBUTES { task: "t", content: "c" } SET PROPOSITIONS { ("uses_resource", {type: "Resource", name: "charts/faro"}) } }
         CONCEPT { {type: "Knowledge", name: "flood"} SET ATTRIBUTES { task: "t", content: "c" } } }"#).await;

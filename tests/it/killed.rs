@@ -45,8 +45,8 @@ fn the_daemon_that_is_killed() {
         };
         if let Ok(log) = std::env::var(LOG) {
             let file = std::fs::OpenOptions::new().append(true).create(true).open(log).unwrap();
-            let all = tracing_subscriber::fmt().with_max_level(tracing_subscriber::filter::LevelFilter::TRACE);
-            all.with_writer(Mutex::new(file)).init();
+            let all = tracing_subscriber::EnvFilter::new(runtime::telemetry::bounded("trace"));
+            tracing_subscriber::fmt().with_env_filter(all).with_writer(Mutex::new(file)).init();
         }
         let flags = [("data", folder), ("listen", "127.0.0.1:0".into()), ("token", TOKEN.into())];
         let mut config = Config::load(None, &flags).unwrap();

@@ -47,8 +47,7 @@ pub(super) fn complete(mut document: Value) -> Value {
 
 /// What generators name an operation by, which must be unique: where it is, and what is done there.
 fn operation_id(path: &str, done: &str) -> String {
-    let named =
-        path.split('/').filter(|part| !part.is_empty() && !part.starts_with('{') && *part != "v1" && *part != "api");
+    let named = path.split('/').filter(|part| !part.is_empty() && !part.starts_with('{') && *part != "v1");
     let mut parts: Vec<&str> = named.filter(|part| *part != done).collect();
     parts.push(done);
     parts.join("_").replace(['.', '-'], "_")
