@@ -99,6 +99,9 @@ impl Draft {
                 warnings.push(format!("{told} is told, not taken"));
             }
         }
+        if fields.take("secure_body").is_some() {
+            fields.fault("secure_body", "is of resources, and is kept with nothing else");
+        }
         body.extra = extra(&mut fields);
         fields.end()?;
         Ok(Self { id, owner, scopes, body, score: score.unwrap_or(SCORE), confidence, message_id, source, warnings })

@@ -78,7 +78,10 @@ impl Knowledge {
     pub async fn roll_back(&self, id: &str, version: u64, origin: &Origin) -> Result<Record, KnowledgeError> {
         let record = self.any(id, origin).await?;
         if !(origin.principal.answers_for(&record.owner) || origin.principal.may(Role::Operator)) {
-            return Err(KnowledgeError::Forbidden(format!("{id} belongs to somebody else")));
+            return Err(match record.status {
+                crate::Status::Active => KnowledgeError::Forbidden(format!("{id} belongs to somebody else")),
+                _ => KnowledgeError::NotFound(id.to_owned()),
+            });
         }
         let none = || KnowledgeError::invalid("version", format!("is one of those that {id} had"));
         let mut versions = self.own_versions(id).await?;

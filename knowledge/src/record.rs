@@ -109,10 +109,11 @@ impl Eval {
     pub(crate) fn of(metadata: &Bag) -> Self {
         let number = |key: &str| metadata.named(key).and_then(Datum::as_f64);
         Self {
-            score: number("score").unwrap_or(SCORE),
+            // KIP sets what it likes; nobody is better than the best.
+            score: number("score").unwrap_or(SCORE).clamp(1.0, 5.0),
             helpful: number("helpful").unwrap_or(0.0).max(0.0) as u64,
             harmful: number("harmful").unwrap_or(0.0).max(0.0) as u64,
-            confidence: number("confidence").unwrap_or(CONFIDENCE),
+            confidence: number("confidence").unwrap_or(CONFIDENCE).clamp(0.0, 1.0),
             helpful_history: None,
             harmful_history: None,
         }

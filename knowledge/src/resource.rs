@@ -111,6 +111,9 @@ impl ResourceDraft {
         if draft.about.as_ref().is_some_and(|about| Value::Object(about.clone()).to_string().len() > ABOUT_BYTES_MAX) {
             fields.fault("metadata", format!("is at most {ABOUT_BYTES_MAX} bytes"));
         }
+        if draft.about.as_ref().is_some_and(|about| about.contains_key("secure_body")) {
+            fields.fault("metadata.secure_body", "stands beside the metadata, where it is sealed");
+        }
         let until = draft.about.as_ref().and_then(|about| about.get("expires_at"));
         if until.is_some_and(|until| until.as_str().is_none_or(|until| until.parse::<Timestamp>().is_err())) {
             fields.fault("metadata.expires_at", "is a time, as in 2026-03-07T10:00:00Z");
@@ -247,6 +250,9 @@ impl Knowledge {
         };
         let by = origin.principal.id.0.to_string();
         let owner = draft.owner.or_else(|| known.as_ref().map(|known| known.owner.clone())).unwrap_or(by);
+        if !(origin.principal.answers_for(&owner) || origin.principal.may(Role::Operator)) {
+            return Err(KnowledgeError::Forbidden(format!("{id} cannot be given to {owner}")));
+        }
         let mut attributes = Map::new();
         let mut set = |key: &str, value: Option<Value>| {
             if let Some(value) = value {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::OpenOptions;
 use std::io::Write;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -93,16 +93,23 @@ impl fmt::Debug for KeyRing {
 
 impl KeyRing {
     /// The ring in a file of lines `name key`, the key 32 bytes in base64, the newest last; made with one key where there is
-    /// none. A file that others may read is refused.
+    /// none, unless something is sealed already. A file that others may read is refused.
     ///
     /// # Errors
     /// [`SealError::Ring`].
-    pub fn open(file: &Path) -> Result<Self, SealError> {
+    pub fn open(file: &Path, something_is_sealed: bool) -> Result<Self, SealError> {
         let wrong = |what: String| SealError::Ring(format!("{} {what}", file.display()));
         let ring = Self { keys: Arc::default(), file: Some(file.to_owned()) };
         if !file.exists() {
+            if something_is_sealed {
+                return Err(wrong("is missing, and something is sealed with a key of it".to_owned()));
+            }
             if let Some(folder) = file.parent() {
-                std::fs::create_dir_all(folder).map_err(|error| wrong(format!("cannot be made: {error}")))?;
+                std::fs::DirBuilder::new()
+                    .recursive(true)
+                    .mode(0o700)
+                    .create(folder)
+                    .map_err(|error| wrong(format!("cannot be made: {error}")))?;
             }
             ring.add_key()?;
             return Ok(ring);
@@ -142,8 +149,10 @@ impl KeyRing {
         let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
         // A key that is in memory alone would seal what nobody opens again.
         let file = self.file.as_ref().ok_or_else(|| SealError::Ring("is not there to be written".to_owned()))?;
-        let numbers = keys.by_name.keys().filter_map(|name| name.strip_prefix('k')?.parse::<u64>().ok());
-        let name = format!("k{}", numbers.max().unwrap_or(0) + 1);
+        // The name of a key is never that of another, in whatever ring.
+        let numbers =
+            keys.by_name.keys().filter_map(|name| name.strip_prefix('k')?.split('-').next()?.parse::<u64>().ok());
+        let name = format!("k{}-{}", numbers.max().unwrap_or(0) + 1, crate::write::random());
         {
             let wrong =
                 |error: std::io::Error| SealError::Ring(format!("{} cannot be written: {error}", file.display()));
@@ -220,7 +229,7 @@ mod tests {
     fn a_sealed_body_opens_where_it_was_sealed_and_nowhere_else() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("keys/master.key");
-        let ring = KeyRing::open(&file).unwrap();
+        let ring = KeyRing::open(&file, false).unwrap();
         let sealed = ring.seal(&"SecurePass123".into(), HERE).unwrap();
         assert_eq!(opened(&ring, &sealed, HERE).as_deref(), Ok("SecurePass123"));
         for elsewhere in [
@@ -237,15 +246,16 @@ mod tests {
         changed.ct = BASE64_STANDARD_NO_PAD.encode(b"something else that is long enough");
         assert_eq!(opened(&ring, &changed, HERE), Err(SealError::Broken));
         // A new key seals, the old one still opens, and both are there after a restart.
-        assert_eq!(ring.add_key().as_deref(), Ok("k2"));
-        let again = KeyRing::open(&file).unwrap();
-        assert_eq!((again.current().as_str(), opened(&again, &sealed, HERE).as_deref()), ("k2", Ok("SecurePass123")));
-        assert_eq!(again.seal(&"x".into(), HERE).unwrap().kid, "k2");
+        let second = ring.add_key().unwrap();
+        assert!(second.starts_with("k2-"), "{second}");
+        let again = KeyRing::open(&file, false).unwrap();
+        assert_eq!((again.current(), opened(&again, &sealed, HERE)), (second.clone(), Ok("SecurePass123".to_owned())));
+        assert_eq!(again.seal(&"x".into(), HERE).unwrap().kid, second);
         // Without the key it says so.
-        assert_eq!(opened(&KeyRing::default(), &sealed, HERE), Err(SealError::NoKey("k1".into())));
+        assert_eq!(opened(&KeyRing::default(), &sealed, HERE), Err(SealError::NoKey(sealed.kid.clone())));
         // A ring that others may read, or that is none, is refused.
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
-        assert!(matches!(KeyRing::open(&file), Err(SealError::Ring(_))));
+        assert!(matches!(KeyRing::open(&file, false), Err(SealError::Ring(_))));
         let torn = folder.path().join("torn");
         OpenOptions::new()
             .write(true)
@@ -256,6 +266,6 @@ mod tests {
             .unwrap()
             .write_all(b"k1 short\n")
             .unwrap();
-        assert!(matches!(KeyRing::open(&torn), Err(SealError::Ring(_))));
+        assert!(matches!(KeyRing::open(&torn, false), Err(SealError::Ring(_))));
     }
 }

@@ -102,11 +102,11 @@ impl Knowledge {
         });
         let expect = format!("EXPECT VERSION {}", kept.version);
         let mut call = crate::write::upsert(&kept.id, &expect, &body, &metadata, (&kept.owner, &kept.scopes));
-        // What was taken in says so itself, and that in the same commit.
+        // What was taken in says so itself, and that in the same commit; what it counted is counted once, where it went.
         call.command.pop();
         for (at, record) in absorbed.iter().enumerate() {
             call.command.push_str(&format!(
-                "  CONCEPT ?m{at} {{\n    {{type: \"{KIND}\", name: $m{at}}} EXPECT VERSION {}\n    SET PROPOSITIONS {{ (\"merged_into\", ?k) }}\n  }} WITH METADATA {{ status: \"merged\" }}\n",
+                "  CONCEPT ?m{at} {{\n    {{type: \"{KIND}\", name: $m{at}}} EXPECT VERSION {}\n    SET PROPOSITIONS {{ (\"merged_into\", ?k) }}\n  }} WITH METADATA {{ status: \"merged\", helpful: 0, harmful: 0 }}\n",
                 record.version
             ));
             call.parameters.insert(format!("m{at}"), record.id.as_str().into());

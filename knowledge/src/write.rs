@@ -8,7 +8,7 @@ use nexus::kip::Call;
 use nexus::kip::graph::SCOPES_KEY;
 use nexus::secrets::replaced;
 use nexus::store::{Key, Kind, Op};
-use nexus::{Batch, OWNER_KEY, Origin, Right, SecretPolicy, versions_stream};
+use nexus::{Batch, OWNER_KEY, Origin, Right, Role, SecretPolicy, versions_stream};
 use rand::RngExt;
 use serde_json::{Map, Value, json};
 
@@ -123,6 +123,9 @@ impl Knowledge {
         origin: &Origin,
     ) -> Result<Saved, KnowledgeError> {
         let Draft { id: wanted, owner, scopes, mut body, score, confidence, message_id, source, mut warnings } = draft;
+        if !(origin.principal.answers_for(&owner) || origin.principal.may(Role::Operator)) {
+            return Err(KnowledgeError::Forbidden(format!("a record cannot be given to {owner}")));
+        }
         warnings.extend(self.seal_found(&mut body, &owner, &scopes, &[], origin).await?);
         let mut metadata = json!({
             "source": said_source(&source, &owner), "author": origin.principal.id, OWNER_KEY: owner, SCOPES_KEY: scopes,
@@ -171,6 +174,14 @@ impl Knowledge {
         origin: &Origin,
     ) -> Result<Saved, KnowledgeError> {
         let record = self.seen(id, origin).await?;
+        // What can be told at once is, before anything is sealed for it.
+        if version.is_some_and(|version| version != record.version) {
+            return Err(KnowledgeError::Conflict(format!("{id} is at version {} now", record.version)));
+        }
+        let owns = origin.principal.answers_for(&record.owner) || origin.principal.may(Role::Operator);
+        if change.is_an_edit() && !owns {
+            return Err(KnowledgeError::Forbidden(format!("{id} belongs to somebody else")));
+        }
         if change.is_an_edit() {
             let mut metadata = json!({});
             if let Some(scopes) = &change.scopes {
@@ -271,6 +282,10 @@ impl Knowledge {
     /// [`KnowledgeError::Forbidden`] where it is not the caller's, or others hold on to it.
     pub async fn delete(&self, id: &str, purge: bool, origin: &Origin) -> Result<(), KnowledgeError> {
         let record = self.any(id, origin).await?;
+        let owns = origin.principal.answers_for(&record.owner) || origin.principal.may(Role::Operator);
+        if record.status != crate::Status::Active && !owns {
+            return Err(KnowledgeError::NotFound(id.to_owned()));
+        }
         if purge {
             let streams = [feedback::stream(id), versions_stream(KIND, id)];
             let gone = streams.into_iter().map(|stream| Op::Forget { stream }).collect();

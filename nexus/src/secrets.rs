@@ -22,7 +22,7 @@ const SHAPES: [(&str, &str); 12] = [
     ("bearer", r"(?i)\bbearer\s+(?<value>[A-Za-z0-9._~+/-]{20,}=*)"),
     (
         "password",
-        r#"(?i)(?:\b(?:password|passwd|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key|auth[_-]?token|session[_-]?id|cookie)\b|密码|口令|密钥|パスワード|비밀번호)["']?\s*(?:=|:|：|是|は)\s*["']?(?<value>[^\s"',;，。；]{6,})"#,
+        r#"(?i)(?:\b[a-z0-9_-]*(?:password|passwd|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key|session[_-]?id|cookie)s?\b|密码|口令|密钥|パスワード|비밀번호)["']?\s*(?:=|:|：|是|は)\s*["']?(?<value>[^\s"',;，。；]{6,})"#,
     ),
 ];
 
@@ -35,8 +35,10 @@ static FINDERS: LazyLock<Vec<(&str, Regex)>> = LazyLock::new(|| {
 
 /// A secret by another name: what is left out of a text in its place.
 const MARK: &str = "[REDACTED:";
-/// What stands for a sealed body that is filled in where a tool is called.
-const PLACEHOLDER: &str = "{{secret:";
+/// What was left out before, and what stands for a sealed body that is filled in where a tool is called.
+static KNOWN: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"\{\{secret:[^{}]*\}\}|\[REDACTED:[a-z_]+\]").unwrap_or_else(|error| unreachable!("{error}"))
+});
 
 /// A text without the secrets in it, and what they were; `None` of a text that has none.
 pub fn redacted(text: &str) -> Option<(String, Vec<&'static str>)> {
@@ -48,27 +50,36 @@ pub fn redacted(text: &str) -> Option<(String, Vec<&'static str>)> {
     Some((left, found))
 }
 
-/// A text with something else where there were secrets, told by what sort each was and what it was.
+/// A text with something else where there were secrets, told by what sort each was and what it was. What stands for a secret
+/// already, by its name or by a mark, is left alone.
 pub fn replaced(text: &str, by: &mut dyn FnMut(&'static str, &str) -> String) -> Option<String> {
     let (mut text, mut found) = (Cow::Borrowed(text), false);
     for (name, finder) in FINDERS.iter() {
         if !finder.is_match(&text) {
             continue;
         }
-        let replaced = finder.replace_all(&text, |captures: &Captures<'_>| {
-            let whole = captures.get_match();
-            let value = captures.name("value").unwrap_or(whole);
-            let (before, after) = (value.start() - whole.start(), value.end() - whole.start());
-            let (whole, value) = (whole.as_str(), value.as_str());
-            let known = value.starts_with(MARK) || value.starts_with(PLACEHOLDER);
-            if known || (*name == "password" && !is_secret(value, whole)) {
-                return whole.to_owned();
-            }
-            found = true;
-            format!("{}{}{}", &whole[..before], by(name, value), &whole[after..])
-        });
-        if let Cow::Owned(replaced) = replaced {
-            text = Cow::Owned(replaced);
+        let mut left = String::with_capacity(text.len());
+        let mut changed = false;
+        let mut from = 0;
+        let known = KNOWN.find_iter(&text).map(|known| known.range()).chain([text.len()..text.len()]);
+        for range in known {
+            let part = finder.replace_all(&text[from..range.start], |captures: &Captures<'_>| {
+                let whole = captures.get_match();
+                let value = captures.name("value").unwrap_or(whole);
+                let (before, after) = (value.start() - whole.start(), value.end() - whole.start());
+                let (whole, value) = (whole.as_str(), value.as_str());
+                if *name == "password" && !is_secret(value, &whole[..before]) {
+                    return whole.to_owned();
+                }
+                changed = true;
+                format!("{}{}{}", &whole[..before], by(name, value), &whole[after..])
+            });
+            left.push_str(&part);
+            left.push_str(&text[range.clone()]);
+            from = range.end;
+        }
+        if changed {
+            (text, found) = (Cow::Owned(left), true);
         }
     }
     found.then(|| text.into_owned())
@@ -92,19 +103,35 @@ fn clean_within(json: &mut Value, kinds: &mut Vec<&'static str>) {
         }
         Value::Array(items) => items.iter_mut().for_each(|item| clean_within(item, kinds)),
         Value::Object(members) => {
-            for (key, member) in members.iter_mut() {
-                match member {
-                    Value::String(text) => {
-                        if let Some((clean, all)) = redacted_under(key, text) {
-                            *text = clean;
-                            kinds.extend(all);
-                        }
+            if members.keys().any(|key| redacted(key).is_some()) {
+                let renamed = std::mem::take(members).into_iter().map(|(key, member)| match redacted(&key) {
+                    Some((clean, all)) => {
+                        kinds.extend(all);
+                        (clean, member)
                     }
-                    other => clean_within(other, kinds),
-                }
+                    None => (key, member),
+                });
+                *members = renamed.collect();
+            }
+            for (key, member) in members.iter_mut() {
+                clean_under(key, member, kinds);
             }
         }
         _ => {}
+    }
+}
+
+/// The same of what stands under a key, which may tell that it is a secret.
+fn clean_under(key: &str, member: &mut Value, kinds: &mut Vec<&'static str>) {
+    match member {
+        Value::String(text) => {
+            if let Some((clean, all)) = redacted_under(key, text) {
+                *text = clean;
+                kinds.extend(all);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| clean_under(key, item, kinds)),
+        other => clean_within(other, kinds),
     }
 }
 
@@ -116,18 +143,21 @@ pub fn redacted_under(key: &str, text: &str) -> Option<(String, Vec<&'static str
     })
 }
 
-/// Whether what is set equal to a password may be one: it is no plain word, and no example of one. A number of tokens is none.
-fn is_secret(value: &str, whole: &str) -> bool {
+/// Whether what is set equal to something that is called a secret may be one: it is no plain word, no place where one is, no
+/// example of one, and, where it is called a token, no number or date.
+fn is_secret(value: &str, called: &str) -> bool {
     let value = value.trim_end_matches(['.', ')', ']', '}', '>', '`']);
+    let any = |is: fn(char) -> bool| value.chars().any(is);
     let template = value.starts_with(['<', '{', '$', '%', '*', '(', '[']);
-    let (digit, letter) = (value.chars().any(|c| c.is_ascii_digit()), value.chars().any(char::is_alphabetic));
-    let (upper, lower) = (value.chars().any(char::is_uppercase), value.chars().any(char::is_lowercase));
-    let sign = value.chars().any(|c| c.is_ascii_punctuation() && !"-_/.".contains(c));
-    let all_digits = digit && !letter && !whole.to_lowercase().starts_with("token");
-    value.chars().count() >= 6
-        && !template
-        && value.is_ascii()
-        && (all_digits || (digit && letter) || sign || (upper && lower && value.len() >= 12))
+    let parts: Vec<&str> = value.split('/').collect();
+    let plain = |part: &&str| part.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
+    let place = value.contains("://") || (parts.len() > 1 && parts.iter().all(plain));
+    let (digit, letter) = (any(|c| c.is_ascii_digit()), any(char::is_alphabetic));
+    let number = !letter && called.to_lowercase().contains("token");
+    let sign = any(|c| c.is_ascii_punctuation() && !"-_/.".contains(c));
+    let mixed = any(char::is_uppercase) && any(char::is_lowercase) && value.len() >= 12;
+    let strange = (digit && letter) || (digit && !letter) || sign || mixed;
+    value.chars().count() >= 6 && value.is_ascii() && strange && !(template || place || number)
 }
 
 #[cfg(test)]
@@ -146,6 +176,9 @@ mod tests {
             ("postgres://postgres:postgres@db", "postgres://postgres:[REDACTED:connection_string]@db"),
             ("Authorization: Bearer abcdefghijklmnopqrstuvwxyz", "Authorization: Bearer [REDACTED:bearer]"),
             ("password: SecurePass123", "password: [REDACTED:password]"),
+            ("DB_PASSWORD=SecurePass123", "DB_PASSWORD=[REDACTED:password]"),
+            ("userPassword: hunter22x", "userPassword: [REDACTED:password]"),
+            ("client_secret = abc123def", "client_secret = [REDACTED:password]"),
             ("账号:user@example.com\n密码:SecurePass123", "账号:user@example.com\n密码:[REDACTED:password]"),
             ("パスワード：hunter2!", "パスワード：[REDACTED:password]"),
             (r#"{"api_key": "a1b2c3d4e5"}"#, r#"{"api_key": "[REDACTED:password]"}"#),
@@ -158,7 +191,13 @@ mod tests {
         for text in [
             "A password is checked before a token is made.",
             "The token: the smallest unit of text.",
-            "max tokens, token: 128000",
+            "max tokens, token: 128000, max_tokens: 4096",
+            "token: 2024-05-01 release",
+            "pwd: /home/ada1",
+            "cookie: https://x.y/z1",
+            "see secret: docs/readme1.md",
+            "Log in with {{secret:credentials/website1}} first, Bearer {{secret:credentials/api1}}",
+            "postgres://ada:{{secret:credentials/pg1}}@db/x",
             "secret: everyone knows it",
             "password: {{secret:credentials/website_a}}",
             "password = <your password>",
@@ -170,5 +209,17 @@ mod tests {
         ] {
             assert_eq!(redacted(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn what_stands_in_json_is_told_by_its_keys_and_a_key_may_be_one() {
+        let mut json = serde_json::json!({
+            "token": ["abc123def"], "n": {"api_key": "a1b2c3d4e5", "fine": "a word"}, "ghp_abcdefghijklmnopqrstuvwxyz0123456789": 1,
+        });
+        assert_eq!(clean(&mut json).len(), 3);
+        let left = serde_json::json!({
+            "token": ["[REDACTED:password]"], "n": {"api_key": "[REDACTED:password]", "fine": "a word"}, "[REDACTED:github_token]": 1,
+        });
+        assert_eq!(json, left);
     }
 }

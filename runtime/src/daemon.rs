@@ -13,8 +13,8 @@ use neurons::llm::Meaning;
 use neurons::tools::Tools;
 use neurons::{HOUSE, Models, Neurons};
 use nexus::ledger::{AccountOp, Amount};
-use nexus::store::Backend;
 use nexus::store::surreal::Surreal;
+use nexus::store::{Backend, Kind};
 use nexus::{Batch, Cause, Clock, Nexus, Origin, Principal, PrincipalKind, Role, Store, SystemClock};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -127,7 +127,8 @@ impl Daemon {
         let house: Arc<dyn Toolbox> = Arc::new(House { nexus: nexus.clone() });
         fascicles.resume(HOUSE, &house).await?;
         let (stop, stopping) = watch::channel(false);
-        let keys = key_ring(config);
+        let sealed = store.documents::<serde_json::Value>(Kind::Sealed, "", 1).await?;
+        let keys = key_ring(config, !sealed.is_empty());
         let knowledge = Knowledge::new(store.clone(), nexus.clone()).with_neurons(neurons.clone()).with_keys(keys);
         let app = App::new(store, nexus, neurons, fascicles, lifeforms, knowledge, tokens, house, address, stopping);
         let keeper = tokio::spawn(crate::retention::run(
@@ -193,8 +194,8 @@ async fn first_lifeform(lifeforms: &Lifeforms, definition: LifeformSpec) -> anyh
 }
 
 /// The keys that secrets are sealed with. Without them everything else works, and what is sealed stays sealed.
-fn key_ring(config: &Config) -> KeyRing {
-    KeyRing::open(&config.key_file()).unwrap_or_else(|error| {
+fn key_ring(config: &Config, something_is_sealed: bool) -> KeyRing {
+    KeyRing::open(&config.key_file(), something_is_sealed).unwrap_or_else(|error| {
         tracing::error!(%error, "nothing can be sealed or opened until the key ring can be read");
         KeyRing::default()
     })

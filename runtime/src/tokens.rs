@@ -15,6 +15,8 @@ use tokio::sync::Mutex;
 
 use crate::config::Config;
 
+/// Scopes one principal may be in.
+const SCOPES_MAX: usize = 64;
 /// The shortest token an operator may choose.
 const TOKEN_CHARS_MIN: usize = 16;
 
@@ -32,6 +34,9 @@ fn checked(scopes: &[String]) -> anyhow::Result<Vec<Scope>> {
         Ok(()) => Ok(Scope(scope.as_str().into())),
         Err(what) => bail!("a scope {what}: \"{scope}\""),
     };
+    if scopes.len() > SCOPES_MAX {
+        bail!("a principal is in at most {SCOPES_MAX} scopes");
+    }
     scopes.iter().map(check).collect()
 }
 

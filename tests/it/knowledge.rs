@@ -116,6 +116,7 @@ async fn what_cannot_be_kept_is_told_member_by_member_and_older_words_are_unders
         ("context", json!([""]), "context/0 is a text"),
         ("id", json!("petrel"), "id begins with \"knowledge-\""),
         ("more", json!("x".repeat(20_000)), "are kept, up to 16384 bytes"),
+        ("secure_body", json!("x"), "secure_body is of resources"),
     ] {
         let mut body = record("t", "c");
         body[member] = value;
@@ -327,6 +328,10 @@ async fn nobody_adds_a_scope_he_is_not_in_or_gives_a_record_to_somebody_else() {
     }
     let after = ada.get(&path).await.expect(StatusCode::OK);
     assert_eq!((&after["owner"], &after["eval"]["helpful"]), (&json!("user:ada"), &json!(0)));
+    kip(&ada, &format!(r#"UPDATE ?k SET METADATA {{ score: 1e300, confidence: 7 }} WHERE {{ ?k {{name: "{id}"}} }}"#))
+        .await;
+    let eval = ada.get(&path).await.body["eval"].clone();
+    assert_eq!((&eval["score"], &eval["confidence"]), (&json!(5), &json!(1.0)), "nobody is better than the best");
     // Nothing that is sent along is told in the place of what a record tells of itself.
     kip(&ada, &format!(r#"UPDATE ?k SET ATTRIBUTES {{ x: {{"eval": {{"helpful": 999}}, "owner": "user:boss", "mood": 1}} }} WHERE {{ ?k {{name: "{id}"}} }}"#)).await;
     let after = ada.get(&path).await.expect(StatusCode::OK);
@@ -594,6 +599,13 @@ async fn records_that_say_the_same_are_merged_within_one_owner_and_scope_and_com
     assert_eq!((&again["before"], &again["merged"]), (&json!(3), &json!([])));
     ada.post(&format!("{RECORDS}/{nearly}/rollback"), json!({"version": 1})).await.expect(StatusCode::OK);
     ada.get(&format!("{RECORDS}/{nearly}")).await.expect(StatusCode::OK);
+    // What helped once is counted once, however often it is merged and restored.
+    ada.put(&format!("{RECORDS}/{nearly}"), json!({"add_helpful_case": {}})).await.expect(StatusCode::OK);
+    for _ in 0..2 {
+        ada.post(&format!("{RECORDS}/slim"), json!({"threshold": 0.7})).await.expect(StatusCode::OK);
+        assert_eq!(ada.get(&format!("{RECORDS}/{same}")).await.body["eval"]["helpful"], 2);
+        ada.post(&format!("{RECORDS}/{nearly}/rollback"), json!({"version": 1})).await.expect(StatusCode::OK);
+    }
     ada.post(&format!("{RECORDS}/slim"), json!({"threshold": 0.1})).await.refused(422, "invalid");
 }
 

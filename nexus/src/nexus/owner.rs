@@ -519,6 +519,22 @@ impl Owner {
             self.give_up(fault.clone()).await;
             return drop(reply.send(Err(fault)));
         }
+        // What was sealed since cannot be put back: it would not open.
+        let undone = match undone {
+            Ok(changes) if self.is_commons() => {
+                let seals = changes.iter().try_for_each(|change| {
+                    commons::check_seal(change.el, change.before.as_ref(), change.after.as_ref())
+                });
+                match seals {
+                    Ok(()) => Ok(changes),
+                    Err(error) => {
+                        self.unchange(changes);
+                        Err(error)
+                    }
+                }
+            }
+            undone => undone,
+        };
         match undone {
             Ok(changes) => {
                 let undo = Written { undoes: Some(seq), ..Written::of("", &serde_json::Map::new(), &changes) };

@@ -36,7 +36,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for ApiJson<T> {
                     JsonRejection::JsonSyntaxError(_) => {
                         ApiError::new(StatusCode::BAD_REQUEST, "malformed_json", detail)
                     }
-                    JsonRejection::JsonDataError(_) => ApiError::invalid(detail),
+                    JsonRejection::JsonDataError(_) => ApiError::invalid(without_texts(detail)),
                     JsonRejection::MissingJsonContentType(_) => {
                         ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_json", detail)
                             .hint("send Content-Type: application/json")
@@ -49,6 +49,16 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for ApiJson<T> {
             }
         }
     }
+}
+
+/// What serde says of a body, without the text that it found in place of something else: that may be anybody's secret.
+fn without_texts(mut detail: String) -> String {
+    if let Some(from) = detail.find("string \"")
+        && let Some(to) = detail.rfind("\", expected")
+    {
+        detail.replace_range(from..=to, "a text");
+    }
+    detail
 }
 
 /// A body of bytes whose refusal is a problem document like any other.

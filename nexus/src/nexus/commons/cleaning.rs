@@ -100,7 +100,9 @@ fn cleaned(bag: &Bag, was: Option<&Bag>, found: &mut Vec<(String, &'static str)>
             }),
             Datum::Json(json) => {
                 let mut json = (**json).clone();
-                kinds = crate::secrets::clean(&mut json);
+                let mut under = serde_json::json!({ (key.as_str()): json });
+                kinds = crate::secrets::clean(&mut under);
+                json = under[key.as_str()].take();
                 (!kinds.is_empty()).then(|| Datum::Json(Arc::new(json)))
             }
             _ => None,

@@ -21,8 +21,8 @@ pub use cleaning::SecretPolicy;
 pub(super) use cleaning::clean;
 pub use kip::graph::OWNER_KEY;
 pub(super) use overlay::{Common, Overlay, split};
-pub(super) use rights::check_rights;
 pub use rights::{HAS_SECRET_KEY, SEAL_KEY};
+pub(super) use rights::{check_rights, check_seal};
 pub(super) use versions::versions_of;
 pub use versions::{Version, versions_stream};
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kip::datum::{Bag, Datum, Sym};
 use kip::exec::Change;
-use kip::graph::{GraphRead, Look, Record, SCOPES_KEY, Way};
+use kip::graph::{El, GraphRead, Look, Record, SCOPES_KEY, Way};
 use kip::{ErrorKind, KipError};
 use serde_json::{Value, json};
 
@@ -57,8 +57,8 @@ pub(in crate::nexus) fn check_rights(
             }
             _ => {}
         }
-        if right != Right::Seal && after.is_some() && seal_of(before.as_ref()) != seal_of(after.as_ref()) {
-            return refuse(format!("what is sealed of {id}, and for whom, is changed where it is sealed"));
+        if right != Right::Seal {
+            check_seal(*el, before.as_ref(), after.as_ref())?;
         }
         let judges = right == Right::Judge && is_judgement(before.as_ref(), after.as_ref());
         if let Some(before) = before
@@ -103,6 +103,18 @@ pub(in crate::nexus) fn check_rights(
 /// What is counted under a key, as it stands there; nothing is none.
 fn count(record: &Record, key: &str) -> Value {
     record.look().metadata().named(key).map(Datum::to_json).filter(|count| !count.is_null()).unwrap_or_else(|| json!(0))
+}
+
+/// Whether what is sealed of an element, and for whom, stays as it is, or goes with the element.
+///
+/// # Errors
+/// `KIP_4003` where it would not open any more.
+pub(in crate::nexus) fn check_seal(el: El, before: Option<&Record>, after: Option<&Record>) -> Result<(), KipError> {
+    if after.is_none() || seal_of(before) == seal_of(after) {
+        return Ok(());
+    }
+    let message = format!("what is sealed of {}, and for whom, is changed where it is sealed", el.abroad());
+    Err(KipError::new(ErrorKind::Execution, message).code("KIP_4003"))
 }
 
 /// What tells that something of a resource is sealed, and for whom: only whoever seals it says so.
