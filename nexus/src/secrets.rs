@@ -22,7 +22,7 @@ const SHAPES: [(&str, &str); 12] = [
     ("bearer", r"(?i)\bbearer\s+(?<value>[A-Za-z0-9._~+/-]{20,}=*)"),
     (
         "password",
-        r#"(?i)(?:\b[a-z0-9_-]*(?:password|passwd|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key|session[_-]?id|cookie)s?\b|密码|口令|密钥|パスワード|비밀번호)["']?\s*(?:=|:|：|是|は)\s*["']?(?<value>[^\s"',;，。；]{6,})"#,
+        r#"(?i)(?:\b[a-z0-9_-]*(?:password|passwort|passwd|passphrase|pwd|secret(?:[_-]?access)?[_-]?key|secret|token|api[_-]?key|access[_-]?key|session[_-]?id|cookie)s?\b|密码|口令|密钥|パスワード|비밀번호)["']?\s*(?:=|:|：|是|は|\bis\b:?)\s*["']?(?<value>[^\s"',;，。；]{6,})"#,
     ),
 ];
 
@@ -151,7 +151,8 @@ fn is_secret(value: &str, called: &str) -> bool {
     let template = value.starts_with(['<', '{', '$', '%', '*', '(', '[']);
     let parts: Vec<&str> = value.split('/').collect();
     let plain = |part: &&str| part.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
-    let place = value.contains("://") || (parts.len() > 1 && parts.iter().all(plain));
+    let path = value.starts_with(['/', '.']) || parts.last().is_some_and(|last| last.contains('.'));
+    let place = value.contains("://") || (parts.len() > 1 && path && parts.iter().all(plain));
     let (digit, letter) = (any(|c| c.is_ascii_digit()), any(char::is_alphabetic));
     let number = !letter && called.to_lowercase().contains("token");
     let sign = any(|c| c.is_ascii_punctuation() && !"-_/.".contains(c));
@@ -177,6 +178,11 @@ mod tests {
             ("Authorization: Bearer abcdefghijklmnopqrstuvwxyz", "Authorization: Bearer [REDACTED:bearer]"),
             ("password: SecurePass123", "password: [REDACTED:password]"),
             ("DB_PASSWORD=SecurePass123", "DB_PASSWORD=[REDACTED:password]"),
+            ("our password is: hunter2hunter2", "our password is: [REDACTED:password]"),
+            ("my password is Tr0ub4dor&3 ok", "my password is [REDACTED:password] ok"),
+            ("PGPASSWORD=xyz12345 psql", "PGPASSWORD=[REDACTED:password] psql"),
+            ("AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLE", "AWS_SECRET_ACCESS_KEY=[REDACTED:password]"),
+            ("Passwort: geheim123456", "Passwort: [REDACTED:password]"),
             ("userPassword: hunter22x", "userPassword: [REDACTED:password]"),
             ("client_secret = abc123def", "client_secret = [REDACTED:password]"),
             ("账号:user@example.com\n密码:SecurePass123", "账号:user@example.com\n密码:[REDACTED:password]"),
@@ -196,6 +202,7 @@ mod tests {
             "pwd: /home/ada1",
             "cookie: https://x.y/z1",
             "see secret: docs/readme1.md",
+            "the password is required, a token is something small",
             "Log in with {{secret:credentials/website1}} first, Bearer {{secret:credentials/api1}}",
             "postgres://ada:{{secret:credentials/pg1}}@db/x",
             "secret: everyone knows it",
