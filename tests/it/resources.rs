@@ -369,5 +369,5 @@ async fn a_secret_is_found_in_no_file_no_log_and_no_answer() {
     assert_eq!(shown["secure_body"], format!("{marker}{marker}"));
     again.stop();
     assert_eq!(watched(), [""; 0]);
-    assert!(std::fs::metadata(&log).unwrap().len() > 10_000, "it was logged at all");
+    assert!(std::fs::metadata(&log).unwrap().len() > 0, "it was logged at all");
 }
