@@ -237,7 +237,7 @@ impl Knowledge {
         Some(match name {
             "knowledge_search" | "get_knowledge" => self.tool_search(arguments, origin).await,
             "knowledge_save" | "save_knowledge" => self.tool_save(arguments, origin).await,
-            "knowledge_update" => self.tool_update(arguments, origin).await,
+            "knowledge_update" => Box::pin(self.tool_update(arguments, origin)).await,
             "knowledge_batch_update" => match read::<Judgements>(arguments) {
                 Ok(asked) => self.judge_all(asked.feedback_list, origin).await.map(|judged| json!(judged)),
                 Err(error) => Err(error),
@@ -249,7 +249,7 @@ impl Knowledge {
             },
             "knowledgepulse_retrieve" => self.tool_unit(arguments, origin).await,
             "kp_search_knowledge" => self.tool_units(arguments, origin).await,
-            "kp_contribute_knowledge" => self.tool_contribute(arguments, origin).await,
+            "kp_contribute_knowledge" => Box::pin(self.tool_contribute(arguments, origin)).await,
             "kp_validate_unit" => self.tool_validate(arguments, origin).await,
             "resource_save" => self.tool_save_resource(arguments, origin).await,
             "resource_get" => match read::<Named>(arguments) {
@@ -341,7 +341,7 @@ impl Knowledge {
                 metadata.insert("visibility".to_owned(), visibility.into());
             }
         }
-        let done = self.contribute(unit, origin).await?;
+        let done = Box::pin(self.contribute(unit, origin)).await?;
         let (id, quality) = (id_of(&done.record), quality_of(&done.record));
         Ok(json!({"id": id, "quality_score": quality, "knowledge_id": done.record.id, "warnings": done.warnings}))
     }

@@ -61,7 +61,8 @@ pub fn replaced(text: &str, by: &mut dyn FnMut(&'static str, &str) -> String) ->
         let mut left = String::with_capacity(text.len());
         let mut changed = false;
         let mut from = 0;
-        let known = KNOWN.find_iter(&text).map(|known| known.range()).chain([text.len()..text.len()]);
+        let end = std::iter::once(text.len()..text.len());
+        let known = KNOWN.find_iter(&text).map(|known| known.range()).chain(end);
         for range in known {
             let part = finder.replace_all(&text[from..range.start], |captures: &Captures<'_>| {
                 let whole = captures.get_match();
@@ -157,7 +158,7 @@ fn is_secret(value: &str, called: &str) -> bool {
     let number = !letter && called.to_lowercase().contains("token");
     let sign = any(|c| c.is_ascii_punctuation() && !"-_/.".contains(c));
     let mixed = any(char::is_uppercase) && any(char::is_lowercase) && value.len() >= 12;
-    let strange = (digit && letter) || (digit && !letter) || sign || mixed;
+    let strange = digit || sign || mixed;
     value.chars().count() >= 6 && value.is_ascii() && strange && !(template || place || number)
 }
 
@@ -181,7 +182,10 @@ mod tests {
             ("our password is: hunter2hunter2", "our password is: [REDACTED:password]"),
             ("my password is Tr0ub4dor&3 ok", "my password is [REDACTED:password] ok"),
             ("PGPASSWORD=xyz12345 psql", "PGPASSWORD=[REDACTED:password] psql"),
-            ("AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLE", "AWS_SECRET_ACCESS_KEY=[REDACTED:password]"),
+            (
+                "AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLE",
+                "AWS_SECRET_ACCESS_KEY=[REDACTED:password]",
+            ),
             ("Passwort: geheim123456", "Passwort: [REDACTED:password]"),
             ("userPassword: hunter22x", "userPassword: [REDACTED:password]"),
             ("client_secret = abc123def", "client_secret = [REDACTED:password]"),

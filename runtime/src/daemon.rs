@@ -97,7 +97,7 @@ impl Daemon {
             )
         })?;
         let address = listener.local_addr()?;
-        let store = Store::open(parts.backend, parts.clock).await?;
+        let store = Box::pin(Store::open(parts.backend, parts.clock)).await?;
         let house = Amount { tokens: config.house_tokens, micro_usd: config.house_micro_usd };
         store.commit(Batch::new(&Origin::system("start")).account(HOUSE, AccountOp::Open(house), "house")).await?;
         // The configuration says what the house may use in all, so a changed one changes what is left.
@@ -117,11 +117,11 @@ impl Daemon {
         let tools = Tools::new(nexus.clone(), &config.reach()?)?;
         let neurons = Neurons::open(store.clone(), tools, parts.models).await?;
         let shipped = shipped_fascicles()?;
-        let fascicles = Fascicles::open(store.clone(), neurons.clone(), shipped, house::tools()).await?;
+        let fascicles = Box::pin(Fascicles::open(store.clone(), neurons.clone(), shipped, house::tools())).await?;
         let opened = Lifeforms::open(store.clone(), nexus.clone(), fascicles.clone(), config.canvas, config.guard);
         let lifeforms = Box::pin(opened).await?;
         let lifeform = match parts.first {
-            Some(definition) => Some(first_lifeform(&lifeforms, definition).await?),
+            Some(definition) => Some(Box::pin(first_lifeform(&lifeforms, definition)).await?),
             None => None,
         };
         let house: Arc<dyn Toolbox> = Arc::new(House { nexus: nexus.clone() });

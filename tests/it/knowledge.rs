@@ -452,7 +452,7 @@ async fn nothing_that_a_record_said_is_lost() {
     let said: Vec<&Value> = versions.as_array().unwrap().iter().map(|past| &past["attributes"]["content"]).collect();
     assert_eq!(said, ["one", "two", "one"]);
     ada.post(&format!("{path}/rollback"), json!({"version": 2})).await.expect(StatusCode::OK);
-    assert_eq!(found(&ada, "q=two").await, [id.clone()]);
+    assert_eq!(found(&ada, "q=two").await, [id.as_str()]);
     // A wish is kept where the model does not fulfil it.
     let told = ada.put(&path, json!({"evolve_feedback": "Say it shorter."})).await.expect(StatusCode::OK);
     assert_eq!((&told["evolved"], &told["reason"]), (&json!(false), &json!("llm_error")));

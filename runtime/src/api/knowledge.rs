@@ -234,7 +234,7 @@ pub(super) async fn update(
     let version = if_match(&headers)?;
     let change = Change::read(body, &origin)?;
     let asks_to_evolve = change.evolve.is_some();
-    let saved = app.knowledge.change(&id, change, version, &origin).await?;
+    let saved = Box::pin(app.knowledge.change(&id, change, version, &origin)).await?;
     let mut told = done(&saved.record, &saved.warnings);
     if asks_to_evolve {
         told["evolved"] = saved.evolved.is_none().into();

@@ -237,7 +237,7 @@ pub(super) async fn contribute(
     let posted: Value = serde_json::from_slice(&body).map_err(|error| malformed(error.to_string()))?;
     let Value::Object(posted) = posted else { return Err(malformed("a unit is an object".into())) };
     let (version, words) = asked(&headers);
-    let done = app.knowledge.contribute(posted, &origin).await?;
+    let done = Box::pin(app.knowledge.contribute(posted, &origin)).await?;
     let (unit, resolved) = app.knowledge.as_unit(&done.record, words, version)?;
     let status = if done.is_new { StatusCode::CREATED } else { StatusCode::OK };
     let mut told = json!({"id": id_of(&done.record), "quality_score": quality_of(&done.record), "data": stored(&done.record, unit)});
