@@ -105,6 +105,7 @@ pub(super) struct SearchQuery {
     router: Option<String>,
     /// Whether each answer says how it came to where it stands.
     #[serde(default)]
+    #[param(maximum = 255)]
     explain: u8,
 }
 
@@ -198,7 +199,7 @@ fn done(record: &Record, warnings: &[String]) -> Value {
 }
 
 /// Lists the records that the caller sees, the newest first.
-#[utoipa::path(get, path = "/api/knowledge", params(ListQuery), responses((status = 200, description = "{results, count, next_cursor?}")))]
+#[utoipa::path(get, path = "/api/knowledge", params(ListQuery), responses((status = 200, description = "{results, count, next_cursor?}"), (status = 422, description = "a part of the query cannot be")))]
 pub(super) async fn list(
     State(app): State<App>,
     Caller(origin): Caller,
@@ -223,7 +224,7 @@ pub(super) async fn read(
 }
 
 /// Says whether a record helped, and, if it is one's own, changes it. With `If-Match` only as long as its `version` is that.
-#[utoipa::path(put, path = "/api/knowledge/{id}", params(("id" = String, Path), ("If-Match" = Option<String>, Header)), request_body = ChangeBody, responses((status = 200, description = "{id, knowledge_id, status, knowledge, evolved?, reason?, warnings?}")))]
+#[utoipa::path(put, path = "/api/knowledge/{id}", params(("id" = String, Path)), request_body = ChangeBody, responses((status = 200, description = "{id, knowledge_id, status, knowledge, evolved?, reason?, warnings?}")))]
 pub(super) async fn update(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -251,6 +252,7 @@ pub(super) async fn update(
 pub(super) struct DeleteQuery {
     /// Whether it goes for good, with its versions and cases.
     #[serde(default)]
+    #[param(maximum = 255)]
     purge: u8,
 }
 
@@ -310,8 +312,7 @@ pub(super) async fn rollback(
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct JudgementsBody {
-    /// `{knowledge_id, is_helpful, case?}` of each.
-    #[schema(value_type = Vec<Object>)]
+    /// `{knowledge_id, is_helpful, case?}` of each; what is none is told among the errors.
     feedback_list: Vec<Value>,
 }
 

@@ -68,7 +68,7 @@ fn hundred() -> usize {
 }
 
 /// Lists the resources that the caller sees, by their ids.
-#[utoipa::path(get, path = "/api/resource", params(ListQuery), responses((status = 200, description = "{results, count, next_after?}")))]
+#[utoipa::path(get, path = "/api/resource", params(ListQuery), responses((status = 200, description = "{results, count, next_after?}"), (status = 422, description = "a part of the query cannot be")))]
 pub(super) async fn list(
     State(app): State<App>,
     Caller(origin): Caller,
@@ -111,12 +111,14 @@ pub(super) async fn create(
 pub(super) struct ReadQuery {
     /// Whether what is secret is to be shown: to its owner, to those it is granted to, and to operators. It is noted.
     #[serde(default)]
+    #[param(maximum = 255)]
     reveal: u8,
     /// Why it is to be shown.
     #[serde(default)]
     why: String,
     /// Whether it is to be told, instead, who was shown it.
     #[serde(default)]
+    #[param(maximum = 255)]
     reveals: u8,
     /// Of those, after this one.
     #[serde(default)]
@@ -124,7 +126,7 @@ pub(super) struct ReadQuery {
 }
 
 /// A resource. Its id may have slashes in it, as they are or as %2F.
-#[utoipa::path(get, path = "/api/resource/{id}", params(("id" = String, Path), ReadQuery), responses((status = 200, description = "the resource; with `reveal=1` and `why` what is secret of it"), (status = 410, description = "it was to be used until a time that is over"), (status = 423, description = "the key is missing")))]
+#[utoipa::path(get, path = "/api/resource/{id}", params(("id" = String, Path), ReadQuery), responses((status = 200, description = "the resource; with `reveal=1` and `why` what is secret of it"), (status = 410, description = "it was to be used until a time that is over"), (status = 422, description = "why is not said"), (status = 423, description = "the key is missing")))]
 pub(super) async fn read(
     State(app): State<App>,
     Caller(origin): Caller,
@@ -169,6 +171,7 @@ pub(super) async fn change(
 pub(super) struct DeleteQuery {
     /// Whether it is, though records need it.
     #[serde(default)]
+    #[param(maximum = 255)]
     force: u8,
 }
 
