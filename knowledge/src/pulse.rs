@@ -133,7 +133,7 @@ impl Knowledge {
                     source: Map::new(),
                     warnings: Vec::new(),
                 };
-                let Saved { record, warnings, .. } = self.put(draft, false, &|_| Vec::new(), origin).await?;
+                let Saved { record, warnings, .. } = self.put(draft, &|_| Vec::new(), origin).await?;
                 Ok(Contribution { record, is_new: true, warnings })
             }
             Some(known) if by.answers_for(&known.owner) || by.may(Role::Operator) => {

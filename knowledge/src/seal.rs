@@ -1,5 +1,5 @@
 //! Secret bodies at rest (MISSION H4): XChaCha20-Poly1305, each under a key of its owner's that is derived from the ring, and
-//! bound to its row, its owner and its version, so that a sealed body put elsewhere, or put back, does not open.
+//! bound to its row, its owner and a name drawn for that sealing, so that a sealed body put elsewhere, or put back, does not open.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -153,20 +153,9 @@ impl KeyRing {
         let numbers =
             keys.by_name.keys().filter_map(|name| name.strip_prefix('k')?.split('-').next()?.parse::<u64>().ok());
         let name = format!("k{}-{}", numbers.max().unwrap_or(0) + 1, crate::write::random());
-        {
-            let wrong =
-                |error: std::io::Error| SealError::Ring(format!("{} cannot be written: {error}", file.display()));
-            let line = Zeroizing::new(format!("{name} {}\n", BASE64_STANDARD_NO_PAD.encode(key.as_slice())));
-            let is_new = !file.exists();
-            let mut out = OpenOptions::new().append(true).create(true).mode(0o600).open(file).map_err(wrong)?;
-            // A line that a crash tore is ended first.
-            let torn = !std::fs::read(file).map(Zeroizing::new).map_err(wrong)?.ends_with(b"\n") && !is_new;
-            let line = if torn { Zeroizing::new(format!("\n{}", *line)) } else { line };
-            out.write_all(line.as_bytes()).and_then(|()| out.sync_all()).map_err(wrong)?;
-            if let (true, Some(folder)) = (is_new, file.parent()) {
-                std::fs::File::open(folder).and_then(|folder| folder.sync_all()).map_err(wrong)?;
-            }
-        }
+        let line = Zeroizing::new(format!("{name} {}\n", BASE64_STANDARD_NO_PAD.encode(key.as_slice())));
+        append(file, &line)
+            .map_err(|error| SealError::Ring(format!("{} cannot be written: {error}", file.display())))?;
         keys.current.clone_from(&name);
         keys.by_name.insert(name.clone(), key);
         Ok(name)
@@ -212,6 +201,22 @@ impl KeyRing {
             .map_err(|_| SealError::Broken)?;
         let text = std::str::from_utf8(&opened).map_err(|_| SealError::Broken)?;
         Ok(SecretString::from(text.to_owned()))
+    }
+}
+
+/// Adds a line to a file that only its owner reads, durably.
+fn append(file: &Path, line: &str) -> std::io::Result<()> {
+    let is_new = !file.exists();
+    let mut out = OpenOptions::new().append(true).create(true).mode(0o600).open(file)?;
+    // A line that a crash tore is ended first.
+    if !is_new && !Zeroizing::new(std::fs::read(file)?).ends_with(b"\n") {
+        out.write_all(b"\n")?;
+    }
+    out.write_all(line.as_bytes())?;
+    out.sync_all()?;
+    match file.parent() {
+        Some(folder) if is_new => std::fs::File::open(folder)?.sync_all(),
+        _ => Ok(()),
     }
 }
 

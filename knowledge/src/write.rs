@@ -24,8 +24,6 @@ const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
 const LETTERS_OF_AN_ID: usize = 8;
 /// Ids that are tried for one record.
 const TRIES: usize = 4;
-/// What a record was extracted with says that it helped once (MISSION R3).
-const EXTRACTED: u64 = 1;
 
 /// A record that was written.
 #[derive(Clone, Debug, PartialEq)]
@@ -93,7 +91,7 @@ impl Knowledge {
     /// [`KnowledgeError::Forbidden`] where the owner or a scope is not the caller's, [`KnowledgeError::Conflict`] where the
     /// id is taken.
     pub async fn save(&self, draft: Draft, key: Option<&str>, origin: &Origin) -> Result<Saved, KnowledgeError> {
-        let Some(key) = key else { return self.put(draft, false, &|_| Vec::new(), origin).await };
+        let Some(key) = key else { return self.put(draft, &|_| Vec::new(), origin).await };
         let _turn = self.once.lock().await;
         let key = Key::new(Kind::Idempotency, format!("record#{}#{key}", origin.principal.id));
         if let Some(known) = self.store.document::<String>(&key).await? {
@@ -104,21 +102,13 @@ impl Knowledge {
             });
         }
         let beside = |id: &str| Batch::new(origin).put(key.clone(), id).ops;
-        self.put(draft, false, &beside, origin).await
+        self.put(draft, &beside, origin).await
     }
 
-    /// Writes a record that a lifeform drew from what it heard or did, which counts as a first success (MISSION R3).
-    ///
-    /// # Errors
-    /// As [`Self::save`].
-    pub async fn save_extracted(&self, draft: Draft, origin: &Origin) -> Result<Saved, KnowledgeError> {
-        self.put(draft, true, &|_| Vec::new(), origin).await
-    }
-
+    /// Writes a new record, and in the same commit what goes with its id.
     pub(crate) async fn put(
         &self,
         draft: Draft,
-        extracted: bool,
         beside: &(dyn Fn(&str) -> Vec<Op> + Sync),
         origin: &Origin,
     ) -> Result<Saved, KnowledgeError> {
@@ -129,7 +119,7 @@ impl Knowledge {
         warnings.extend(self.seal_found(&mut body, &owner, &scopes, &[], origin).await?);
         let mut metadata = json!({
             "source": said_source(&source, &owner), "author": origin.principal.id, OWNER_KEY: owner, SCOPES_KEY: scopes,
-            "score": score, "helpful": if extracted { EXTRACTED } else { 0 }, "harmful": 0,
+            "score": score, "helpful": 0, "harmful": 0,
             "confidence": confidence.unwrap_or(CONFIDENCE), "status": "active",
         });
         let evidence = evidence(&source);
@@ -145,8 +135,7 @@ impl Knowledge {
             left -= 1;
             let id = wanted.clone().unwrap_or_else(|| self.fresh_id());
             let call = upsert(&id, "EXPECT VERSION 0", &body, &metadata, (&owner, &scopes));
-            let right = if extracted { Right::Judge } else { Right::Own };
-            let answer = self.nexus.write_with(&commons(), call, origin, right, beside(&id)).await?;
+            let answer = self.nexus.write_with(&commons(), call, origin, Right::Own, beside(&id)).await?;
             match outcome(&answer, &id) {
                 Ok(_) => {
                     warnings.extend(warned(&answer));
