@@ -1,14 +1,14 @@
 //! KnowledgePulse (MISSION P1–P3): records contributed, found and judged as units.
 
 use nexus::kip::datum::{Datum, Sym};
-use nexus::kip::graph::{El, Look};
+use nexus::kip::graph::{Concept, El, Look};
 use nexus::{Origin, Principal, Right, Role};
 use serde_json::{Map, Value, json};
 
 use crate::draft::{Body, Draft};
 use crate::feedback::Judgement;
 use crate::list::{Which, newest};
-use crate::record::{KIND, KP_ID_KEY, Record, Status, Type, VALIDATED_KEY};
+use crate::record::{KIND, KP_ID_KEY, Record, Status, Type, VALIDATED_KEY, status_of};
 use crate::search::{Query, TOP_K_WIDE};
 use crate::unit::versions::{Resolved, SchemaVersion};
 use crate::unit::{Contributed, Form, Vocabulary, content_of, document, id_of, task_of};
@@ -65,7 +65,9 @@ impl Knowledge {
         let sight = self.nexus.sight(&commons(), origin, None).await?;
         let found = sight.look(|graph| {
             let kind = Sym::new(KIND);
-            if let Some(record) = graph.concept(kind, own).and_then(|el| read(graph, el)).filter(|record| id_of(record) == id) {
+            if let Some(record) =
+                graph.concept(kind, own).and_then(|el| read(graph, el)).filter(|record| id_of(record) == id)
+            {
                 return Some(record);
             }
             // Contributed units are few beside what is read of each here: its id.
@@ -73,11 +75,14 @@ impl Knowledge {
             loop {
                 let stretch = graph.of_type(kind, last, STRETCH);
                 last = *stretch.last()?;
+                // One that was deleted does not stand before one that was contributed anew.
+                let is_named = |concept: &Concept| {
+                    let named = concept.attributes.named(KP_ID_KEY).and_then(Datum::as_str);
+                    named == Some(id) && status_of(&concept.metadata) == Status::Active
+                };
                 let is_it = |el: &El| {
                     let mut is_it = false;
-                    graph.look(*el, &mut |look| {
-                        is_it = matches!(look, Look::Concept(concept) if concept.attributes.named(KP_ID_KEY).and_then(Datum::as_str) == Some(id));
-                    });
+                    graph.look(*el, &mut |look| is_it = matches!(look, Look::Concept(concept) if is_named(concept)));
                     is_it
                 };
                 if let Some(el) = stretch.iter().find(|el| is_it(el)) {

@@ -105,6 +105,12 @@ async fn a_unit_comes_back_as_it_was_contributed_and_is_a_record_like_any() {
     assert_eq!(without_told(get(&ada, "kp:trace:a1b2c3d4", &[]).await.body), again);
     let history = ada.get(&format!("/api/knowledge/{record}/history")).await.expect(StatusCode::OK);
     assert_eq!(history["versions"].as_array().unwrap().len(), 3);
+    // Deleted and contributed anew, it is there again.
+    ada.delete(&format!("{UNITS}/kp:sop:s1")).await.expect(StatusCode::OK);
+    get(&ada, "kp:sop:s1", &[]).await.expect(StatusCode::NOT_FOUND);
+    ada.post(UNITS, sop()).await.expect(StatusCode::CREATED);
+    assert_eq!(without_told(get(&ada, "kp:sop:s1", &[]).await.expect(StatusCode::OK)), sop());
+    assert_eq!(ada.post(UNITS, sop()).await.status, StatusCode::OK);
     // A record that was born elsewhere is a unit too: whole, and under an id that leads back.
     for (types, kind) in [(json!(["tool"]), "Pattern"), (json!(["plan"]), "SOP")] {
         let body = json!({"task": "t", "content": "one\\ntwo", "types": types});
