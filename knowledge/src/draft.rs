@@ -40,6 +40,8 @@ pub struct Draft {
     pub score: f64,
     /// 0 to 1, where the writer says so.
     pub confidence: Option<f64>,
+    /// In which case it helped already: a record that was made of what was said starts with one.
+    pub first_case: Option<Map<String, Value>>,
     /// The message it came from.
     pub message_id: Option<String>,
     /// Where it came from.
@@ -104,7 +106,8 @@ impl Draft {
         }
         body.extra = extra(&mut fields);
         fields.end()?;
-        Ok(Self { id, owner, scopes, body, score: score.unwrap_or(SCORE), confidence, message_id, source, warnings })
+        let (score, first_case) = (score.unwrap_or(SCORE), None);
+        Ok(Self { id, owner, scopes, body, score, confidence, first_case, message_id, source, warnings })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Whether a record helped: counted, and kept as cases that nobody takes back (MISSION H2). Whoever sees a record may say
 //! so; what names the message or the trace it comes from is counted once.
 
-use nexus::store::{Entry, Hash, Key, Kind, Stream};
+use nexus::store::{Entry, Hash, Key, Kind, Op, Stream};
 use nexus::{Batch, Origin, Right};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -54,6 +54,17 @@ pub(crate) fn stream(id: &str) -> Stream {
     format!("feedback:{id}").into()
 }
 
+/// The case that a record begins with, which is counted once like any other.
+pub(crate) fn first(id: &str, case: &Map<String, Value>, origin: &Origin) -> Vec<Op> {
+    let judgement = Judgement { helpful: true, case: case.clone() };
+    let key = judgement.key(id);
+    let batch = Batch::new(origin).append(stream(id), CASE, &Kept { helpful: true, case: judgement.case });
+    match key {
+        Some(key) => batch.put(key, &json!({"record": id})).ops,
+        None => batch.ops,
+    }
+}
+
 /// Checks a case that was sent in the member `path`.
 pub(crate) fn case(fields: &mut Fields, path: &str, helpful: bool, case: Map<String, Value>) -> Judgement {
     if Value::Object(case.clone()).to_string().len() > CASE_BYTES_MAX {
@@ -87,11 +98,16 @@ impl Knowledge {
     pub async fn judge(&self, id: &str, judgement: Judgement, origin: &Origin) -> Result<bool, KnowledgeError> {
         // A record that is not seen is not there, and one that was deleted is not judged.
         self.seen(id, origin).await?;
-        let key = judgement.key(id);
-        let _turn = match &key {
+        let _turn = match judgement.key(id) {
             Some(_) => Some(self.once.lock().await),
             None => None,
         };
+        self.count(id, judgement, origin).await
+    }
+
+    /// The same of a record that is there, by whoever sees to it that nobody else does so at the same time.
+    pub(crate) async fn count(&self, id: &str, judgement: Judgement, origin: &Origin) -> Result<bool, KnowledgeError> {
+        let key = judgement.key(id);
         if let Some(key) = &key
             && self.store.document::<Value>(key).await?.is_some()
         {

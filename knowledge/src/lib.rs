@@ -4,11 +4,14 @@
 //! and writes them by KIP, so that whatever door somebody comes through the same rules hold: they stand with the writer
 //! of the commons, not here.
 
+mod cues;
 mod draft;
 mod evolve;
 mod feedback;
 mod fields;
 mod history;
+mod ladder;
+mod learn;
 mod list;
 mod pulse;
 mod record;
@@ -18,12 +21,18 @@ mod seal;
 mod search;
 mod slim;
 mod thinking;
+mod told;
 mod tools;
 pub mod unit;
 mod write;
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use governor::clock::MonotonicClock;
+use governor::middleware::NoOpMiddleware;
+use governor::state::keyed::HashMapStateStore;
+use governor::{Quota, RateLimiter};
 use neurons::Neurons;
 use nexus::kip::datum::Sym;
 use nexus::kip::graph::{El, GraphRead, Look};
@@ -33,10 +42,13 @@ use thinking::Thinker;
 use tokio::sync::Mutex;
 use unit::versions::{Schemas, VersionError};
 
+pub use cues::{CATEGORIES, Cue, cues, verdict};
 pub use draft::{Body, CONTENT_CHARS_MAX, Draft, TASK_CHARS_MAX};
 pub use feedback::{Judged, Judgement};
 pub use fields::Fault;
 pub use history::Past;
+pub use ladder::{Climbed, Deed};
+pub use learn::{Learned, Lesson, is_borne_out, without_told};
 pub use list::{Listed, Which};
 pub use pulse::{Contribution, Units, UnitsWanted};
 pub use record::{CONFIDENCE, Eval, KIND, Record, SCORE, Status, Type};
@@ -45,7 +57,8 @@ pub use scope::{Visibility, check as check_scope};
 pub use seal::{KeyRing, SealError};
 pub use search::{Explained, Found, Hit, Query, Router, TOP_K_MAX};
 pub use slim::{Merged, Slimmed, THRESHOLD};
-pub use tools::{Tool, tools};
+pub use told::as_told;
+pub use tools::tools;
 pub use write::{Change, Saved};
 
 /// Why something was not done.
@@ -63,6 +76,9 @@ pub enum KnowledgeError {
     /// It does not go with what there is.
     #[error("{0}")]
     Conflict(String),
+    /// It was asked for too often in too short a time.
+    #[error("{0}")]
+    TooMany(String),
     /// It was to be used until a time that is over.
     #[error("{0}")]
     Gone(String),
@@ -117,12 +133,25 @@ pub struct Knowledge {
     schemas: Arc<Schemas>,
     /// What is to be done once, by whatever name, is done one after the other.
     once: Arc<Mutex<()>>,
+    /// How often somebody may be shown what is sealed.
+    reveals: Arc<Reveals>,
+    /// Where the profiles of people stand.
+    profiles: Arc<std::sync::Mutex<told::Profiles>>,
 }
+
+/// Counts by who asks.
+type Reveals = RateLimiter<Arc<str>, HashMapStateStore<Arc<str>>, MonotonicClock, NoOpMiddleware<std::time::Instant>>;
+
+/// Secrets that somebody may be shown within a minute.
+const REVEALS_A_MINUTE: NonZeroU32 = NonZeroU32::new(60).unwrap();
 
 impl Knowledge {
     /// The records of the commons of `nexus`.
     pub fn new(store: Store, nexus: Nexus) -> Self {
-        Self { nexus, store, thinker: None, keys: KeyRing::default(), schemas: Arc::default(), once: Arc::default() }
+        let reveals = RateLimiter::hashmap_with_clock(Quota::per_minute(REVEALS_A_MINUTE), MonotonicClock);
+        let (keys, schemas, once) = (KeyRing::default(), Arc::default(), Arc::default());
+        let (reveals, profiles) = (Arc::new(reveals), Arc::default());
+        Self { nexus, store, thinker: None, keys, schemas, once, reveals, profiles }
     }
 
     /// With models to choose and to write by, paid from the house.

@@ -134,6 +134,7 @@ impl Knowledge {
                     body,
                     score,
                     confidence: document.pointer("/outcome/confidence").and_then(Value::as_f64),
+                    first_case: None,
                     message_id: None,
                     source: Map::new(),
                     warnings: Vec::new(),

@@ -346,7 +346,8 @@ impl Knowledge {
     /// What is sealed in a resource, for somebody who asks on purpose and says why: it is noted before it is shown.
     ///
     /// # Errors
-    /// [`KnowledgeError::Forbidden`] where it is not his to see, [`KnowledgeError::Gone`] after its time,
+    /// [`KnowledgeError::Forbidden`] where it is not his to see, [`KnowledgeError::TooMany`] within a minute,
+    /// [`KnowledgeError::Gone`] after its time,
     /// [`KnowledgeError::Sealed`] where the key is missing.
     pub async fn reveal(
         &self,
@@ -362,6 +363,9 @@ impl Knowledge {
         }
         if !resource.has_secure_body {
             return Err(KnowledgeError::NotFound(format!("secure_body of {id}")));
+        }
+        if self.reveals.check_key(&by.id.0).is_err() {
+            return Err(KnowledgeError::TooMany(format!("{} was shown too many secrets within a minute", by.id)));
         }
         if resource.is_past(self.store.clock().now()) {
             return Err(KnowledgeError::Gone(format!("{id} was to be used until a time that is over")));

@@ -1,7 +1,10 @@
 //! The tools that agents have on records and resources, under the names of both seeds (MISSION H3, P4): what each is called,
 //! what it takes, and what it does. MCP and neurons bring the same ones.
 
+use async_trait::async_trait;
+use neurons::tools::{BuiltinTool, Builtins, Caller, Vault};
 use nexus::Origin;
+use secrecy::SecretString;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -19,25 +22,12 @@ const LISTED_MAX: usize = 100;
 /// Units that a tool finds at most.
 const UNITS_MAX: usize = 10;
 
-/// A tool as an agent is told of it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Tool {
-    /// What it is called by.
-    pub name: &'static str,
-    /// What it is for.
-    pub description: &'static str,
-    /// What it takes, as a JSON Schema.
-    pub parameters: Value,
-    /// Whether it only reads.
-    pub reads: bool,
-}
-
 const SEARCH: &str = "Finds what was learned: records that answer a question, the best first.";
 const SAVE: &str =
     "Keeps something worth knowing as a record: in which situation it applies (task) and what it says (content).";
 
 /// All tools.
-pub fn tools() -> Vec<Tool> {
+pub fn tools() -> Vec<BuiltinTool> {
     let types = json!({"type": "array", "items": {"enum": Type::ALL.map(Type::as_str)}});
     let texts = json!({"type": "array", "items": {"type": "string"}});
     let case = json!({"type": "object", "description": "task, outcome, reason, message_id"});
@@ -50,7 +40,7 @@ pub fn tools() -> Vec<Tool> {
         "source_category": {"type": "string"}, "urls": texts, "agent_id": {"type": "string"},
         "submitted_by": {"type": "string"}, "score": {"type": "integer", "minimum": 1, "maximum": 5},
         "message_id": {"type": "string"}, "resource_ids": texts}});
-    let tool = |name, description, parameters: &Value, reads| Tool {
+    let tool = |name, description, parameters: &Value, reads| BuiltinTool {
         name,
         description,
         parameters: parameters.clone(),
@@ -360,6 +350,36 @@ impl Knowledge {
         let draft = ResourceDraft::read(arguments, None, &origin.principal)?;
         let (resource, ..) = self.save_resource(draft, false, origin).await?;
         Ok(json!({"id": resource.id, "status": "success"}))
+    }
+}
+
+/// Neurons have the same tools as whoever comes by MCP.
+#[async_trait]
+impl Builtins for Knowledge {
+    fn tools(&self) -> Vec<BuiltinTool> {
+        tools()
+    }
+
+    async fn call(
+        &self,
+        name: &str,
+        arguments: Map<String, Value>,
+        origin: &Origin,
+        _: &Caller,
+    ) -> Result<Value, String> {
+        match Box::pin(self.use_tool(name, arguments, origin)).await {
+            Some(done) => done.map_err(|error| error.to_string()),
+            None => Err(format!("there is no tool {name}")),
+        }
+    }
+}
+
+/// A secret is filled in where whoever calls the tool may be shown it.
+#[async_trait]
+impl Vault for Knowledge {
+    async fn secret(&self, id: &str, why: &str, origin: &Origin) -> Result<SecretString, String> {
+        let shown = self.reveal(id, why, origin).await;
+        shown.map(|(_, secret)| secret).map_err(|error| error.to_string())
     }
 }
 

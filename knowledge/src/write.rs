@@ -20,8 +20,8 @@ use crate::unit::Form;
 use crate::{Knowledge, KnowledgeError, ResourceDraft, commons, outcome, warned};
 
 /// Letters of the random end of an id: none that is taken for another.
-const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
-const LETTERS_OF_AN_ID: usize = 8;
+pub(crate) const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
+pub(crate) const LETTERS_OF_AN_ID: usize = 8;
 /// Ids that are tried for one record.
 const TRIES: usize = 4;
 
@@ -112,14 +112,25 @@ impl Knowledge {
         beside: &(dyn Fn(&str) -> Vec<Op> + Sync),
         origin: &Origin,
     ) -> Result<Saved, KnowledgeError> {
-        let Draft { id: wanted, owner, scopes, mut body, score, confidence, message_id, source, mut warnings } = draft;
+        let Draft {
+            id: wanted,
+            owner,
+            scopes,
+            mut body,
+            score,
+            confidence,
+            first_case,
+            message_id,
+            source,
+            mut warnings,
+        } = draft;
         if !(origin.principal.answers_for(&owner) || origin.principal.may(Role::Operator)) {
             return Err(KnowledgeError::Forbidden(format!("a record cannot be given to {owner}")));
         }
         warnings.extend(self.seal_found(&mut body, &owner, &scopes, &[], origin).await?);
         let mut metadata = json!({
             "source": said_source(&source, &owner), "author": origin.principal.id, OWNER_KEY: owner, SCOPES_KEY: scopes,
-            "score": score, "helpful": 0, "harmful": 0,
+            "score": score, "helpful": u64::from(first_case.is_some()), "harmful": 0,
             "confidence": confidence.unwrap_or(CONFIDENCE), "status": "active",
         });
         let evidence = evidence(&source);
@@ -135,7 +146,13 @@ impl Knowledge {
             left -= 1;
             let id = wanted.clone().unwrap_or_else(|| self.fresh_id());
             let call = upsert(&id, "EXPECT VERSION 0", &body, &metadata, (&owner, &scopes));
-            let answer = self.nexus.write_with(&commons(), call, origin, Right::Own, beside(&id)).await?;
+            let (mut ops, mut right) = (beside(&id), Right::Own);
+            if let Some(case) = &first_case {
+                // That it helped once is counted, and kept as a case, with the record itself.
+                ops.extend(feedback::first(&id, case, origin));
+                right = Right::Judge;
+            }
+            let answer = self.nexus.write_with(&commons(), call, origin, right, ops).await?;
             match outcome(&answer, &id) {
                 Ok(_) => {
                     warnings.extend(warned(&answer));

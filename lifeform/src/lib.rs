@@ -13,6 +13,7 @@ pub mod canvas;
 pub mod guard;
 mod hands;
 mod heartbeat;
+mod knowing;
 mod life;
 pub mod lifeforms;
 pub mod maintenance;
@@ -55,6 +56,9 @@ pub enum LifeformError {
     /// A fascicle of it failed.
     #[error(transparent)]
     Fascicle(#[from] fascicles::FascicleError),
+    /// The commons' records failed.
+    #[error(transparent)]
+    Knowledge(#[from] knowledge::KnowledgeError),
     /// Its mind failed.
     #[error(transparent)]
     Nexus(#[from] nexus::NexusError),

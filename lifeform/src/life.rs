@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use fascicles::Fascicles;
 use fascicles::run::Status as JobStatus;
 use nexus::store::{Entry, Key, Kind};
-use nexus::{Origin, Store, Timestamp};
+use nexus::{Origin, Principal, Scope, Store, Timestamp};
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SupervisionEvent};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
@@ -15,6 +15,7 @@ use crate::LifeformError;
 use crate::alive::Alive;
 use crate::canvas::Canvas;
 use crate::guard::{Guard, GuardLimits, Step};
+use crate::knowing::Knowing;
 use crate::maintenance::Task;
 use crate::memory::Memory;
 use crate::metabolism::{Mode, Policy};
@@ -71,6 +72,13 @@ pub struct Head {
 }
 
 impl Head {
+    /// Who it is, and which circles it is in.
+    pub(crate) fn principal(&self) -> Principal {
+        let mut me = Principal::lifeform(&self.id);
+        me.scopes.extend(self.definition.scopes.iter().map(|scope| Scope(scope.as_str().into())));
+        me
+    }
+
     pub(crate) fn key(id: &str) -> Key {
         Key::new(Kind::Lifeform, id)
     }
@@ -83,6 +91,7 @@ pub(crate) struct Body {
     /// The canvases it takes part in.
     pub(crate) canvases: Vec<Canvas>,
     pub(crate) memory: Memory,
+    pub(crate) knowing: Knowing,
     pub(crate) plans: Plans,
     pub(crate) guard: GuardLimits,
     pub(crate) head: Head,

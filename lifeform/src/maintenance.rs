@@ -28,6 +28,8 @@ pub enum Task {
     Expire,
     /// People who have not been heard of for ninety days are marked as archived.
     ArchivePersons,
+    /// Patterns are made of what it did, and SOPs of the patterns that held.
+    DistilKnowledge,
 }
 
 impl Task {
@@ -38,6 +40,7 @@ impl Task {
             Self::EvolveSchema => "evolve_schema",
             Self::Expire => "expire",
             Self::ArchivePersons => "archive_persons",
+            Self::DistilKnowledge => "distil_knowledge",
         }
     }
 }
@@ -78,6 +81,8 @@ pub(crate) async fn run(task: Task, memory: &Memory, cause: Cause) -> Result<Val
         Task::EvolveSchema => gardener.evolve().await?,
         Task::Expire => gardener.expire().await?,
         Task::ArchivePersons => gardener.archive().await?,
+        // Its records are no part of its mind: whoever has them at hand does that.
+        Task::DistilKnowledge => Value::Null,
     };
     Ok(json!({"task": task, "done": done, "kip": gardener.kip}))
 }

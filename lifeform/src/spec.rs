@@ -46,6 +46,9 @@ pub struct LifeformSpec {
     /// Whose word is enough for it to use tools that change something outside. What others ask for waits for an approval.
     #[serde(default = "trusts")]
     pub trusts: Vec<PrincipalId>,
+    /// Circles of visibility it is in, besides its own: `project:…`, `team:…`, `org:…`. Whatever they know, it knows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scopes: Vec<String>,
     /// How it acts without being asked.
     #[serde(default)]
     pub initiative: Initiative,
@@ -266,6 +269,15 @@ impl LifeformSpec {
         }
         if self.trusts.len() > 1_000 {
             return Err("trusts names at most 1000".into());
+        }
+        if self.scopes.len() > 32 {
+            return Err("scopes names at most 32".into());
+        }
+        for scope in &self.scopes {
+            knowledge::check_scope(scope).map_err(|why| format!("scopes: \"{scope}\" {why}"))?;
+            if !["project:", "team:", "org:"].iter().any(|entity| scope.starts_with(entity)) {
+                return Err(format!("scopes: \"{scope}\" is no project, team or org"));
+            }
         }
         for who in &self.trusts {
             nexus::Principal::parse_id(&who.0).map_err(|why| format!("trusts: {why}"))?;

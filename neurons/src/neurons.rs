@@ -143,6 +143,7 @@ impl Neurons {
         mut spec: NeuronSpec,
     ) -> Result<(NeuronId, Versioned<NeuronSpec>), NeuronError> {
         spec.check().map_err(NeuronError::Spec)?;
+        self.tools.check(&spec)?;
         let id = spec.id.get_or_insert_with(|| format!("neuron_{}", uuid::Uuid::now_v7().simple()).into()).clone();
         let batch = Batch::new(origin).create(Key::new(Document::Neuron, id.clone()), &spec);
         match self.store.commit(noted(batch, &id, FIRST_VERSION, Some(&spec))).await {
@@ -187,6 +188,7 @@ impl Neurons {
     ) -> Result<Versioned<NeuronSpec>, NeuronError> {
         spec.id = Some(id.clone());
         spec.check().map_err(NeuronError::Spec)?;
+        self.tools.check(&spec)?;
         let found = self.get(id).await?.version;
         let expect = expect.unwrap_or(found);
         let key = Key::new(Document::Neuron, id.clone());

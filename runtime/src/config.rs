@@ -22,7 +22,7 @@ pub const DEFAULTS: &str = include_str!("../../config/lifeformd.toml");
 pub const LIFEFORMS: [(&str, &str); 1] = [("first", include_str!("../../config/lifeforms/first.toml"))];
 
 /// Shipped fascicles.
-pub const FASCICLES: [&str; 14] = [
+pub const FASCICLES: [&str; 15] = [
     include_str!("../../config/fascicles/answer_with_memory.toml"),
     include_str!("../../config/fascicles/co_author.toml"),
     include_str!("../../config/fascicles/compact.toml"),
@@ -30,6 +30,7 @@ pub const FASCICLES: [&str; 14] = [
     include_str!("../../config/fascicles/inhibit.toml"),
     include_str!("../../config/fascicles/intent_analysis.toml"),
     include_str!("../../config/fascicles/heed.toml"),
+    include_str!("../../config/fascicles/look_into.toml"),
     include_str!("../../config/fascicles/maintenance.toml"),
     include_str!("../../config/fascicles/promise.toml"),
     include_str!("../../config/fascicles/pursue.toml"),

@@ -10,7 +10,7 @@ use axum_server::accept::NoDelayAcceptor;
 use fascicles::{FascicleSpec, Fascicles, Toolbox};
 use lifeform::{LifeformHead, LifeformSpec, Lifeforms, Status};
 use neurons::llm::Meaning;
-use neurons::tools::Tools;
+use neurons::tools::{Builtins, Tools, Vault};
 use neurons::{HOUSE, Models, Neurons};
 use nexus::ledger::{AccountOp, Amount};
 use nexus::store::surreal::Surreal;
@@ -116,9 +116,18 @@ impl Daemon {
         }
         let tools = Tools::new(nexus.clone(), &config.reach()?)?;
         let neurons = Neurons::open(store.clone(), tools, parts.models).await?;
+        let sealed = store.documents::<serde_json::Value>(Kind::Sealed, "", 1).await?;
+        let keys = key_ring(config, !sealed.is_empty());
+        let knowledge = Knowledge::new(store.clone(), nexus.clone()).with_neurons(neurons.clone()).with_keys(keys);
+        // Before any job is gone on with that may use them.
+        let (own, vault): (Arc<dyn Builtins>, Arc<dyn Vault>) =
+            (Arc::new(knowledge.clone()), Arc::new(knowledge.clone()));
+        neurons.tools().add(&own);
+        neurons.tools().keep_secrets_in(vault);
         let shipped = shipped_fascicles()?;
         let fascicles = Box::pin(Fascicles::open(store.clone(), neurons.clone(), shipped, house::tools())).await?;
-        let opened = Lifeforms::open(store.clone(), nexus.clone(), fascicles.clone(), config.canvas, config.guard);
+        let (minds, thoughts) = (nexus.clone(), fascicles.clone());
+        let opened = Lifeforms::open(store.clone(), minds, thoughts, knowledge.clone(), config.canvas, config.guard);
         let lifeforms = Box::pin(opened).await?;
         let lifeform = match parts.first {
             Some(definition) => Some(Box::pin(first_lifeform(&lifeforms, definition)).await?),
@@ -127,9 +136,6 @@ impl Daemon {
         let house: Arc<dyn Toolbox> = Arc::new(House { nexus: nexus.clone() });
         fascicles.resume(HOUSE, &house).await?;
         let (stop, stopping) = watch::channel(false);
-        let sealed = store.documents::<serde_json::Value>(Kind::Sealed, "", 1).await?;
-        let keys = key_ring(config, !sealed.is_empty());
-        let knowledge = Knowledge::new(store.clone(), nexus.clone()).with_neurons(neurons.clone()).with_keys(keys);
         let app = App::new(store, nexus, neurons, fascicles, lifeforms, knowledge, tokens, house, address, stopping);
         let keeper = tokio::spawn(crate::retention::run(
             config.keep.clone(),

@@ -25,6 +25,7 @@ mod jobs;
 mod killed;
 mod kinds;
 mod kip;
+mod knowing;
 mod knowledge;
 mod lifeforms;
 mod meaning;

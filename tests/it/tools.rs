@@ -18,9 +18,9 @@ use tests::{Client, TestDaemon, obedient};
 /// A request as the outside saw it.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
-    what: String,
+    pub(crate) what: String,
     headers: BTreeMap<String, String>,
-    body: Value,
+    pub(crate) body: Value,
 }
 
 /// A server outside that remembers what it was asked.

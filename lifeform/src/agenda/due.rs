@@ -154,6 +154,7 @@ impl Agenda {
         if !outcome.say.trim().is_empty() {
             note_down(goal, Note { at: now, by: me.clone(), text: format!("I said: {}", outcome.say.trim()) });
         }
+        goal.researched += u32::from(outcome.researched);
         let (id, is_over) = (goal.id.clone(), goal.status.is_over());
         for title in outcome.subgoals.iter().filter(|_| !is_over) {
             let is_known = |known: &Goal| known.parent.as_ref() == Some(&id) && known.title == *title;

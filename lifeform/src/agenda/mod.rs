@@ -11,6 +11,7 @@ use std::sync::Arc;
 use croner::Cron;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
+use knowledge::Record;
 use nexus::PrincipalId;
 use serde::{Deserialize, Serialize};
 
@@ -73,6 +74,27 @@ pub struct Note {
     pub text: String,
 }
 
+/// A record that came to mind for a goal. What it says is told to whoever may see it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Related {
+    /// The record's id.
+    pub id: Arc<str>,
+    /// What it was worth then.
+    pub quality: f64,
+    /// When it came to mind.
+    pub at: Timestamp,
+}
+
+impl Related {
+    /// Those that came to mind, the best first.
+    pub(crate) fn of(records: &[Record], at: Timestamp) -> Vec<Self> {
+        records
+            .iter()
+            .map(|record| Self { id: record.id.as_str().into(), quality: record.eval.quality(), at })
+            .collect()
+    }
+}
+
 /// Something to reach.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Goal {
@@ -107,6 +129,12 @@ pub struct Goal {
     pub by: PrincipalId,
     /// When it was set.
     pub set_at: Timestamp,
+    /// What is known about it, as it was found when the goal was last turned to (H5).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub knowledge: Vec<Related>,
+    /// How often something was found out for it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub researched: u32,
     /// How often it was taken up.
     #[serde(default)]
     pub pursued: u32,
@@ -116,6 +144,10 @@ pub struct Goal {
     /// Whether it was taken up when its time ran out.
     #[serde(default)]
     pub late: bool,
+}
+
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// Something to be done at a time, or again and again.
@@ -232,6 +264,9 @@ pub(crate) struct Outcome {
     pub(crate) subgoals: Vec<String>,
     /// What it wants to do at a time, or again and again.
     pub(crate) schedules: Vec<OwnSchedule>,
+    /// Whether something was found out for it.
+    #[serde(skip)]
+    pub(crate) researched: bool,
 }
 
 /// A schedule that it sets for itself, as a model has it: once, after so many minutes, or by a cron pattern.
@@ -337,6 +372,8 @@ impl Agenda {
             plan: Vec::new(),
             notes: Vec::new(),
             evidence: Vec::new(),
+            knowledge: Vec::new(),
+            researched: 0,
             by: by.clone(),
             set_at: now,
             pursued: 0,
@@ -404,6 +441,16 @@ impl Agenda {
         if let Some(text) = note {
             note_down(goal, Note { at: now, by: by.clone(), text });
         }
+        Ok(())
+    }
+
+    /// What is known about a goal, as it was found now.
+    ///
+    /// # Errors
+    /// [`Refusal::Missing`].
+    pub(crate) fn relate(&mut self, id: &str, related: Vec<Related>) -> Result<(), Refusal> {
+        let goal = self.goals.get_mut(id).ok_or_else(|| Refusal::Missing(format!("goal {id}")))?;
+        goal.knowledge = related;
         Ok(())
     }
 

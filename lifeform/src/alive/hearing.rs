@@ -151,6 +151,15 @@ impl Alive {
                     self.break_off(thought, None, "").await?;
                 }
             }
+            Some(Heard::Judged(topic, message, helpful)) => {
+                let answer = canvas.snapshot().state.get(&chat::message_path(&topic, &message)).cloned();
+                let (answer, by) = (answer.unwrap_or_default(), &entry.by.0);
+                let words = if helpful { "👍" } else { "👎" };
+                let cause = Cause::of(format!("{}@{}", canvas.stream(), entry.seq));
+                if let Err(error) = self.knowing.judged(&answer, by, helpful, words, &cause).await {
+                    tracing::warn!(lifeform = %self.head.id, %error, "what somebody says of an answer cannot be counted");
+                }
+            }
             None => {}
         }
         Ok(())

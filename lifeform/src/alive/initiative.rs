@@ -5,15 +5,16 @@ use std::sync::Arc;
 use fascicles::run::{Fact, Status as JobStatus};
 use fascicles::{FascicleError, JobOrder, Priority};
 use jiff::SignedDuration;
+use knowledge::Record;
 use nexus::store::{Entry, Hash};
 use nexus::{Event, Origin, StoreError};
 
 use super::{Alive, is_passing};
 use crate::LifeformError;
-use crate::agenda::Act;
+use crate::agenda::{Act, Related};
 use crate::canvas::{Refusal, chat};
 use crate::guard::Step;
-use crate::hands::{COMPACTION, ERRAND, overlong};
+use crate::hands::{COMPACTION, ERRAND, overlong, speaks_alone};
 use crate::life::Mailbox;
 use crate::maintenance::Task;
 use crate::metabolism::{Means, means};
@@ -57,8 +58,11 @@ impl Alive {
     /// Starts the job that does something by itself; its start and its place on the agenda share a commit.
     pub(super) async fn begin(&mut self, me: &Mailbox, act: &Act, means: Means) -> Result<(), LifeformError> {
         let now = self.store.clock().now();
-        let Some((job, errand)) = self.plans.agenda().errand(act, &self.head.id, now) else { return Ok(()) };
+        let Some((job, mut errand)) = self.plans.agenda().errand(act, &self.head.id, now) else { return Ok(()) };
         let origin = self.because(act.reference());
+        let known = self.focus(act, &origin).await;
+        errand["knows"] = known.iter().map(|record| record.id.as_str()).collect();
+        errand["knowledge"] = knowledge::as_told(&known).into();
         let order = JobOrder {
             id: Some(job.clone()),
             fascicle: self.head.definition.pursue.variant(self.head.mode).clone(),
@@ -76,7 +80,14 @@ impl Alive {
             // What is spent from here on is counted.
             self.count_unasked().await?;
         }
-        let mut begun = self.plans.changed(|agenda| agenda.begin(act, &job, now));
+        let related = Related::of(&known, now);
+        let mut begun = self.plans.changed(|agenda| {
+            agenda.begin(act, &job, now);
+            if let Act::Goal(goal) = act {
+                // It is there: it was begun.
+                let _ = agenda.relate(goal, related);
+            }
+        });
         let plans = self.plans.clone();
         let hands = self.hands.clone();
         let started = self.fascicles.start(&origin, order, hands, |batch| plans.with(batch, &mut begun)).await;
@@ -91,6 +102,23 @@ impl Alive {
             Err(error) => return Err(error.into()),
         }
         Ok(())
+    }
+
+    /// What is known about the goal that is begun. Where the commons cannot be read it goes without.
+    async fn focus(&self, act: &Act, origin: &Origin) -> Vec<Record> {
+        let Act::Goal(id) = act else { return Vec::new() };
+        let agenda = self.plans.agenda();
+        let Some(goal) = agenda.goals.get(id) else { return Vec::new() };
+        let parent = goal.parent.as_ref().and_then(|parent| agenda.goals.get(parent));
+        let set_by = &*goal.by.0;
+        let canvas = self.canvases.get(&self.home());
+        let state = canvas.map(|canvas| canvas.snapshot().state);
+        let alone = state.is_some_and(|state| speaks_alone(&state, &format!("goal_{id}"), set_by));
+        let known = self.knowing.about(goal, parent, alone.then_some(set_by), &origin.cause).await;
+        known.unwrap_or_else(|error| {
+            tracing::warn!(lifeform = %self.head.id, %error, "what is known about a goal cannot be looked up");
+            Vec::new()
+        })
     }
 
     /// Says in short what a topic began with, when it has grown longer than what an answer is given of it. Where that failed it

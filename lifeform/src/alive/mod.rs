@@ -24,6 +24,7 @@ use crate::attention::{Attention, reading_key};
 use crate::canvas::CHAT;
 use crate::guard::{Counts, GuardLimits};
 use crate::hands::{Canvases, Hands, Speaking};
+use crate::knowing::Knowing;
 use crate::life::{Body, Head, Mailbox, Msg};
 use crate::memory::Memory;
 use crate::perception::Place;
@@ -52,6 +53,7 @@ pub(crate) struct Alive {
     held_readers: Vec<oneshot::Sender<()>>,
     plans: Plans,
     memory: Memory,
+    knowing: Knowing,
     limits: GuardLimits,
     counts: Counts,
     /// Failures of answers that rest on a memory, and whether others succeeded since.
@@ -77,6 +79,7 @@ impl Alive {
             fascicles,
             canvases: taken_part_in,
             memory,
+            knowing,
             plans,
             guard,
             head,
@@ -84,7 +87,7 @@ impl Alive {
             asleep,
             restarted_at,
         } = body;
-        let me = Principal::lifeform(&head.id);
+        let me = head.principal();
         let definition = &head.definition;
         let identity = format!("Your name is {}. {}", definition.name, definition.persona).trim().to_owned();
         let canvases = Canvases::default();
@@ -94,6 +97,7 @@ impl Alive {
             speaking: speaking.clone(),
             canvases: canvases.clone(),
             memory: memory.clone(),
+            knowing: knowing.clone(),
             plans: plans.clone(),
             home: format!("{}/{CHAT}", head.id).into(),
             me: me.clone(),
@@ -116,6 +120,7 @@ impl Alive {
             held_readers: Vec::new(),
             plans,
             memory,
+            knowing,
             limits: guard,
             counts: Counts::default(),
             suspected: BTreeMap::new(),

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use fascicles::{ToolContext, ToolFailure};
+use knowledge::{Learned, Type, is_borne_out, without_told};
 use nexus::{Event, Origin};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Hands, MESSAGE_CHARS, called, cut};
+use super::{Hands, MESSAGE_CHARS, called, cut, failed};
 use crate::canvas::{Canvas, State, chat};
 use crate::perception::Place;
 
@@ -96,6 +97,38 @@ impl Hands {
         let events: Vec<Value> =
             before.into_iter().chain(new).map(|content| json!({"role": "user", "content": content})).collect();
         Ok(json!({"events": events}))
+    }
+
+    /// Keeps what a model found worth knowing in what was said in short, as far as what others said bears it out: what the
+    /// lifeform said itself it knew before.
+    pub(super) async fn distil(&self, context: &ToolContext, origin: &Origin) -> Result<Value, ToolFailure> {
+        let (Compaction { place, upto, ord: last }, canvas) = self.compaction(context)?;
+        let state = canvas.snapshot().state;
+        let (mut basis, mut total) = (String::new(), 0);
+        let others = said(&state, &place.topic).rev().skip_while(|message| *ord(message) > *last);
+        for message in others.filter(|message| message["sender"] != *self.me.id.0) {
+            total += chars(message);
+            if total > AT_ONCE_CHARS {
+                break;
+            }
+            basis.push_str(&without_told(message["content"].as_str().unwrap_or_default()));
+            basis.push('\n');
+        }
+        let read = context.event("worth").map_or(Value::Null, |event| event.content.clone());
+        let (mut kept, mut passed) = (Vec::new(), 0);
+        for lesson in read["learned"].as_array().into_iter().flatten() {
+            let text = |member: &str| lesson[member].as_str().unwrap_or_default().trim().to_owned();
+            let (task, content) = (text("task"), text("content"));
+            if !is_borne_out(&content, &basis) {
+                passed += 1;
+                continue;
+            }
+            match self.knowing.learn(Type::Strategy, &task, &content, &upto, &origin.cause).await.map_err(failed)? {
+                Learned::Kept(id) | Learned::Confirmed(id) | Learned::Revised(id) => kept.push(id),
+                Learned::Passed(_) => passed += 1,
+            }
+        }
+        Ok(json!({"kept": kept, "passed": passed}))
     }
 
     /// Keeps what was said in short on the canvas, where others see it, too.

@@ -3,13 +3,17 @@
 use std::sync::Arc;
 
 use fascicles::{ToolContext, ToolFailure};
+use knowledge::{Deed, KnowledgeError, Learned, Type};
 use nexus::Origin;
 use serde_json::{Value, json};
 
-use super::{ERRAND, Hands, line_of};
-use crate::agenda::Outcome;
+use super::{ERRAND, Hands, failed, line_of, rests_on, told_of};
+use crate::agenda::{GoalStatus, Outcome};
 use crate::canvas::chat;
-use crate::maintenance;
+use crate::maintenance::{self, Task};
+
+/// Times that something is found out for one goal before it must go on with what there is.
+const RESEARCHED_MAX: u32 = 3;
 
 impl Hands {
     pub(super) fn errand(context: &ToolContext) -> Result<&Value, ToolFailure> {
@@ -21,6 +25,10 @@ impl Hands {
     pub(super) async fn maintain(&self, context: &ToolContext, origin: &Origin) -> Result<Value, ToolFailure> {
         let task = Self::errand(context)?["maintenance"].clone();
         let task = serde_json::from_value(task).map_err(ToolFailure::fatal)?;
+        if task == Task::DistilKnowledge {
+            let done = self.knowing.climb(&origin.cause).await.map_err(failed)?;
+            return Ok(json!({"task": task, "done": done, "kip": []}));
+        }
         maintenance::run(task, &self.memory, origin.cause.clone()).await.map_err(ToolFailure::passing)
     }
 
@@ -37,6 +45,7 @@ impl Hands {
             let metadata = json!({"rests_on": ids});
             events.push(json!({"role": "system", "content": format!("What you remember:\n{}", lines.join("\n")), "metadata": metadata}));
         }
+        events.extend(told_of(text("knowledge"), &errand["knows"]));
         let lines = |member: &str| {
             let lines = errand[member].as_array().into_iter().flatten().filter_map(Value::as_str);
             lines.map(|line| format!("\n- {line}")).collect::<String>()
@@ -58,7 +67,16 @@ impl Hands {
     pub(super) async fn progress(&self, context: &ToolContext, origin: &Origin) -> Result<Value, ToolFailure> {
         let errand = Self::errand(context)?;
         let planned = context.event("plan").map_or(Value::Null, |event| event.content.clone());
-        let outcome: Outcome = serde_json::from_value(planned).unwrap_or_default();
+        let mut outcome: Outcome = serde_json::from_value(planned.clone()).unwrap_or_default();
+        let found =
+            context.event("found").and_then(|event| event.content["kept"].as_array().map(Vec::len)).unwrap_or(0);
+        let goal = errand["goal"].as_str().and_then(|id| self.plans.agenda().goals.get(id).cloned());
+        if found > 0 && goal.is_some_and(|goal| goal.researched < RESEARCHED_MAX) {
+            // What was found out comes to mind when the goal is turned to again.
+            outcome.status = outcome.status.filter(|status| *status != GoalStatus::Done).or(Some(GoalStatus::Active));
+            outcome.again_in_minutes = 1;
+            outcome.researched = true;
+        }
         // Somebody may have ended or removed the goal meanwhile; then nothing is said of it.
         self.plans.reload().await.map_err(ToolFailure::passing)?;
         let is_wanted = errand["goal"].as_str().is_none_or(|id| self.plans.agenda().is_open(id));
@@ -78,8 +96,7 @@ impl Hands {
             let title = errand["title"].as_str().unwrap_or(id).to_owned();
             let turns = chat::Turns::default();
             Self::act(&canvas, chat::Op::TopicCreate { id: topic.clone(), title, turns }, origin).await?;
-            let rests_on = context.events.iter().filter_map(|event| event.metadata.get("rests_on")?.as_array());
-            let rests_on = rests_on.flatten().filter_map(|id| id.as_str().map(Arc::from)).collect();
+            let rests_on = rests_on(context);
             let content = said.chars().take(chat::CONTENT_BYTES_MAX / 4).collect();
             let op = match chat::Op::say(&topic, Self::answer_id(context), content, None) {
                 chat::Op::Append {
@@ -110,6 +127,73 @@ impl Hands {
             Ok(())
         });
         kept.await.map_err(ToolFailure::passing)?;
+        self.learn_of(context, errand, &planned, &outcome, origin).await?;
         Ok(json!({"said": !said.is_empty()}))
+    }
+
+    /// What is learned of a goal at its end (R3): what was done is kept as a trace, and what a model says is worth knowing the
+    /// next time, as a record. It stands by itself: where it cannot be kept, the goal is reached all the same.
+    async fn learn_of(
+        &self,
+        context: &ToolContext,
+        errand: &Value,
+        planned: &Value,
+        outcome: &Outcome,
+        origin: &Origin,
+    ) -> Result<(), ToolFailure> {
+        let agenda = self.plans.agenda();
+        let goal = errand["goal"].as_str().and_then(|id| agenda.goals.get(id));
+        let Some(goal) = goal.filter(|goal| goal.status == GoalStatus::Done && outcome.status == Some(goal.status))
+        else {
+            return Ok(());
+        };
+        let result = goal.notes.last().map_or("it is reached", |note| note.text.as_str());
+        let deed = Deed {
+            name: context.job.to_string(),
+            objective: goal.title.clone(),
+            steps: goal.plan.clone(),
+            result: result.to_owned(),
+            success: true,
+            // The same after a crash.
+            at: goal.set_at,
+        };
+        let kept = async {
+            self.knowing.keep_deed(&deed, &origin.cause).await?;
+            let learned = planned["learned"].as_str().unwrap_or_default();
+            if !learned.trim().is_empty() {
+                self.knowing.learn(Type::Strategy, &goal.title, learned, &context.job, &origin.cause).await?;
+            }
+            Ok::<_, KnowledgeError>(())
+        };
+        match kept.await {
+            Err(error @ KnowledgeError::Nexus(_)) => Err(ToolFailure::passing(error)),
+            Err(error) => {
+                tracing::warn!(job = %context.job, %error, "what was done cannot be kept");
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Keeps what was found out for a goal, each answer with its question.
+    pub(super) async fn found(&self, context: &ToolContext, origin: &Origin) -> Result<Value, ToolFailure> {
+        let planned = context.event("plan").map_or(Value::Null, |event| event.content.clone());
+        let findings = context.event("research").map_or(Value::Null, |event| event.content.clone());
+        let questions = planned["research"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let answers = findings.as_array().into_iter().flatten();
+        let (mut kept, mut passed) = (Vec::new(), 0);
+        for (question, answer) in questions.zip(answers) {
+            let answer = answer["finding"].as_str().or(answer.as_str()).unwrap_or_default().trim();
+            if answer.is_empty() {
+                passed += 1;
+                continue;
+            }
+            let kind = Type::Definition;
+            match self.knowing.learn(kind, question, answer, &context.job, &origin.cause).await.map_err(failed)? {
+                Learned::Kept(id) | Learned::Revised(id) => kept.push(id),
+                Learned::Confirmed(_) | Learned::Passed(_) => passed += 1,
+            }
+        }
+        Ok(json!({"kept": kept, "passed": passed}))
     }
 }

@@ -2,19 +2,23 @@
 
 mod agenda;
 mod canvases;
+mod goals;
 mod moving;
 mod resources;
 mod standing;
 
 pub(crate) use canvases::members_under;
+use goals::Goals;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fascicles::Fascicles;
+use knowledge::Knowledge;
+use neurons::tools::Builtins;
 use nexus::ledger::{AccountOp, Release};
 use nexus::store::{Hash, Key, Kind};
-use nexus::{Batch, Nexus, Origin, Principal, Store, StoreError, Timestamp};
+use nexus::{Batch, Nexus, Origin, Store, StoreError, Timestamp};
 use ractor::ActorCell;
 
 use crate::LifeformError;
@@ -23,6 +27,7 @@ use crate::alarm::Alarm;
 use crate::canvas::{Canvas, CanvasId, Limits};
 use crate::guard::{Guard, GuardLimits};
 use crate::heartbeat::Heartbeat;
+use crate::knowing::Knowing;
 use crate::life::{Handle, Head, Status, plant};
 use crate::memory::Memory;
 use crate::metabolism::{Mode, Policy};
@@ -44,6 +49,7 @@ struct Inner {
     store: Store,
     nexus: Nexus,
     fascicles: Fascicles,
+    knowledge: Knowledge,
     supervisor: ActorCell,
     heartbeat: Heartbeat,
     alive: Mutex<HashMap<LifeformId, Handle>>,
@@ -82,6 +88,7 @@ impl Lifeforms {
         store: Store,
         nexus: Nexus,
         fascicles: Fascicles,
+        knowledge: Knowledge,
         limits: Limits,
         guard: GuardLimits,
     ) -> Result<Self, LifeformError> {
@@ -90,6 +97,7 @@ impl Lifeforms {
             store,
             nexus,
             fascicles,
+            knowledge,
             supervisor: plant().await?,
             heartbeat: Heartbeat::new(clock.clone()),
             alive: Mutex::default(),
@@ -102,6 +110,9 @@ impl Lifeforms {
             alarm: Alarm::default(),
         };
         let lifeforms = Self { inner: Arc::new(inner) };
+        // Before anything is roused that may use them.
+        let goals: Arc<dyn Builtins> = Arc::new(Goals::of(&lifeforms));
+        lifeforms.inner.fascicles.neurons().tools().add(&goals);
         tokio::spawn(lifeforms.inner.heartbeat.clone().run());
         lifeforms.mark_those_from_before().await?;
         lifeforms.rouse_all().await?;
@@ -180,7 +191,7 @@ impl Lifeforms {
             }
             outcome => outcome.map(drop)?,
         }
-        self.memory(&id).name_self(&head.definition.name, &head.definition.persona).await?;
+        self.memory(&head).name_self(&head.definition.name, &head.definition.persona).await?;
         self.canvas(&id).await?;
         Ok(head)
     }
@@ -268,9 +279,16 @@ impl Lifeforms {
         Ok(trace::kip_of(&self.inner.store, job).await?)
     }
 
-    fn memory(&self, id: &LifeformId) -> Memory {
-        let me = Origin::new(Principal::lifeform(id), nexus::Cause::default());
-        Memory::new(self.inner.nexus.clone(), self.inner.store.clock().clone(), id.clone(), me)
+    fn memory(&self, head: &Head) -> Memory {
+        let me = Origin::new(head.principal(), nexus::Cause::default());
+        Memory::new(self.inner.nexus.clone(), self.inner.store.clock().clone(), head.id.clone(), me)
+    }
+
+    fn knowing(&self, head: &Head) -> Knowing {
+        let (knowledge, clock) = (self.inner.knowledge.clone(), self.inner.store.clock().clone());
+        // What it thinks of records it pays for itself.
+        let knowledge = knowledge.paid_by(head.id.clone());
+        Knowing::new(knowledge, clock, head.principal(), head.definition.trusts.clone().into())
     }
 
     /// How many lifeforms are awake.

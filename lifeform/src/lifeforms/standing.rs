@@ -159,7 +159,7 @@ impl Lifeforms {
             return Ok(());
         }
         let (mut head, version) = self.versioned(id).await?;
-        self.memory(id).name_self(&head.definition.name, &head.definition.persona).await?;
+        self.memory(&head).name_self(&head.definition.name, &head.definition.persona).await?;
         let mut batch = Batch::new(&Origin::system("start"));
         if !matches!(head.status, Status::Running | Status::Dormant) {
             (head.status, head.guard) = (Status::Running, Guard::default());
@@ -243,7 +243,8 @@ impl Lifeforms {
             store: self.inner.store.clone(),
             fascicles: self.inner.fascicles.clone(),
             canvases,
-            memory: self.memory(id),
+            memory: self.memory(&head),
+            knowing: self.knowing(&head),
             plans: self.plans(id, &head).await?,
             guard: self.inner.guard,
             head,

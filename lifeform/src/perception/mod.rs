@@ -164,7 +164,13 @@ pub(crate) enum Heard {
     Said(Arc<str>, Said),
     /// Somebody broke off what the lifeform was saying there.
     BrokenOff(Arc<str>, Arc<str>),
+    /// Somebody put a sign on what it said there: that it helped, or did not.
+    Judged(Arc<str>, Arc<str>, bool),
 }
+
+/// Signs that say that an answer helped, and that it did not.
+const HELPED: [&str; 8] = ["👍", "❤️", "❤", "✅", "🙏", "💯", "+1", "helpful"];
+const HARMED: [&str; 5] = ["👎", "❌", "-1", "harmful", "wrong"];
 
 /// Whoever perceives.
 #[derive(Clone, Copy)]
@@ -195,6 +201,15 @@ pub(crate) fn perceive(me: Me, entry: &Entry, op: Op, state: &State, source: Arc
         }
         chat::Op::Restore { topic, id, .. } => (topic, id, None, Change::New),
         chat::Op::Retract { topic, id, .. } | chat::Op::Purge { topic, id, .. } => (topic, id, None, Change::Retracted),
+        chat::Op::React { topic, id, reaction, on: true } => {
+            let message = state.get(&chat::message_path(&topic, &id))?;
+            let helpful = match &*reaction {
+                sign if HELPED.contains(&sign) => true,
+                sign if HARMED.contains(&sign) => false,
+                _ => return None,
+            };
+            return (message["sender"] == *me.0).then_some(Heard::Judged(topic, id, helpful));
+        }
         chat::Op::Interrupt { topic, id, .. } => {
             let message = state.get(&chat::message_path(&topic, &id))?;
             return (message["sender"] == *me.0).then_some(Heard::BrokenOff(topic, id));

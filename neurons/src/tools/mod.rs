@@ -1,6 +1,7 @@
 //! Tools that run on the server: KIP, HTTP requests, MCP servers, fascicles. Each call is bounded in time and number, its
 //! arguments fit its schema, and a failure of it is told to the model like any other result.
 
+mod builtin;
 mod fascicle;
 mod hosts;
 mod http;
@@ -13,6 +14,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
+pub use builtin::{BuiltinTool, Builtins, Vault};
 pub use fascicle::{Caller, DEPTH_MAX, FascicleCall, FascicleRunner};
 pub use hosts::Host;
 pub use mcp::{At, McpServer};
@@ -75,6 +77,7 @@ struct Inner {
     hosts: Hosts,
     servers: Servers,
     fascicles: OnceLock<Arc<dyn FascicleRunner>>,
+    builtins: builtin::Registry,
     /// How many calls of each tool may be made at once, by the tool's hash and the depth they are made at.
     permits: Mutex<HashMap<(Hash, usize), Weak<Semaphore>>>,
 }
@@ -87,12 +90,32 @@ impl Tools {
     pub fn new(nexus: Nexus, reach: &Reach) -> Result<Self, NeuronError> {
         let hosts = Hosts::new(&reach.hosts).map_err(|error| NeuronError::Tools(error.to_string()))?;
         let servers = Servers::new(&reach.servers);
-        Ok(Self(Arc::new(Inner { nexus, hosts, servers, fascicles: OnceLock::new(), permits: Mutex::default() })))
+        let (fascicles, builtins, permits) = (OnceLock::new(), builtin::Registry::default(), Mutex::default());
+        Ok(Self(Arc::new(Inner { nexus, hosts, servers, fascicles, builtins, permits })))
     }
 
     /// Says what runs fascicles; once.
     pub(crate) fn with_fascicles(&self, runner: Arc<dyn FascicleRunner>) {
         let _ = self.0.fascicles.set(runner);
+    }
+
+    /// Adds the tools that a part of the daemon brings.
+    pub fn add(&self, part: &Arc<dyn Builtins>) {
+        self.0.builtins.add(part);
+    }
+
+    /// Says where sealed secrets are opened; once.
+    pub fn keep_secrets_in(&self, vault: Arc<dyn Vault>) {
+        self.0.builtins.keep_secrets_in(vault);
+    }
+
+    /// Checks what a definition cannot know of itself: that the daemon's own tools it names are there.
+    ///
+    /// # Errors
+    /// [`NeuronError::Spec`] naming those that there are.
+    pub(crate) fn check(&self, spec: &NeuronSpec) -> Result<(), NeuronError> {
+        let own = spec.tools.iter().filter(|tool| tool.run == Runner::Builtin);
+        own.map(|tool| self.0.builtins.tool(&tool.name).map(drop).map_err(NeuronError::Spec)).collect()
     }
 
     /// What tools may reach: `{hosts, servers: [{name, approval, error, tools: [{name, description, parameters, writes}]}]}`.
@@ -154,6 +177,10 @@ impl Tools {
                     json!({"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]});
                 vec![ToolSpec { description, parameters, ..tool.clone() }]
             }
+            Runner::Builtin => {
+                let own = self.0.builtins.tool(&tool.name).map_err(NeuronError::Spec)?;
+                vec![ToolSpec { description: own.description.into(), parameters: own.parameters, ..tool.clone() }]
+            }
             Runner::Client | Runner::Kip { .. } | Runner::Http(_) => vec![tool.clone()],
         };
         // What its maker said of it stands.
@@ -188,6 +215,7 @@ impl Tools {
             Runner::Http(request) => http::writes(request),
             Runner::Mcp(mcp) => self.0.servers.rules(mcp).0,
             Runner::Fascicle(fascicle) => fascicle.writes,
+            Runner::Builtin => !self.0.builtins.only_reads(&tool.name),
             Runner::Openapi(_) => true,
         }
     }
@@ -196,7 +224,12 @@ impl Tools {
     /// outside, must be, whatever the tool says.
     pub(crate) fn needs_approval(&self, tool: &ToolSpec, call: &ToolCall, caller: &Caller) -> bool {
         let outside = matches!(tool.run, Runner::Http(_) | Runner::Mcp(_) | Runner::Openapi(_));
-        let for_a_stranger = if caller.untrusted && outside { Approval::OnWrite } else { Approval::Never };
+        let for_a_stranger = match caller.untrusted && outside {
+            // What is secret goes nowhere because a stranger would have it so.
+            true if builtin::names_a_secret(&call.params) => Approval::Always,
+            true => Approval::OnWrite,
+            false => Approval::Never,
+        };
         let configured = match &tool.run {
             Runner::Mcp(mcp) => self.0.servers.rules(mcp).1,
             _ => Approval::Never,
@@ -252,10 +285,24 @@ impl Tools {
             Runner::Kip { nexus, readonly } => {
                 kip::run(&self.0.nexus, nexus, *readonly, &call.params, origin).await.map_err(Failure::Refused)
             }
-            Runner::Http(request) => {
-                http::run(&self.0.hosts, request, &given(call).map_err(Failure::Refused)?, key).await
+            Runner::Builtin => {
+                self.0.builtins.run(&tool.name, given(call).map_err(Failure::Refused)?, origin, caller).await
             }
-            Runner::Mcp(mcp) => self.0.servers.run(mcp, given(call).map_err(Failure::Refused)?).await,
+            Runner::Http(_) | Runner::Mcp(_) => {
+                let given = given(call).map_err(Failure::Refused)?;
+                let (given, filled) =
+                    self.0.builtins.fill(given, &tool.name, origin).await.map_err(Failure::Refused)?;
+                let made = match &tool.run {
+                    Runner::Mcp(mcp) => self.0.servers.run(mcp, given).await,
+                    Runner::Http(request) => http::run(&self.0.hosts, request, &given, key).await,
+                    _ => unreachable!("those two"),
+                };
+                match made {
+                    Ok(result) => Ok(filled.scrubbed(result)),
+                    Err(Failure::Refused(why)) => Err(Failure::Refused(filled.scrubbed(why))),
+                    Err(Failure::Unknown(why)) => Err(Failure::Unknown(filled.scrubbed(why))),
+                }
+            }
             Runner::Openapi(_) => Err(Failure::Refused("this tool stands for many, and none of them".into())),
             Runner::Fascicle(fascicle) => {
                 if caller.depth >= DEPTH_MAX {

@@ -99,6 +99,8 @@ pub enum Runner {
     Mcp(McpTool),
     /// The server runs a fascicle, paid by whoever pays for the neuron.
     Fascicle(FascicleTool),
+    /// The daemon does it itself, as the caller: the tool's name is that of a tool on knowledge, resources or goals.
+    Builtin,
 }
 
 /// A method of HTTP.
@@ -248,6 +250,7 @@ impl ToolSpec {
                     None => Ok(()),
                 }
             }
+            Runner::Builtin => Ok(()),
             Runner::Kip { nexus, .. } => check_id(nexus).map_err(|error| format!("run.kip.nexus: {error}")),
             Runner::Http(request) => http::check(request).map_err(|error| format!("run.http.{error}")),
             Runner::Openapi(tool) => {

@@ -202,6 +202,7 @@ impl From<KnowledgeError> for ApiError {
             KnowledgeError::Conflict(_) => Self::new(StatusCode::CONFLICT, "conflict", detail)
                 .hint("read it again and repeat the change on what you find"),
             KnowledgeError::Gone(_) => Self::new(StatusCode::GONE, "expired", detail),
+            KnowledgeError::TooMany(_) => Self::new(StatusCode::TOO_MANY_REQUESTS, "rate", detail).retry_after(1),
             KnowledgeError::Sealed(SealError::Broken) => {
                 Self::new(StatusCode::INTERNAL_SERVER_ERROR, "corrupt", detail)
             }
@@ -331,6 +332,7 @@ impl From<LifeformError> for ApiError {
             LifeformError::NoCanvas(_) => Self::new(StatusCode::NOT_FOUND, "canvas_not_found", detail)
                 .hint("GET /v1/lifeforms/{id}/canvases lists them"),
             LifeformError::Spec(_) => Self::invalid(detail),
+            LifeformError::Knowledge(error) => error.into(),
             LifeformError::Overloaded => Self::new(StatusCode::TOO_MANY_REQUESTS, "overloaded", detail).retry_after(1),
             LifeformError::Died(_) => {
                 Self::new(StatusCode::CONFLICT, "not_alive", detail).hint("POST /v1/lifeforms/{id}/start")

@@ -3,8 +3,10 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use knowledge::KnowledgeError;
 use lifeform::LifeformId;
 use lifeform::agenda::{Agenda, AimId, Goal, GoalChange, GoalSpec, ScheduleSpec};
+use nexus::Origin;
 use serde_json::{Value, json};
 
 use super::App;
@@ -22,16 +24,40 @@ fn tree(agenda: &Agenda, goal: &Goal) -> Value {
     shown
 }
 
+/// Tells what the records say that came to mind for a goal, and for those that serve it, to somebody who may see them; of
+/// others nothing.
+async fn tell_related(app: &App, origin: &Origin, goal: &mut Value) -> Result<(), ApiError> {
+    let mut related = Vec::new();
+    for known in goal["knowledge"].as_array().into_iter().flatten() {
+        match app.knowledge.get(known["id"].as_str().unwrap_or_default(), origin).await {
+            Ok(record) => {
+                let (task, content, quality) = (record.task, record.content, record.eval.quality());
+                related.push(json!({"id": record.id, "task": task, "content": content, "types": record.types, "quality_score": quality, "at": known["at"]}));
+            }
+            Err(KnowledgeError::NotFound(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    goal["knowledge"] = related.into();
+    for goal in goal["subgoals"].as_array_mut().into_iter().flatten() {
+        Box::pin(tell_related(app, origin, goal)).await?;
+    }
+    Ok(())
+}
+
 /// The goals of a lifeform as a tree.
-#[utoipa::path(get, path = "/v1/lifeforms/{id}/goals", params(("id" = String, Path)), responses((status = 200, description = "{goals: [{id, title, status, plan, notes, evidence, deadline, next, subgoals, …}], unasked: how often it spoke unasked within a day}")))]
+#[utoipa::path(get, path = "/v1/lifeforms/{id}/goals", params(("id" = String, Path)), responses((status = 200, description = "{goals: [{id, title, status, plan, notes, evidence, deadline, next, subgoals, knowledge: [{id, task, content, quality_score}] that came to mind, …}], unasked: how often it spoke unasked within a day}")))]
 pub(super) async fn list(
     State(app): State<App>,
-    _caller: Caller,
+    caller: Caller,
     ApiPath(id): ApiPath<LifeformId>,
 ) -> Result<Json<Value>, ApiError> {
     let agenda = app.lifeforms.agenda(&id).await?;
     let roots = agenda.goals.values().filter(|goal| goal.parent.is_none());
-    let shown: Vec<Value> = roots.map(|goal| tree(&agenda, goal)).collect();
+    let mut shown: Vec<Value> = roots.map(|goal| tree(&agenda, goal)).collect();
+    for goal in &mut shown {
+        tell_related(&app, &caller.0, goal).await?;
+    }
     Ok(Json(json!({"goals": shown, "unasked": agenda.unasked.len()})))
 }
 
@@ -47,8 +73,10 @@ pub(super) async fn create(
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let made = app.lifeforms.set_goal(&origin, &id, goal, key).await?;
     let agenda = app.lifeforms.agenda(&id).await?;
-    let shown = agenda.goals.get(&made).map(|goal| tree(&agenda, goal));
-    Ok((StatusCode::CREATED, Json(shown.unwrap_or_else(|| over(&made)))))
+    if !agenda.goals.contains_key(&made) {
+        return Ok((StatusCode::CREATED, Json(over(&made))));
+    }
+    Ok((StatusCode::CREATED, Json(shown(&app, &id, &made, &origin).await?)))
 }
 
 /// What was set, a moment ago or under the same key before, and stands on the agenda no more.
@@ -56,20 +84,22 @@ fn over(made: &AimId) -> Value {
     json!({"id": made, "over": true})
 }
 
-async fn shown(app: &App, id: &LifeformId, goal: &AimId) -> Result<Value, ApiError> {
+async fn shown(app: &App, id: &LifeformId, goal: &AimId, origin: &Origin) -> Result<Value, ApiError> {
     let agenda = app.lifeforms.agenda(id).await?;
     let goal = agenda.goal(goal).map_err(lifeform::LifeformError::Refused)?;
-    Ok(tree(&agenda, goal))
+    let mut shown = tree(&agenda, goal);
+    tell_related(app, origin, &mut shown).await?;
+    Ok(shown)
 }
 
 /// One goal with all that serve it.
 #[utoipa::path(get, path = "/v1/lifeforms/{id}/goals/{goal}", params(("id" = String, Path), ("goal" = String, Path)), responses((status = 200, description = "the goal"), (status = 404, description = "there is none")))]
 pub(super) async fn read(
     State(app): State<App>,
-    _caller: Caller,
+    caller: Caller,
     ApiPath((id, goal)): GoalPath,
 ) -> Result<Json<Value>, ApiError> {
-    Ok(Json(shown(&app, &id, &goal).await?))
+    Ok(Json(shown(&app, &id, &goal, &caller.0).await?))
 }
 
 /// Changes a goal: any of `{title, description, status, at, deadline, plan, note}`.
@@ -81,7 +111,7 @@ pub(super) async fn change(
     ApiJson(change): ApiJson<GoalChange>,
 ) -> Result<Json<Value>, ApiError> {
     app.lifeforms.change_goal(&origin, &id, &goal, change).await?;
-    Ok(Json(shown(&app, &id, &goal).await?))
+    Ok(Json(shown(&app, &id, &goal, &origin).await?))
 }
 
 /// Removes a goal and all that serve it.

@@ -8,6 +8,7 @@ use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use knowledge::KnowledgeError;
 use lifeform::canvas::CHAT;
+use neurons::tools::BuiltinTool;
 use nexus::{COMMONS, Cause, NexusId, Origin, Request, Role};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, GetPromptRequestParams, GetPromptResponse,
@@ -82,9 +83,9 @@ fn main_chat() -> Arc<str> {
 }
 
 /// The tools that are no record's: KIP and canvases.
-fn others() -> Vec<knowledge::Tool> {
+fn others() -> Vec<BuiltinTool> {
     let text = json!({"type": "string"});
-    let tool = |name, description, required: Value, properties: Value, reads| knowledge::Tool {
+    let tool = |name, description, required: Value, properties: Value, reads| BuiltinTool {
         name,
         description,
         parameters: json!({"type": "object", "required": required, "properties": properties}),
@@ -220,7 +221,7 @@ impl ServerHandler for Door {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let shown = |tool: knowledge::Tool| {
+        let shown = |tool: BuiltinTool| {
             let parameters = Arc::new(tool.parameters.as_object().cloned().unwrap_or_default());
             let hints = ToolAnnotations::new().read_only(tool.reads).open_world(false);
             Tool::new(tool.name, tool.description, parameters).with_annotations(hints)

@@ -24,7 +24,7 @@ use super::extract::{ApiJson, ApiPath, IdempotencyKey, Operator};
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct MaintenanceBody {
-    /// `consolidate_memory`, `evolve_schema`, `expire` or `archive_persons`.
+    /// `consolidate_memory`, `evolve_schema`, `expire`, `archive_persons` or `distil_knowledge`.
     #[schema(value_type = String)]
     task: Task,
 }

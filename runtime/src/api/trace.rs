@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use knowledge::KnowledgeError;
 use lifeform::LifeformId;
 use lifeform::canvas::chat::message_path;
 use lifeform::trace::{Step, Walk};
@@ -81,7 +82,7 @@ pub(super) async fn trace(
 
 /// What an answer of a lifeform rests on: the concepts as the caller may see them, the KIP that found them (for operators), and
 /// where its trace begins.
-#[utoipa::path(get, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages/{message}/evidence", params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), ("message" = String, Path)), responses((status = 200, description = "{message, by, rests_on: [{id, concept}], kip: [{command, parameters}], trace}"), (status = 404, description = "there is no such message")))]
+#[utoipa::path(get, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages/{message}/evidence", params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), ("message" = String, Path)), responses((status = 200, description = "{message, by, rests_on: [{id, concept, record}], kip: [{command, parameters}], trace}"), (status = 404, description = "there is no such message")))]
 pub(super) async fn evidence(
     State(app): State<App>,
     caller: Caller,
@@ -98,7 +99,14 @@ pub(super) async fn evidence(
     let mut rests_on = Vec::new();
     for concept in found["rests_on"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         let mut shown = json!({"id": concept, "concept": null});
-        if let Some(mind) = &mind {
+        if concept.starts_with("knowledge-") {
+            // A record that the caller does not see is not told.
+            match app.knowledge.get(concept, &caller.0).await {
+                Ok(record) => shown["record"] = json!(record),
+                Err(KnowledgeError::NotFound(_)) => continue,
+                Err(error) => return Err(error.into()),
+            }
+        } else if let Some(mind) = &mind {
             let find = Request::with("FIND(?c) WHERE { ?c {id: $id} }", json!({"id": concept}));
             let answer = app.nexus.execute(mind, find, &caller.0).await?;
             shown["concept"] = answer["result"][0].clone();

@@ -1,0 +1,245 @@
+//! What somebody says of himself, or asks to be remembered, in so many words (MISSION R3, R4). No model reads it, so only
+//! what cannot be taken for anything else is taken: whatever else is said stays with whoever heard it.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use crate::record::Type;
+
+/// Something said that is worth a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cue {
+    /// `preference`, `habit`, `background`, `constraint`; or `remembered`, for what is about something else.
+    pub category: &'static str,
+    /// What somebody has one of: his name, his home, his work. What is said of it anew replaces what was said.
+    pub slot: Option<&'static str>,
+    /// The sentence, in the words it was said in.
+    pub sentence: String,
+}
+
+impl Cue {
+    /// The type of the record that it becomes.
+    pub fn kind(&self) -> Type {
+        if self.category == REMEMBERED { Type::Definition } else { Type::UserProfile }
+    }
+}
+
+const REMEMBERED: &str = "remembered";
+
+/// What categories there are of what people say of themselves, for those who read it with a model.
+pub const CATEGORIES: [&str; 4] = ["preference", "habit", "background", "constraint"];
+
+/// How each is said, in English, Chinese and Japanese, the surer first. What is said stands after the cue, or before it.
+const SHAPES: [(&str, Option<&str>, &str); 17] = [
+    ("background", Some("name"), r"(?i)^(?:hi,? |hello,? )?(?:my name is|please call me|call me)\s+(?<said>.+)"),
+    ("background", Some("name"), r"^(?:请)?(?:我的名字(?:是|叫)|我叫|叫我)(?<said>.+)"),
+    ("background", Some("name"), r"^(?:私|僕|俺)の名前は(?<said>.+)"),
+    ("background", Some("home"), r"(?i)^(?:now |and )?i (?:now )?live in\s+(?<said>.+)"),
+    ("background", Some("home"), r"^我(?:现在)?住在(?<said>.+)"),
+    ("background", Some("work"), r"(?i)^(?:now |and )?i (?:now )?work (?:as|at|for)\s+(?<said>.+)"),
+    ("background", None, r"(?i)^(?:i am|i'm) (?:from|an?)\s+(?<said>[\p{L}].+)"),
+    ("background", None, r"^我(?:来自|是一[名个位]|是个)(?<said>.+)"),
+    ("background", None, r"^(?:私|僕|俺)は(?<said>.+?)(?:に住んで|で働いて|出身)"),
+    (
+        "constraint",
+        None,
+        r"(?i)\bi(?:'m| am) allergic to\s+(?<said>.+)|\bi (?:can't|cannot) (?:eat|drink)\s+(?<also>.+)",
+    ),
+    ("constraint", None, r"我(?:对(?<said>.+)过敏|不能(?:吃|喝)(?<also>.+))|(?<end>.+)アレルギー"),
+    (
+        "constraint",
+        None,
+        r"(?i)^(?:please,? )?(?:from now on,?|in (?:the )?future,?|always|never)\s+(?<said>.+)|^(?:以后|今后|从现在起|每次)(?<also>.*(?:不要|别|请|都|要|用).+)|^(?:これから|今後|次から)は?、?(?<end>.+(?:ください|しないで|して))",
+    ),
+    (
+        "preference",
+        None,
+        r"(?i)^(?:well,? |and |but )?(?:i (?:would |'d )?(?:strongly |really |much )?prefer|i'd rather)\s+(?<said>.+)",
+    ),
+    (
+        "preference",
+        None,
+        r"(?i)^(?:and |but )?i (?:really |absolutely )?(?:like|love|hate|dislike|can't stand|(?:do not|don't) like)\s+(?<said>.+)",
+    ),
+    (
+        "preference",
+        None,
+        r"我(?:更|最|很|特别|比较|不|不太)?(?:喜欢|偏好|讨厌)(?<said>.+)|(?<also>.+?)(?:が|のほうが|の方が)(?:大?好き|嫌い|苦手|いい)(?:です|だ)?",
+    ),
+    (
+        "habit",
+        None,
+        r"(?i)^i (?:always|never|usually)\s+(?<said>.+)|^我(?:总是|从不|每天|习惯|一般)(?<also>.+)|^(?:私|僕|俺)は(?:いつも|毎日|普段)(?<end>.+)",
+    ),
+    (
+        REMEMBERED,
+        None,
+        r"(?i)^(?:please |also |and )*(?:remember|keep in mind|don't forget|note)(?: that|:|,)?\s+(?<said>.+)|^(?:请)?(?:你)?(?:记住|记得|记一下|记下)[:：,，]?(?<also>.+)|(?<end>.+)(?:を|と|ことを)覚えて",
+    ),
+];
+
+/// Words that mean something only where they are said.
+const DEICTIC: [&str; 34] = [
+    "this", "that", "it", "them", "these", "those", "here", "there", "so", "to", "the", "a", "an", "idea", "one",
+    "how", "what", "when", "your", "you", "hear", "see", "know", "too", "very", "much", "both", "all", "him", "her",
+    "他", "它", "这个", "那个",
+];
+
+static FINDERS: LazyLock<Vec<(&str, Option<&str>, Regex)>> = LazyLock::new(|| {
+    let finder = |(category, slot, shape): (&'static str, Option<&'static str>, &str)| {
+        (category, slot, Regex::new(shape).unwrap_or_else(|error| unreachable!("the shape of a {category}: {error}")))
+    };
+    SHAPES.into_iter().map(finder).collect()
+});
+
+/// What a message says so, one cue a sentence.
+pub fn cues(message: &str) -> Vec<Cue> {
+    sentences(message).iter().filter_map(|sentence| cue(sentence)).collect()
+}
+
+fn cue(sentence: &str) -> Option<Cue> {
+    let asks = sentence.ends_with(['?', '？']) || sentence.trim_end_matches('。').ends_with(['吗', '呢', 'か']);
+    if asks {
+        return None;
+    }
+    let plain = sentence.replace('’', "'");
+    let told = plain.trim_end_matches(['.', '!', '。', '！', ' ']);
+    FINDERS.iter().find_map(|(category, slot, finder)| {
+        let found = finder.captures(told)?;
+        let said = ["said", "also", "end"].iter().find_map(|part| found.name(part))?.as_str();
+        says_something(said).then(|| {
+            // What is asked to be remembered of oneself is of that sort.
+            let inner = if *category == REMEMBERED { cue(said) } else { None };
+            let sentence = sentence.to_owned();
+            match inner {
+                Some(Cue { category, slot, .. }) => Cue { category, slot, sentence },
+                None => Cue { category, slot: *slot, sentence },
+            }
+        })
+    })
+}
+
+/// Whether words mean something away from where they are said.
+fn says_something(said: &str) -> bool {
+    let lower = said.to_lowercase();
+    let mut words = lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    words.any(|word| !DEICTIC.contains(&word))
+}
+
+/// How people say that an answer helped, or that it did not; only where they say so at once.
+const VERDICTS: [(bool, &str); 2] = [
+    (
+        false,
+        r"(?i)^(?:no[,.]? )?(?:that|this|it)(?:(?:'s| is| was) (?:wrong|incorrect|not (?:right|true|correct|helpful))|(?: did| does)(?:n't| not) (?:help|work))\b|^(?:wrong|incorrect|not helpful)\b|^(?:不对|错了|没用|没有用|不是这样)|^(?:違います|違う|役に立たな|間違)",
+    ),
+    (
+        true,
+        r"(?i)\b(?:that|this|it) (?:really )?(?:helped|worked)\b|^(?:that|this)(?:'s| is) (?:right|correct|helpful|exactly)\b|^(?:very )?helpful\b|^(?:谢谢[,，。!！ ]*)?(?:很|真|非常)?有用|帮上忙|^(?:对了|正确)|役に立ちました|助かりました",
+    ),
+];
+
+static VERDICT_FINDERS: LazyLock<Vec<(bool, Regex)>> = LazyLock::new(|| {
+    let finder = |(helpful, shape): (bool, &str)| {
+        (helpful, Regex::new(shape).unwrap_or_else(|error| unreachable!("the shape of a verdict: {error}")))
+    };
+    VERDICTS.into_iter().map(finder).collect()
+});
+
+/// Whether a message says that what was answered before it helped; nothing where it does not say so.
+pub fn verdict(message: &str) -> Option<bool> {
+    let first = sentences(message).into_iter().next()?.replace('’', "'");
+    let asks = first.ends_with(['?', '？']);
+    VERDICT_FINDERS.iter().filter(|_| !asks).find_map(|(helpful, finder)| finder.is_match(&first).then_some(*helpful))
+}
+
+/// The sentences of a text, as they stand.
+pub(crate) fn sentences(text: &str) -> Vec<String> {
+    let mut sentences = Vec::new();
+    let mut current = String::new();
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        let ends = "。！？!?\n".contains(c) || (c == '.' && chars.peek().is_none_or(|next| next.is_whitespace()));
+        if c != '\n' {
+            current.push(c);
+        }
+        if ends || chars.peek().is_none() {
+            let sentence = std::mem::take(&mut current).trim().to_owned();
+            if !sentence.is_empty() {
+                sentences.push(sentence);
+            }
+        }
+    }
+    sentences
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(message: &str) -> Vec<String> {
+        let told = |cue: Cue| {
+            format!("{}{}: {}", cue.category, cue.slot.map_or(String::new(), |slot| format!("/{slot}")), cue.sentence)
+        };
+        cues(message).into_iter().map(told).collect()
+    }
+
+    #[test]
+    fn what_people_say_of_themselves_is_taken_in_three_languages() {
+        assert_eq!(
+            told("Hi! My name is Ada. I prefer TypeScript over JavaScript. What is the time? It rains."),
+            ["background/name: My name is Ada.", "preference: I prefer TypeScript over JavaScript."]
+        );
+        assert_eq!(told("Please always answer in English."), ["constraint: Please always answer in English."]);
+        assert_eq!(
+            told("Remember that the build key turns on Fridays"),
+            ["remembered: Remember that the build key turns on Fridays"]
+        );
+        assert_eq!(told("Remember: I’m allergic to peanuts."), ["constraint: Remember: I’m allergic to peanuts."]);
+        assert_eq!(
+            told("我叫小明。我喜欢用深色主题。以后请不要发邮件。"),
+            ["background/name: 我叫小明。", "preference: 我喜欢用深色主题。", "constraint: 以后请不要发邮件。"]
+        );
+        assert_eq!(
+            told("記録：私はコーヒーが好きです。今後は短く答えてください。"),
+            ["preference: 記録：私はコーヒーが好きです。", "constraint: 今後は短く答えてください。"]
+        );
+    }
+
+    #[test]
+    fn a_verdict_is_what_is_said_at_once() {
+        for (message, helpful) in [
+            ("That helped, thank you!", Some(true)),
+            ("That's right.", Some(true)),
+            ("谢谢，很有用！", Some(true)),
+            ("助かりました", Some(true)),
+            ("That didn't help.", Some(false)),
+            ("That is wrong. It is blue.", Some(false)),
+            ("That's not right", Some(false)),
+            ("不对，是蓝色", Some(false)),
+            ("Thanks", None),
+            ("Did that help?", None),
+            ("It works as a lamp", None),
+        ] {
+            assert_eq!(verdict(message), helpful, "{message}");
+        }
+    }
+
+    #[test]
+    fn what_may_mean_anything_else_is_left() {
+        for message in [
+            "I like that!",
+            "Do you remember my name?",
+            "I remember when it rained.",
+            "I love it.",
+            "Never mind the rain?",
+            "He always comes late.",
+            "I think so.",
+            "记得吗？",
+            "どれが好きですか？",
+            "I love how you see it.",
+        ] {
+            assert_eq!(told(message), Vec::<String>::new(), "{message}");
+        }
+    }
+}

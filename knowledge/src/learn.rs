@@ -1,0 +1,304 @@
+//! Records made of what was said and done (MISSION R3, R4): what is worth nothing is passed over, what is known is confirmed,
+//! what somebody says anew of the one thing he has replaces what he said, and the same again, after a crash, is done once.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, LazyLock};
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use nexus::kip::graph::text::terms;
+use nexus::secrets::redacted;
+use nexus::store::Hash;
+use nexus::{Origin, Right};
+use regex::Regex;
+use serde_json::{Map, Value, json};
+
+use crate::cues::sentences;
+use crate::draft::{Body, Draft};
+use crate::feedback::Judgement;
+use crate::list::Which;
+use crate::record::{CONFIDENCE, Record, SCORE, SOURCE_KEY, Type};
+use crate::search::{Query, Router};
+use crate::write::{LETTERS, LETTERS_OF_AN_ID, upsert};
+use crate::{Knowledge, KnowledgeError, commons, outcome};
+
+/// Characters of what is learned at once.
+const LESSON_CHARS_MAX: usize = 600;
+/// Different words below which nothing is said.
+const WORDS_MIN: usize = 2;
+/// Two texts that share so much of their words say the same.
+const SAME: f64 = 0.8;
+/// Known records that something new is held against.
+const ALIKE_MAX: usize = 5;
+/// The label of what somebody has one of.
+const SLOT: &str = "slot";
+/// How a source says that its record was not written by hand.
+const EXTRACTED: &str = "extracted";
+
+/// Records that an agent is told unasked stand in these marks; nothing between them is learned again.
+static TOLD: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"(?s)<knowledge\b[^>]*>.*?(?:</knowledge>|\z)").unwrap_or_else(|error| unreachable!("{error}"))
+});
+
+/// Something to be kept.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lesson {
+    /// What sort of knowledge it is.
+    pub types: Vec<Type>,
+    /// `category`, `domain`; `slot` of what somebody has one of.
+    pub tags: Map<String, Value>,
+    /// In which situation it applies.
+    pub task: String,
+    /// What it says.
+    pub content: String,
+    /// Whose it is.
+    pub owner: String,
+    /// Who sees it.
+    pub scopes: Vec<String>,
+    /// The message, or the job, that it comes from.
+    pub message_id: String,
+    /// When that was.
+    pub at: Timestamp,
+    /// Who learned it: the agent's id.
+    pub agent_id: String,
+}
+
+/// What became of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Learned {
+    /// It is a new record.
+    Kept(String),
+    /// A record says so already, and is surer now.
+    Confirmed(String),
+    /// A record said something else, and says this now; what it said is a version of it.
+    Revised(String),
+    /// It is not worth a record.
+    Passed(&'static str),
+}
+
+impl Lesson {
+    /// The name it is kept under: the same for the same words of the same message.
+    fn id(&self) -> String {
+        let told = json!([self.owner, self.message_id, self.content]).to_string();
+        let hash = Hash::of(told.as_bytes()).hex();
+        let letters = hash.as_bytes().chunks(2).take(LETTERS_OF_AN_ID);
+        let letter = |pair: &[u8]| {
+            let pair = std::str::from_utf8(pair).ok().and_then(|pair| u8::from_str_radix(pair, 16).ok());
+            char::from(LETTERS[usize::from(pair.unwrap_or_default()) % LETTERS.len()])
+        };
+        let day = self.at.to_zoned(TimeZone::UTC).strftime("%Y%m%d");
+        format!("knowledge-{day}-{}", letters.map(letter).collect::<String>())
+    }
+
+    /// Why it is worth nothing, if it is not.
+    fn junk(&self) -> Option<&'static str> {
+        let content = self.content.trim();
+        let words: BTreeSet<Arc<str>> = terms(content).into_iter().collect();
+        match () {
+            () if TOLD.is_match(content) => Some("it was told"),
+            () if content.chars().count() > LESSON_CHARS_MAX => Some("it is long"),
+            () if words.len() < WORDS_MIN => Some("it says too little"),
+            () if content.ends_with(['?', '？']) => Some("it asks"),
+            () if redacted(content).is_some() || content.contains("[REDACTED:") => Some("it holds a secret"),
+            () if self.task.trim().is_empty() => Some("it is for nothing"),
+            () => None,
+        }
+    }
+}
+
+/// A text without what its author was told unasked.
+pub fn without_told(text: &str) -> String {
+    TOLD.replace_all(text, " ").into_owned()
+}
+
+/// Whether what `read` says stands in `said`: every figure and name with a figure, and most of its words.
+pub fn is_borne_out(read: &str, said: &str) -> bool {
+    let known: BTreeSet<Arc<str>> = terms(said).into_iter().collect();
+    let words: BTreeSet<Arc<str>> = terms(read).into_iter().collect();
+    let has_figure = |word: &Arc<str>| word.chars().any(|c| c.is_ascii_digit());
+    let shared = words.iter().filter(|word| known.contains(*word)).count();
+    words.iter().filter(|word| has_figure(word)).all(|word| known.contains(word))
+        && !words.is_empty()
+        && shared as f64 >= SAME * words.len() as f64
+}
+
+/// How alike two texts are, by the words they share of all they have.
+fn likeness(one: &str, other: &str) -> f64 {
+    let words = |text: &str| terms(text).into_iter().collect::<BTreeSet<Arc<str>>>();
+    let (one, other) = (words(one), words(other));
+    let shared = one.intersection(&other).count();
+    shared as f64 / (one.len() + other.len() - shared).max(1) as f64
+}
+
+impl Knowledge {
+    /// Keeps what was learned, where it is worth that and not known yet.
+    ///
+    /// # Errors
+    /// When the commons cannot be read or written, or do not let `origin` write so.
+    pub async fn learn(&self, lesson: Lesson, origin: &Origin) -> Result<Learned, KnowledgeError> {
+        if let Some(why) = lesson.junk() {
+            return Ok(Learned::Passed(why));
+        }
+        let _turn = self.once.lock().await;
+        let id = lesson.id();
+        // An earlier try may have made it; whoever deleted it since does not want it.
+        if self.any(&id, origin).await.is_ok() {
+            return Ok(Learned::Kept(id));
+        }
+        if let Some(known) = self.alike(&lesson, origin).await? {
+            let mut case = Map::new();
+            case.insert("task".to_owned(), lesson.task.into());
+            case.insert("outcome".to_owned(), "it was said again".into());
+            // What a message says it says once, however often it is read.
+            case.insert("message_id".to_owned(), lesson.message_id.as_str().into());
+            if known.message_id.as_deref() != Some(&*lesson.message_id) {
+                self.count(&known.id, Judgement { helpful: true, case }, origin).await?;
+            }
+            return Ok(Learned::Confirmed(known.id));
+        }
+        if let Some(known) = self.in_slot(&lesson, origin).await? {
+            return self.revise(known, lesson, origin).await;
+        }
+        let mut case = Map::new();
+        case.insert("task".to_owned(), lesson.task.as_str().into());
+        case.insert("outcome".to_owned(), EXTRACTED.into());
+        case.insert("message_id".to_owned(), lesson.message_id.as_str().into());
+        let (source, message_id) = (lesson.source(), Some(lesson.message_id));
+        let body = Body {
+            task: Some(lesson.task),
+            content: Some(lesson.content.trim().to_owned()),
+            types: Some(lesson.types),
+            tags: Some(lesson.tags),
+            ..Body::default()
+        };
+        let draft = Draft {
+            id: Some(id.clone()),
+            owner: lesson.owner,
+            scopes: lesson.scopes,
+            body,
+            score: SCORE,
+            confidence: Some(CONFIDENCE),
+            first_case: Some(case),
+            message_id,
+            source,
+            warnings: Vec::new(),
+        };
+        match self.put(draft, &|_| Vec::new(), origin).await {
+            Ok(saved) => Ok(Learned::Kept(saved.record.id)),
+            Err(KnowledgeError::Conflict(_)) => Ok(Learned::Kept(id)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What was learned of a message holds no more: it was changed, or taken back. Records that others confirmed stay.
+    ///
+    /// # Errors
+    /// As [`Self::learn`].
+    pub async fn unlearn(&self, message: &str, owner: &str, origin: &Origin) -> Result<usize, KnowledgeError> {
+        let which = Which { owner: Some(owner.to_owned()), ..Which::default() };
+        let of_it = |record: &Record| {
+            record.message_id.as_deref() == Some(message)
+                && record.source.get("category").and_then(Value::as_str) == Some(EXTRACTED)
+                && record.eval.helpful <= 1
+        };
+        let mut gone = 0;
+        for record in self.all(&which, origin).await?.into_iter().filter(of_it) {
+            match self.delete(&record.id, false, origin).await {
+                Ok(()) => gone += 1,
+                Err(KnowledgeError::NotFound(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(gone)
+    }
+
+    /// A record that says the same: whosever it is of those the caller sees, and for a profile its owner's alone.
+    async fn alike(&self, lesson: &Lesson, origin: &Origin) -> Result<Option<Record>, KnowledgeError> {
+        let text: String = sentences(&lesson.content).join(" ").chars().take(LESSON_CHARS_MAX).collect();
+        let is_profile = lesson.types.contains(&Type::UserProfile);
+        let which = Which { owner: is_profile.then(|| lesson.owner.clone()), ..Which::default() };
+        let query = Query { which, router: Some(Router::Lexical), ..Query::new(text, ALIKE_MAX) };
+        let found = self.search(&query, origin).await?.hits.into_iter().map(|hit| hit.record);
+        let says_it = |record: &Record| likeness(&record.content, &lesson.content) >= SAME;
+        Ok(found.into_iter().find(says_it))
+    }
+
+    /// The record of the one thing that its owner has.
+    async fn in_slot(&self, lesson: &Lesson, origin: &Origin) -> Result<Option<Record>, KnowledgeError> {
+        let Some(slot) = lesson.tags.get(SLOT) else { return Ok(None) };
+        let which = Which { owner: Some(lesson.owner.clone()), types: [Type::UserProfile].into(), ..Which::default() };
+        let mut own = self.all(&which, origin).await?.into_iter();
+        Ok(own.find(|record| record.tags.get(SLOT) == Some(slot)))
+    }
+
+    async fn revise(&self, known: Record, lesson: Lesson, origin: &Origin) -> Result<Learned, KnowledgeError> {
+        let metadata = json!({
+            "confidence": CONFIDENCE, "message_id": lesson.message_id, SOURCE_KEY: lesson.source(),
+            "evidence": [format!("msg:{}", lesson.message_id)], "source": lesson.message_id,
+        });
+        let body = Body { task: Some(lesson.task), content: Some(lesson.content), ..Body::default() };
+        let whose = (known.owner.as_str(), known.scopes.as_slice());
+        let call = upsert(&known.id, &format!("EXPECT VERSION {}", known.version), &body, &metadata, whose);
+        let answer = self.nexus.write_with(&commons(), call, origin, Right::Own, Vec::new()).await?;
+        outcome(&answer, &known.id)?;
+        Ok(Learned::Revised(known.id))
+    }
+}
+
+impl Lesson {
+    fn source(&self) -> Map<String, Value> {
+        let said = [
+            ("category", EXTRACTED.to_owned()),
+            ("agent_id", self.agent_id.clone()),
+            ("message_id", self.message_id.clone()),
+            ("timestamp", self.at.to_string()),
+        ];
+        said.into_iter().map(|(key, value)| (key.to_owned(), value.into())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lesson(content: &str) -> Lesson {
+        Lesson {
+            types: vec![Type::UserProfile],
+            tags: Map::new(),
+            task: "preference of user:ada".into(),
+            content: content.into(),
+            owner: "user:ada".into(),
+            scopes: vec!["user:ada".into()],
+            message_id: "m1".into(),
+            at: Timestamp::UNIX_EPOCH,
+            agent_id: "lifeform:lf".into(),
+        }
+    }
+
+    #[test]
+    fn junk_is_told_by_rule() {
+        for (content, why) in [
+            ("I prefer <knowledge id=\"k\">tea</knowledge>", Some("it was told")),
+            ("Tea", Some("it says too little")),
+            ("Shall I remember tea and coffee?", Some("it asks")),
+            ("My password is hunter2hunter2", Some("it holds a secret")),
+            ("I prefer tea in the morning", None),
+            ("我喜欢喝茶", None),
+        ] {
+            assert_eq!(lesson(content).junk(), why, "{content}");
+        }
+        assert_eq!(lesson(&"tea and milk ".repeat(60)).junk(), Some("it is long"));
+        assert_eq!(lesson("I prefer tea").id(), lesson("I prefer tea").id());
+        assert_ne!(lesson("I prefer tea").id(), lesson("I prefer coffee").id());
+    }
+
+    #[test]
+    fn what_a_model_reads_is_held_against_what_was_said() {
+        let said = "We moved the deploy to 14:30 because the staging database locks at noon.";
+        assert!(is_borne_out("The deploy moved to 14:30 because the database locks at noon", said));
+        assert!(!is_borne_out("The deploy moved to 15:30 because the database locks at noon", said));
+        assert!(!is_borne_out("Always use blue-green deployments with feature flags", said));
+        assert_eq!(without_told("a <knowledge id=\"x\">b</knowledge> c <knowledge"), "a   c <knowledge");
+        assert_eq!(without_told("a <knowledge id=\"x\">b"), "a  ");
+    }
+}

@@ -1,0 +1,121 @@
+//! What an agent is told without having asked (MISSION R3, R4): what is known of whoever speaks, and what its own circles
+//! know. It stands in marks that say that it is data, and by which it is known again, so that nobody learns it twice.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::sync::PoisonError;
+
+use jiff::{SignedDuration, Timestamp};
+use nexus::Origin;
+use nexus::kip::datum::Sym;
+use nexus::kip::graph::{El, Look};
+
+use crate::list::{Which, newest};
+use crate::record::{KIND, Record, Type};
+use crate::{Knowledge, KnowledgeError, commons, read, scope};
+
+/// Elements that are looked at at once.
+const STRETCH: usize = 4_096;
+/// Characters of a record's content, and of its task, that somebody is told.
+const CONTENT_CHARS: usize = 400;
+const TASK_CHARS: usize = 160;
+/// People whose profiles are kept in mind, and for how long: what became a profile only later is found then.
+const PEOPLE_MAX: usize = 4_096;
+const KEPT_FOR: SignedDuration = SignedDuration::from_mins(10);
+
+/// Where the profiles of people stand, as far as the commons were looked through.
+pub(crate) type Profiles = HashMap<String, Known>;
+
+/// See [`Profiles`].
+pub(crate) struct Known {
+    upto: El,
+    since: Timestamp,
+    found: Vec<El>,
+}
+
+impl Knowledge {
+    /// What is known of somebody: profiles in his own scope, the surest first. New ones are seen at once.
+    ///
+    /// # Errors
+    /// When the commons cannot be read.
+    pub async fn profile(&self, person: &str, count: usize, origin: &Origin) -> Result<Vec<Record>, KnowledgeError> {
+        let now = self.store.clock().now();
+        let which = Which { types: [Type::UserProfile].into(), scopes: [person.to_owned()].into(), ..Which::default() };
+        let sight = self.nexus.sight(&commons(), origin, None).await?;
+        let mut records = sight.look(|graph| {
+            let fits = |el: El| {
+                let mut fits = false;
+                graph.look(el, &mut |look| fits = matches!(look, Look::Concept(concept) if which.fits(concept, now)));
+                fits
+            };
+            let mut people = self.profiles.lock().unwrap_or_else(PoisonError::into_inner);
+            people.retain(|_, known| now.duration_since(known.since) < KEPT_FOR);
+            if people.len() >= PEOPLE_MAX {
+                people.clear();
+            }
+            let fresh = || Known { upto: El::NONE, since: now, found: Vec::new() };
+            let known = people.entry(person.to_owned()).or_insert_with(fresh);
+            loop {
+                let stretch = graph.of_type(Sym::new(KIND), known.upto, STRETCH);
+                let Some(last) = stretch.last() else { break };
+                known.upto = *last;
+                known.found.extend(stretch.iter().filter(|el| fits(**el)));
+            }
+            known.found.iter().filter(|el| fits(**el)).filter_map(|el| read(graph, *el)).collect::<Vec<Record>>()
+        })?;
+        let worth = |record: &Record| (record.eval.confidence, record.eval.quality());
+        records.sort_by(|one, other| {
+            let ((sure, good), (own_sure, own_good)) = (worth(other), worth(one));
+            sure.total_cmp(&own_sure).then(good.total_cmp(&own_good)).then(other.updated_at.cmp(&one.updated_at))
+        });
+        records.truncate(count);
+        Ok(records)
+    }
+
+    /// What somebody's own circles know, the nearest circle first and then what is worth most: what he is told when he wakes.
+    /// What is public is found when it is asked for, and what is known of people when they speak.
+    ///
+    /// # Errors
+    /// When the commons cannot be read.
+    pub async fn briefing(&self, count: usize, origin: &Origin) -> Result<Vec<Record>, KnowledgeError> {
+        let now = self.store.clock().now();
+        let own = origin.principal.scopes.iter().map(|scope| scope.0.to_string());
+        let which = Which { scopes: own.filter(|own| own != scope::PUBLIC).collect(), ..Which::default() };
+        let sight = self.nexus.sight(&commons(), origin, None).await?;
+        let found = sight.look(|graph| newest(graph, &which, El::FIRST_LINK, usize::MAX, now))?;
+        let is_told = |record: &Record| !record.types.contains(&Type::UserProfile) && record.eval.quality() >= 0.0;
+        let mut found: Vec<Record> = found.into_iter().map(|(_, record)| record).filter(is_told).collect();
+        let near = |record: &Record| scope::nearest(&record.scopes, &origin.principal);
+        found.sort_by(|one, other| {
+            let by_worth = other.eval.quality().total_cmp(&one.eval.quality());
+            near(one).cmp(&near(other)).then(by_worth).then(other.updated_at.cmp(&one.updated_at))
+        });
+        found.truncate(count);
+        Ok(found)
+    }
+}
+
+/// Records as an agent is told them, each in its marks.
+pub fn as_told(records: &[Record]) -> String {
+    let mut told = String::new();
+    for record in records {
+        let types: Vec<&str> = record.types.iter().map(|one| one.as_str()).collect();
+        let (task, content) = (short(&record.task, TASK_CHARS), short(&record.content, CONTENT_CHARS));
+        let _ = writeln!(
+            told,
+            "<knowledge id=\"{}\" types=\"{}\">{task}: {content}</knowledge>",
+            record.id,
+            types.join(" ")
+        );
+    }
+    told
+}
+
+/// The beginning of a text; nothing in it ends the marks that it stands in.
+fn short(text: &str, chars_max: usize) -> String {
+    let mut cut: String = text.chars().take(chars_max).collect();
+    if text.chars().nth(chars_max).is_some() {
+        cut.push('…');
+    }
+    cut.replace("<knowledge", "‹knowledge").replace("</knowledge", "‹/knowledge")
+}

@@ -1,0 +1,283 @@
+//! What a lifeform knows besides what it was told itself: the records of the commons (MISSION R3, R4, H5). Here is what of
+//! them comes to its mind unasked, on whose behalf it may see them, and what it makes records of.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use knowledge::{Cue, Deed, Judgement, Knowledge, KnowledgeError, Learned, Lesson, Query, Record, Type, Which};
+use nexus::{Cause, Clock, Origin, Principal, PrincipalId, Scope};
+use serde_json::{Map, Value, json};
+
+use crate::agenda::Goal;
+
+/// Records of somebody's profile, of what answers the words at hand, and of the briefing that a thought is told.
+const PROFILE_MAX: usize = 5;
+const FOUND_MAX: usize = 3;
+const BRIEFING_MAX: usize = 3;
+/// What is scored less does not come to mind by itself.
+const SCORE_MIN: f64 = 3.0;
+/// Characters of a question.
+const WORDS_MAX: usize = 2_000;
+
+/// See the module. Clones share the briefing.
+#[derive(Clone)]
+pub(crate) struct Knowing {
+    knowledge: Knowledge,
+    clock: Arc<dyn Clock>,
+    me: Principal,
+    /// Whose records come to mind unasked, besides its own and those of whoever speaks.
+    trusts: Arc<[PrincipalId]>,
+    /// What it was told when it woke: ids. Nothing until its first thought.
+    briefing: Arc<RwLock<Option<Vec<String>>>>,
+}
+
+/// Somebody's words that something is learned from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Heard<'a> {
+    /// Whose.
+    pub(crate) person: &'a str,
+    /// The message.
+    pub(crate) message: &'a str,
+    /// What they were.
+    pub(crate) content: &'a str,
+}
+
+impl Knowing {
+    /// What the lifeform `me` knows.
+    pub(crate) fn new(knowledge: Knowledge, clock: Arc<dyn Clock>, me: Principal, trusts: Arc<[PrincipalId]>) -> Self {
+        Self { knowledge, clock, me, trusts, briefing: Arc::default() }
+    }
+
+    /// The lifeform acting for itself, and for `person`, whose own it may see and keep then.
+    fn acting_for(&self, person: Option<&str>, cause: &Cause) -> Origin {
+        let mut me = self.me.clone();
+        me.scopes.extend(person.filter(|person| is_person(person)).map(|person| Scope(person.into())));
+        Origin::new(me, cause.clone())
+    }
+
+    /// Whether a record may come to mind unasked: what a stranger wrote is found by whoever asks for it, and pushes itself
+    /// on nobody.
+    fn is_trusted(&self, record: &Record, person: Option<&str>) -> bool {
+        let owner = record.owner.as_str();
+        self.me.answers_for(owner)
+            || person == Some(owner)
+            || owner.starts_with("system:")
+            || self.trusts.iter().any(|trusted| *trusted.0 == *owner)
+    }
+
+    /// What comes to mind at `words`: what is known of `person`, if he speaks alone, then what answers the words, then what it
+    /// was told when it woke.
+    ///
+    /// # Errors
+    /// When the commons cannot be read.
+    pub(crate) async fn comes_to_mind(
+        &self,
+        words: &str,
+        person: Option<&str>,
+        cause: &Cause,
+    ) -> Result<Vec<Record>, KnowledgeError> {
+        let origin = self.acting_for(person, cause);
+        let mut told: Vec<Record> = match person.filter(|person| is_person(person)) {
+            Some(person) => self.knowledge.profile(person, PROFILE_MAX, &origin).await?,
+            None => Vec::new(),
+        };
+        told.extend(self.answering(words, person, &origin).await?);
+        for id in self.briefing(cause).await? {
+            match self.knowledge.get(&id, &origin).await {
+                Ok(record) => told.push(record),
+                // It was deleted since, or is shown to others now.
+                Err(KnowledgeError::NotFound(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        told.retain(|record| self.is_trusted(record, person));
+        let mut seen = std::collections::BTreeSet::new();
+        told.retain(|record| seen.insert(record.id.clone()));
+        Ok(told)
+    }
+
+    /// The best that answer `words`, of whatever is no profile.
+    async fn answering(
+        &self,
+        words: &str,
+        person: Option<&str>,
+        origin: &Origin,
+    ) -> Result<Vec<Record>, KnowledgeError> {
+        let text: String = words.chars().take(WORDS_MAX).collect();
+        if text.trim().is_empty() {
+            return Ok(Vec::new());
+        }
+        let which = Which { min_score: Some(SCORE_MIN), ..Which::default() };
+        // Some are a stranger's, some a profile, that is told in its own place.
+        let found = self.knowledge.search(&Query { which, ..Query::new(text, 4 * FOUND_MAX) }, origin).await?;
+        let found = found.hits.into_iter().map(|hit| hit.record);
+        let fits = |record: &Record| !record.types.contains(&Type::UserProfile) && self.is_trusted(record, person);
+        Ok(found.filter(fits).take(FOUND_MAX).collect())
+    }
+
+    /// What it is told when it wakes: looked for once a life, at its first thought.
+    async fn briefing(&self, cause: &Cause) -> Result<Vec<String>, KnowledgeError> {
+        let known = self.briefing.read().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let told = self.knowledge.briefing(BRIEFING_MAX, &self.acting_for(None, cause)).await?;
+        let told: Vec<String> = told.into_iter().map(|record| record.id).collect();
+        *self.briefing.write().unwrap_or_else(PoisonError::into_inner) = Some(told.clone());
+        Ok(told)
+    }
+
+    /// What is known about a goal, the best first (H5). `set_by` is whoever set it, if nobody else talks about it.
+    ///
+    /// # Errors
+    /// When the commons cannot be read.
+    pub(crate) async fn about(
+        &self,
+        goal: &Goal,
+        parent: Option<&Goal>,
+        set_by: Option<&str>,
+        cause: &Cause,
+    ) -> Result<Vec<Record>, KnowledgeError> {
+        let above = parent.map_or("", |parent| parent.title.as_str());
+        let words = format!("{} {} {above}", goal.title, goal.description);
+        self.answering(&words, set_by, &self.acting_for(set_by, cause)).await
+    }
+
+    /// Keeps what somebody says of himself, or asks to be remembered, in so many words; and what a model read in it, by what
+    /// it calls it, as far as the words bear it out.
+    ///
+    /// # Errors
+    /// When the commons cannot be read or written.
+    pub(crate) async fn hear(
+        &self,
+        heard: Heard<'_>,
+        read: &[(String, String)],
+        cause: &Cause,
+    ) -> Result<Vec<Learned>, KnowledgeError> {
+        let Heard { person, message, content } = heard;
+        if !is_person(person) {
+            return Ok(Vec::new());
+        }
+        let said = knowledge::without_told(content);
+        let mut cues = knowledge::cues(&said);
+        for (category, statement) in read {
+            let known = knowledge::CATEGORIES.into_iter().find(|known| known == category);
+            let is_new = !cues.iter().any(|cue| knowledge::is_borne_out(statement, &cue.sentence));
+            if let Some(category) = known.filter(|_| is_new && knowledge::is_borne_out(statement, &said)) {
+                cues.push(Cue { category, slot: None, sentence: statement.clone() });
+            }
+        }
+        let origin = self.acting_for(Some(person), cause);
+        let mut learned = Vec::new();
+        for cue in cues {
+            let mut tags = Map::new();
+            tags.insert("category".to_owned(), cue.category.into());
+            tags.extend(cue.slot.map(|slot| ("slot".to_owned(), slot.into())));
+            let lesson = Lesson {
+                types: vec![cue.kind()],
+                task: format!("{} of {person}", cue.category),
+                tags,
+                content: cue.sentence,
+                owner: person.to_owned(),
+                scopes: vec![person.to_owned()],
+                message_id: message.to_owned(),
+                at: self.clock.now(),
+                agent_id: self.me.id.0.to_string(),
+            };
+            learned.push(self.knowledge.learn(lesson, &origin).await?);
+        }
+        Ok(learned)
+    }
+
+    /// What was learned of a message holds no more: it was changed, or taken back.
+    ///
+    /// # Errors
+    /// As [`Self::hear`].
+    pub(crate) async fn unhear(&self, heard: Heard<'_>, cause: &Cause) -> Result<(), KnowledgeError> {
+        if is_person(heard.person) {
+            let origin = self.acting_for(Some(heard.person), cause);
+            self.knowledge.unlearn(heard.message, heard.person, &origin).await?;
+        }
+        Ok(())
+    }
+
+    /// Keeps something that it learned by itself, by a job: its own, and shown to nobody else.
+    ///
+    /// # Errors
+    /// As [`Self::hear`].
+    pub(crate) async fn learn(
+        &self,
+        kind: Type,
+        task: &str,
+        content: &str,
+        from: &str,
+        cause: &Cause,
+    ) -> Result<Learned, KnowledgeError> {
+        let me = self.me.id.0.to_string();
+        let lesson = Lesson {
+            types: vec![kind],
+            tags: Map::new(),
+            task: task.to_owned(),
+            content: content.to_owned(),
+            owner: me.clone(),
+            scopes: vec![me.clone()],
+            message_id: from.to_owned(),
+            at: self.clock.now(),
+            agent_id: me,
+        };
+        self.knowledge.learn(lesson, &self.acting_for(None, cause)).await
+    }
+
+    /// Keeps what was done for a goal that is reached, and makes of it what can be made (P1).
+    ///
+    /// # Errors
+    /// As [`Self::hear`].
+    pub(crate) async fn keep_deed(&self, deed: &Deed, cause: &Cause) -> Result<(), KnowledgeError> {
+        let origin = self.acting_for(None, cause);
+        self.knowledge.keep_deed(deed, &origin).await?;
+        self.knowledge.climb(&origin).await.map(drop)
+    }
+
+    /// Patterns of what it did, and SOPs of the patterns.
+    ///
+    /// # Errors
+    /// As [`Self::hear`].
+    pub(crate) async fn climb(&self, cause: &Cause) -> Result<Value, KnowledgeError> {
+        let climbed = self.knowledge.climb(&self.acting_for(None, cause)).await?;
+        Ok(json!(climbed))
+    }
+
+    /// Somebody says that an answer helped, or did not: so did the records that it was given. Each once a person and answer.
+    ///
+    /// # Errors
+    /// As [`Self::hear`].
+    pub(crate) async fn judged(
+        &self,
+        answer: &Value,
+        person: &str,
+        helpful: bool,
+        words: &str,
+        cause: &Cause,
+    ) -> Result<(), KnowledgeError> {
+        let origin = self.acting_for(Some(person), cause);
+        let given = answer["rests_on"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        for record in given.filter(|id| id.starts_with("knowledge-")) {
+            let case = json!({
+                "task": answer["content"].as_str().unwrap_or_default().chars().take(200).collect::<String>(),
+                "outcome": if helpful { "it helped" } else { "it did not help" },
+                "reason": format!("{person} said: {}", words.chars().take(200).collect::<String>()),
+                "message_id": format!("{}#{person}", answer["id"].as_str().unwrap_or_default()),
+            });
+            let Value::Object(case) = case else { continue };
+            match self.knowledge.judge(record, Judgement { helpful, case }, &origin).await {
+                // What is gone, or was shown to somebody else only, is not judged.
+                Ok(_) | Err(KnowledgeError::NotFound(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_person(who: &str) -> bool {
+    who.starts_with("user:")
+}

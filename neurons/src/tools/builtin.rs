@@ -1,0 +1,230 @@
+//! Tools of the daemon's own: whatever part of it brings some registers them once. They act as the caller, with what he may.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+
+use async_trait::async_trait;
+use nexus::Origin;
+use regex::Regex;
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::{Map, Value};
+
+use super::{Caller, Failure};
+
+/// Bytes of a secret below which it is not looked for in what a tool answers: it would be found anywhere.
+const SCRUBBED_BYTES_MIN: usize = 4;
+
+/// A tool as an agent is told of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BuiltinTool {
+    /// What it is called by.
+    pub name: &'static str,
+    /// What it is for.
+    pub description: &'static str,
+    /// What it takes, as a JSON Schema.
+    pub parameters: Value,
+    /// Whether it only reads.
+    pub reads: bool,
+}
+
+/// A part of the daemon that brings tools.
+#[async_trait]
+pub trait Builtins: Send + Sync + 'static {
+    /// Its tools; their names are nobody else's.
+    fn tools(&self) -> Vec<BuiltinTool>;
+
+    /// Does what one of them does, and answers what a model is told.
+    ///
+    /// # Errors
+    /// Why it was not done, in words for a model.
+    async fn call(
+        &self,
+        name: &str,
+        arguments: Map<String, Value>,
+        origin: &Origin,
+        caller: &Caller,
+    ) -> Result<Value, String>;
+}
+
+/// Where sealed secrets are opened for a call of a tool.
+#[async_trait]
+pub trait Vault: Send + Sync + 'static {
+    /// What is sealed in the resource `id`, for whoever calls a tool with it.
+    ///
+    /// # Errors
+    /// Why it is not his to use, in words for a model.
+    async fn secret(&self, id: &str, why: &str, origin: &Origin) -> Result<SecretString, String>;
+}
+
+/// What the daemon brings.
+#[derive(Default)]
+pub(super) struct Registry {
+    tools: RwLock<BTreeMap<&'static str, (BuiltinTool, Arc<dyn Builtins>)>>,
+    vault: OnceLock<Arc<dyn Vault>>,
+}
+
+impl Registry {
+    pub(super) fn add(&self, part: &Arc<dyn Builtins>) {
+        let mut known = self.tools.write().unwrap_or_else(PoisonError::into_inner);
+        known.extend(part.tools().into_iter().map(|tool| (tool.name, (tool, part.clone()))));
+    }
+
+    pub(super) fn keep_secrets_in(&self, vault: Arc<dyn Vault>) {
+        let _ = self.vault.set(vault);
+    }
+
+    fn find(&self, name: &str) -> Option<(BuiltinTool, Arc<dyn Builtins>)> {
+        self.tools.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    }
+
+    /// The tool of that name.
+    ///
+    /// # Errors
+    /// Which there are.
+    pub(super) fn tool(&self, name: &str) -> Result<BuiltinTool, String> {
+        self.find(name).map(|(tool, _)| tool).ok_or_else(|| {
+            let known = self.tools.read().unwrap_or_else(PoisonError::into_inner);
+            let names: Vec<&str> = known.keys().copied().collect();
+            format!("there is no builtin tool \"{name}\"; there are {}", names.join(", "))
+        })
+    }
+
+    pub(super) fn only_reads(&self, name: &str) -> bool {
+        self.find(name).is_some_and(|(tool, _)| tool.reads)
+    }
+
+    pub(super) async fn run(
+        &self,
+        name: &str,
+        arguments: Map<String, Value>,
+        origin: &Origin,
+        caller: &Caller,
+    ) -> Result<String, Failure> {
+        let (_, part) = self.find(name).ok_or_else(|| Failure::Refused(format!("there is no builtin tool {name}")))?;
+        let done = part.call(name, arguments, origin, caller).await.map_err(Failure::Refused)?;
+        Ok(done.as_str().map_or_else(|| done.to_string(), str::to_owned))
+    }
+
+    /// Puts what is sealed in the place of `{{secret:id}}`, wherever that stands among the arguments of a call.
+    ///
+    /// # Errors
+    /// Why one of them is not the caller's to use.
+    pub(super) async fn fill(
+        &self,
+        arguments: Map<String, Value>,
+        tool: &str,
+        origin: &Origin,
+    ) -> Result<(Map<String, Value>, Filled), String> {
+        let mut filled = Filled::default();
+        let mut arguments = Value::Object(arguments);
+        for id in named(&arguments) {
+            let vault = self.vault.get().ok_or("nothing here keeps secrets")?;
+            let secret = vault.secret(&id, &format!("a call of {tool}"), origin).await?;
+            filled.0.push((format!("{{{{secret:{id}}}}}"), secret));
+        }
+        put(&mut arguments, &filled);
+        match arguments {
+            Value::Object(arguments) => Ok((arguments, filled)),
+            _ => Ok((Map::new(), filled)),
+        }
+    }
+}
+
+/// The secrets that a call was given, each with what stood for it.
+#[derive(Default)]
+pub(super) struct Filled(Vec<(String, SecretString)>);
+
+impl Filled {
+    /// A text with what stood for the secrets in their places: a server may tell what it was told.
+    pub(super) fn scrubbed(&self, mut text: String) -> String {
+        for (mark, secret) in &self.0 {
+            let secret = secret.expose_secret();
+            for told in [secret.to_owned(), escaped(secret)] {
+                if told.len() >= SCRUBBED_BYTES_MIN && text.contains(&told) {
+                    text = text.replace(&told, mark);
+                }
+            }
+        }
+        text
+    }
+}
+
+/// A text as it stands in JSON.
+fn escaped(text: &str) -> String {
+    let quoted = Value::from(text).to_string();
+    quoted[1..quoted.len() - 1].to_owned()
+}
+
+/// What stands for a secret.
+fn placeholder() -> &'static Regex {
+    static PLACEHOLDER: OnceLock<Regex> = OnceLock::new();
+    PLACEHOLDER.get_or_init(|| {
+        Regex::new(r"\{\{secret:([A-Za-z0-9._/-]{1,256})\}\}").unwrap_or_else(|error| unreachable!("{error}"))
+    })
+}
+
+/// Whether a call names a secret.
+pub(super) fn names_a_secret(parameters: &str) -> bool {
+    placeholder().is_match(parameters)
+}
+
+/// The resources whose secrets stand among arguments, each once.
+fn named(arguments: &Value) -> Vec<String> {
+    let text = arguments.to_string();
+    let mut ids: Vec<String> = placeholder().captures_iter(&text).map(|found| found[1].to_owned()).collect();
+    ids.sort();
+    ids.dedup();
+    ids
+}
+
+fn put(value: &mut Value, filled: &Filled) {
+    match value {
+        Value::String(text) => {
+            // One pass, so that what a secret says is not looked through for another one.
+            let put = |found: &regex::Captures<'_>| {
+                let secret = filled.0.iter().find(|(mark, _)| *mark == found[0]);
+                secret.map_or_else(|| found[0].to_owned(), |(_, secret)| secret.expose_secret().to_owned())
+            };
+            *text = placeholder().replace_all(text, put).into_owned();
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| put(item, filled)),
+        Value::Object(members) => members.values_mut().for_each(|member| put(member, filled)),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nexus::{Cause, Principal};
+    use serde_json::json;
+
+    use super::*;
+
+    struct Safe;
+
+    #[async_trait]
+    impl Vault for Safe {
+        async fn secret(&self, id: &str, _: &str, _: &Origin) -> Result<SecretString, String> {
+            match id {
+                "cookies/site" => Ok("s3cret \"value\" {{secret:other}}".to_owned().into()),
+                _ => Err(format!("{id} is not yours")),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_secret_is_filled_in_once_and_taken_out_of_what_comes_back() {
+        let registry = Registry::default();
+        registry.keep_secrets_in(Arc::new(Safe));
+        let origin = Origin::new(Principal::lifeform("lf"), Cause::default());
+        let given = json!({"header": ["session={{secret:cookies/site}}"], "n": 1});
+        let Value::Object(given) = given else { panic!() };
+        let (arguments, filled) = registry.fill(given, "fetch", &origin).await.unwrap();
+        assert_eq!(arguments["header"][0], "session=s3cret \"value\" {{secret:other}}");
+        let echoed = Value::Object(arguments).to_string();
+        assert_eq!(filled.scrubbed(echoed), r#"{"header":["session={{secret:cookies/site}}"],"n":1}"#);
+        let Value::Object(other) = json!({"x": "{{secret:not/mine}}"}) else { panic!() };
+        assert_eq!(registry.fill(other, "fetch", &origin).await.err().unwrap(), "not/mine is not yours");
+        assert!(names_a_secret(r#"{"a":"{{secret:a/b}}"}"#) && !names_a_secret("{{secret:}} {{ secret }}"));
+    }
+}
