@@ -28,7 +28,7 @@ TOKEN = "retrieval-bench-operator"
 class Daemon:
     """A lifeformd of its own, on a free port and in a folder that goes with it."""
 
-    def __init__(self, binary, embedder):
+    def __init__(self, binary, embedder, model="none"):
         self.folder = tempfile.TemporaryDirectory()
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -36,7 +36,7 @@ class Daemon:
         environment = dict(
             os.environ,
             LIFEFORMD_TOKEN=TOKEN,
-            LIFEFORMD_MODELS__EMBEDDED="none",
+            LIFEFORMD_MODELS__EMBEDDED=model,
             LIFEFORMD_MODELS__EMBEDDER=embedder,
             LIFEFORMD_LOG="warn",
         )

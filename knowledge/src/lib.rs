@@ -7,6 +7,7 @@
 mod cues;
 mod draft;
 mod evolve;
+pub mod exchange;
 mod feedback;
 mod fields;
 mod history;

@@ -246,6 +246,6 @@ impl Knowledge {
 }
 
 /// Whether a record is told as a unit: profiles only to their owners.
-fn shows(record: &Record, by: &Principal) -> bool {
+pub(crate) fn shows(record: &Record, by: &Principal) -> bool {
     !record.types.contains(&Type::UserProfile) || by.answers_for(&record.owner) || by.may(Role::Operator)
 }

@@ -214,8 +214,8 @@ async fn a_goal_is_told_what_is_known_finds_out_what_is_not_and_what_was_done_ag
                "research": research, "learned": if knows { "Harbour calls are answered before noon only." } else { "" }})
     }))
     .await;
-    let (life, _) = daemon.lifeform().await;
-    let op = &daemon.operator;
+    let (id, _) = daemon.lifeform().await;
+    let (life, op) = (format!("/v1/lifeforms/{id}"), &daemon.operator);
     // A stranger's record comes to nobody's mind by itself, and is found by whoever looks for it.
     let eve = daemon.member("user:eve", &[]).await;
     let depth = json!({"task": "depth of the harbour", "content": "The harbour is three metres deep at low water.", "types": ["definition"], "scopes": ["public"]});
@@ -310,7 +310,7 @@ async fn neurons_have_the_tools_of_both_seeds_and_act_as_their_caller() {
     let tools: Vec<Value> = names.iter().map(|name| tool(name)).collect();
     op.post("/v1/neurons", json!({"id": "n", "tools": tools})).await.expect(StatusCode::CREATED);
     let refused = op.post("/v1/neurons", json!({"id": "m", "tools": [tool("knowledge_forget")]})).await;
-    let refused = refused.refused(422, "invalid_spec");
+    let refused = refused.refused(422, "invalid");
     assert!(refused.to_string().contains("there are get_knowledge, goal, knowledge_batch_update"), "{refused}");
     let ask = async |input: &str| {
         let answer = ada.post("/v1/neurons/n/invoke", json!({"input": input})).await.expect(StatusCode::OK);

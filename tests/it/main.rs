@@ -16,6 +16,7 @@ mod crashes;
 mod dialogue;
 mod edge;
 mod embedded;
+mod exchange;
 mod goals;
 mod growth;
 mod guard;

@@ -237,6 +237,13 @@ impl Client {
         Self::read(request.header("content-type", "text/plain; charset=utf-8").body(text)).await
     }
 
+    /// What a GET answers, as it is.
+    pub async fn get_text(&self, path: &str) -> String {
+        let request = self.http.get(format!("{}{path}", self.base)).bearer_auth(&self.token);
+        let asked = async { request.send().await?.text().await };
+        tokio::time::timeout(PATIENCE, asked).await.unwrap().unwrap()
+    }
+
     /// Sends raw bytes as JSON.
     pub async fn raw(&self, path: &str, bytes: impl Into<reqwest::Body>) -> Answer {
         let request = self.http.post(format!("{}{path}", self.base)).bearer_auth(&self.token);

@@ -142,7 +142,7 @@ fn listed(text: Option<&String>) -> impl Iterator<Item = &str> {
     text.into_iter().flat_map(|text| text.split(',')).map(str::trim).filter(|part| !part.is_empty())
 }
 
-fn which(types: Option<&String>, scopes: Option<&String>, owner: Option<String>) -> Result<Which, ApiError> {
+pub(super) fn which(types: Option<&String>, scopes: Option<&String>, owner: Option<String>) -> Result<Which, ApiError> {
     let wrong = |member: &'static str| move |what: String| ApiError::invalid(format!("{member} {what}"));
     let types = listed(types).map(Type::parse).collect::<Result<_, _>>().map_err(wrong("types"))?;
     let scopes: Vec<&str> = listed(scopes).collect();

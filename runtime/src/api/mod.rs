@@ -5,6 +5,7 @@ mod canvases;
 mod chat;
 mod document;
 mod error;
+mod exchange;
 mod extract;
 mod fascicles;
 mod goals;
@@ -229,6 +230,8 @@ pub fn router(app: App) -> Router {
         .routes(routes!(chat::interrupt))
         .routes(routes!(chat::restore))
         .routes(routes!(knowledge::search))
+        .routes(routes!(exchange::export))
+        .routes(routes!(exchange::import).layer(exchange::limit()))
         .routes(routes!(knowledge::create, knowledge::list))
         .routes(routes!(knowledge::judge))
         .routes(routes!(knowledge::slim))

@@ -53,16 +53,25 @@ impl Client {
         self.answer(self.post(path).header("content-type", "text/plain; charset=utf-8").body(text)).await
     }
 
+    /// Asks, and answers the body as it is.
+    pub(super) async fn get_text(&self, path: &str) -> anyhow::Result<String> {
+        self.text_of(self.http.get(format!("{}{path}", self.base)).bearer_auth(&self.token)).await
+    }
+
     async fn answer(&self, request: reqwest::RequestBuilder) -> anyhow::Result<Value> {
+        Ok(serde_json::from_str(&self.text_of(request).await?).unwrap_or(Value::Null))
+    }
+
+    async fn text_of(&self, request: reqwest::RequestBuilder) -> anyhow::Result<String> {
         let response = request.send().await.with_context(|| {
             format!("no lifeformd answers at {}: start one with `lifeformd up`, or give --listen", self.base)
         })?;
         let status = response.status();
         let text = response.text().await?;
-        let answer: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
         if status.is_success() {
-            return Ok(answer);
+            return Ok(text);
         }
+        let answer: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
         let detail = answer["detail"].as_str().unwrap_or(&text);
         match answer["hint"].as_str() {
             Some(hint) => bail!("{detail} ({hint})"),

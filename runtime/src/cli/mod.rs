@@ -6,6 +6,7 @@ mod check;
 mod client;
 mod fascicle;
 mod kip;
+mod knowledge;
 mod mcp;
 mod models;
 mod token;
@@ -54,6 +55,13 @@ enum Command {
         settings: Settings,
         #[command(subcommand)]
         command: capsule::Capsule,
+    },
+    /// Takes records out into files, or in from them.
+    Knowledge {
+        #[command(flatten)]
+        settings: Settings,
+        #[command(subcommand)]
+        command: knowledge::Knowledge,
     },
     /// Checks and draws fascicles that stand in files.
     Fascicle {
@@ -135,6 +143,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Up(settings) => Box::pin(up::run(settings.load()?)).await,
         Command::Chat { settings, lifeform, topic } => chat::run(settings.load()?, lifeform, topic).await,
         Command::Kip { settings, kip } => kip::run(&settings, kip).await,
+        Command::Knowledge { settings, command } => knowledge::run(settings.load()?, command).await,
         Command::Capsule { settings, command } => capsule::run(settings.load()?, command).await,
         Command::Fascicle { command } => fascicle::run(command).map(|()| ExitCode::SUCCESS),
         Command::Check(settings) => check::run(settings.load()).await,

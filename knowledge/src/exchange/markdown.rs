@@ -1,0 +1,115 @@
+//! Records as Markdown: a head of JSON members between `---` lines, the task as a heading, the content. Other Markdown comes
+//! in a record a section.
+
+use std::fmt::Write;
+
+use serde_json::{Map, Value, json};
+
+use super::written;
+use crate::record::Record;
+
+/// Stands around a head.
+const FENCE: &str = "---";
+/// Where a text stands that no heading names.
+const UNNAMED: &str = "Notes";
+
+/// A record as it is written.
+pub(super) fn write(record: &Record) -> String {
+    let mut head = written(record);
+    let (task, content) = (head.remove("task"), head.remove("content"));
+    let text = |value: Option<Value>| value.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned();
+    let mut told = format!("{FENCE}\n");
+    for (key, value) in &head {
+        let _ = writeln!(told, "{key}: {value}");
+    }
+    // A task of several lines stands in the head: a heading is a line.
+    let task = text(task);
+    if task.contains('\n') {
+        let _ = writeln!(told, "task: {}", Value::from(task.as_str()));
+    }
+    let heading = task.lines().next().unwrap_or_default();
+    let _ = write!(told, "{FENCE}\n# {heading}\n\n{}\n", text(content));
+    told
+}
+
+/// The records in a text.
+pub(super) fn read(text: &str) -> Vec<Result<Map<String, Value>, String>> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n");
+    if is_head(&text) { heads(&text) } else { sections(&text) }
+}
+
+/// Whether a text begins with the head of a record.
+fn is_head(text: &str) -> bool {
+    let Some(rest) = text.strip_prefix("---\n") else { return false };
+    let mut lines = rest.lines().take_while(|line| *line != FENCE).peekable();
+    lines.peek().is_some() && lines.all(|line| member(line).is_some()) && rest.lines().any(|line| line == FENCE)
+}
+
+/// A line of a head.
+fn member(line: &str) -> Option<(&str, Value)> {
+    let (key, value) = line.split_once(": ")?;
+    let legal = !key.is_empty() && !key.contains(char::is_whitespace);
+    legal.then(|| Some((key, serde_json::from_str(value).ok()?)))?
+}
+
+fn heads(text: &str) -> Vec<Result<Map<String, Value>, String>> {
+    let mut found = Vec::new();
+    let mut rest = text;
+    while let Some(inner) = rest.strip_prefix("---\n") {
+        let Some((head, body)) = inner.split_once("\n---\n") else { break };
+        // The next head begins where a line opens one: a ruler within a content is none.
+        let next = body.match_indices("\n---\n").map(|(at, _)| at + 1).find(|at| is_head(&body[*at..]));
+        let (body, after) = body.split_at(next.unwrap_or(body.len()));
+        let mut record: Map<String, Value> =
+            head.lines().filter_map(member).map(|(key, value)| (key.to_owned(), value)).collect();
+        let body = body.trim_start_matches('\n');
+        let (heading, content) = body.split_once('\n').unwrap_or((body, ""));
+        if let Some(task) = heading.strip_prefix("# ") {
+            record.entry("task").or_insert_with(|| task.trim().into());
+            let content = content.strip_prefix('\n').unwrap_or(content);
+            let content = content.strip_suffix('\n').unwrap_or(content);
+            // Between two records stands an empty line.
+            let content = if next.is_some() { content.strip_suffix('\n').unwrap_or(content) } else { content };
+            record.insert("content".to_owned(), content.into());
+            found.push(Ok(record));
+        } else {
+            found.push(Err("has a head and no heading after it".to_owned()));
+        }
+        rest = after;
+    }
+    found
+}
+
+fn sections(text: &str) -> Vec<Result<Map<String, Value>, String>> {
+    let mut found: Vec<Result<Map<String, Value>, String>> = Vec::new();
+    let (mut path, mut content, mut is_code): (Vec<(usize, String)>, String, bool) = (Vec::new(), String::new(), false);
+    let mut end = |path: &[(usize, String)], content: &mut String| {
+        let said = std::mem::take(content).trim().to_owned();
+        if !said.is_empty() {
+            let titles: Vec<&str> = path.iter().map(|(_, title)| title.as_str()).collect();
+            let task = if titles.is_empty() { UNNAMED.to_owned() } else { titles.join(" › ") };
+            let record = json!({"task": task, "content": said, "types": ["definition"]});
+            found.extend(record.as_object().cloned().map(Ok));
+        }
+    };
+    for line in text.lines() {
+        let depth = line.chars().take_while(|c| *c == '#').count();
+        let title = line[depth..].strip_prefix(' ').map(str::trim);
+        if line.trim_start().starts_with("```") {
+            is_code = !is_code;
+        }
+        match title.filter(|title| !is_code && (1..=6).contains(&depth) && !title.is_empty()) {
+            Some(title) => {
+                end(&path, &mut content);
+                path.retain(|(above, _)| *above < depth);
+                path.push((depth, title.to_owned()));
+            }
+            None => {
+                content.push_str(line);
+                content.push('\n');
+            }
+        }
+    }
+    end(&path, &mut content);
+    found
+}

@@ -1,0 +1,321 @@
+//! Records taken out and in (MISSION "One memory"): as lines of JSON, as the file tree of seed 001, as KnowledgeUnits, as
+//! Markdown; and in from what other memories export, where their formats are public. Whatever comes in is a request like any
+//! other, item by item: what is wrong with one keeps none of the others out, and the same again changes nothing.
+
+mod markdown;
+mod others;
+mod tree;
+
+use std::collections::BTreeSet;
+
+use nexus::Origin;
+use nexus::store::Hash;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::draft::Draft;
+use crate::list::Which;
+use crate::record::Record;
+use crate::{Knowledge, KnowledgeError};
+
+/// Items of one request.
+pub const ITEMS_MAX: usize = 10_000;
+/// Faults that are told of one request.
+const TOLD_MAX: usize = 100;
+
+/// How records are written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// A record a line, as JSON.
+    Jsonl,
+    /// Files by their paths, `{"global/tools.json": [record, …]}`, as seed 001 lays them out.
+    Tree,
+    /// KnowledgeUnits, a list or one a line.
+    Units,
+    /// Records one after the other, each with a head; or any Markdown, of which each section becomes a record.
+    Markdown,
+    /// What mem0's `get_all` answers. In only.
+    Mem0,
+    /// A Letta agent file (`.af`), its blocks; or a list of archival passages. In only.
+    Letta,
+}
+
+/// What became of what was to come in.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Imported {
+    /// Records that are new.
+    pub imported: usize,
+    /// Those that were there as they came.
+    pub unchanged: usize,
+    /// Those that were not taken, by their place, and why; the first hundred.
+    pub errors: Vec<Value>,
+    /// How many were not taken.
+    pub refused: usize,
+    /// What of the others was not taken.
+    pub warnings: BTreeSet<String>,
+}
+
+/// One thing that is to come in.
+enum Item {
+    Record(Map<String, Value>),
+    Unit(Map<String, Value>),
+}
+
+impl Format {
+    /// The media type in which it is told.
+    pub fn media_type(self) -> &'static str {
+        match self {
+            Self::Jsonl => "application/jsonl",
+            Self::Markdown => "text/markdown; charset=utf-8",
+            Self::Tree | Self::Units | Self::Mem0 | Self::Letta => "application/json",
+        }
+    }
+
+    fn read(self, text: &str) -> Result<Vec<Result<Item, String>>, KnowledgeError> {
+        let records = |records: Vec<Result<Map<String, Value>, String>>| {
+            records.into_iter().map(|record| record.map(Item::Record)).collect::<Vec<_>>()
+        };
+        let whole = || {
+            serde_json::from_str::<Value>(text)
+                .map_err(|error| KnowledgeError::invalid("body", format!("is no JSON: {error}")))
+        };
+        Ok(match self {
+            Self::Jsonl => records(lines(text)),
+            Self::Tree => records(tree::read(&whole()?).map_err(|what| KnowledgeError::invalid("body", what))?),
+            Self::Units => {
+                let units = match serde_json::from_str::<Value>(text) {
+                    Ok(Value::Array(units)) => units.into_iter().map(object).collect(),
+                    Ok(mut wrapped) if wrapped["data"].is_array() => match wrapped["data"].take() {
+                        Value::Array(units) => units.into_iter().map(object).collect(),
+                        _ => Vec::new(),
+                    },
+                    _ => lines(text),
+                };
+                units.into_iter().map(|unit| unit.map(Item::Unit)).collect()
+            }
+            Self::Markdown => records(markdown::read(text)),
+            Self::Mem0 => records(others::mem0(&whole()?).map_err(|what| KnowledgeError::invalid("body", what))?),
+            Self::Letta => records(others::letta(&whole()?).map_err(|what| KnowledgeError::invalid("body", what))?),
+        })
+    }
+}
+
+fn object(value: Value) -> Result<Map<String, Value>, String> {
+    match value {
+        Value::Object(object) => Ok(object),
+        _ => Err("is an object".to_owned()),
+    }
+}
+
+fn lines(text: &str) -> Vec<Result<Map<String, Value>, String>> {
+    let lines = text.lines().filter(|line| !line.trim().is_empty());
+    lines.map(|line| serde_json::from_str(line).map_err(|error| format!("is no JSON object: {error}"))).collect()
+}
+
+/// A record as it is written down: what of it is counted by others, or told of it, stays here.
+fn written(record: &Record) -> Map<String, Value> {
+    let mut written = match json!(record) {
+        Value::Object(written) => written,
+        _ => Map::new(),
+    };
+    for told in ["status", "version", "visibility"] {
+        written.remove(told);
+    }
+    written
+}
+
+impl Knowledge {
+    /// The records that the caller sees and asks for, written down; units are told in the words they came in.
+    ///
+    /// # Errors
+    /// [`KnowledgeError::Invalid`] of a format that is only read.
+    pub async fn export(&self, format: Format, which: &Which, origin: &Origin) -> Result<String, KnowledgeError> {
+        let records = self.all(which, origin).await?;
+        Ok(match format {
+            Format::Jsonl => {
+                let lines = records.iter().map(|record| Value::Object(written(record)).to_string() + "\n");
+                lines.collect()
+            }
+            Format::Tree => tree::write(&records).to_string(),
+            Format::Units => {
+                let shown = records.iter().filter(|record| crate::pulse::shows(record, &origin.principal));
+                let units: Result<Vec<Value>, KnowledgeError> =
+                    shown.map(|record| Ok(self.as_unit(record, None, None)?.0)).collect();
+                json!(units?).to_string()
+            }
+            Format::Markdown => records.iter().map(markdown::write).collect::<Vec<_>>().join("\n"),
+            Format::Mem0 | Format::Letta => {
+                return Err(KnowledgeError::invalid("format", "is one of jsonl, tree, units, markdown to export"));
+            }
+        })
+    }
+
+    /// Takes in what was written down, as the caller's request for each. With `dry_run` nothing is written, and what is
+    /// wrong is told.
+    ///
+    /// # Errors
+    /// [`KnowledgeError::Invalid`] of what cannot be read at all, or is too much at once.
+    pub async fn import(
+        &self,
+        format: Format,
+        text: &str,
+        dry_run: bool,
+        origin: &Origin,
+    ) -> Result<Imported, KnowledgeError> {
+        let items = format.read(text)?;
+        if items.len() > ITEMS_MAX {
+            return Err(KnowledgeError::invalid("body", format!("has at most {ITEMS_MAX} records")));
+        }
+        let mut done = Imported::default();
+        for (at, item) in items.into_iter().enumerate() {
+            let taken = match item {
+                Ok(Item::Record(record)) => self.take_record(record, dry_run, origin).await,
+                Ok(Item::Unit(unit)) => Box::pin(self.take_unit(unit, dry_run, origin)).await,
+                Err(what) => Err(KnowledgeError::invalid("", what)),
+            };
+            match taken {
+                Ok((is_new, warnings)) => {
+                    *(if is_new { &mut done.imported } else { &mut done.unchanged }) += 1;
+                    done.warnings.extend(warnings);
+                }
+                Err(error @ KnowledgeError::Nexus(_)) => return Err(error),
+                Err(error) => {
+                    done.refused += 1;
+                    if done.errors.len() < TOLD_MAX {
+                        done.errors.push(json!({"at": at, "error": error.to_string()}));
+                    }
+                }
+            }
+        }
+        Ok(done)
+    }
+
+    async fn take_record(
+        &self,
+        mut record: Map<String, Value>,
+        dry_run: bool,
+        origin: &Origin,
+    ) -> Result<(bool, Vec<String>), KnowledgeError> {
+        // Who is to have it twice does not: one without an id gets that of what it says.
+        if !record.contains_key("id") {
+            let told = json!([
+                origin.principal.id,
+                record.get("owner"),
+                record.get("scopes"),
+                record.get("task"),
+                record.get("content")
+            ]);
+            record.insert(
+                "id".to_owned(),
+                format!("knowledge-in-{}", &Hash::of(told.to_string().as_bytes()).hex()[..16]).into(),
+            );
+        }
+        let draft = Draft::read(record, &origin.principal)?;
+        let id = draft.id.clone().unwrap_or_default();
+        match self.seen(&id, origin).await {
+            Ok(known) if says(&known, &draft) => return Ok((false, Vec::new())),
+            Ok(_) => return Err(KnowledgeError::Conflict(format!("{id} is there and says something else"))),
+            Err(KnowledgeError::NotFound(_)) => {}
+            Err(error) => return Err(error),
+        }
+        let warnings = draft.warnings.clone();
+        if !dry_run {
+            let saved = self.put(draft, &|_| Vec::new(), origin).await?;
+            return Ok((true, saved.warnings));
+        }
+        let may = origin.principal.answers_for(&draft.owner) || origin.principal.may(nexus::Role::Operator);
+        may.then_some((true, warnings))
+            .ok_or_else(|| KnowledgeError::Forbidden(format!("a record cannot be given to {}", draft.owner)))
+    }
+
+    async fn take_unit(
+        &self,
+        unit: Map<String, Value>,
+        dry_run: bool,
+        origin: &Origin,
+    ) -> Result<(bool, Vec<String>), KnowledgeError> {
+        if dry_run {
+            let now = self.store.clock().now().to_string();
+            let read = crate::unit::Contributed::read(unit, &now)?;
+            let id = read.document["id"].as_str().unwrap_or_default();
+            return match self.unit(id, origin).await {
+                Ok(_) => Ok((false, Vec::new())),
+                Err(KnowledgeError::NotFound(_)) => Ok((true, Vec::new())),
+                Err(error) => Err(error),
+            };
+        }
+        let taken = Box::pin(self.contribute(unit, origin)).await?;
+        Ok((taken.is_new, taken.warnings))
+    }
+}
+
+/// Whether a record says what a draft says.
+fn says(known: &Record, draft: &Draft) -> bool {
+    let body = &draft.body;
+    body.task.as_ref() == Some(&known.task)
+        && body.content.as_ref() == Some(&known.content)
+        && body.types.as_ref() == Some(&known.types)
+        && draft.owner == known.owner
+        && draft.scopes == known.scopes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(format: Format, text: &str) -> Vec<Value> {
+        let item = |item: Result<Item, String>| match item {
+            Ok(Item::Record(record) | Item::Unit(record)) => Value::Object(record),
+            Err(what) => Value::String(what),
+        };
+        format.read(text).unwrap().into_iter().map(item).collect()
+    }
+
+    #[test]
+    fn lines_that_are_none_are_told_by_their_place() {
+        let read = read(Format::Jsonl, "{\"task\":\"a\"}\n\n[1]\n{\n");
+        assert_eq!(read[0], json!({"task": "a"}));
+        assert!(read[1].as_str().unwrap().contains("no JSON object") && read[2].is_string());
+    }
+
+    #[test]
+    fn what_other_memories_export_becomes_records() {
+        let mem0 = json!({"results": [
+            {"id": "m-1", "memory": "Likes green tea", "user_id": "ada", "categories": ["food"], "metadata": {"mood": "calm"}, "created_at": "2026-01-02T03:04:05Z"},
+            {"id": "m-2", "memory": "Deploys run at noon", "agent_id": "ops"}, {"id": "m-3"}]});
+        let found = read(Format::Mem0, &mem0.to_string());
+        assert_eq!(found[0]["content"], "Likes green tea");
+        assert_eq!((&found[0]["types"], &found[0]["scopes"]), (&json!(["user_profile"]), &json!(["user:ada"])));
+        assert_eq!(
+            found[0]["source"],
+            json!({"name": "mem0", "category": "exp", "trace_id": "m-1", "timestamp": "2026-01-02T03:04:05Z"})
+        );
+        assert_eq!((&found[1]["types"], &found[1]["scopes"]), (&json!(["definition"]), &json!(["agent:ops"])));
+        assert!(found[2].is_string(), "{}", found[2]);
+        let letta = json!({"agents": [{"name": "sam"}], "blocks": [
+            {"id": "block-0", "label": "human", "value": "Her name is Ada.\nShe sails."}, {"label": "persona", "value": ""}, {"label": "harbour", "value": "Channel 9"}]});
+        let found = read(Format::Letta, &letta.to_string());
+        assert_eq!((found.len(), &found[0]["types"]), (2, &json!(["user_profile"])));
+        assert_eq!((&found[1]["task"], &found[1]["content"]), (&json!("harbour"), &json!("Channel 9")));
+        let passages = json!([{"text": "Channel 9", "id": "passage-1"}]);
+        assert_eq!(read(Format::Letta, &passages.to_string())[0]["content"], "Channel 9");
+        assert!(Format::Letta.read("3").is_err() && Format::Mem0.read("{").is_err());
+    }
+
+    #[test]
+    fn a_file_of_markdown_becomes_a_record_a_section() {
+        let found = read(Format::Markdown, "intro\n\n# Harbour\nChannel 9.\n\n## Depth\nThree metres.\n# Empty\n");
+        let told: Vec<(&Value, &Value)> = found.iter().map(|record| (&record["task"], &record["content"])).collect();
+        assert_eq!(
+            told,
+            [
+                (&json!("Notes"), &json!("intro")),
+                (&json!("Harbour"), &json!("Channel 9.")),
+                (&json!("Harbour › Depth"), &json!("Three metres.")),
+            ]
+        );
+        let code = "# A\n```sh\n# no heading\n```\n";
+        assert_eq!(read(Format::Markdown, code)[0]["content"], "```sh\n# no heading\n```");
+    }
+}

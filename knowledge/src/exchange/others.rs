@@ -1,0 +1,88 @@
+//! What other memories export, where that is public: mem0 (the answer of `get_all`, docs.mem0.ai "Get all memories") and Letta
+//! (agent files, github.com/letta-ai/agent-file, and lists of archival passages).
+
+use serde_json::{Map, Value, json};
+
+/// Characters of a task that is made of a content.
+const TASK_CHARS: usize = 120;
+
+fn text<'v>(value: &'v Value, keys: &[&str]) -> Option<&'v str> {
+    keys.iter().find_map(|key| value[*key].as_str()).map(str::trim).filter(|text| !text.is_empty())
+}
+
+/// What names something in one line.
+fn task_of(content: &str) -> String {
+    content.lines().next().unwrap_or_default().chars().take(TASK_CHARS).collect()
+}
+
+fn record(record: Value) -> Map<String, Value> {
+    match record {
+        Value::Object(record) => record,
+        _ => Map::new(),
+    }
+}
+
+/// Where an item came from; what is not known of it is left out.
+fn source(of: &str, item: &Value) -> Value {
+    let mut source = json!({"name": of, "category": "exp"});
+    for (member, keys) in [("trace_id", ["id", "memory_id"]), ("timestamp", ["created_at", "createdAt"])] {
+        if let Some(said) = text(item, &keys) {
+            source[member] = said.into();
+        }
+    }
+    source
+}
+
+/// Memories of mem0: `{"results": [{id, memory, user_id?, agent_id?, categories?, metadata?, created_at?}]}` or the list.
+pub(super) fn mem0(told: &Value) -> Result<Vec<Result<Map<String, Value>, String>>, String> {
+    let list =
+        told["results"].as_array().or(told.as_array()).ok_or("is {\"results\": [memory, …]} or a list of them")?;
+    let read = |item: &Value| {
+        let content = text(item, &["memory", "text", "data"]).ok_or("has no memory")?;
+        let mut made = record(json!({
+            "task": task_of(content), "content": content, "types": ["definition"], "source": source("mem0", item),
+        }));
+        for (member, entity, kind) in [("agent_id", "agent", "definition"), ("user_id", "user", "user_profile")] {
+            if let Some(id) = text(item, &[member]) {
+                made.insert("scopes".to_owned(), json!([format!("{entity}:{id}")]));
+                made.insert("types".to_owned(), json!([kind]));
+            }
+        }
+        let mut tags = Map::new();
+        if let Some(category) = item["categories"].as_array().and_then(|all| all.first()?.as_str()) {
+            tags.insert("category".to_owned(), category.into());
+        }
+        if !tags.is_empty() {
+            made.insert("tags".to_owned(), Value::Object(tags));
+        }
+        // What nobody here knows is kept as it is.
+        made.extend(item["metadata"].as_object().map(|metadata| ("mem0".to_owned(), json!(metadata))));
+        Ok(made)
+    };
+    Ok(list.iter().map(read).collect())
+}
+
+/// Blocks of a Letta agent file, `{"blocks": [{label, value}]}` or `{"core_memory": […]}`; or archival passages, `[{text}]`.
+pub(super) fn letta(told: &Value) -> Result<Vec<Result<Map<String, Value>, String>>, String> {
+    let blocks = told["blocks"].as_array().or(told["core_memory"].as_array());
+    let passages = told["passages"].as_array().or(told.as_array());
+    if blocks.is_none() && passages.is_none() {
+        return Err("is an agent file with \"blocks\", or a list of passages".to_owned());
+    }
+    let block = |block: &Value| {
+        let label = text(block, &["label", "name"]).unwrap_or("block");
+        // An empty block says nothing.
+        let value = text(block, &["value"])?;
+        let kind = if label == "human" { "user_profile" } else { "definition" };
+        let task = text(block, &["description"]).unwrap_or(label);
+        Some(Ok(record(json!({"task": task, "content": value, "types": [kind], "source": source("letta", block)}))))
+    };
+    let passage = |passage: &Value| {
+        let content = text(passage, &["text", "content"]).ok_or("has no text")?;
+        Ok(record(json!({
+            "task": task_of(content), "content": content, "types": ["definition"], "source": source("letta", passage),
+        })))
+    };
+    let blocks = blocks.into_iter().flatten().filter_map(block);
+    Ok(blocks.chain(passages.into_iter().flatten().map(passage)).collect())
+}

@@ -1,0 +1,82 @@
+//! `GET /api/knowledge/export` and `POST /api/knowledge/import`: records out and in, as lines, files, units or Markdown, and in
+//! from other memories.
+
+use axum::Json;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use knowledge::exchange::{Format, Imported};
+use serde::Deserialize;
+use serde_json::Value;
+use utoipa::IntoParams;
+
+use super::App;
+use super::error::ApiError;
+use super::extract::{ApiQuery, Caller, Participant};
+use super::knowledge::which;
+
+/// Bytes of what is taken in at once.
+const IMPORT_BYTES_MAX: usize = 64 << 20;
+
+/// More than other requests bring.
+pub(super) fn limit() -> DefaultBodyLimit {
+    DefaultBodyLimit::max(IMPORT_BYTES_MAX)
+}
+
+/// Which records, and how they are written down.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ExportQuery {
+    /// `jsonl` (the default), `tree`, `units` or `markdown`.
+    format: Option<String>,
+    /// Of any of these types, with commas between.
+    types: Option<String>,
+    /// In any of these scopes, with commas between.
+    scopes: Option<String>,
+    /// Whose they are.
+    owner: Option<String>,
+}
+
+/// What comes in.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ImportQuery {
+    /// `jsonl` (the default), `tree`, `units`, `markdown`, `mem0` or `letta`.
+    format: Option<String>,
+    /// Whether nothing is written, and only told what would be.
+    #[serde(default)]
+    dry_run: bool,
+}
+
+fn format(named: Option<String>) -> Result<Format, ApiError> {
+    let Some(named) = named.filter(|named| !named.is_empty()) else { return Ok(Format::Jsonl) };
+    serde_json::from_value(Value::String(named))
+        .map_err(|_| ApiError::invalid("format is one of jsonl, tree, units, markdown; to import also mem0, letta"))
+}
+
+/// The records that the caller sees, written down. What others counted of them is told and does not come in again; what is
+/// sealed in resources is not in it.
+#[utoipa::path(get, path = "/api/knowledge/export", params(ExportQuery), responses((status = 200, description = "a record a line, files by their paths, units, or Markdown"), (status = 422, description = "no such format")))]
+pub(super) async fn export(
+    State(app): State<App>,
+    Caller(origin): Caller,
+    ApiQuery(asked): ApiQuery<ExportQuery>,
+) -> Result<Response, ApiError> {
+    let format = format(asked.format)?;
+    let which = which(asked.types.as_ref(), asked.scopes.as_ref(), asked.owner)?;
+    let text = app.knowledge.export(format, &which, &origin).await?;
+    Ok(([(header::CONTENT_TYPE, format.media_type())], text).into_response())
+}
+
+/// Takes records in, each as the caller's request: what is wrong with one is told by its place, and the others come in. The same
+/// again changes nothing.
+#[utoipa::path(post, path = "/api/knowledge/import", params(ImportQuery), request_body(content = String, content_type = "text/plain", description = "what was written down, up to 64 MiB and 10,000 records"), responses((status = 200, body = Object, description = "{imported, unchanged, refused, errors: [{at, error}], warnings}"), (status = 422, description = "nothing that can be read")))]
+pub(super) async fn import(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    ApiQuery(asked): ApiQuery<ImportQuery>,
+    text: String,
+) -> Result<Json<Imported>, ApiError> {
+    let format = format(asked.format)?;
+    Ok(Json(Box::pin(app.knowledge.import(format, &text, asked.dry_run, &origin)).await?))
+}

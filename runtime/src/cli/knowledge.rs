@@ -1,0 +1,116 @@
+//! `lifeformd knowledge`: records out into files and in from them.
+
+use std::path::{Component, Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::Subcommand;
+use serde_json::{Map, Value};
+
+use super::client::Client;
+use super::say;
+use crate::config::Config;
+
+/// The format that is many files.
+const TREE: &str = "tree";
+
+#[derive(Subcommand)]
+pub(super) enum Knowledge {
+    /// Writes records into a file: jsonl, units or markdown; or into a folder of files: tree.
+    Export {
+        /// jsonl, tree, units or markdown.
+        #[arg(long, default_value = "jsonl")]
+        format: String,
+        /// Whose they are; all that the token sees by default.
+        #[arg(long)]
+        owner: Option<String>,
+        /// Where to; standard output by default, and a folder for a tree.
+        #[arg(short, long)]
+        output: Option<PathBuf>,
+    },
+    /// Takes records in from a file, or from a folder of files.
+    Import {
+        /// jsonl, tree, units, markdown, mem0 or letta.
+        #[arg(long, default_value = "jsonl")]
+        format: String,
+        /// Writes nothing, and says what would be.
+        #[arg(long)]
+        dry_run: bool,
+        /// The file, or the folder of a tree.
+        from: PathBuf,
+    },
+}
+
+pub(super) async fn run(config: Config, command: Knowledge) -> anyhow::Result<ExitCode> {
+    let client = Client::new(&config)?;
+    match command {
+        Knowledge::Export { format, owner, output } => {
+            let mut path = format!("/api/knowledge/export?format={format}");
+            if let Some(owner) = owner {
+                path.push_str(&format!("&owner={owner}"));
+            }
+            let text = client.get_text(&path).await?;
+            match output {
+                None => say(text.trim_end()),
+                Some(folder) if format == TREE => {
+                    let files: Map<String, Value> = serde_json::from_str(&text)?;
+                    write_tree(&folder, &files)?;
+                    say(&format!("{} files in {}", files.len(), folder.display()));
+                }
+                Some(file) => {
+                    std::fs::write(&file, text).with_context(|| format!("{} cannot be written", file.display()))?;
+                }
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        Knowledge::Import { format, dry_run, from } => {
+            let text = match from.is_dir() {
+                true => Value::Object(read_tree(&from)?).to_string(),
+                false => {
+                    std::fs::read_to_string(&from).with_context(|| format!("{} cannot be read", from.display()))?
+                }
+            };
+            let path = format!("/api/knowledge/import?format={format}&dry_run={dry_run}");
+            let answer = client.send_text(&path, text).await?;
+            say(&serde_json::to_string_pretty(&answer)?);
+            Ok(if answer["refused"] == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
+    }
+}
+
+/// Writes files below a folder; none of them beside it.
+fn write_tree(folder: &Path, files: &Map<String, Value>) -> anyhow::Result<()> {
+    for (path, records) in files {
+        let path = Path::new(path);
+        let is_below = path.components().all(|part| matches!(part, Component::Normal(_)));
+        anyhow::ensure!(is_below, "{} would not be in {}", path.display(), folder.display());
+        let file = folder.join(path);
+        let parent = file.parent().unwrap_or(folder);
+        std::fs::create_dir_all(parent).with_context(|| format!("{} cannot be made", parent.display()))?;
+        std::fs::write(&file, serde_json::to_string_pretty(records)?)
+            .with_context(|| format!("{} cannot be written", file.display()))?;
+    }
+    Ok(())
+}
+
+/// The files of JSON below a folder, by their paths.
+fn read_tree(folder: &Path) -> anyhow::Result<Map<String, Value>> {
+    let mut files = Map::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(inner) = folders.pop() {
+        let entries = std::fs::read_dir(&inner).with_context(|| format!("{} cannot be read", inner.display()))?;
+        for entry in entries {
+            let (path, kind) = entry.and_then(|entry| Ok((entry.path(), entry.file_type()?)))?;
+            if kind.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|end| end == "json") {
+                let text =
+                    std::fs::read_to_string(&path).with_context(|| format!("{} cannot be read", path.display()))?;
+                let records = serde_json::from_str(&text).with_context(|| format!("{} is no JSON", path.display()))?;
+                let below = path.strip_prefix(folder).unwrap_or(&path);
+                files.insert(below.to_string_lossy().replace('\\', "/"), records);
+            }
+        }
+    }
+    Ok(files)
+}

@@ -1,0 +1,96 @@
+//! Records out and in (MISSION "One memory"): what is written down comes in again as it was, item by item.
+
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+use tests::{Client, TestDaemon, honest};
+
+const RECORDS: &str = "/api/knowledge";
+
+/// Records whose texts try what a format might trip over.
+fn samples() -> Vec<Value> {
+    vec![
+        json!({"task": "Use channel 9", "content": "---\nid: 1\n---\n# no heading\n\nend", "types": ["strategy"], "tags": {"domain": "sailing"}, "mood": {"of": "day"}}),
+        json!({"task": "two\nlines", "content": "  spaced  \n\n", "types": ["definition", "tool"], "scopes": ["public"], "score": 5}),
+        json!({"task": "偏好", "content": "我喜欢喝茶", "types": ["user_profile"], "tags": {"category": "preference"}, "message_id": "m1"}),
+    ]
+}
+
+async fn export(client: &Client, format: &str) -> String {
+    client.get_text(&format!("{RECORDS}/export?format={format}")).await
+}
+
+async fn import(client: &Client, format: &str, text: &str, more: &str) -> Value {
+    let path = format!("{RECORDS}/import?format={format}{more}");
+    client.text(&path, text.to_owned()).await.expect(StatusCode::OK)
+}
+
+/// What of records must come in as it went out.
+async fn told(client: &Client) -> Vec<Value> {
+    let listed = client.get(&format!("{RECORDS}?limit=100")).await.expect(StatusCode::OK);
+    let mut told: Vec<Value> = listed["results"].as_array().unwrap().clone();
+    for record in &mut told {
+        let record = record.as_object_mut().unwrap();
+        ["created_at", "updated_at", "version"].map(|key| record.remove(key));
+    }
+    told.sort_by_key(|record| record["id"].as_str().unwrap().to_owned());
+    told
+}
+
+#[tokio::test]
+async fn what_goes_out_comes_in_again_as_it_was_and_twice_is_once() {
+    let from = TestDaemon::start(honest).await;
+    let ada = from.member("user:ada", &[]).await;
+    for sample in samples() {
+        ada.post(RECORDS, sample).await.expect(StatusCode::CREATED);
+    }
+    let before = told(&ada).await;
+    for format in ["jsonl", "tree", "markdown"] {
+        let text = export(&ada, format).await;
+        let to = TestDaemon::start(honest).await;
+        let hers = to.member("user:ada", &[]).await;
+        let would = import(&hers, format, &text, "&dry_run=true").await;
+        assert_eq!((&would["imported"], &would["refused"]), (&json!(3), &json!(0)), "{format}: {would}");
+        assert!(told(&hers).await.is_empty(), "{format}");
+        let done = import(&hers, format, &text, "").await;
+        assert_eq!(done["imported"], 3, "{format}: {done}");
+        assert_eq!(told(&hers).await, before, "{format}");
+        let again = import(&hers, format, &text, "").await;
+        assert_eq!((&again["imported"], &again["unchanged"]), (&json!(0), &json!(3)), "{format}: {again}");
+        // What is hers is not taken in as somebody else's.
+        let bob = to.member("user:bob", &[]).await;
+        let stolen = import(&bob, format, &text, "").await;
+        assert_eq!((&stolen["imported"], &stolen["refused"]), (&json!(0), &json!(3)), "{format}: {stolen}");
+    }
+    let units = export(&ada, "units").await;
+    let to = TestDaemon::start(honest).await;
+    let hers = to.member("user:ada", &[]).await;
+    let done = import(&hers, "units", &units, "").await;
+    assert_eq!((&done["imported"], &done["refused"]), (&json!(3), &json!(0)), "{done}");
+    assert_eq!(import(&hers, "units", &units, "").await["unchanged"], 3);
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_one_is_told_and_keeps_no_other_out() {
+    let daemon = TestDaemon::start(honest).await;
+    let op = &daemon.operator;
+    let lines = [
+        json!({"task": "a", "content": "one", "types": ["plan"]}).to_string(),
+        "{".to_owned(),
+        json!({"task": "b", "content": "two", "types": ["poem"]}).to_string(),
+        json!({"task": "c", "content": "my password is hunter2hunter2", "types": ["plan"]}).to_string(),
+    ];
+    let done = import(op, "jsonl", &lines.join("\n"), "").await;
+    assert_eq!((&done["imported"], &done["refused"]), (&json!(2), &json!(2)), "{done}");
+    assert_eq!((&done["errors"][0]["at"], &done["errors"][1]["at"]), (&json!(1), &json!(2)));
+    assert!(!done.to_string().contains("hunter2") && !export(op, "jsonl").await.contains("hunter2"), "{done}");
+    let again = import(op, "jsonl", &lines.join("\n"), "").await;
+    assert_eq!(again["imported"], 0, "{again}");
+    for (format, text) in [("poem", "x"), ("tree", "[]"), ("tree", "{"), ("mem0", "{}"), ("letta", "7")] {
+        op.text(&format!("{RECORDS}/import?format={format}"), text.to_owned()).await.refused(422, "invalid");
+    }
+    op.get(&format!("{RECORDS}/export?format=mem0")).await.refused(422, "invalid");
+    let mem0 = json!({"results": [{"id": "1", "memory": "Likes green tea", "user_id": "operator"}]}).to_string();
+    assert_eq!(import(op, "mem0", &mem0, "").await["imported"], 1);
+    let found = op.get(&format!("{RECORDS}/search?q=green+tea&types=user_profile")).await.expect(StatusCode::OK);
+    assert_eq!(found["results"][0]["scopes"], json!(["user:operator"]), "{found}");
+}
