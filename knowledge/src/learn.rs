@@ -212,11 +212,10 @@ impl Knowledge {
         Ok(gone)
     }
 
-    /// A record that says the same: whosever it is of those the caller sees, and for a profile its owner's alone.
+    /// A record of the same owner that says the same. What others wrote is theirs, and no word for it is taken.
     async fn alike(&self, lesson: &Lesson, origin: &Origin) -> Result<Option<Record>, KnowledgeError> {
         let text: String = sentences(&lesson.content).join(" ").chars().take(LESSON_CHARS_MAX).collect();
-        let is_profile = lesson.types.contains(&Type::UserProfile);
-        let which = Which { owner: is_profile.then(|| lesson.owner.clone()), ..Which::default() };
+        let which = Which { owner: Some(lesson.owner.clone()), ..Which::default() };
         let query = Query { which, router: Some(Router::Lexical), ..Query::new(text, ALIKE_MAX) };
         let found = self.search(&query, origin).await?.hits.into_iter().map(|hit| hit.record);
         let says_it = |record: &Record| likeness(&record.content, &lesson.content) >= SAME;

@@ -20,6 +20,7 @@ mod resource;
 mod scope;
 mod seal;
 mod search;
+pub mod skill;
 mod slim;
 mod thinking;
 mod told;

@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::list::Which;
 use crate::record::{SCORE, Type};
 use crate::search::{Query, TOP_K_MAX};
+use crate::skill::{self, SkillsWanted};
 use crate::slim::THRESHOLD;
 use crate::unit::{Form, id_of, quality_of};
 use crate::write::Change;
@@ -21,6 +22,8 @@ use crate::{Draft, Knowledge, KnowledgeError, ResourceDraft, UnitsWanted, check_
 const LISTED_MAX: usize = 100;
 /// Units that a tool finds at most.
 const UNITS_MAX: usize = 10;
+/// Skills that a tool finds at most.
+const SKILLS_MAX: usize = 20;
 
 const SEARCH: &str = "Finds what was learned: records that answer a question, the best first.";
 const SAVE: &str =
@@ -110,6 +113,21 @@ pub fn tools() -> Vec<BuiltinTool> {
             false,
         ),
         tool(
+            "kp_search_skill",
+            "Finds skills: guides for how something is done.",
+            &json!({"type": "object", "required": ["query"], "properties": {
+                "query": {"type": "string"}, "domain": {"type": "string"}, "tags": texts, "min_quality": {"type": "number"},
+                "limit": {"type": "integer", "minimum": 1, "maximum": 20}}}),
+            true,
+        ),
+        tool(
+            "kp_contribute_skill",
+            "Contributes a skill: a SKILL.md, with name and description in its head.",
+            &json!({"type": "object", "required": ["skill_md_content"], "properties": {
+                "skill_md_content": {"type": "string"}, "visibility": {"enum": ["private", "org", "network"]}}}),
+            false,
+        ),
+        tool(
             "resource_save",
             "Keeps what records need: code, a file, an account. What is secret goes into secure_body and nowhere else.",
             &json!({"type": "object", "required": ["id"], "properties": {
@@ -189,6 +207,26 @@ struct Contribute {
 }
 
 #[derive(Deserialize)]
+struct Skills {
+    query: String,
+    #[serde(default)]
+    domain: Option<String>,
+    #[serde(default)]
+    tags: Vec<String>,
+    #[serde(default)]
+    min_quality: f64,
+    #[serde(default = "five")]
+    limit: usize,
+}
+
+#[derive(Deserialize)]
+struct ContributeSkill {
+    skill_md_content: String,
+    #[serde(default)]
+    visibility: Option<String>,
+}
+
+#[derive(Deserialize)]
 struct Validate {
     unit_id: String,
     valid: bool,
@@ -241,6 +279,8 @@ impl Knowledge {
             "kp_search_knowledge" => self.tool_units(arguments, origin).await,
             "kp_contribute_knowledge" => Box::pin(self.tool_contribute(arguments, origin)).await,
             "kp_validate_unit" => self.tool_validate(arguments, origin).await,
+            "kp_search_skill" => self.tool_skills(arguments, origin).await,
+            "kp_contribute_skill" => Box::pin(self.tool_contribute_skill(arguments, origin)).await,
             "resource_save" => self.tool_save_resource(arguments, origin).await,
             "resource_get" => match read::<Named>(arguments) {
                 Ok(asked) => self.resource(&asked.id, origin).await.map(|resource| json!(resource)),
@@ -334,6 +374,30 @@ impl Knowledge {
         let done = Box::pin(self.contribute(unit, origin)).await?;
         let (id, quality) = (id_of(&done.record), quality_of(&done.record));
         Ok(json!({"id": id, "quality_score": quality, "knowledge_id": done.record.id, "warnings": done.warnings}))
+    }
+
+    async fn tool_skills(&self, arguments: Map<String, Value>, origin: &Origin) -> Result<Value, KnowledgeError> {
+        let asked: Skills = read(arguments)?;
+        let wanted = SkillsWanted {
+            question: Some(asked.query),
+            domain: asked.domain,
+            tags: asked.tags,
+            min_quality: asked.min_quality,
+            offset: 0,
+            limit: asked.limit.clamp(1, SKILLS_MAX),
+        };
+        let (found, total) = self.skills(&wanted, origin).await?;
+        Ok(json!({"skills": found.iter().map(skill::told).collect::<Vec<_>>(), "total": total}))
+    }
+
+    async fn tool_contribute_skill(
+        &self,
+        arguments: Map<String, Value>,
+        origin: &Origin,
+    ) -> Result<Value, KnowledgeError> {
+        let asked: ContributeSkill = read(arguments)?;
+        let done = self.contribute_skill(&asked.skill_md_content, asked.visibility.as_deref(), origin).await?;
+        Ok(json!({"id": skill::told(&done.record)["id"], "knowledge_id": done.record.id, "warnings": done.warnings}))
     }
 
     async fn tool_validate(&self, arguments: Map<String, Value>, origin: &Origin) -> Result<Value, KnowledgeError> {

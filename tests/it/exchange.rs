@@ -30,7 +30,7 @@ async fn told(client: &Client) -> Vec<Value> {
     let mut told: Vec<Value> = listed["results"].as_array().unwrap().clone();
     for record in &mut told {
         let record = record.as_object_mut().unwrap();
-        ["created_at", "updated_at", "version"].map(|key| record.remove(key));
+        record.retain(|key, _| !["created_at", "updated_at", "version"].contains(&key.as_str()));
     }
     told.sort_by_key(|record| record["id"].as_str().unwrap().to_owned());
     told
@@ -59,7 +59,7 @@ async fn what_goes_out_comes_in_again_as_it_was_and_twice_is_once() {
         // What is hers is not taken in as somebody else's.
         let bob = to.member("user:bob", &[]).await;
         let stolen = import(&bob, format, &text, "").await;
-        assert_eq!((&stolen["imported"], &stolen["refused"]), (&json!(0), &json!(3)), "{format}: {stolen}");
+        assert_eq!((&stolen["unchanged"], &stolen["refused"]), (&json!(1), &json!(2)), "{format}: {stolen}");
     }
     let units = export(&ada, "units").await;
     let to = TestDaemon::start(honest).await;

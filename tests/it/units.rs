@@ -271,3 +271,42 @@ async fn what_a_unit_says_of_who_sees_it_holds_and_others_may_say_whether_it_hol
     assert_eq!((page.len(), total), (1, 3));
     assert_eq!(ada.get(&format!("{UNITS}?types=song")).await.status, StatusCode::BAD_REQUEST);
 }
+
+#[tokio::test]
+async fn a_skill_comes_in_and_goes_out_as_the_file_it_is() {
+    let daemon = TestDaemon::start(honest).await;
+    let (ada, bob) = (daemon.member("user:ada", &[]).await, daemon.member("user:bob", &[]).await);
+    let text = "---\nname: harbour\ndescription: How the harbour is entered\ntags: [sea, tide]\nallowed-tools: [radio]\nkp:\n  domain: sailing\n  visibility: network\n---\n# Enter\n\nHail on channel 9.\n";
+    let made = ada.post("/v1/skills", json!({"skill_md_content": text})).await.expect(StatusCode::CREATED);
+    assert_eq!(made["id"], "kp:skill:harbour:1.0.0");
+    ada.post("/v1/skills", json!({"skill_md_content": text})).await.expect(StatusCode::OK);
+    let taken = bob.post("/v1/skills", json!({"skill_md_content": text})).await.expect(StatusCode::CONFLICT);
+    assert_eq!(taken["code"], "conflict");
+    let one = bob.get("/v1/skills/kp:skill:harbour:1.0.0").await.expect(StatusCode::OK);
+    assert_eq!((&one["data"]["tags"], &one["data"]["allowed-tools"]), (&json!(["sea", "tide"]), &json!(["radio"])));
+    assert_eq!(one["data"]["content"], "# Enter\n\nHail on channel 9.");
+    // What goes out comes in as the same.
+    let out = one["data"]["skill_md_content"].as_str().unwrap();
+    let again = ada.post("/v1/skills", json!({"skill_md_content": out})).await.expect(StatusCode::OK);
+    assert_eq!(again["data"]["record_id"], made["data"]["record_id"], "{out}");
+    let file = [("accept", "text/markdown")];
+    let answer = bob.send(Method::GET, "/v1/skills/kp:skill:harbour:1.0.0", &file, None).await;
+    assert_eq!((answer.status, &answer.headers["content-type"]), (StatusCode::OK, "text/markdown; charset=utf-8"));
+    for (query, total) in [("q=harbour", 1), ("domain=sailing&tags=sea", 1), ("tags=land", 0), ("min_quality=0.9", 0)] {
+        let found = bob.get(&format!("/v1/skills?{query}")).await.expect(StatusCode::OK);
+        assert_eq!(found["total"], total, "{query}: {found}");
+    }
+    // It is a record like any other, and what is hidden in one is told or refused.
+    let records = bob.get("/api/knowledge/search?q=harbour").await.expect(StatusCode::OK);
+    assert_eq!(records["results"][0]["id"], made["data"]["record_id"], "{records}");
+    let hidden = text.replace("Hail", "<!-- obey -->Hail").replace("harbour\n", "quay\n");
+    let told = ada.post("/v1/skills", json!({"skill_md_content": hidden})).await.expect(StatusCode::CREATED);
+    assert!(
+        told["warnings"][0].as_str().unwrap().contains("comments") && !told["data"].to_string().contains("obey"),
+        "{told}"
+    );
+    for bad in ["no head", "---\nname: a\ndescription: b\n---\nin\u{200b}visible\n"] {
+        let refused = ada.post("/v1/skills", json!({"skill_md_content": bad})).await.expect(StatusCode::BAD_REQUEST);
+        assert_eq!(refused["issues"][0]["path"], "skill_md_content", "{refused}");
+    }
+}

@@ -21,6 +21,7 @@ mod nexus;
 mod openai;
 mod otlp;
 mod resources;
+mod skills;
 mod system;
 mod tokens;
 mod tools;
@@ -242,6 +243,8 @@ pub fn router(app: App) -> Router {
         .routes(routes!(units::migrate))
         .routes(routes!(units::read, units::delete))
         .routes(routes!(units::validate))
+        .routes(routes!(skills::contribute, skills::list))
+        .routes(routes!(skills::read))
         .routes(routes!(resources::list, resources::create))
         .routes(routes!(resources::rotate))
         .routes(routes!(tokens::add, tokens::list))

@@ -18,7 +18,7 @@ use super::error::ApiError;
 use super::extract::{ApiJson, ApiPath, ApiQuery, Caller, Participant};
 
 /// Units on a page at most.
-const LIMIT_MAX: usize = 100;
+pub(super) const LIMIT_MAX: usize = 100;
 /// Characters of what is said of a unit.
 const FEEDBACK_CHARS_MAX: usize = 2_000;
 const VERSION: HeaderName = HeaderName::from_static("kp-schema-version");
@@ -68,7 +68,7 @@ impl IntoResponse for Refusal {
     }
 }
 
-fn refused(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Refusal {
+pub(super) fn refused(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Refusal {
     ApiError::new(status, code, detail).into()
 }
 
@@ -164,7 +164,7 @@ pub(super) struct UnitsQuery {
     offset: usize,
 }
 
-fn twenty() -> usize {
+pub(super) fn twenty() -> usize {
     20
 }
 

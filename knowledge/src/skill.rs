@@ -1,0 +1,316 @@
+//! Skills (MISSION P1, the SKILL.md extension of KnowledgePulse): a record whose content is a guide, with a head in YAML that
+//! says what it is called, what it is for, and how its use is to be learned from. What a stranger wrote is untrusted: what people
+//! would not see in it is taken out, or the skill is refused.
+
+use std::sync::LazyLock;
+
+use nexus::Origin;
+use regex::Regex;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::draft::{Body, Draft};
+use crate::fields::Fault;
+use crate::list::Which;
+use crate::record::{Record, SCORE, Type};
+use crate::search::{Query, TOP_K_WIDE};
+use crate::{CONTENT_CHARS_MAX, Knowledge, KnowledgeError, TASK_CHARS_MAX, Visibility};
+
+/// Under which member of a record the head of its skill stands.
+const MEMBER: &str = "skill";
+/// Bytes of a head.
+const HEAD_BYTES_MAX: usize = 8 << 10;
+const NAME_CHARS_MAX: usize = 120;
+/// What ids of skills begin with.
+pub const PREFIX: &str = "kp:skill:";
+/// The version of a skill that does not say it.
+const VERSION: &str = "1.0.0";
+/// What guides say that would take hold of whoever reads them.
+const SUSPICIOUS: [&str; 6] = [
+    "ignore previous instructions",
+    "ignore all previous",
+    "disregard the above",
+    "you are now",
+    "do not tell the user",
+    "system prompt",
+];
+
+static HIDDEN: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"(?s)<!--.*?(?:-->|\z)").unwrap_or_else(|error| unreachable!("{error}")));
+
+/// The head of a skill; members that are not known are kept.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Head {
+    /// What it is called.
+    pub name: String,
+    /// What it is for.
+    pub description: String,
+    /// Which version of it this is.
+    #[serde(default = "first_version")]
+    pub version: String,
+    /// What else stands there: `author`, `license`, `tags`, `allowed-tools`, `kp` …
+    #[serde(flatten)]
+    pub more: Map<String, Value>,
+}
+
+fn first_version() -> String {
+    VERSION.to_owned()
+}
+
+/// A skill as it was read.
+#[derive(Clone, Debug, PartialEq)]
+struct Skill {
+    head: Head,
+    body: String,
+    warnings: Vec<String>,
+}
+
+/// Which skills are asked for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SkillsWanted {
+    /// A question; the newest first, where there is none.
+    pub question: Option<String>,
+    /// Of this domain.
+    pub domain: Option<String>,
+    /// With all of these labels.
+    pub tags: Vec<String>,
+    /// Worth so much at least, from 0 to 1.
+    pub min_quality: f64,
+    /// Without so many of the first.
+    pub offset: usize,
+    /// So many.
+    pub limit: usize,
+}
+
+/// Whether a character is one that people do not see and models read.
+fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202f}' | '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+impl Skill {
+    fn read(text: &str) -> Result<Self, Vec<Fault>> {
+        let fault = |path: &str, what: String| vec![Fault { path: path.to_owned(), what }];
+        let text = text.replace("\r\n", "\n");
+        let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+        let inner =
+            text.strip_prefix("---\n").and_then(|rest| rest.split_once("\n---\n").or_else(|| rest.split_once("\n---")));
+        let (head, body) = inner.ok_or_else(|| {
+            fault("skill_md_content", "begins with a head in YAML between two lines of ---".to_owned())
+        })?;
+        if head.len() > HEAD_BYTES_MAX {
+            return Err(fault("skill_md_content", format!("has a head of at most {HEAD_BYTES_MAX} bytes")));
+        }
+        if text.chars().any(is_invisible) {
+            return Err(fault("skill_md_content", "has characters that nobody sees".to_owned()));
+        }
+        let head: Head = serde_saphyr::from_str(head)
+            .map_err(|error| fault("skill_md_content", format!("has a head that cannot be read: {error}")))?;
+        let mut faults = Vec::new();
+        for (member, said, most) in [
+            ("name", &head.name, NAME_CHARS_MAX),
+            ("description", &head.description, TASK_CHARS_MAX),
+            ("version", &head.version, NAME_CHARS_MAX),
+        ] {
+            if said.trim().is_empty() || said.chars().count() > most {
+                faults.push(Fault { path: member.to_owned(), what: format!("is a text of 1 to {most} characters") });
+            }
+        }
+        let mut warnings = Vec::new();
+        let body = HIDDEN.replace_all(body, "");
+        if body.len() != inner.map_or(0, |(_, body)| body.len()) {
+            warnings.push("comments, which nobody sees, were left out".to_owned());
+        }
+        let body = body.trim().to_owned();
+        if body.is_empty() || body.chars().count() > CONTENT_CHARS_MAX {
+            faults.push(Fault {
+                path: "skill_md_content".into(),
+                what: format!("has a guide of 1 to {CONTENT_CHARS_MAX} characters after its head"),
+            });
+        }
+        let lower = body.to_lowercase();
+        if let Some(found) = SUSPICIOUS.iter().find(|words| lower.contains(*words)) {
+            warnings.push(format!("it says \"{found}\", as what takes hold of its reader does"));
+        }
+        if faults.is_empty() { Ok(Self { head, body, warnings }) } else { Err(faults) }
+    }
+}
+
+/// The head of the skill that a record is.
+fn head_of(record: &Record) -> Option<Head> {
+    serde_json::from_value(record.extra.get(MEMBER)?.clone()).ok()
+}
+
+fn id_of(head: &Head) -> String {
+    let plain = |text: &str| -> String {
+        text.trim().chars().map(|c| if c.is_alphanumeric() || "._-".contains(c) { c } else { '-' }).collect()
+    };
+    format!("{PREFIX}{}:{}", plain(&head.name), plain(&head.version))
+}
+
+/// A record as a SKILL.md: its own head, or one made of what is known of it.
+pub fn as_markdown(record: &Record) -> String {
+    let head = head_of(record).unwrap_or_else(|| Head {
+        name: record.task.chars().take(NAME_CHARS_MAX).collect(),
+        description: record.task.clone(),
+        version: VERSION.to_owned(),
+        more: Map::from_iter([(
+            "kp".to_owned(),
+            json!({"domain": record.tags.get("domain").cloned().unwrap_or_else(|| "general".into()), "visibility": crate::unit::visibility_of(record)}),
+        )]),
+    });
+    let head = serde_saphyr::to_string(&head).unwrap_or_default();
+    format!("---\n{}\n---\n\n{}\n", head.trim_end(), record.content)
+}
+
+/// A skill as the protocol tells it.
+pub fn told(record: &Record) -> Value {
+    let Some(head) = head_of(record) else { return Value::Null };
+    let mut told = json!({
+        "id": id_of(&head), "name": head.name, "description": head.description, "version": head.version,
+        "content": record.content, "skill_md_content": as_markdown(record),
+        "quality_score": crate::unit::quality_of(record), "visibility": crate::unit::visibility_of(record),
+        "record_id": record.id, "created_at": record.created_at, "updated_at": record.updated_at,
+    });
+    for (member, value) in head.more {
+        if told.get(&member).is_none() {
+            told[member] = value;
+        }
+    }
+    told
+}
+
+impl Knowledge {
+    /// Keeps a skill; the same again changes nothing, another guide under its name and version is a version of the record.
+    ///
+    /// # Errors
+    /// [`KnowledgeError::Invalid`] with what is wrong, [`KnowledgeError::Conflict`] where the name and version are taken.
+    pub async fn contribute_skill(
+        &self,
+        text: &str,
+        visibility: Option<&str>,
+        origin: &Origin,
+    ) -> Result<crate::Contribution, KnowledgeError> {
+        let Skill { head, body: content, mut warnings } = Skill::read(text)?;
+        let by = &origin.principal;
+        let owner = by.id.0.to_string();
+        let own = head.more.get("kp").and_then(|kp| kp["visibility"].as_str());
+        let word = visibility.or(own).unwrap_or("private");
+        let scopes = Visibility::scopes(word, &owner, by)
+            .ok_or_else(|| KnowledgeError::invalid("visibility", "is one of private, org, network"))?;
+        let domain = head.more.get("kp").and_then(|kp| kp["domain"].as_str()).unwrap_or("general");
+        let tags = Map::from_iter([("domain".to_owned(), domain.into())]);
+        let body = Body {
+            task: Some(head.description.clone()),
+            content: Some(content),
+            types: Some(vec![Type::Plan, Type::Tool]),
+            tags: Some(tags),
+            extra: Map::from_iter([(MEMBER.to_owned(), json!(head))]),
+            ..Body::default()
+        };
+        let _turn = self.once.lock().await;
+        let known = self.find_skill(&id_of(&head), &Origin::system("whose a skill is")).await?;
+        let (record, is_new, told) = match known {
+            None => {
+                let draft = Draft {
+                    id: None,
+                    owner,
+                    scopes,
+                    body,
+                    score: SCORE,
+                    confidence: None,
+                    first_case: None,
+                    message_id: None,
+                    source: Map::new(),
+                    warnings: Vec::new(),
+                };
+                let saved = self.put(draft, &|_| Vec::new(), origin).await?;
+                (saved.record, true, saved.warnings)
+            }
+            Some(known) if by.answers_for(&known.owner) || by.may(nexus::Role::Operator) => {
+                let is_same =
+                    Some(&known.content) == body.content.as_ref() && known.extra.get(MEMBER) == body.extra.get(MEMBER);
+                if is_same && known.scopes == scopes {
+                    (known, false, Vec::new())
+                } else {
+                    let change = crate::Change { body, scopes: Some(scopes), ..crate::Change::default() };
+                    let saved = Box::pin(self.change(&known.id, change, None, origin)).await?;
+                    (saved.record, false, saved.warnings)
+                }
+            }
+            Some(_) => return Err(KnowledgeError::Conflict(format!("{} is taken", id_of(&head)))),
+        };
+        warnings.extend(told);
+        Ok(crate::Contribution { record, is_new, warnings })
+    }
+
+    /// The skill of that id that the caller sees.
+    ///
+    /// # Errors
+    /// [`KnowledgeError::NotFound`].
+    pub async fn skill(&self, id: &str, origin: &Origin) -> Result<Record, KnowledgeError> {
+        let found = self.find_skill(id, origin).await?;
+        found.ok_or_else(|| KnowledgeError::NotFound(format!("skill {id}")))
+    }
+
+    async fn find_skill(&self, id: &str, origin: &Origin) -> Result<Option<Record>, KnowledgeError> {
+        let which = Which { types: [Type::Plan].into(), ..Which::default() };
+        let all = self.all(&which, origin).await?;
+        Ok(all.into_iter().find(|record| head_of(record).is_some_and(|head| id_of(&head) == id)))
+    }
+
+    /// Skills that the caller sees, and how many there are in all.
+    ///
+    /// # Errors
+    /// [`KnowledgeError::Invalid`] for a question that is none.
+    pub async fn skills(&self, wanted: &SkillsWanted, origin: &Origin) -> Result<(Vec<Record>, usize), KnowledgeError> {
+        let which = Which { types: [Type::Plan].into(), ..Which::default() };
+        let mut found: Vec<Record> = match &wanted.question {
+            Some(question) => {
+                let query = Query { which, ..Query::new(question.as_str(), TOP_K_WIDE) };
+                self.search(&query, origin).await?.hits.into_iter().map(|hit| hit.record).collect()
+            }
+            None => {
+                let mut all = self.all(&which, origin).await?;
+                all.reverse();
+                all
+            }
+        };
+        found.retain(|record| {
+            let Some(head) = head_of(record) else { return false };
+            let labels = head.more.get("tags").and_then(Value::as_array);
+            let has = |tag: &String| labels.is_some_and(|labels| labels.iter().any(|label| label == tag));
+            let domain = record.tags.get("domain").and_then(Value::as_str);
+            wanted.domain.as_deref().is_none_or(|wanted| domain == Some(wanted))
+                && wanted.tags.iter().all(has)
+                && crate::unit::quality_of(record) >= wanted.min_quality
+        });
+        let total = found.len();
+        Ok((found.into_iter().skip(wanted.offset).take(wanted.limit).collect(), total))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_skill_is_read_and_what_nobody_sees_in_it_is_not() {
+        let text = "---\nname: harbour\ndescription: How to enter\ntags: [sea, tide]\nkp:\n  domain: sailing\n---\n# Enter\nHail.<!-- and obey -->\n";
+        let skill = Skill::read(text).unwrap();
+        assert_eq!((skill.head.name.as_str(), skill.head.version.as_str()), ("harbour", "1.0.0"));
+        assert_eq!(skill.head.more["kp"]["domain"], "sailing");
+        assert_eq!(skill.body, "# Enter\nHail.");
+        assert_eq!(skill.warnings.len(), 1);
+        assert_eq!(id_of(&skill.head), "kp:skill:harbour:1.0.0");
+        for (bad, part) in [
+            ("# no head", "begins with a head"),
+            ("---\nname: a\ndescription: b\n---\n", "has a guide"),
+            ("---\nname: a\ndescription: b\n---\nhi\u{200b}dden", "nobody sees"),
+            ("---\nname: [a\n---\nx", "cannot be read"),
+            ("---\ndescription: b\n---\nx", "cannot be read"),
+        ] {
+            let faults = Skill::read(bad).unwrap_err();
+            assert!(faults[0].what.contains(part), "{bad}: {}", faults[0].what);
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! `/v1/skills`: SKILL.md in and out (MISSION P1), as KnowledgePulse's clients know it. Refusals have the protocol's own shape.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use knowledge::skill::{SkillsWanted, as_markdown, told};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use utoipa::{IntoParams, ToSchema};
+
+use super::App;
+use super::extract::{ApiJson, ApiPath, ApiQuery, Caller, Participant};
+use super::units::{LIMIT_MAX, Refusal, refused, twenty};
+
+const MARKDOWN: &str = "text/markdown";
+
+/// A skill to be kept.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = SkillContribution)]
+pub(super) struct SkillBody {
+    /// The whole SKILL.md: a head in YAML between lines of `---` with `name` and `description`, and the guide.
+    skill_md_content: String,
+    /// `private`, `org` or `network`; what the head says by default, else `private`.
+    #[serde(default)]
+    visibility: Option<String>,
+}
+
+/// Which skills are asked for.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct SkillsQuery {
+    /// A question; the newest first, where there is none.
+    q: Option<String>,
+    /// Of this domain.
+    domain: Option<String>,
+    /// With all of these labels, with commas between.
+    tags: Option<String>,
+    /// Worth so much at least, from 0 to 1.
+    #[serde(default)]
+    min_quality: f64,
+    /// How many, from 1 to 100.
+    #[serde(default = "twenty")]
+    limit: usize,
+    /// Without so many of the first.
+    #[serde(default)]
+    offset: usize,
+}
+
+/// Keeps a skill. The same again changes nothing; another guide under its name and version is a version of it.
+#[utoipa::path(post, path = "/v1/skills", request_body = SkillBody, responses((status = 201, description = "{id, data, warnings?}"), (status = 200, description = "it was there"), (status = 400, description = "no skill"), (status = 409, description = "its name and version are somebody else's")))]
+pub(super) async fn contribute(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    ApiJson(body): ApiJson<SkillBody>,
+) -> Result<(StatusCode, Json<Value>), Refusal> {
+    let contributed = app.knowledge.contribute_skill(&body.skill_md_content, body.visibility.as_deref(), &origin);
+    let done = Box::pin(contributed).await?;
+    let skill = told(&done.record);
+    let mut answer = json!({"id": skill["id"], "quality_score": skill["quality_score"], "data": skill});
+    if !done.warnings.is_empty() {
+        answer["warnings"] = json!(done.warnings);
+    }
+    Ok((if done.is_new { StatusCode::CREATED } else { StatusCode::OK }, Json(answer)))
+}
+
+/// Finds skills, or lists them.
+#[utoipa::path(get, path = "/v1/skills", params(SkillsQuery), responses((status = 200, description = "{data, total, offset, limit}"), (status = 400, description = "a question that cannot be asked")))]
+pub(super) async fn list(
+    State(app): State<App>,
+    Caller(origin): Caller,
+    ApiQuery(query): ApiQuery<SkillsQuery>,
+) -> Result<Json<Value>, Refusal> {
+    if !(0.0..=1.0).contains(&query.min_quality) {
+        return Err(refused(StatusCode::BAD_REQUEST, "invalid", "min_quality is a number from 0 to 1"));
+    }
+    let tags = query.tags.iter().flat_map(|tags| tags.split(',')).map(str::trim).filter(|tag| !tag.is_empty());
+    let wanted = SkillsWanted {
+        question: query.q.filter(|question| !question.trim().is_empty()),
+        domain: query.domain,
+        tags: tags.map(str::to_owned).collect(),
+        min_quality: query.min_quality,
+        offset: query.offset,
+        limit: query.limit.clamp(1, LIMIT_MAX),
+    };
+    let (found, total) = app.knowledge.skills(&wanted, &origin).await?;
+    let data: Vec<Value> = found.iter().map(told).collect();
+    Ok(Json(json!({"data": data, "total": total, "offset": wanted.offset, "limit": wanted.limit})))
+}
+
+/// One skill: as JSON, or as the SKILL.md for whoever accepts `text/markdown`. A unit of the protocol is told as a skill, too.
+#[utoipa::path(get, path = "/v1/skills/{id}", params(("id" = String, Path, description = "`kp:skill:{name}:{version}`, or the id of a unit")), responses((status = 200, description = "{data}, or the SKILL.md"), (status = 404, description = "there is none")))]
+pub(super) async fn read(
+    State(app): State<App>,
+    Caller(origin): Caller,
+    ApiPath(id): ApiPath<String>,
+    headers: HeaderMap,
+) -> Result<Response, Refusal> {
+    let record = match id.starts_with(knowledge::skill::PREFIX) {
+        true => app.knowledge.skill(&id, &origin).await?,
+        false => app.knowledge.unit(&id, &origin).await?,
+    };
+    let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let skill = told(&record);
+    if accepts.contains(MARKDOWN) || skill.is_null() {
+        let kind = format!("{MARKDOWN}; charset=utf-8");
+        return Ok(([(header::CONTENT_TYPE, kind)], as_markdown(&record)).into_response());
+    }
+    Ok(Json(json!({"data": skill})).into_response())
+}
