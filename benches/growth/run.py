@@ -74,7 +74,7 @@ def main():
     daemon = Daemon(asked.lifeformd, "none", asked.model)
     try:
         operator = Client(daemon.port, "retrieval-bench-operator")
-        made = operator.ask("POST", "/v1/lifeforms", {"definition": {"name": "Iris", "nutrients": {"tokens": 5_000_000}}})
+        made = operator.ask("POST", "/v1/lifeforms", {"definition": {"name": "Iris", "nutrients": {"tokens": 5_000_000, "micro_usd": 0}}})
         life = f"/v1/lifeforms/{made['id']}"
         operator.ask("POST", f"{life}/start", {})
         chat = f"{life}/canvases/canvas_chat_main"

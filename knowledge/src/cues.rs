@@ -108,7 +108,8 @@ fn cue(sentence: &str) -> Option<Cue> {
     FINDERS.iter().find_map(|(category, slot, finder)| {
         let found = finder.captures(told)?;
         let said = ["said", "also", "end"].iter().find_map(|part| found.name(part))?.as_str();
-        says_something(said).then(|| {
+        let by_itself = says_something(said) && !(*category == "preference" && leans_on(said));
+        by_itself.then(|| {
             // What is asked to be remembered of oneself is of that sort.
             let inner = if *category == REMEMBERED { cue(said) } else { None };
             let sentence = sentence.to_owned();
@@ -118,6 +119,18 @@ fn cue(sentence: &str) -> Option<Cue> {
             }
         })
     })
+}
+
+/// Words that stand for something that was said elsewhere.
+const PRONOUNS: [&str; 8] = ["it", "this", "that", "they", "them", "those", "he", "she"];
+/// Words at the beginning among which such a one makes a liking one of something else.
+const LEANS_WITHIN: usize = 5;
+
+/// Whether what somebody likes is only known to who heard what came before.
+fn leans_on(said: &str) -> bool {
+    let lower = said.to_lowercase();
+    let mut words = lower.split(|c: char| !(c.is_alphanumeric() || c == '\'')).filter(|word| !word.is_empty());
+    words.by_ref().take(LEANS_WITHIN).any(|word| PRONOUNS.contains(&word))
 }
 
 /// Whether words mean something away from where they are said.
@@ -235,6 +248,8 @@ mod tests {
             "Never mind the rain?",
             "He always comes late.",
             "I think so.",
+            "I love how uncomplicated it is.",
+            "I love the freedom it brings.",
             "记得吗？",
             "どれが好きですか？",
             "I love how you see it.",

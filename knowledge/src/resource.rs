@@ -67,6 +67,15 @@ pub struct Resource {
 }
 
 /// What somebody asks a resource to be; what is left open of one that is there stays as it is.
+///
+/// It may hold a secret, so it cannot be written down:
+///
+/// ```compile_fail,E0277
+/// fn written(what: &impl serde::Serialize) -> String {
+///     serde_json::to_string(what).unwrap()
+/// }
+/// written(&knowledge::ResourceDraft::default());
+/// ```
 #[derive(Debug, Default)]
 pub struct ResourceDraft {
     id: String,

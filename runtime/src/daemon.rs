@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::knowledge::unit::versions::Schemas;
 use ::knowledge::{KeyRing, Knowledge};
 use anyhow::{Context, anyhow};
 use axum_server::accept::NoDelayAcceptor;
@@ -61,6 +62,8 @@ pub struct Parts {
     pub models: Models,
     /// The lifeform to bring to life where none lives yet, before anything is served.
     pub first: Option<LifeformSpec>,
+    /// The versions of the unit protocol that it speaks.
+    pub schemas: Schemas,
 }
 
 impl Parts {
@@ -80,6 +83,7 @@ impl Parts {
             clock: Arc::new(SystemClock),
             models,
             first: None,
+            schemas: Schemas::default(),
         })
     }
 }
@@ -118,7 +122,10 @@ impl Daemon {
         let neurons = Neurons::open(store.clone(), tools, parts.models).await?;
         let sealed = store.documents::<serde_json::Value>(Kind::Sealed, "", 1).await?;
         let keys = key_ring(config, !sealed.is_empty());
-        let knowledge = Knowledge::new(store.clone(), nexus.clone()).with_neurons(neurons.clone()).with_keys(keys);
+        let knowledge = Knowledge::new(store.clone(), nexus.clone())
+            .with_neurons(neurons.clone())
+            .with_keys(keys)
+            .with_schemas(parts.schemas);
         // Before any job is gone on with that may use them.
         let (own, vault): (Arc<dyn Builtins>, Arc<dyn Vault>) =
             (Arc::new(knowledge.clone()), Arc::new(knowledge.clone()));

@@ -157,6 +157,7 @@ async fn without_any_model_everything_else_works_and_says_so() {
         clock: Arc::new(SystemClock) as Arc<dyn Clock>,
         models: neurons::Models::none("no weights could be had"),
         first: None,
+        schemas: knowledge::unit::versions::Schemas::default(),
     };
     let daemon = runtime::Daemon::start(&config, parts).await.unwrap();
     let op = Client::new(format!("http://{}", daemon.address), daemon.token.clone());

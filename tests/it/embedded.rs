@@ -234,6 +234,7 @@ async fn twenty_facts_with_the_real_model() {
             clock: Arc::new(SystemClock),
             models: models_of(&model().await),
             first: None,
+            schemas: knowledge::unit::versions::Schemas::default(),
         };
         let daemon = Daemon::start(&config, parts).await.unwrap();
         let client = Client::new(format!("http://{}", daemon.address), daemon.token.clone());

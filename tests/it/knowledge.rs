@@ -831,3 +831,41 @@ async fn one_memory_through_mcp_and_every_other_door() {
     let stranger = [("origin", "https://evil.example"), ("accept", "application/json, text/event-stream")];
     ada.send(Method::POST, "/mcp", &stranger, Some(json!({}))).await.refused(403, "forbidden");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_does_not_answer_in_time_gives_way() {
+    let store = nexus::Store::open(
+        std::sync::Arc::new(nexus::store::Memory::default()),
+        std::sync::Arc::new(nexus::ManualClock::default()),
+    );
+    let store = store.await.unwrap();
+    let minds = nexus::Nexus::new(store.clone());
+    let never = std::sync::Arc::new(tokio::sync::Notify::new());
+    let model = neurons::llm::scripted::Scripted::new(move |_, _| Reply::Held("[".into(), never.clone(), "]".into()));
+    let models = tests::models_of(&model.provider("silent").unwrap());
+    let thinking = neurons::Neurons::open(store.clone(), tests::tools_of(minds.clone()), models).await.unwrap();
+    let funds = nexus::ledger::AccountOp::Open(nexus::ledger::Amount::tokens(100_000));
+    let system = nexus::Origin::system("test");
+    store.commit(nexus::Batch::new(&system).account(neurons::HOUSE, funds, "house")).await.unwrap();
+    let records = knowledge::Knowledge::new(store, minds).with_neurons(thinking);
+    let Value::Object(body) = record("the harbour", "hail on channel 9") else { panic!() };
+    let draft = knowledge::Draft::read(body, &system.principal).unwrap();
+    records.save(draft, None, &system).await.unwrap();
+    let query =
+        knowledge::Query { router: Some(knowledge::Router::Llm), ..knowledge::Query::new("harbour channel", 3) };
+    let begun = tokio::time::Instant::now();
+    let found = records.search(&query, &system).await.unwrap();
+    assert_eq!((found.router, found.degraded.as_deref()), (knowledge::Router::Lexical, Some("llm_timeout")));
+    assert_eq!((found.hits.len(), begun.elapsed().as_secs()), (1, 3));
+}
+
+#[tokio::test]
+async fn a_record_is_found_by_its_labels() {
+    let daemon = TestDaemon::start(honest).await;
+    let op = &daemon.operator;
+    let body = json!({"task": "entering", "content": "Wait for the flood.", "types": ["strategy"], "tags": {"domain": "sailing", "places": ["Faro", "Olhão"]}});
+    let id = save(op, body).await;
+    for query in ["q=sailing", "q=Olhao", "q=olhão"] {
+        assert_eq!(found(op, query).await, [id.as_str()], "{query}");
+    }
+}

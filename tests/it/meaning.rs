@@ -387,6 +387,7 @@ async fn the_daemon_searches_by_meaning_and_the_house_pays() {
         clock: Arc::new(SystemClock) as Arc<dyn Clock>,
         models: models_of(&provider).with_embedder(embedder),
         first: None,
+        schemas: knowledge::unit::versions::Schemas::default(),
     };
     let config = runtime::Config { house_micro_usd: 1_000_000, ..config };
     let daemon = runtime::Daemon::start(&config, parts).await.unwrap();

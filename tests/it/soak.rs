@@ -56,6 +56,7 @@ async fn live_for(days: usize, name: &str, backend: impl Fn(&Path) -> Arc<dyn Ba
         clock: Arc::new(clock.clone()) as Arc<dyn Clock>,
         models: models_of(&model.provider("scripted").unwrap()),
         first: None,
+        schemas: knowledge::unit::versions::Schemas::default(),
     };
     let daemon = Daemon::start(&config, parts).await.unwrap();
     let client = Client::new(format!("http://{}", daemon.address), daemon.token.clone());

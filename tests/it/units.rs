@@ -1,5 +1,6 @@
 //! Records as KnowledgeUnits (MISSION P1–P4): both vocabularies, versions, and the same memory behind them.
 
+use knowledge::unit::versions::{Major, SchemaVersion, Schemas};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tests::{Answer, Client, TestDaemon, honest};
@@ -291,7 +292,8 @@ async fn a_skill_comes_in_and_goes_out_as_the_file_it_is() {
     assert_eq!(again["data"]["record_id"], made["data"]["record_id"], "{out}");
     let file = [("accept", "text/markdown")];
     let answer = bob.send(Method::GET, "/v1/skills/kp:skill:harbour:1.0.0", &file, None).await;
-    assert_eq!((answer.status, &answer.headers["content-type"]), (StatusCode::OK, "text/markdown; charset=utf-8"));
+    assert_eq!(answer.status, StatusCode::OK);
+    assert_eq!(answer.headers["content-type"], "text/markdown; charset=utf-8");
     for (query, total) in [("q=harbour", 1), ("domain=sailing&tags=sea", 1), ("tags=land", 0), ("min_quality=0.9", 0)] {
         let found = bob.get(&format!("/v1/skills?{query}")).await.expect(StatusCode::OK);
         assert_eq!(found["total"], total, "{query}: {found}");
@@ -309,4 +311,58 @@ async fn a_skill_comes_in_and_goes_out_as_the_file_it_is() {
         let refused = ada.post("/v1/skills", json!({"skill_md_content": bad})).await.expect(StatusCode::BAD_REQUEST);
         assert_eq!(refused["issues"][0]["path"], "skill_md_content", "{refused}");
     }
+}
+
+#[tokio::test]
+async fn a_major_answers_is_deprecated_a_year_and_is_gone_and_documents_go_up_the_chain() {
+    // The clock of a test begins with 2026.
+    let second = Major {
+        released: "2026-06-01T00:00:00Z".parse().unwrap(),
+        versions: vec![SchemaVersion(2, 0, 0)],
+        added: Vec::new(),
+        from_before: Some(|mut document| {
+            document["@context"] = "https://openknowledgepulse.org/schema/v2".into();
+            document["work"] = document["steps"].take();
+            document
+        }),
+    };
+    let third = Major {
+        released: "2027-01-01T00:00:00Z".parse().unwrap(),
+        versions: vec![SchemaVersion(3, 0, 0)],
+        added: Vec::new(),
+        from_before: Some(|mut document| {
+            document["@context"] = "https://openknowledgepulse.org/schema/v3".into();
+            document["works"] = json!([document["work"].take()]);
+            document
+        }),
+    };
+    let daemon = TestDaemon::speaking(Schemas::default().with_major(2, second).with_major(3, third)).await;
+    let op = &daemon.operator;
+    let id = op.post(UNITS, trace()).await.expect(StatusCode::CREATED)["id"].as_str().unwrap().to_owned();
+    let ask = async |version: &str| {
+        let headers = [("kp-schema-version", version)];
+        op.send(Method::GET, &format!("{UNITS}/{id}"), &headers, None).await
+    };
+    let header = |answer: &Answer, name: &str| answer.headers.get(name).map(|value| value.to_str().unwrap().to_owned());
+    const DAY_MS: i64 = 86_400_000;
+    let answer = ask("1.0.0").await;
+    assert_eq!((answer.status, header(&answer, "kp-deprecated")), (StatusCode::OK, None));
+    daemon.clock.advance_ms(200 * DAY_MS);
+    let answer = ask("1.0.0").await;
+    assert_eq!((answer.status, header(&answer, "kp-deprecated")), (StatusCode::OK, Some("true".into())));
+    assert_eq!(header(&answer, "sunset").unwrap(), "Tue, 01 Jun 2027 00:00:00 GMT");
+    assert!(header(&answer, "link").unwrap().contains("successor-version"));
+    // What was contributed as a first version is read as a second and a third, by one step each.
+    let second = ask("2.0.0").await.expect(StatusCode::OK);
+    assert!(second["work"].is_array() && second["@context"].as_str().unwrap().ends_with("v2"), "{second}");
+    daemon.clock.advance_ms(400 * DAY_MS);
+    let gone = ask("1.0.0").await.expect(StatusCode::GONE);
+    assert_eq!((&gone["code"], &gone["successor"]), (&json!("version_gone"), &json!("v2")), "{gone}");
+    let third = ask("3.0.0").await.expect(StatusCode::OK);
+    assert!(third["works"][0].is_array() && third["@context"].as_str().unwrap().ends_with("v3"), "{third}");
+    let none = ask("4.0.0").await.expect(StatusCode::NOT_ACCEPTABLE);
+    assert_eq!(none["supported"], json!(["1.0.0", "1.1.0", "2.0.0", "3.0.0"]), "{none}");
+    let migrated = json!({"document": trace(), "targetVersion": "3.0.0"});
+    let migrated = op.post(&format!("{UNITS}/migrate"), migrated).await;
+    assert!(migrated.body.to_string().contains("works"), "{}", migrated.body);
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{SinkExt, StreamExt};
+use knowledge::unit::versions::Schemas;
 use neurons::llm::scripted::{Reply, Scripted};
 use neurons::llm::{ChatRequest, LlmProvider, Model, Price};
 use neurons::{Models, Tier};
@@ -114,7 +115,22 @@ impl TestDaemon {
         Box::pin(Self::on(Arc::new(Memory::default()), model, folder, Arc::new(|_: &mut Config| {}))).await
     }
 
+    /// One that speaks these versions of the unit protocol.
+    pub async fn speaking(schemas: Schemas) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let parts = (Arc::new(Memory::default()), Scripted::new(honest), folder);
+        Box::pin(Self::of(parts, Arc::new(|_: &mut Config| {}), schemas)).await
+    }
+
     async fn on(disk: Arc<Memory>, model: Scripted, folder: tempfile::TempDir, configure: Configure) -> Self {
+        Box::pin(Self::of((disk, model, folder), configure, Schemas::default())).await
+    }
+
+    async fn of(
+        (disk, model, folder): (Arc<Memory>, Scripted, tempfile::TempDir),
+        configure: Configure,
+        schemas: Schemas,
+    ) -> Self {
         let clock = ManualClock::default();
         let provider = model.provider("scripted").unwrap();
         let mut models = models_of(&provider);
@@ -130,6 +146,7 @@ impl TestDaemon {
             clock: Arc::new(clock.clone()) as Arc<dyn Clock>,
             models,
             first: None,
+            schemas,
         };
         let daemon = Daemon::start(&config, parts).await.unwrap();
         let operator = Client::new(format!("http://{}", daemon.address), daemon.token.clone());

@@ -31,7 +31,7 @@ const CACHE_BYTES: usize = 64 << 20;
 const CLOSING_STEP: Duration = Duration::from_millis(5);
 const CLOSING_STEPS_MAX: usize = 2_000;
 /// The form of the tables; a shelf of another form is made again.
-const FORM: u32 = 3;
+const FORM: u32 = 4;
 
 /// Where shelves lie, and from when on a mind is put on one.
 #[derive(Clone, Debug)]

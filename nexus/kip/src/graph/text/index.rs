@@ -308,11 +308,14 @@ pub fn words_of(look: Look<'_>) -> Vec<(ArcStr, u8)> {
         };
         match value {
             Datum::Str(text) => add(text, field),
-            Datum::Json(json) => {
-                if let Value::Array(items) = &**json {
-                    items.iter().filter_map(Value::as_str).for_each(|text| add(text, field));
+            Datum::Json(json) => match &**json {
+                Value::Array(items) => items.iter().filter_map(Value::as_str).for_each(|text| add(text, field)),
+                // Labels are what something is called under other names.
+                Value::Object(labels) if key.as_str() == "tags" => {
+                    labels.values().flat_map(texts_of).for_each(|text| add(text, field));
                 }
-            }
+                _ => {}
+            },
             _ => {}
         }
     }
@@ -324,4 +327,9 @@ pub fn words_of(look: Look<'_>) -> Vec<(ArcStr, u8)> {
             (term, (worth / best * LEVELS).ceil().clamp(1.0, LEVELS) as u8)
         })
         .collect()
+}
+/// A text, or the texts in a list.
+fn texts_of(value: &Value) -> impl Iterator<Item = &str> {
+    let listed = value.as_array().into_iter().flatten().filter_map(Value::as_str);
+    value.as_str().into_iter().chain(listed)
 }
