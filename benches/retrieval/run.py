@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What our search finds, on public sets with evidence labels, posted and asked through the public API.
 
-    python3 benches/retrieval/run.py <lifeformd> <folder with the sets> [locomo cmrc jsquad] [--embedder NAME] [--router lexical hybrid]
+    python3 benches/retrieval/run.py <lifeformd> <folder with the sets> [locomo cmrc jsquad crowd] [--embedder NAME] [--router lexical hybrid]
 
 The sets are named in benches/README.md with their licences; they are not shipped. Each row says the set's SHA-256, the unit
 that is counted, and the router that picked. Everything is asked with default settings: a conversation belongs to a principal
@@ -14,6 +14,7 @@ import http.client
 import json
 import os
 import pathlib
+import random
 import re
 import socket
 import subprocess
@@ -73,6 +74,14 @@ class Client:
         read = answer.read()
         if answer.status >= 400:
             raise SystemExit(f"{method} {path}: {answer.status} {read.decode()}")
+        return json.loads(read)
+
+    def ask_text(self, path, text):
+        self.connection.request("POST", path, text.encode(), {**self.headers, "content-type": "text/plain"})
+        answer = self.connection.getresponse()
+        read = answer.read()
+        if answer.status >= 400:
+            raise SystemExit(f"POST {path}: {answer.status} {read.decode()}")
         return json.loads(read)
 
     def save(self, task, content, **more):
@@ -186,12 +195,37 @@ def run_paragraphs(daemon, name, file, routers):
         print(f"| {name} paragraphs, {len(texts)} ({digest(file)}) | {router} | {len(ranks)} | {found} | {percentiles(times)} |", flush=True)
 
 
+def run_crowd(daemon, file, count, routers):
+    """How long a search takes among many records of one principal: turns of all talks, two by two, drawn by a seed."""
+    draw = random.Random(7)
+    talks = list(locomo(file))
+    turns = [content for _, told, _ in talks for _, _, content, _ in told]
+    questions = [question for _, _, asked in talks for question, _, _ in asked]
+    client = daemon.principal("crowd")
+    begun = time.perf_counter()
+    for first in range(0, count, 5_000):
+        lines = [
+            json.dumps({"task": f"talk {at}", "content": f"{draw.choice(turns)} {draw.choice(turns)}", "types": ["usecase"]})
+            for at in range(first, min(first + 5_000, count))
+        ]
+        done = client.ask_text("/api/knowledge/import?format=jsonl", "\n".join(lines))
+        assert done["refused"] == 0, done
+    posted = time.perf_counter() - begun
+    for router in routers:
+        if router == "hybrid":
+            client.settled(router)
+        asked = draw.sample(questions, min(1_000, len(questions)))
+        times = [client.search(question, router)[1] for question in asked]
+        print(f"| {count} records ({digest(file)}), imported in {posted:.0f} s | {router} | {len(asked)} | | {percentiles(times)} |", flush=True)
+
+
 def main():
     read = argparse.ArgumentParser()
     read.add_argument("binary")
     read.add_argument("data", type=pathlib.Path)
     read.add_argument("sets", nargs="*", default=["locomo", "cmrc", "jsquad"])
     read.add_argument("--embedder", default="none", help="the embedder in the process, or none")
+    read.add_argument("--records", type=int, default=100_000, help="of the crowd")
     read.add_argument("--router", nargs="*", default=None)
     options = read.parse_args()
     routers = options.router or (["lexical"] if options.embedder == "none" else ["lexical", "hybrid"])
@@ -202,6 +236,8 @@ def main():
             if name == "locomo":
                 run_locomo(daemon, options.data / "locomo10.json", routers, plain=False)
                 run_locomo(daemon, options.data / "locomo10.json", routers, plain=True)
+            elif name == "crowd":
+                run_crowd(daemon, options.data / "locomo10.json", options.records, routers)
             elif name == "cmrc":
                 run_paragraphs(daemon, "CMRC2018", options.data / "cmrc2018_dev.json", routers)
             else:

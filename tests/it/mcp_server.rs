@@ -1,0 +1,104 @@
+//! `/mcp`: the same memory for whatever agent speaks MCP (MISSION P4).
+
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+use tests::{Client, TestDaemon, honest};
+
+use crate::knowledge::{KIP, RECORDS, kip, record, save};
+
+/// Calls a tool at `/mcp`; answers what it brought, or what it says is wrong.
+async fn tool(client: &Client, name: &str, arguments: Value) -> Result<Value, String> {
+    let call =
+        json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name, "arguments": arguments}});
+    let accept = [("accept", "application/json, text/event-stream")];
+    let answer = client.send(Method::POST, "/mcp", &accept, Some(call)).await.expect(StatusCode::OK);
+    let result = &answer["result"];
+    match result["isError"].as_bool() {
+        Some(true) => Err(result["content"][0]["text"].as_str().unwrap().to_owned()),
+        _ => Ok(result["structuredContent"].clone()),
+    }
+}
+
+#[tokio::test]
+async fn one_memory_through_mcp_and_every_other_door() {
+    let daemon = TestDaemon::start(honest).await;
+    let ada = daemon.member("user:ada", &[]).await;
+    let bob = daemon.member("user:bob", &[]).await;
+    let saved = tool(&ada, "knowledge_save", json!({"task": "mooring", "content": "Use two lines.", "types": ["tool"], "source_name": "log", "urls": ["https://a.example"]})).await.unwrap();
+    let id = saved["knowledge_id"].as_str().unwrap();
+    let kept = ada.get(&format!("{RECORDS}/{id}")).await.expect(StatusCode::OK);
+    assert_eq!(kept["source"], json!({"name": "log", "urls": ["https://a.example"]}));
+    // Written by REST and by KIP, found by the tool under both its names.
+    let other = save(&ada, record("mooring in wind", "Use four.")).await;
+    kip(&ada, r#"UPSERT { CONCEPT { {type: "Knowledge", name: "third"} SET ATTRIBUTES { task: "mooring at night", content: "Use a lamp." } } }"#).await;
+    for name in ["knowledge_search", "get_knowledge"] {
+        let found = tool(&ada, name, json!({"query": "mooring"})).await.unwrap();
+        let mut ids: Vec<&str> =
+            found["results"].as_array().unwrap().iter().map(|hit| hit["id"].as_str().unwrap()).collect();
+        ids.sort_unstable();
+        let mut wanted = [id, other.as_str(), "third"];
+        wanted.sort_unstable();
+        assert_eq!(ids, wanted);
+    }
+    assert_eq!(tool(&bob, "knowledge_search", json!({"query": "mooring"})).await.unwrap()["count"], 0);
+    tool(&ada, "knowledge_update", json!({"knowledge_id": id, "add_helpful_case": {"task": "t"}, "update_score": 4}))
+        .await
+        .unwrap();
+    let eval = ada.get(&format!("{RECORDS}/{id}")).await.body["eval"].clone();
+    assert_eq!((&eval["score"], &eval["helpful"]), (&json!(4), &json!(1)));
+    let judged = tool(
+        &ada,
+        "knowledge_batch_update",
+        json!({"feedback_list": [{"knowledge_id": "third", "is_helpful": false}]}),
+    )
+    .await;
+    assert_eq!(judged.unwrap(), json!({"updated": 1, "errors": []}));
+    assert_eq!(tool(&ada, "knowledge_list", json!({"types": ["tool"]})).await.unwrap()["count"], 1);
+    assert_eq!(tool(&ada, "knowledge_slim", json!({"model": "any"})).await.unwrap()["merged"], json!([]));
+    tool(&ada, "resource_save", json!({"id": "code/x", "secure_body": "hush-hush-1"})).await.unwrap();
+    let resource = tool(&ada, "resource_get", json!({"id": "code/x"})).await.unwrap();
+    assert_eq!((&resource["has_secure_body"], &resource["secure_body"]), (&json!(true), &Value::Null));
+    let answer = tool(&ada, "execute_kip", json!({"command": r#"DELETE CONCEPT ?k DETACH WHERE { ?k {type: "Knowledge", name: $id} }"#, "parameters": {"id": id}})).await;
+    assert_eq!(answer.unwrap()["result"]["deleted_concepts"], 1);
+    ada.get(&format!("{RECORDS}/{id}")).await.refused(404, "knowledge_not_found");
+    // What is wrong is told to the agent, which may then do better.
+    for (name, arguments, says) in [
+        ("knowledge_save", json!({"task": "t"}), "content is missing"),
+        ("knowledge_search", json!({}), "missing field `query`"),
+        ("knowledge_search", json!({"query": "x", "types": ["song"]}), "types is one of"),
+        ("knowledge_update", json!({"knowledge_id": id}), "there is no"),
+        ("resource_get", json!({"id": "nothing"}), "there is no"),
+        ("paint", json!({}), "there is no tool paint"),
+        ("execute_kip", json!({"command": "FIND(?x", "nexus": "lf_none"}), "not_found"),
+    ] {
+        let told = tool(&ada, name, arguments).await.unwrap_err();
+        assert!(told.contains(says), "{name}: {told}");
+    }
+    // Canvases.
+    let (life, chat) = daemon.lifeform().await;
+    let said =
+        tool(&ada, "canvas_post", json!({"lifeform": life, "topic": "by_mcp", "content": "Hello."})).await.unwrap();
+    assert!(said["rev"].as_u64().unwrap() >= 2, "{said}");
+    tool(&ada, "canvas_post", json!({"lifeform": life, "topic": "by_mcp", "content": "Again."})).await.unwrap();
+    let read = tool(&ada, "canvas_read", json!({"lifeform": life})).await.unwrap();
+    assert!(read["state"].to_string().contains("Again."));
+    let shown = daemon.operator.get(&format!("{chat}/topics/by_mcp/messages")).await.expect(StatusCode::OK);
+    assert_eq!(
+        (&shown["messages"][0]["content"], &shown["messages"][0]["sender"]),
+        (&json!("Hello."), &json!("user:ada"))
+    );
+    // Who may only look, looks.
+    let looker = daemon.person("user:lee", "observer").await;
+    assert_eq!(tool(&looker, "knowledge_search", json!({"query": "x"})).await.unwrap()["count"], 0);
+    for (name, arguments) in
+        [("knowledge_save", record("t", "c")), ("canvas_post", json!({"lifeform": life, "topic": "t", "content": "c"}))]
+    {
+        assert!(tool(&looker, name, arguments).await.unwrap_err().contains("may only look"));
+    }
+    assert_eq!(tool(&looker, "execute_kip", json!({"command": "DESCRIBE DOMAINS"})).await.unwrap().get("error"), None);
+    // Without a token nobody comes in, and from a page of somebody else's neither.
+    let nobody = Client::new(daemon.operator.base.clone(), String::new());
+    nobody.post("/mcp", json!({})).await.refused(401, "no_token");
+    let stranger = [("origin", "https://evil.example"), ("accept", "application/json, text/event-stream")];
+    ada.send(Method::POST, "/mcp", &stranger, Some(json!({}))).await.refused(403, "forbidden");
+}
