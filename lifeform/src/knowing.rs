@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use knowledge::{Cue, Deed, Judgement, Knowledge, KnowledgeError, Learned, Lesson, Query, Record, Type, Which};
+use knowledge::{Cue, Deed, Judgement, Knowledge, KnowledgeError, Learned, Lesson, Query, Record, Router, Type, Which};
 use nexus::{Cause, Clock, Origin, Principal, PrincipalId, Scope};
 use serde_json::{Map, Value, json};
 
@@ -80,7 +80,8 @@ impl Knowing {
             Some(person) => self.knowledge.profile(person, PROFILE_MAX, &origin).await?,
             None => Vec::new(),
         };
-        told.extend(self.answering(words, person, &origin).await?);
+        // By words alone: an answer waits for it, and nobody asked for what meaning might cost.
+        told.extend(self.answering(words, person, Some(Router::Lexical), &origin).await?);
         for id in self.briefing(cause).await? {
             match self.knowledge.get(&id, &origin).await {
                 Ok(record) => told.push(record),
@@ -100,6 +101,7 @@ impl Knowing {
         &self,
         words: &str,
         person: Option<&str>,
+        router: Option<Router>,
         origin: &Origin,
     ) -> Result<Vec<Record>, KnowledgeError> {
         let text: String = words.chars().take(WORDS_MAX).collect();
@@ -108,7 +110,8 @@ impl Knowing {
         }
         let which = Which { min_score: Some(SCORE_MIN), ..Which::default() };
         // Some are a stranger's, some a profile, that is told in its own place.
-        let found = self.knowledge.search(&Query { which, ..Query::new(text, 4 * FOUND_MAX) }, origin).await?;
+        let query = Query { which, router, ..Query::new(text, 4 * FOUND_MAX) };
+        let found = self.knowledge.search(&query, origin).await?;
         let found = found.hits.into_iter().map(|hit| hit.record);
         let fits = |record: &Record| !record.types.contains(&Type::UserProfile) && self.is_trusted(record, person);
         Ok(found.filter(fits).take(FOUND_MAX).collect())
@@ -139,7 +142,7 @@ impl Knowing {
     ) -> Result<Vec<Record>, KnowledgeError> {
         let above = parent.map_or("", |parent| parent.title.as_str());
         let words = format!("{} {} {above}", goal.title, goal.description);
-        self.answering(&words, set_by, &self.acting_for(set_by, cause)).await
+        self.answering(&words, set_by, None, &self.acting_for(set_by, cause)).await
     }
 
     /// Keeps what somebody says of himself, or asks to be remembered, in so many words; and what a model read in it, by what

@@ -6,6 +6,8 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tests::{Client, TestDaemon, honest};
 
+use crate::searches::said;
+
 pub(crate) const RECORDS: &str = "/api/knowledge";
 pub(crate) const KIP: &str = "/v1/nexus/commons/kip";
 

@@ -4,7 +4,7 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tests::{Client, TestDaemon, honest};
 
-use crate::knowledge::{KIP, RECORDS, kip, record, save};
+use crate::knowledge::{RECORDS, kip, record, save};
 
 /// Calls a tool at `/mcp`; answers what it brought, or what it says is wrong.
 async fn tool(client: &Client, name: &str, arguments: Value) -> Result<Value, String> {

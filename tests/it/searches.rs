@@ -139,7 +139,7 @@ async fn meaning_finds_what_shares_no_word_and_a_search_says_what_picked() {
     assert_eq!(words["count"], 1);
 }
 
-fn said(request: &ChatRequest) -> String {
+pub(crate) fn said(request: &ChatRequest) -> String {
     request.messages.iter().filter_map(|message| message.content.clone()).collect::<Vec<_>>().join("\n")
 }
 

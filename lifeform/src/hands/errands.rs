@@ -180,6 +180,8 @@ impl Hands {
         let planned = context.event("plan").map_or(Value::Null, |event| event.content.clone());
         let findings = context.event("research").map_or(Value::Null, |event| event.content.clone());
         let questions = planned["research"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        // Under the goal's own words, so that it comes to mind when that is turned to again.
+        let goal = Self::errand(context)?["title"].as_str().unwrap_or_default();
         let answers = findings.as_array().into_iter().flatten();
         let (mut kept, mut passed) = (Vec::new(), 0);
         for (question, answer) in questions.zip(answers) {
@@ -189,7 +191,8 @@ impl Hands {
                 continue;
             }
             let kind = Type::Definition;
-            match self.knowing.learn(kind, question, answer, &context.job, &origin.cause).await.map_err(failed)? {
+            let task = format!("{goal}: {question}");
+            match self.knowing.learn(kind, &task, answer, &context.job, &origin.cause).await.map_err(failed)? {
                 Learned::Kept(id) | Learned::Revised(id) => kept.push(id),
                 Learned::Confirmed(_) | Learned::Passed(_) => passed += 1,
             }
