@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value, json};
 
-use super::written;
+use super::{Records, written};
 use crate::record::Record;
 
 /// Stands around a head.
@@ -33,7 +33,7 @@ pub(super) fn write(record: &Record) -> String {
 }
 
 /// The records in a text.
-pub(super) fn read(text: &str) -> Vec<Result<Map<String, Value>, String>> {
+pub(super) fn read(text: &str) -> Records {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n");
     if is_head(&text) { heads(&text) } else { sections(&text) }
 }
@@ -52,7 +52,7 @@ fn member(line: &str) -> Option<(&str, Value)> {
     legal.then(|| Some((key, serde_json::from_str(value).ok()?)))?
 }
 
-fn heads(text: &str) -> Vec<Result<Map<String, Value>, String>> {
+fn heads(text: &str) -> Records {
     let mut found = Vec::new();
     let mut rest = text;
     while let Some(inner) = rest.strip_prefix("---\n") {
@@ -80,8 +80,8 @@ fn heads(text: &str) -> Vec<Result<Map<String, Value>, String>> {
     found
 }
 
-fn sections(text: &str) -> Vec<Result<Map<String, Value>, String>> {
-    let mut found: Vec<Result<Map<String, Value>, String>> = Vec::new();
+fn sections(text: &str) -> Records {
+    let mut found: Records = Vec::new();
     let (mut path, mut content, mut is_code): (Vec<(usize, String)>, String, bool) = (Vec::new(), String::new(), false);
     let mut end = |path: &[(usize, String)], content: &mut String| {
         let said = std::mem::take(content).trim().to_owned();

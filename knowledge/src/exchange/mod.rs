@@ -56,6 +56,9 @@ pub struct Imported {
     pub warnings: BTreeSet<String>,
 }
 
+/// Requests for records, or what is wrong with one; by their places.
+type Records = Vec<Result<Map<String, Value>, String>>;
+
 /// One thing that is to come in.
 enum Item {
     Record(Map<String, Value>),
@@ -73,9 +76,7 @@ impl Format {
     }
 
     fn read(self, text: &str) -> Result<Vec<Result<Item, String>>, KnowledgeError> {
-        let records = |records: Vec<Result<Map<String, Value>, String>>| {
-            records.into_iter().map(|record| record.map(Item::Record)).collect::<Vec<_>>()
-        };
+        let records = |records: Records| records.into_iter().map(|record| record.map(Item::Record)).collect::<Vec<_>>();
         let whole = || {
             serde_json::from_str::<Value>(text)
                 .map_err(|error| KnowledgeError::invalid("body", format!("is no JSON: {error}")))
@@ -108,7 +109,7 @@ fn object(value: Value) -> Result<Map<String, Value>, String> {
     }
 }
 
-fn lines(text: &str) -> Vec<Result<Map<String, Value>, String>> {
+fn lines(text: &str) -> Records {
     let lines = text.lines().filter(|line| !line.trim().is_empty());
     lines.map(|line| serde_json::from_str(line).map_err(|error| format!("is no JSON object: {error}"))).collect()
 }
@@ -163,6 +164,9 @@ impl Knowledge {
         dry_run: bool,
         origin: &Origin,
     ) -> Result<Imported, KnowledgeError> {
+        if text.trim().is_empty() {
+            return Err(KnowledgeError::invalid("body", "has nothing in it"));
+        }
         let items = format.read(text)?;
         if items.len() > ITEMS_MAX {
             return Err(KnowledgeError::invalid("body", format!("has at most {ITEMS_MAX} records")));

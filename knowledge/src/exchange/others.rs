@@ -3,6 +3,8 @@
 
 use serde_json::{Map, Value, json};
 
+use super::Records;
+
 /// Characters of a task that is made of a content.
 const TASK_CHARS: usize = 120;
 
@@ -34,7 +36,7 @@ fn source(of: &str, item: &Value) -> Value {
 }
 
 /// Memories of mem0: `{"results": [{id, memory, user_id?, agent_id?, categories?, metadata?, created_at?}]}` or the list.
-pub(super) fn mem0(told: &Value) -> Result<Vec<Result<Map<String, Value>, String>>, String> {
+pub(super) fn mem0(told: &Value) -> Result<Records, String> {
     let list =
         told["results"].as_array().or(told.as_array()).ok_or("is {\"results\": [memory, …]} or a list of them")?;
     let read = |item: &Value| {
@@ -63,7 +65,7 @@ pub(super) fn mem0(told: &Value) -> Result<Vec<Result<Map<String, Value>, String
 }
 
 /// Blocks of a Letta agent file, `{"blocks": [{label, value}]}` or `{"core_memory": […]}`; or archival passages, `[{text}]`.
-pub(super) fn letta(told: &Value) -> Result<Vec<Result<Map<String, Value>, String>>, String> {
+pub(super) fn letta(told: &Value) -> Result<Records, String> {
     let blocks = told["blocks"].as_array().or(told["core_memory"].as_array());
     let passages = told["passages"].as_array().or(told.as_array());
     if blocks.is_none() && passages.is_none() {

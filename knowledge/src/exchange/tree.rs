@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{object, written};
+use super::{Records, object, written};
 use crate::record::{Record, Type};
 
 /// Files of profiles, by category.
@@ -51,7 +51,7 @@ pub(super) fn write(records: &[Record]) -> Value {
 }
 
 /// The records in files by their paths: a list of them in each, or one. What a record leaves open is told by where it stands.
-pub(super) fn read(tree: &Value) -> Result<Vec<Result<Map<String, Value>, String>>, String> {
+pub(super) fn read(tree: &Value) -> Result<Records, String> {
     let files = tree.as_object().ok_or("is an object of files by their paths")?;
     let mut found = Vec::new();
     for (path, content) in files {

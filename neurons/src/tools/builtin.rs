@@ -56,10 +56,13 @@ pub trait Vault: Send + Sync + 'static {
     async fn secret(&self, id: &str, why: &str, origin: &Origin) -> Result<SecretString, String>;
 }
 
+/// A tool, and the part that brings it.
+type Brought = (BuiltinTool, Arc<dyn Builtins>);
+
 /// What the daemon brings.
 #[derive(Default)]
 pub(super) struct Registry {
-    tools: RwLock<BTreeMap<&'static str, (BuiltinTool, Arc<dyn Builtins>)>>,
+    tools: RwLock<BTreeMap<&'static str, Brought>>,
     vault: OnceLock<Arc<dyn Vault>>,
 }
 
@@ -73,7 +76,7 @@ impl Registry {
         let _ = self.vault.set(vault);
     }
 
-    fn find(&self, name: &str) -> Option<(BuiltinTool, Arc<dyn Builtins>)> {
+    fn find(&self, name: &str) -> Option<Brought> {
         self.tools.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 

@@ -114,8 +114,8 @@ impl Tools {
     /// # Errors
     /// [`NeuronError::Spec`] naming those that there are.
     pub(crate) fn check(&self, spec: &NeuronSpec) -> Result<(), NeuronError> {
-        let own = spec.tools.iter().filter(|tool| tool.run == Runner::Builtin);
-        own.map(|tool| self.0.builtins.tool(&tool.name).map(drop).map_err(NeuronError::Spec)).collect()
+        let mut own = spec.tools.iter().filter(|tool| tool.run == Runner::Builtin);
+        own.try_for_each(|tool| self.0.builtins.tool(&tool.name).map(drop).map_err(NeuronError::Spec))
     }
 
     /// What tools may reach: `{hosts, servers: [{name, approval, error, tools: [{name, description, parameters, writes}]}]}`.
