@@ -76,6 +76,16 @@ pub enum Learned {
     Passed(&'static str),
 }
 
+impl Learned {
+    /// The record that says it.
+    pub fn record(&self) -> Option<&str> {
+        match self {
+            Self::Kept(id) | Self::Confirmed(id) | Self::Revised(id) => Some(id),
+            Self::Passed(_) => None,
+        }
+    }
+}
+
 impl Lesson {
     /// The name it is kept under: the same for the same words of the same message.
     fn id(&self) -> String {
@@ -190,16 +200,24 @@ impl Knowledge {
         }
     }
 
-    /// What was learned of a message holds no more: it was changed, or taken back. Records that others confirmed stay.
+    /// What was learned of a message holds no more, but for what was `learned` of it just now: it was changed, or taken back.
+    /// Records that others confirmed stay.
     ///
     /// # Errors
     /// As [`Self::learn`].
-    pub async fn unlearn(&self, message: &str, owner: &str, origin: &Origin) -> Result<usize, KnowledgeError> {
+    pub async fn unlearn(
+        &self,
+        message: &str,
+        owner: &str,
+        learned: &[Learned],
+        origin: &Origin,
+    ) -> Result<usize, KnowledgeError> {
         let which = Which { owner: Some(owner.to_owned()), ..Which::default() };
         let of_it = |record: &Record| {
             record.message_id.as_deref() == Some(message)
                 && record.source.get("category").and_then(Value::as_str) == Some(EXTRACTED)
                 && record.eval.helpful <= 1
+                && !learned.iter().any(|learned| learned.record() == Some(record.id.as_str()))
         };
         let mut gone = 0;
         for record in self.all(&which, origin).await?.into_iter().filter(of_it) {

@@ -191,14 +191,19 @@ impl Knowing {
         Ok(learned)
     }
 
-    /// What was learned of a message holds no more: it was changed, or taken back.
+    /// What was learned of a message holds no more, but for what was `learned` of it just now: it was changed, or taken back.
     ///
     /// # Errors
     /// As [`Self::hear`].
-    pub(crate) async fn unhear(&self, heard: Heard<'_>, cause: &Cause) -> Result<(), KnowledgeError> {
+    pub(crate) async fn unhear(
+        &self,
+        heard: Heard<'_>,
+        learned: &[Learned],
+        cause: &Cause,
+    ) -> Result<(), KnowledgeError> {
         if is_person(heard.person) {
             let origin = self.acting_for(Some(heard.person), cause);
-            self.knowledge.unlearn(heard.message, heard.person, &origin).await?;
+            self.knowledge.unlearn(heard.message, heard.person, learned, &origin).await?;
         }
         Ok(())
     }

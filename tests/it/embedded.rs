@@ -341,7 +341,10 @@ async fn small_neurons() -> (Neurons, Store) {
     };
     let models = Models::new([(Tier::Economy, of(model().await, SMOLLM2.name))].into());
     let models = models.with_embedder(of(embedder().await, MINILM.name));
-    let neurons = Neurons::open(store.clone(), tests::tools_of(Nexus::new(store.clone())), models).await.unwrap();
+    let minds = Nexus::new(store.clone());
+    let neurons = Neurons::open(store.clone(), tests::tools_of(minds.clone()), models).await.unwrap();
+    let own: Arc<dyn neurons::tools::Builtins> = Arc::new(knowledge::Knowledge::new(store.clone(), minds));
+    neurons.tools().add(&own);
     (neurons, store)
 }
 

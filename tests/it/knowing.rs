@@ -105,6 +105,10 @@ async fn what_is_said_anew_replaces_what_one_has_one_of_and_what_is_taken_back_i
         found.iter().map(|record| record["content"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(contents().await, ["I like black tea best.", "Please call me Countess Ada."]);
+    // What it still says after another change is still known.
+    op.patch(&message, json!({"content": "I like black tea best. It rains."})).await.expect(StatusCode::OK);
+    socket.answer().await;
+    assert_eq!(contents().await, ["I like black tea best.", "Please call me Countess Ada."]);
     op.delete(&message).await.expect(StatusCode::OK);
     while contents().await.len() > 1 {
         tokio::task::yield_now().await;

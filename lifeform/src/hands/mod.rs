@@ -277,8 +277,12 @@ impl Hands {
         let mut events = vec![json!({"role": "system", "content": self.identity})];
         let asks = &here.perception.last().sender;
         let alone = speaks_alone(&here.canvas.snapshot().state, here.topic(), asks);
-        let known = self.knowing.comes_to_mind(&words, alone.then_some(asks), &origin.cause).await;
-        events.extend(told(&known.map_err(failed)?));
+        match self.knowing.comes_to_mind(&words, alone.then_some(asks), &origin.cause).await {
+            Ok(known) => events.extend(told(&known)),
+            Err(error @ KnowledgeError::Nexus(_)) => return Err(ToolFailure::passing(error)),
+            // An answer does not wait for what cannot be told.
+            Err(error) => tracing::warn!(%error, "what it knows does not come to mind"),
+        }
         let ids: Vec<&str> = found.recalled.iter().map(|memory| memory.id.as_str()).collect();
         let rests_on = json!({"rests_on": ids, "kip": found.kip});
         if !found.recalled.is_empty() {
@@ -399,16 +403,17 @@ impl Hands {
     ) -> Result<(), ToolFailure> {
         let heard = Heard { person: &said.sender, message: &said.message, content: &said.content };
         let cause = origin.cause.and(said.source.clone());
-        if said.change != Change::New && unsaid {
-            self.knowing.unhear(heard, &cause).await.map_err(failed)?;
-        }
         if said.change == Change::Retracted {
-            return Ok(());
+            return self.knowing.unhear(heard, &[], &cause).await.map_err(failed);
         }
         let facts = read["facts"].as_array().into_iter().flatten();
         let text = |fact: &Value, member: &str| fact[member].as_str().unwrap_or_default().to_owned();
         let read: Vec<(String, String)> = facts.map(|fact| (text(fact, "sort"), text(fact, "statement"))).collect();
         match self.knowing.hear(heard, &read, &cause).await {
+            // What a message says no more since it was changed goes; what it still says stays as it is.
+            Ok(learned) if said.change != Change::New && unsaid => {
+                self.knowing.unhear(heard, &learned, &cause).await.map_err(failed)?;
+            }
             Ok(_) => {}
             Err(error @ KnowledgeError::Nexus(_)) => return Err(ToolFailure::passing(error)),
             // What cannot be a record is remembered as it was said.
