@@ -9,7 +9,7 @@ const RECORDS: &str = "/api/knowledge";
 /// Records whose texts try what a format might trip over.
 fn samples() -> Vec<Value> {
     vec![
-        json!({"task": "Use channel 9", "content": "---\nid: 1\n---\n# no heading\n\nend", "types": ["strategy"], "tags": {"domain": "sailing"}, "mood": {"of": "day"}}),
+        json!({"task": "Use channel 9", "content": "---\nid: 1\n---\n# no heading\n\n\\---\nend", "types": ["strategy"], "tags": {"domain": "sailing"}, "mood": {"of": "day"}}),
         json!({"task": "two\nlines", "content": "  spaced  \n\n", "types": ["definition", "tool"], "scopes": ["public"], "score": 5}),
         json!({"task": "偏好", "content": "我喜欢喝茶", "types": ["user_profile"], "tags": {"category": "preference"}, "message_id": "m1"}),
     ]

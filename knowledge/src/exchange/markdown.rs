@@ -28,8 +28,25 @@ pub(super) fn write(record: &Record) -> String {
         let _ = writeln!(told, "task: {}", Value::from(task.as_str()));
     }
     let heading = task.lines().next().unwrap_or_default();
-    let _ = write!(told, "{FENCE}\n# {heading}\n\n{}\n", text(content));
+    let _ = write!(told, "{FENCE}\n# {heading}\n\n{}\n", fenced(&text(content)));
     told
+}
+
+/// Whether a line is a fence, behind however many backslashes.
+fn is_fence(line: &str) -> bool {
+    line.trim_start_matches('\\') == FENCE
+}
+
+/// A content in which no line begins a head: one that would stands behind a backslash.
+fn fenced(content: &str) -> String {
+    let line = |line: &str| if is_fence(line) { format!("\\{line}") } else { line.to_owned() };
+    content.split('\n').map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// The content as it was.
+fn unfenced(content: &str) -> String {
+    let line = |line: &str| line.strip_prefix('\\').filter(|_| is_fence(line)).unwrap_or(line).to_owned();
+    content.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// The records in a text.
@@ -70,7 +87,7 @@ fn heads(text: &str) -> Records {
             let content = content.strip_suffix('\n').unwrap_or(content);
             // Between two records stands an empty line.
             let content = if next.is_some() { content.strip_suffix('\n').unwrap_or(content) } else { content };
-            record.insert("content".to_owned(), content.into());
+            record.insert("content".to_owned(), unfenced(content).into());
             found.push(Ok(record));
         } else {
             found.push(Err("has a head and no heading after it".to_owned()));
