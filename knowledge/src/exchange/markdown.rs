@@ -51,7 +51,12 @@ fn unfenced(content: &str) -> String {
 
 /// The records in a text.
 pub(super) fn read(text: &str) -> Records {
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n");
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    if is_head(text) {
+        return heads(text);
+    }
+    // Another editor may have ended lines otherwise.
+    let text = text.replace("\r\n", "\n");
     if is_head(&text) { heads(&text) } else { sections(&text) }
 }
 
