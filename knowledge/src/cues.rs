@@ -32,25 +32,33 @@ pub const CATEGORIES: [&str; 4] = ["preference", "habit", "background", "constra
 
 /// How each is said, in English, Chinese and Japanese, the surer first. What is said stands after the cue, or before it.
 const SHAPES: [(&str, Option<&str>, &str); 17] = [
-    ("background", Some("name"), r"(?i)^(?:hi,? |hello,? )?(?:my name is|please call me|call me)\s+(?<said>.+)"),
-    ("background", Some("name"), r"^(?:请)?(?:我的名字(?:是|叫)|我叫|叫我)(?<said>.+)"),
+    (
+        "background",
+        Some("name"),
+        r"^(?i:hi,? |hello,? )?(?i:my name is|please call me|call me)\s+(?<said>\p{Lu}[\p{L}'’-]*(?:\s+\p{Lu}[\p{L}'’.-]*){0,3})$",
+    ),
+    ("background", Some("name"), r"^(?:请)?(?:我的名字(?:是|叫)|我叫|叫我)(?<said>[^他她它你了什的\s，。]{1,6})$"),
     ("background", Some("name"), r"^(?:私|僕|俺)の名前は(?<said>.+)"),
-    ("background", Some("home"), r"(?i)^(?:now |and )?i (?:now )?live in\s+(?<said>.+)"),
+    ("background", Some("home"), r"^(?i:now |and )?(?i:i (?:now )?live in)\s+(?<said>\p{Lu}.+)"),
     ("background", Some("home"), r"^我(?:现在)?住在(?<said>.+)"),
     ("background", Some("work"), r"(?i)^(?:now |and )?i (?:now )?work (?:as|at|for)\s+(?<said>.+)"),
-    ("background", None, r"(?i)^(?:i am|i'm) (?:from|an?)\s+(?<said>[\p{L}].+)"),
+    (
+        "background",
+        None,
+        r"(?i)^(?:i am|i'm) (?:from \p{L}+|an? (?:\p{L}+ ){0,2}(?:engineer|developer|teacher|doctor|nurse|student|designer|manager|lawyer|artist|writer|sailor|scientist|researcher|programmer|vegetarian|vegan))(?<said>.*)",
+    ),
     ("background", None, r"^我(?:来自|是一[名个位]|是个)(?<said>.+)"),
     ("background", None, r"^(?:私|僕|俺)は(?<said>.+?)(?:に住んで|で働いて|出身)"),
     (
         "constraint",
         None,
-        r"(?i)\bi(?:'m| am) allergic to\s+(?<said>.+)|\bi (?:can't|cannot) (?:eat|drink)\s+(?<also>.+)",
+        r"(?i)^(?:remember[:,]? (?:that )?)?i(?:'m| am) allergic to\s+(?<said>.+)|^i (?:can't|cannot) (?:eat|drink)\s+(?<also>.+)",
     ),
-    ("constraint", None, r"我(?:对(?<said>.+)过敏|不能(?:吃|喝)(?<also>.+))|(?<end>.+)アレルギー"),
+    ("constraint", None, r"^我(?:对(?<said>.+)过敏|不能(?:吃|喝)(?<also>.+))|^(?:私|僕|俺)は(?<end>.+)アレルギー"),
     (
         "constraint",
         None,
-        r"(?i)^(?:please,? )?(?:from now on,?|in (?:the )?future,?|always|never)\s+(?<said>.+)|^(?:以后|今后|从现在起|每次)(?<also>.*(?:不要|别|请|都|要|用).+)|^(?:これから|今後|次から)は?、?(?<end>.+(?:ください|しないで|して))",
+        r"(?i)^(?:from now on,?|in (?:the )?future,?|please,? (?:always|never))\s+(?<said>.+)|^(?:以后|今后|从现在起|每次)(?<also>.*(?:不要|别|请|都|要|用).+)|^(?:これから|今後|次から)は?、?(?<end>.+(?:ください|しないで|して))",
     ),
     (
         "preference",
@@ -65,17 +73,17 @@ const SHAPES: [(&str, Option<&str>, &str); 17] = [
     (
         "preference",
         None,
-        r"我(?:更|最|很|特别|比较|不|不太)?(?:喜欢|偏好|讨厌)(?<said>.+)|(?<also>.+?)(?:が|のほうが|の方が)(?:大?好き|嫌い|苦手|いい)(?:です|だ)?",
+        r"^我(?:更|最|很|特别|比较|不|不太)?(?:喜欢|偏好|讨厌)(?<said>.+)|(?:私|僕|俺)は(?<also>.+?)(?:が|のほうが|の方が)(?:大?好き|嫌い|苦手|いい)(?:です|だ)?",
     ),
     (
         "habit",
         None,
-        r"(?i)^i (?:always|never|usually)\s+(?<said>.+)|^我(?:总是|从不|每天|习惯|一般)(?<also>.+)|^(?:私|僕|俺)は(?:いつも|毎日|普段)(?<end>.+)",
+        r"(?i)^i (?:always|usually)\s+(?<said>.+)|^我(?:总是|从不|每天|习惯|一般)(?<also>.+)|^(?:私|僕|俺)は(?:いつも|毎日|普段)(?<end>.+)",
     ),
     (
         REMEMBERED,
         None,
-        r"(?i)^(?:please |also |and )*(?:remember|keep in mind|don't forget|note)(?: that|:|,)?\s+(?<said>.+)|^(?:请)?(?:你)?(?:记住|记得|记一下|记下)[:：,，]?(?<also>.+)|(?<end>.+)(?:を|と|ことを)覚えて",
+        r"(?i)^(?:please |also |and )*(?:(?:remember|keep in mind|don't forget)(?: that|:|,)?|note(?: that|:))\s+(?<said>.+)|^(?:请)?(?:你)?(?:记住|记得|记一下|记下)[:：,，]?(?<also>.+)|(?<end>.+)(?:を|と|ことを)覚えて",
     ),
 ];
 
@@ -144,11 +152,11 @@ fn says_something(said: &str) -> bool {
 const VERDICTS: [(bool, &str); 2] = [
     (
         false,
-        r"(?i)^(?:no[,.]? )?(?:that|this|it)(?:(?:'s| is| was) (?:wrong|incorrect|not (?:right|true|correct|helpful))|(?: did| does)(?:n't| not) (?:help|work))\b|^(?:wrong|incorrect|not helpful)\b|^(?:不对|错了|没用|没有用|不是这样)|^(?:違います|違う|役に立たな|間違)",
+        r"(?i)^(?:no[,.]? )?(?:that|this|it)(?:(?:'s| is| was) (?:wrong|incorrect|not (?:right|true|correct|helpful))|(?: is|was)n't (?:right|true|correct|helpful)|(?: did| does)(?:n't| not) (?:help|work))[.!, ]*$|^(?:wrong|incorrect|not helpful)[.!]*$|^(?:谢谢[,，。!！ ]*)?(?:不对|错了|没用|没有用|不是这样)|^(?:違います|違う|役に立たな|役に立ちません|間違)",
     ),
     (
         true,
-        r"(?i)\b(?:that|this|it) (?:really )?(?:helped|worked)\b|^(?:that|this)(?:'s| is) (?:right|correct|helpful|exactly)\b|^(?:very )?helpful\b|^(?:谢谢[,，。!！ ]*)?(?:很|真|非常)?有用|帮上忙|^(?:对了|正确)|役に立ちました|助かりました",
+        r"(?i)^(?:(?:thanks|thank you|great|perfect|yes)[,.! ]+)*(?:(?:that|this|it) (?:really )?(?:helped|worked)|(?:that|this)(?:'s| is) (?:right|correct|helpful|exactly right)|very helpful)(?:[,!. ]*(?:a lot|well|thanks|thank you))*[.! ]*$|^(?:谢谢[,，。!！ ]*)?(?:(?:很|真|非常)有用|帮上忙了|正确)[。!！]*$|^(?:とても)?(?:役に立ちました|助かりました)[。！]*$",
     ),
 ];
 
@@ -214,8 +222,8 @@ mod tests {
             ["background/name: 我叫小明。", "preference: 我喜欢用深色主题。", "constraint: 以后请不要发邮件。"]
         );
         assert_eq!(
-            told("記録：私はコーヒーが好きです。今後は短く答えてください。"),
-            ["preference: 記録：私はコーヒーが好きです。", "constraint: 今後は短く答えてください。"]
+            told("私はコーヒーが好きです。今後は短く答えてください。"),
+            ["preference: 私はコーヒーが好きです。", "constraint: 今後は短く答えてください。"]
         );
     }
 
@@ -228,11 +236,17 @@ mod tests {
             ("助かりました", Some(true)),
             ("That didn't help.", Some(false)),
             ("That is wrong. It is blue.", Some(false)),
+            ("That isn't helpful", Some(false)),
             ("That's not right", Some(false)),
             ("不对，是蓝色", Some(false)),
             ("Thanks", None),
             ("Did that help?", None),
             ("It works as a lamp", None),
+            ("None of it helped", None),
+            ("That is right next to the door", None),
+            ("That helped nobody", None),
+            ("Wrong number, sorry", None),
+            ("谢谢，没有用", Some(false)),
         ] {
             assert_eq!(verdict(message), helpful, "{message}");
         }
@@ -249,6 +263,20 @@ mod tests {
             "He always comes late.",
             "I think so.",
             "I love how uncomplicated it is.",
+            "Call me back tomorrow.",
+            "我叫他明天来。",
+            "我叫了外卖",
+            "I live in hope.",
+            "Never mind.",
+            "Always nice to talk.",
+            "If I am allergic to peanuts I would know.",
+            "彼は寿司が好きです。",
+            "弟は卵アレルギーです。",
+            "他说我喜欢茶。",
+            "天気がいいですね",
+            "I never said that.",
+            "I'm a bit tired today.",
+            "Note the time.",
             "I love the freedom it brings.",
             "记得吗？",
             "どれが好きですか？",

@@ -17,7 +17,7 @@ use crate::cues::sentences;
 use crate::draft::{Body, Draft};
 use crate::feedback::Judgement;
 use crate::list::Which;
-use crate::record::{CONFIDENCE, Record, SCORE, SOURCE_KEY, Type};
+use crate::record::{CONFIDENCE, Record, SCORE, SOURCE_KEY, Status, Type};
 use crate::search::{Query, Router};
 use crate::write::{LETTERS, LETTERS_OF_AN_ID, upsert};
 use crate::{Knowledge, KnowledgeError, commons, outcome};
@@ -150,10 +150,18 @@ impl Knowledge {
             return Ok(Learned::Passed(why));
         }
         let _turn = self.once.lock().await;
-        let id = lesson.id();
-        // An earlier try may have made it; whoever deleted it since does not want it.
-        if self.any(&id, origin).await.is_ok() {
-            return Ok(Learned::Kept(id));
+        let (first, mut id, mut more) = (lesson.id(), lesson.id(), 1);
+        // An earlier try may have made it. One that went when its message was changed is not the one that it says anew.
+        loop {
+            match self.any(&id, origin).await {
+                Ok(known) if known.status == Status::Active => return Ok(Learned::Kept(id)),
+                Ok(_) => {
+                    more += 1;
+                    id = format!("{first}.{more}");
+                }
+                Err(KnowledgeError::NotFound(_)) => break,
+                Err(error) => return Err(error),
+            }
         }
         if let Some(known) = self.alike(&lesson, origin).await? {
             let mut case = Map::new();

@@ -263,16 +263,14 @@ impl Knowing {
         answer: &Value,
         person: &str,
         helpful: bool,
-        words: &str,
         cause: &Cause,
     ) -> Result<(), KnowledgeError> {
         let origin = self.acting_for(Some(person), cause);
         let given = answer["rests_on"].as_array().into_iter().flatten().filter_map(Value::as_str);
         for record in given.filter(|id| id.starts_with("knowledge-")) {
             let case = json!({
-                "task": answer["content"].as_str().unwrap_or_default().chars().take(200).collect::<String>(),
-                "outcome": if helpful { "it helped" } else { "it did not help" },
-                "reason": format!("{person} said: {}", words.chars().take(200).collect::<String>()),
+                // Whose word it is, and no word of a talk that those who see the record may not have heard.
+                "outcome": if helpful { "it helped" } else { "it did not help" }, "reason": format!("{person} said so"),
                 "message_id": format!("{}#{person}", answer["id"].as_str().unwrap_or_default()),
             });
             let Value::Object(case) = case else { continue };

@@ -182,7 +182,7 @@ async fn a_word_or_a_sign_about_an_answer_judges_what_the_answer_was_given() {
     }
     let judged = eval().await;
     assert_eq!((&judged["helpful"], &judged["harmful"]), (&json!(1), &json!(1)), "{judged}");
-    assert!(judged["helpful_history"][0]["reason"].as_str().unwrap().contains("user:operator said: That helped"));
+    assert!(judged["helpful_history"][0]["reason"].as_str().unwrap().contains("user:operator said so"));
 }
 
 /// A model that plans as `plan` has it, and finds what records say.
@@ -346,11 +346,21 @@ async fn a_secret_is_filled_in_where_a_tool_is_called_and_is_nowhere_else() {
     let echo = outside.tool("open", "GET", "/gates/{key}", json!({"parameters": {"type": "object"}}));
     op.post("/v1/neurons", json!({"id": "n", "tools": [echo]})).await.expect(StatusCode::CREATED);
     let call = json!({"input": r#"open {"key": "{{secret:credentials/harbour}}"}"#});
-    let answer = op.post("/v1/neurons/n/invoke", call.clone()).await.expect(StatusCode::OK);
+    // Somebody sees the very call before what is secret goes anywhere.
+    let approved = async |client: &Client| {
+        let waits = client.post("/v1/neurons/n/invoke", call.clone()).await.expect(StatusCode::ACCEPTED);
+        let wanted = &waits["tool_calls"][0];
+        assert_eq!(wanted["needs_approval"], true, "{waits}");
+        assert!(wanted["params"].as_str().unwrap().contains("{{secret:credentials/harbour}}"), "{waits}");
+        let approval =
+            json!({"context_token": waits["context_token"], "tool_results": [{"id": wanted["id"], "approved": true}]});
+        client.post("/v1/neurons/n/continue", approval).await.expect(StatusCode::OK)
+    };
+    let answer = approved(op).await;
     assert_eq!(outside.seen()[0].what, format!("GET /gates/{secret}"));
     assert_eq!(answer["output"], "here is /gates/{{secret:credentials/harbour}}");
     // Whoever may not be shown it cannot use it either, and nothing is sent.
-    let answer = eve.post("/v1/neurons/n/invoke", call).await.expect(StatusCode::OK);
+    let answer = approved(&eve).await;
     assert!(answer["output"].as_str().unwrap().contains("is shown to its owner"), "{answer}");
     assert_eq!(outside.seen().len(), 1);
     let shown = op.get("/api/resource-reveals/credentials/harbour").await;

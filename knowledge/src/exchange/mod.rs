@@ -202,7 +202,7 @@ impl Knowledge {
         origin: &Origin,
     ) -> Result<(bool, Vec<String>), KnowledgeError> {
         // Who is to have it twice does not: one without an id gets that of what it says.
-        if !record.contains_key("id") {
+        if record.get("id").is_none_or(Value::is_null) {
             let told = json!([
                 origin.principal.id,
                 record.get("owner"),

@@ -14,7 +14,9 @@ fn path(record: &Record) -> String {
     let first = record.types.first().copied().unwrap_or(Type::Definition);
     // A path is made of names alone.
     let folder = |name: &str| -> String {
-        name.chars().map(|c| if c.is_alphanumeric() || "-_.@".contains(c) { c } else { '_' }).collect()
+        let plain: String =
+            name.chars().map(|c| if c.is_alphanumeric() || "-_.@".contains(c) { c } else { '_' }).collect();
+        if plain.chars().all(|c| c == '.') { plain.replace('.', "_") } else { plain }
     };
     if let Some((_, person)) = record.owner.split_once(':').filter(|_| record.types.contains(&Type::UserProfile)) {
         let category = record.tags.get("category").and_then(Value::as_str);

@@ -154,9 +154,8 @@ impl Alive {
             Some(Heard::Judged(topic, message, helpful)) => {
                 let answer = canvas.snapshot().state.get(&chat::message_path(&topic, &message)).cloned();
                 let (answer, by) = (answer.unwrap_or_default(), &entry.by.0);
-                let words = if helpful { "👍" } else { "👎" };
                 let cause = Cause::of(format!("{}@{}", canvas.stream(), entry.seq));
-                if let Err(error) = self.knowing.judged(&answer, by, helpful, words, &cause).await {
+                if let Err(error) = self.knowing.judged(&answer, by, helpful, &cause).await {
                     tracing::warn!(lifeform = %self.head.id, %error, "what somebody says of an answer cannot be counted");
                 }
             }

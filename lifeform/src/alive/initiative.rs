@@ -114,7 +114,9 @@ impl Alive {
         let canvas = self.canvases.get(&self.home());
         let state = canvas.map(|canvas| canvas.snapshot().state);
         let alone = state.is_some_and(|state| speaks_alone(&state, &format!("goal_{id}"), set_by));
-        let known = self.knowing.about(goal, parent, alone.then_some(set_by), &origin.cause).await;
+        // Whoever may read reads what comes of a goal, so only whom it trusts has his own come to mind for one.
+        let whose = Some(set_by).filter(|set_by| alone && self.trusts(set_by));
+        let known = self.knowing.about(goal, parent, whose, &origin.cause).await;
         known.unwrap_or_else(|error| {
             tracing::warn!(lifeform = %self.head.id, %error, "what is known about a goal cannot be looked up");
             Vec::new()

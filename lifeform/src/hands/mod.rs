@@ -421,7 +421,7 @@ impl Hands {
         }
         let verdict = knowledge::verdict(&said.content).filter(|_| unsaid && said.change == Change::New);
         if let Some((helpful, answer)) = verdict.and_then(|helpful| Some((helpful, self.answer_before(here, said)?))) {
-            let judged = self.knowing.judged(&answer, &said.sender, helpful, &said.content, &cause).await;
+            let judged = self.knowing.judged(&answer, &said.sender, helpful, &cause).await;
             judged.map_err(failed)?;
         }
         Ok(())

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use async_trait::async_trait;
 use nexus::Origin;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use regex::Regex;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value};
@@ -141,10 +142,16 @@ impl Filled {
     /// A text with what stood for the secrets in their places: a server may tell what it was told.
     pub(super) fn scrubbed(&self, mut text: String) -> String {
         for (mark, secret) in &self.0 {
-            let secret = secret.expose_secret();
-            for told in [secret.to_owned(), escaped(secret)] {
-                if told.len() >= SCRUBBED_BYTES_MIN && text.contains(&told) {
-                    text = text.replace(&told, mark);
+            for told in forms(secret.expose_secret()) {
+                if told.len() < SCRUBBED_BYTES_MIN {
+                    continue;
+                }
+                text = text.replace(&told, mark);
+                // What was cut short may have been cut within a secret.
+                let end = text.find(super::CUT).unwrap_or(text.len());
+                let begins = (SCRUBBED_BYTES_MIN..told.len()).rev().filter(|at| told.is_char_boundary(*at));
+                if let Some(at) = begins.into_iter().find(|at| text[..end].ends_with(&told[..*at])) {
+                    text.replace_range(end - at..end, mark);
                 }
             }
         }
@@ -152,11 +159,33 @@ impl Filled {
     }
 }
 
-/// A text as it stands in JSON.
-fn escaped(text: &str) -> String {
-    let quoted = Value::from(text).to_string();
-    quoted[1..quoted.len() - 1].to_owned()
+/// How a text stands where a server may tell it: as it is, in JSON and in JSON within that, with and without characters of
+/// other writings, in a URL and in a form, with hexadecimal digits of either case.
+fn forms(text: &str) -> Vec<String> {
+    let escaped = |text: &str| {
+        let quoted = Value::from(text).to_string();
+        quoted[1..quoted.len() - 1].to_owned()
+    };
+    let ascii = |text: &str| -> String {
+        let unit =
+            |c: char| c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect::<String>();
+        text.chars().map(|c| if c.is_ascii() { c.to_string() } else { unit(c) }).collect()
+    };
+    let encoded = |kept: &'static AsciiSet| utf8_percent_encode(text, kept).to_string();
+    let (json, strict, loose) = (escaped(text), encoded(NON_ALPHANUMERIC), encoded(UNRESERVED));
+    let mut forms = vec![text.to_owned(), json.clone(), ascii(&json), escaped(&json), escaped(&ascii(&json))];
+    for url in [strict, loose, encoded(CONTROLS)] {
+        forms.extend([url.replace("%20", "+"), url.to_lowercase(), url]);
+    }
+    forms.sort_by_key(|form| std::cmp::Reverse(form.len()));
+    forms.dedup();
+    forms
 }
+
+/// What stays as it is in a URL (RFC 3986 §2.3), and what of a path browsers leave alone.
+const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+const CONTROLS: &AsciiSet =
+    &percent_encoding::CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'`').add(b'#').add(b'?');
 
 /// What stands for a secret.
 fn placeholder() -> &'static Regex {
@@ -228,6 +257,17 @@ mod tests {
         assert_eq!(filled.scrubbed(echoed), r#"{"header":["session={{secret:cookies/site}}"],"n":1}"#);
         let Value::Object(other) = json!({"x": "{{secret:not/mine}}"}) else { panic!() };
         assert_eq!(registry.fill(other, "fetch", &origin).await.err().unwrap(), "not/mine is not yours");
+        for told in [
+            "s3cret%20%22value%22%20%7B%7Bsecret%3Aother%7D%7D",
+            "s3cret+%22value%22+%7B%7Bsecret%3Aother%7D%7D",
+            r#"{\"k\":\"s3cret \\\"value\\\" {{secret:other}}\"}"#,
+            "xxxx s3cret \"val\n[… cut short]",
+        ] {
+            let left = filled.scrubbed(told.to_owned());
+            assert!(!left.contains("s3cret") && left.contains("{{secret:cookies/site}}"), "{told}: {left}");
+        }
+        assert_eq!(forms("wörd")[0], "w%C3%B6rd");
+        assert!(forms("wörd").contains(&"w\\u00f6rd".to_owned()));
         assert!(names_a_secret(r#"{"a":"{{secret:a/b}}"}"#) && !names_a_secret("{{secret:}} {{ secret }}"));
     }
 }

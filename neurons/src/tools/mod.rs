@@ -224,11 +224,11 @@ impl Tools {
     /// outside, must be, whatever the tool says.
     pub(crate) fn needs_approval(&self, tool: &ToolSpec, call: &ToolCall, caller: &Caller) -> bool {
         let outside = matches!(tool.run, Runner::Http(_) | Runner::Mcp(_) | Runner::Openapi(_));
-        let for_a_stranger = match caller.untrusted && outside {
-            // What is secret goes nowhere because a stranger would have it so.
+        let for_a_stranger = match outside {
+            // A definition may be anybody's, so what is secret goes nowhere before somebody has seen that very call.
             true if builtin::names_a_secret(&call.params) => Approval::Always,
-            true => Approval::OnWrite,
-            false => Approval::Never,
+            true if caller.untrusted => Approval::OnWrite,
+            _ => Approval::Never,
         };
         let configured = match &tool.run {
             Runner::Mcp(mcp) => self.0.servers.rules(mcp).1,
@@ -378,14 +378,16 @@ pub(crate) fn fits(tool: &ToolSpec, call: &ToolCall) -> Result<(), String> {
     }
 }
 
+/// What stands at the end of a text that was cut.
+const CUT: &str = "\n[… cut short]";
+
 /// Cuts a text, and says so.
 fn cut(text: &mut String, bytes_max: usize) {
-    const TOLD: &str = "\n[… cut short]";
     if text.len() > bytes_max {
-        let room = bytes_max - TOLD.len();
+        let room = bytes_max - CUT.len();
         let end = (0..=room).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
         text.truncate(end);
-        text.push_str(TOLD);
+        text.push_str(CUT);
     }
 }
 
