@@ -266,7 +266,7 @@ mod tests {
             let left = filled.scrubbed(told.to_owned());
             assert!(!left.contains("s3cret") && left.contains("{{secret:cookies/site}}"), "{told}: {left}");
         }
-        assert_eq!(forms("wörd")[0], "w%C3%B6rd");
+        assert!(forms("wörd").contains(&"w%C3%B6rd".to_owned()));
         assert!(forms("wörd").contains(&"w\\u00f6rd".to_owned()));
         assert!(names_a_secret(r#"{"a":"{{secret:a/b}}"}"#) && !names_a_secret("{{secret:}} {{ secret }}"));
     }
