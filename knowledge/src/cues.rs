@@ -175,7 +175,7 @@ pub fn verdict(message: &str) -> Option<bool> {
 }
 
 /// The sentences of a text, as they stand.
-pub(crate) fn sentences(text: &str) -> Vec<String> {
+pub fn sentences(text: &str) -> Vec<String> {
     let mut sentences = Vec::new();
     let mut current = String::new();
     let mut chars = text.chars().peekable();

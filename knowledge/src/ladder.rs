@@ -1,16 +1,13 @@
 //! The ladder (MISSION P1): what happened is kept as a trace; what worked again and again becomes a pattern; a pattern that
 //! held becomes an SOP. Each step up is a record of its own, linked to those it was made from, which stay.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
-
 use jiff::Timestamp;
-use nexus::kip::graph::text::terms;
 use nexus::store::Hash;
 use nexus::{Origin, Right};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use crate::likeness::{Words, likeness, words};
 use crate::list::Which;
 use crate::record::Record;
 use crate::unit::{Form, id_of};
@@ -160,18 +157,9 @@ fn is_form(record: &Record, form: Form) -> bool {
     record.unit.is_some() && Form::of(record) == form
 }
 
-fn words(text: &str) -> BTreeSet<Arc<str>> {
-    terms(text).into_iter().collect()
-}
-
-fn likeness(one: &BTreeSet<Arc<str>>, other: &BTreeSet<Arc<str>>) -> f64 {
-    let shared = one.intersection(other).count();
-    shared as f64 / (one.len() + other.len() - shared).max(1) as f64
-}
-
 /// Traces of one kind of objective, oldest first; whichever came first stands for the others.
 fn groups(traces: Vec<Record>) -> Vec<Vec<Record>> {
-    let mut groups: Vec<(BTreeSet<Arc<str>>, Vec<Record>)> = Vec::new();
+    let mut groups: Vec<(Words, Vec<Record>)> = Vec::new();
     for trace in traces {
         let own = words(&trace.task);
         match groups.iter_mut().find(|(standing, _)| likeness(standing, &own) >= ALIKE) {

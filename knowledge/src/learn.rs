@@ -1,12 +1,10 @@
 //! Records made of what was said and done (MISSION R3, R4): what is worth nothing is passed over, what is known is confirmed,
 //! what somebody says anew of the one thing he has replaces what he said, and the same again, after a crash, is done once.
 
-use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use nexus::kip::graph::text::terms;
 use nexus::secrets::redacted;
 use nexus::store::Hash;
 use nexus::{Origin, Right};
@@ -16,6 +14,7 @@ use serde_json::{Map, Value, json};
 use crate::cues::sentences;
 use crate::draft::{Body, Draft};
 use crate::feedback::Judgement;
+use crate::likeness::{likeness, words};
 use crate::list::Which;
 use crate::record::{CONFIDENCE, Record, SCORE, SOURCE_KEY, Status, Type};
 use crate::search::{Query, Router};
@@ -103,11 +102,10 @@ impl Lesson {
     /// Why it is worth nothing, if it is not.
     fn junk(&self) -> Option<&'static str> {
         let content = self.content.trim();
-        let words: BTreeSet<Arc<str>> = terms(content).into_iter().collect();
         match () {
             () if TOLD.is_match(content) => Some("it was told"),
             () if content.chars().count() > LESSON_CHARS_MAX => Some("it is long"),
-            () if words.len() < WORDS_MIN => Some("it says too little"),
+            () if words(content).len() < WORDS_MIN => Some("it says too little"),
             () if content.ends_with(['?', '？']) => Some("it asks"),
             () if redacted(content).is_some() || content.contains("[REDACTED:") => Some("it holds a secret"),
             () if self.task.trim().is_empty() => Some("it is for nothing"),
@@ -123,21 +121,12 @@ pub fn without_told(text: &str) -> String {
 
 /// Whether what `read` says stands in `said`: every figure and name with a figure, and most of its words.
 pub fn is_borne_out(read: &str, said: &str) -> bool {
-    let known: BTreeSet<Arc<str>> = terms(said).into_iter().collect();
-    let words: BTreeSet<Arc<str>> = terms(read).into_iter().collect();
+    let (known, words) = (words(said), words(read));
     let has_figure = |word: &Arc<str>| word.chars().any(|c| c.is_ascii_digit());
     let shared = words.iter().filter(|word| known.contains(*word)).count();
     words.iter().filter(|word| has_figure(word)).all(|word| known.contains(word))
         && !words.is_empty()
         && shared as f64 >= SAME * words.len() as f64
-}
-
-/// How alike two texts are, by the words they share of all they have.
-fn likeness(one: &str, other: &str) -> f64 {
-    let words = |text: &str| terms(text).into_iter().collect::<BTreeSet<Arc<str>>>();
-    let (one, other) = (words(one), words(other));
-    let shared = one.intersection(&other).count();
-    shared as f64 / (one.len() + other.len() - shared).max(1) as f64
 }
 
 impl Knowledge {
@@ -244,7 +233,8 @@ impl Knowledge {
         let which = Which { owner: Some(lesson.owner.clone()), ..Which::default() };
         let query = Query { which, router: Some(Router::Lexical), ..Query::new(text, ALIKE_MAX) };
         let found = self.search(&query, origin).await?.hits.into_iter().map(|hit| hit.record);
-        let says_it = |record: &Record| likeness(&record.content, &lesson.content) >= SAME;
+        let said = words(&lesson.content);
+        let says_it = |record: &Record| likeness(&words(&record.content), &said) >= SAME;
         Ok(found.into_iter().find(says_it))
     }
 

@@ -13,6 +13,7 @@ mod fields;
 mod history;
 mod ladder;
 mod learn;
+mod likeness;
 mod list;
 mod pulse;
 mod record;
@@ -44,7 +45,7 @@ use thinking::Thinker;
 use tokio::sync::Mutex;
 use unit::versions::{Schemas, VersionError};
 
-pub use cues::{CATEGORIES, Cue, cues, verdict};
+pub use cues::{CATEGORIES, Cue, cues, sentences, verdict};
 pub use draft::{Body, CONTENT_CHARS_MAX, Draft, TASK_CHARS_MAX};
 pub use feedback::{Judged, Judgement};
 pub use fields::Fault;

@@ -299,22 +299,7 @@ pub(crate) fn facts(message: &str, read: &Value) -> Vec<Fact> {
 
 /// The declarative sentences of a message: neither questions, nor greetings, nor commands to answer.
 pub(crate) fn statements(message: &str) -> Vec<String> {
-    let mut sentences = Vec::new();
-    let mut current = String::new();
-    let mut chars = message.chars().peekable();
-    while let Some(c) = chars.next() {
-        let ends = "。！？!?\n".contains(c) || (c == '.' && chars.peek().is_none_or(|next| next.is_whitespace()));
-        if c != '\n' {
-            current.push(c);
-        }
-        if ends || chars.peek().is_none() {
-            let sentence = std::mem::take(&mut current).trim().to_owned();
-            if is_statement(&sentence) {
-                sentences.push(sentence);
-            }
-        }
-    }
-    sentences
+    knowledge::sentences(message).into_iter().filter(|sentence| is_statement(sentence)).collect()
 }
 
 /// Whether two statements begin alike and end differently, so that one may be what has become of the other: "My cat is called

@@ -53,9 +53,9 @@ impl Client {
         self.answer(self.post(path).header("content-type", "text/plain; charset=utf-8").body(text)).await
     }
 
-    /// Asks, and answers the body as it is.
-    pub(super) async fn get_text(&self, path: &str) -> anyhow::Result<String> {
-        self.text_of(self.http.get(format!("{}{path}", self.base)).bearer_auth(&self.token)).await
+    /// Asks with a query, and answers the body as it is.
+    pub(super) async fn get_text(&self, path: &str, query: &[(&str, &str)]) -> anyhow::Result<String> {
+        self.text_of(self.http.get(format!("{}{path}", self.base)).query(query).bearer_auth(&self.token)).await
     }
 
     async fn answer(&self, request: reqwest::RequestBuilder) -> anyhow::Result<Value> {

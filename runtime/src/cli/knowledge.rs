@@ -45,11 +45,11 @@ pub(super) async fn run(config: Config, command: Knowledge) -> anyhow::Result<Ex
     let client = Client::new(&config)?;
     match command {
         Knowledge::Export { format, owner, output } => {
-            let mut path = format!("/api/knowledge/export?format={format}");
-            if let Some(owner) = owner {
-                path.push_str(&format!("&owner={owner}"));
-            }
-            let text = client.get_text(&path).await?;
+            let asked: Vec<(&str, &str)> = [("format", Some(format.as_str())), ("owner", owner.as_deref())]
+                .into_iter()
+                .filter_map(|(name, value)| Some((name, value?)))
+                .collect();
+            let text = client.get_text("/api/knowledge/export", &asked).await?;
             match output {
                 None => say(text.trim_end()),
                 Some(folder) if format == TREE => {
