@@ -88,6 +88,12 @@ async fn what_is_wrong_with_one_is_told_and_keeps_no_other_out() {
     for (format, text) in [("poem", "x"), ("tree", "[]"), ("tree", "{"), ("mem0", "{}"), ("letta", "7")] {
         op.text(&format!("{RECORDS}/import?format={format}"), text.to_owned()).await.refused(422, "invalid");
     }
+    // What would be refused is told by a dry run, too.
+    let eve = daemon.member("user:eve", &[]).await;
+    let others = json!({"task": "a", "content": "b", "types": ["plan"], "scopes": ["user:ada"]}).to_string();
+    for more in ["&dry_run=true", ""] {
+        assert_eq!(import(&eve, "jsonl", &others, more).await["refused"], 1, "{more}");
+    }
     op.get(&format!("{RECORDS}/export?format=mem0")).await.refused(422, "invalid");
     let mem0 = json!({"results": [{"id": "1", "memory": "Likes green tea", "user_id": "operator"}]}).to_string();
     assert_eq!(import(op, "mem0", &mem0, "").await["imported"], 1);

@@ -228,9 +228,18 @@ impl Knowledge {
             let saved = self.put(draft, &|_| Vec::new(), origin).await?;
             return Ok((true, saved.warnings));
         }
-        let may = origin.principal.answers_for(&draft.owner) || origin.principal.may(nexus::Role::Operator);
-        may.then_some((true, warnings))
-            .ok_or_else(|| KnowledgeError::Forbidden(format!("a record cannot be given to {}", draft.owner)))
+        let by = &origin.principal;
+        if by.may(nexus::Role::Operator) {
+            return Ok((true, warnings));
+        }
+        if !by.answers_for(&draft.owner) {
+            return Err(KnowledgeError::Forbidden(format!("a record cannot be given to {}", draft.owner)));
+        }
+        // As the writer of the commons has it.
+        match draft.scopes.iter().find(|scope| !by.scopes.iter().any(|own| *own.0 == ***scope)) {
+            Some(scope) => Err(KnowledgeError::Forbidden(format!("{id} cannot be shown to {scope}"))),
+            None => Ok((true, warnings)),
+        }
     }
 
     async fn take_unit(
@@ -298,9 +307,10 @@ mod tests {
         assert_eq!((&found[1]["types"], &found[1]["scopes"]), (&json!(["definition"]), &json!(["agent:ops"])));
         assert!(found[2].is_string(), "{}", found[2]);
         let letta = json!({"agents": [{"name": "sam"}], "blocks": [
-            {"id": "block-0", "label": "human", "value": "Her name is Ada.\nShe sails."}, {"label": "persona", "value": ""}, {"label": "harbour", "value": "Channel 9"}]});
+            {"id": "block-0", "label": "human", "value": "Her name is Ada.\nShe sails."}, {"label": "persona", "value": ""}, {"label": "harbour", "value": "Channel 9"}, {"label": "odd", "value": 7}]});
         let found = read(Format::Letta, &letta.to_string());
-        assert_eq!((found.len(), &found[0]["types"]), (2, &json!(["user_profile"])));
+        assert_eq!((found.len(), &found[0]["types"]), (3, &json!(["user_profile"])));
+        assert_eq!(found[2], "has a value that is no text");
         assert_eq!((&found[1]["task"], &found[1]["content"]), (&json!("harbour"), &json!("Channel 9")));
         let passages = json!([{"text": "Channel 9", "id": "passage-1"}]);
         assert_eq!(read(Format::Letta, &passages.to_string())[0]["content"], "Channel 9");

@@ -73,6 +73,9 @@ pub(super) fn letta(told: &Value) -> Result<Records, String> {
     }
     let block = |block: &Value| {
         let label = text(block, &["label", "name"]).unwrap_or("block");
+        if block.get("value").is_some_and(|value| !value.is_string() && !value.is_null()) {
+            return Some(Err("has a value that is no text".to_owned()));
+        }
         // An empty block says nothing.
         let value = text(block, &["value"])?;
         let kind = if label == "human" { "user_profile" } else { "definition" };
