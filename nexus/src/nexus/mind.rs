@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use kip::datum::Sym;
-use kip::graph::{El, Graph, GraphRead, GraphWrite};
+use kip::graph::{El, Graph, GraphRead, GraphWrite, Limited};
 
 use super::shelf::Shelved;
 use crate::store::StoreError;
@@ -26,6 +26,14 @@ impl Mind {
         match self {
             Self::Resident(graph) => &**graph,
             Self::Shelved(shelved) => &**shelved,
+        }
+    }
+
+    /// The elements that not everybody may see.
+    pub(super) fn limited(&self) -> &Limited {
+        match self {
+            Self::Resident(graph) => graph.limited(),
+            Self::Shelved(shelved) => shelved.limited(),
         }
     }
 

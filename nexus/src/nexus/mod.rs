@@ -488,8 +488,8 @@ impl Seen {
     }
 
     fn view<R>(&self, then: impl FnOnce(&dyn GraphRead) -> R) -> R {
-        let commons = self.commons.as_ref().map(|(snapshot, scopes)| (snapshot.mind.read(), scopes));
-        commons::view((self.own.mind.read(), &self.scopes), commons, then)
+        let commons = self.commons.as_ref().map(|(snapshot, scopes)| (&snapshot.mind, scopes));
+        commons::view((&self.own.mind, &self.scopes), commons, then)
     }
 
     fn is_large(&self) -> bool {

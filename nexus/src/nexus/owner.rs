@@ -12,6 +12,7 @@ use kip::datum::Sym;
 use kip::exec::{Change, Draft};
 use kip::graph::{El, Record};
 use kip::{ErrorKind, KipError, envelope};
+use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
@@ -715,9 +716,9 @@ pub(super) async fn entry_hash(store: &Store, nexus: &NexusId, seq: u64) -> Resu
     Ok(entries.iter().find(|entry| entry.seq == seq).map(hash).unwrap_or_default())
 }
 
-/// A record as the store keeps it.
-pub(super) fn pack(record: &Record) -> Bytes {
-    rmp_serde::to_vec(record).map(Bytes::from).unwrap_or_else(|error| unreachable!("plain data serializes: {error}"))
+/// A record, or other plain data, as the store keeps it.
+pub(super) fn pack(plain: &impl Serialize) -> Bytes {
+    rmp_serde::to_vec(plain).map(Bytes::from).unwrap_or_else(|error| unreachable!("plain data serializes: {error}"))
 }
 
 /// A record of the store.

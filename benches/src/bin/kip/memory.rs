@@ -87,7 +87,7 @@ fn words_alone(engine: &Engine) -> f64 {
 /// One read, from text to text.
 fn ask(engine: &Engine, call: &Call) -> String {
     let scopes = ["public".into()].into();
-    let view = nexus::kip::Scoped::new(&engine.graph, Some(&scopes));
+    let view = nexus::kip::Scoped::new(&engine.graph, engine.graph.limited(), Some(&scopes));
     let options = nexus::kip::Options::default();
     let answered = nexus::kip::bind_and(call, |command| nexus::kip::exec::read(command, &view, &options));
     nexus::kip::envelope(answered, &call.command).to_string()

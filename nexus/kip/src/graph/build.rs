@@ -7,7 +7,7 @@ use imbl::OrdMap;
 
 use super::pages::Pages;
 use super::text::{Gathered, Index, Lexicon, words_of};
-use super::{Edge, Edges, El, Ends, Graph, Look, Record, hash, is_dense, is_limited};
+use super::{Edge, Edges, El, Ends, Graph, Look, Record, Rule, hash, is_dense};
 use crate::datum::Sym;
 
 /// See the module.
@@ -26,8 +26,8 @@ impl Builder {
         let look = record.look();
         self.by_kind.entry((el.is_link(), look.kind())).or_default().push(el);
         self.graph.weight += look.weight();
-        if is_limited(look) {
-            self.graph.scoped.insert(el);
+        if let Some(rule) = Rule::of(look) {
+            self.graph.limited.insert(el, look.kind(), rule);
         }
         match record {
             Record::Concept(concept) => {
@@ -147,11 +147,12 @@ mod tests {
             assert!(answer.get("error").is_none(), "{answer}");
         }
         let (slow, mut fast) = (engine.graph.clone(), Graph::of(engine.graph.records()));
+        let limited = |graph: &Graph| format!("{:?}", graph.limited().iter().collect::<Vec<_>>());
         let numbers = |graph: &Graph| (graph.next_concept, graph.next_link, graph.len(), graph.weight());
         assert_eq!(numbers(&fast), numbers(&slow));
         assert_eq!(
-            (fast.types(), fast.predicates(), fast.limited()),
-            (slow.types(), slow.predicates(), slow.limited())
+            (fast.types(), fast.predicates(), limited(&fast)),
+            (slow.types(), slow.predicates(), limited(&slow))
         );
         let ask = |graph: &Graph| {
             let mut told = Vec::new();
@@ -187,6 +188,11 @@ mod tests {
             (fast.len(), fast.weight(), fast.words.get(false).words(), fast.words.get(true).words()),
             ((0, 0), 0, 0, 0)
         );
-        assert!(fast.keys.is_empty() && fast.sparse_ends.is_empty() && fast.by_predicate.is_empty());
+        assert!(
+            fast.limited.is_empty()
+                && fast.keys.is_empty()
+                && fast.sparse_ends.is_empty()
+                && fast.by_predicate.is_empty()
+        );
     }
 }

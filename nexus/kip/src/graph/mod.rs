@@ -3,6 +3,7 @@
 
 mod build;
 mod edges;
+mod limited;
 mod pages;
 mod read;
 mod record;
@@ -20,9 +21,10 @@ use imbl::{HashMap, OrdMap, OrdSet};
 
 pub use build::Builder;
 pub use edges::{Edge, Edges};
-pub use read::{GraphRead, GraphWrite, Limited, Way};
+pub use limited::{Limited, OWNER_KEY, Rule, SCOPES_KEY};
+pub use read::{GraphRead, GraphWrite, Way};
 pub use record::{Concept, El, Later, Link, Look, Record, Stamp, shown, source_of};
-pub use scoped::{OWNER_KEY, SCOPES_KEY, Scoped};
+pub use scoped::Scoped;
 use sorted::{Batch, Place, Sorted};
 pub use union::Union;
 pub use veil::{Veil, Veiled, counted, hidden_with_links, hides_with_ends};
@@ -45,8 +47,7 @@ pub struct Graph {
     by_predicate: HashMap<Sym, OrdSet<El>>,
     words: text::Lexicon,
     sorted: HashMap<(Sym, Sym), Sorted>,
-    /// Elements that not everybody may see.
-    scoped: OrdSet<El>,
+    limited: Limited,
     weight: usize,
     /// The number of the next concept.
     pub next_concept: u32,
@@ -94,6 +95,11 @@ impl Graph {
         concepts.chain(links)
     }
 
+    /// The elements that not everybody may see.
+    pub fn limited(&self) -> &Limited {
+        &self.limited
+    }
+
     /// About how many bytes it takes up.
     pub fn weight(&self) -> usize {
         self.weight
@@ -121,7 +127,7 @@ impl Graph {
         }
         self.words.get_mut(false).change(el, old.as_ref().map(Look::Concept), Some(Look::Concept(&concept)));
         self.resort(el, old.as_ref(), Some(&concept));
-        self.rescope(el, Look::Concept(&concept));
+        self.limited.put(el, Look::Concept(&concept));
         self.reweigh(old.as_ref().map(Look::Concept), Some(Look::Concept(&concept)));
         self.concepts.put(el.no(), concept);
     }
@@ -141,7 +147,7 @@ impl Graph {
             self.ends_mut(link.object).into.insert(Edge { predicate: link.predicate, other: link.subject, link: el });
         }
         self.words.get_mut(true).change(el, old.as_ref().map(Look::Link), Some(Look::Link(&link)));
-        self.rescope(el, Look::Link(&link));
+        self.limited.put(el, Look::Link(&link));
         self.reweigh(old.as_ref().map(Look::Link), Some(Look::Link(&link)));
         self.links.put(el.no(), link);
     }
@@ -216,14 +222,6 @@ impl Graph {
         self.weight = self.weight + weight(new) - weight(old);
     }
 
-    fn rescope(&mut self, el: El, look: Look<'_>) {
-        if is_limited(look) {
-            self.scoped.insert(el);
-        } else if !self.scoped.is_empty() {
-            self.scoped.remove(&el);
-        }
-    }
-
     // ---- secondary indexes ----
 
     /// Builds the index of a type by an attribute, unless it is there.
@@ -269,12 +267,6 @@ impl Graph {
             }
         }
     }
-}
-
-/// Whether not everybody may see an element, or what it leads to in the commons.
-pub fn is_limited(look: Look<'_>) -> bool {
-    matches!(look, Look::Link(link) if link.subject.is_abroad() || link.object.is_abroad())
-        || look.metadata().named(SCOPES_KEY).is_some_and(|scopes| !scopes.is_null())
 }
 
 /// Whether links at it are kept by number, where concepts of this graph stand close.
@@ -368,10 +360,6 @@ impl GraphRead for Graph {
     fn words(&self, links: bool, ask: &mut dyn FnMut(&dyn text::Words)) {
         ask(self.words.get(links));
     }
-
-    fn limited(&self) -> Limited {
-        self.scoped.clone()
-    }
 }
 
 impl GraphWrite for Graph {
@@ -392,7 +380,7 @@ impl GraphWrite for Graph {
     }
 
     fn remove(&mut self, el: El) {
-        self.scoped.remove(&el);
+        self.limited.remove(el);
         if el.is_link() {
             let Some(old) = self.links.remove(el.no()) else { return };
             self.drop_edges(el, &old);

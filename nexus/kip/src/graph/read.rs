@@ -4,8 +4,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use imbl::OrdSet;
-
 use super::sorted::{Batch, Place};
 use super::text::{self, Hit, Words};
 use super::{Edge, El, Look, Record};
@@ -19,9 +17,6 @@ pub enum Way {
     /// From its object to its subject.
     In,
 }
-
-/// The elements of a graph that not everybody may see.
-pub type Limited = OrdSet<El>;
 
 /// See the module. Whatever is not visible is not there.
 pub trait GraphRead {
@@ -55,8 +50,6 @@ pub trait GraphRead {
     fn sorted_len(&self, kind: Sym, key: Sym) -> Option<usize>;
     /// Calls `ask` with the words of the concepts, or of the links. What is hidden may still be counted there.
     fn words(&self, links: bool, ask: &mut dyn FnMut(&dyn Words));
-    /// The elements that not everybody may see.
-    fn limited(&self) -> Limited;
 
     /// Up to `limit` elements, concepts or links, that hold the words and that `fits` lets through, best first.
     fn search(&self, words: &[Arc<str>], links: bool, limit: usize, fits: &mut dyn FnMut(El) -> bool) -> Vec<Hit> {
@@ -191,9 +184,6 @@ macro_rules! reads_through {
         }
         fn words(&self, links: bool, ask: &mut dyn FnMut(&dyn $crate::graph::text::Words)) {
             self.$view(|graph| graph.words(links, ask))
-        }
-        fn limited(&self) -> $crate::graph::Limited {
-            self.$view(|graph| graph.limited())
         }
     };
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::sorted::{Batch, Place};
 use super::text::{LEVELS_MAX, Standing, Words};
-use super::{Edge, El, GraphRead, Limited, Look, Way};
+use super::{Edge, El, GraphRead, Look, Way};
 use crate::datum::Sym;
 
 /// See the module.
@@ -134,10 +134,6 @@ impl GraphRead for Union<'_> {
 
     fn words(&self, links: bool, ask: &mut dyn FnMut(&dyn Words)) {
         self.0.words(links, &mut |first| self.1.words(links, &mut |second| ask(&UnionWords(first, second))));
-    }
-
-    fn limited(&self) -> Limited {
-        self.0.limited().union(self.1.limited())
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::sorted::{Batch, Place};
 use super::text::{Standing, Words};
-use super::{Edge, El, GraphRead, Limited, Look, Way};
+use super::{Edge, El, GraphRead, Look, Way};
 use crate::datum::Sym;
 
 /// What hides elements of a graph.
@@ -216,10 +216,6 @@ impl<V: Veil> GraphRead for Veiled<'_, V> {
             let elements = words.elements().saturating_sub(hidden);
             ask(&VeiledWords { words, elements, sees: &|el| self.sees(el) });
         });
-    }
-
-    fn limited(&self) -> Limited {
-        self.graph.limited()
     }
 }
 

@@ -3,7 +3,7 @@
 use kip::datum::Sym;
 use kip::graph::sorted::{Batch, Place};
 use kip::graph::text::{Standing, Words};
-use kip::graph::{Edge, El, GraphRead, Limited, Link, Look, Record, Way};
+use kip::graph::{Edge, El, GraphRead, Link, Look, Record, Way};
 
 use super::is_shared;
 
@@ -98,10 +98,6 @@ impl GraphRead for Abroad<'_> {
 
     fn words(&self, links: bool, ask: &mut dyn FnMut(&dyn Words)) {
         self.0.words(links, &mut |words| ask(&WordsAbroad(words)));
-    }
-
-    fn limited(&self) -> Limited {
-        self.0.limited().iter().map(|el| el.abroad()).collect()
     }
 }
 

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use kip::datum::Sym;
 use kip::graph::{El, GraphRead, Look, Scoped, Union, Veil, Veiled, counted, hidden_with_links, hides_with_ends};
 
+use super::mind::Mind;
 use abroad::Abroad;
 
 pub use cleaning::SecretPolicy;
@@ -40,16 +41,18 @@ pub(super) type Scopes = Option<BTreeSet<Arc<str>>>;
 
 /// Lends the view of a mind that somebody has: what their scopes show of it, and of the commons.
 pub(super) fn view<R>(
-    own: (&dyn GraphRead, &Scopes),
-    commons: Option<(&dyn GraphRead, &Scopes)>,
+    own: (&Mind, &Scopes),
+    commons: Option<(&Mind, &Scopes)>,
     then: impl FnOnce(&dyn GraphRead) -> R,
 ) -> R {
-    let (own, scopes) = own;
-    let Some((commons, commons_scopes)) = commons else { return then(&Scoped::new(own, scopes.as_ref())) };
-    let seen = Scoped::new(commons, commons_scopes.as_ref());
+    let ((mind, scopes), own) = (own, own.0.read());
+    let Some((commons, commons_scopes)) = commons else {
+        return then(&Scoped::new(own, mind.limited(), scopes.as_ref()));
+    };
+    let seen = Scoped::new(commons.read(), commons.limited(), commons_scopes.as_ref());
     let shared = Veiled::behind(Shared { own, hidden: OnceCell::new() }, &seen);
     let abroad = Abroad(&shared);
-    then(&Union(&Scoped::beside(&abroad, own, scopes.as_ref()), &abroad))
+    then(&Union(&Scoped::beside(&abroad, own, mind.limited(), scopes.as_ref()), &abroad))
 }
 
 /// What of the commons others do not see: concepts of other types, and definitions they have themselves.

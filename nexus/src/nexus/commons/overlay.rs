@@ -37,7 +37,7 @@ impl<'m> Overlay<'m> {
     }
 
     fn view<R>(&self, then: impl FnOnce(&dyn GraphRead) -> R) -> R {
-        view((self.own.read(), &None), Some((self.commons.read(), &self.scopes)), then)
+        view((&*self.own, &None), Some((&*self.commons, &self.scopes)), then)
     }
 }
 
@@ -122,7 +122,7 @@ impl<'m> Common<'m> {
     }
 
     fn view<R>(&self, then: impl FnOnce(&dyn GraphRead) -> R) -> R {
-        then(&Scoped::new(self.mind.read(), self.scopes.as_ref()))
+        then(&Scoped::new(self.mind.read(), self.mind.limited(), self.scopes.as_ref()))
     }
 }
 

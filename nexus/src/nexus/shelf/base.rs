@@ -6,7 +6,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use kip::datum::Sym;
 use kip::graph::sorted::{Batch, Place};
 use kip::graph::text::{LEVELS_MAX, Standing, Words};
-use kip::graph::{Edge, El, GraphRead, Limited, Look, Record, Way};
+use kip::graph::{Edge, El, GraphRead, Look, Record, Way};
 use redb::{Database, ReadOnlyTable, ReadableDatabase, ReadableTable};
 
 use super::tables::{self, Result, WITH_WORDS};
@@ -28,7 +28,6 @@ pub(super) struct Base {
     indexes: HashMap<(Sym, Sym), usize>,
     /// How many elements of each kind there are, and how many hold words; of links where the flag is set.
     counts: HashMap<(bool, &'static str), usize>,
-    limited: Limited,
     /// The last concept and the last link.
     last: (u32, u32),
     records: Vec<Mutex<Option<(El, Record)>>>,
@@ -54,11 +53,6 @@ impl Base {
             let (kind, attribute) = key.value();
             indexes.insert((Sym::new(kind), Sym::new(attribute)), count.value() as usize);
         }
-        let limited = read
-            .open_table(tables::LIMITED)?
-            .iter()?
-            .map(|entry| Ok(El(entry?.0.value())))
-            .collect::<Result<Limited>>()?;
         for entry in read.open_table(tables::NAMES)?.iter()? {
             Sym::new(entry?.0.value());
         }
@@ -77,7 +71,6 @@ impl Base {
             sorted: read.open_table(tables::SORTED)?,
             indexes,
             counts,
-            limited,
             last,
             records: (0..RECORDS_MAX).map(|_| Mutex::default()).collect(),
             fault: OnceLock::new(),
@@ -269,10 +262,6 @@ impl GraphRead for Base {
 
     fn words(&self, links: bool, ask: &mut dyn FnMut(&dyn Words)) {
         ask(&Spoken { base: self, links });
-    }
-
-    fn limited(&self) -> Limited {
-        self.limited.clone()
     }
 }
 

@@ -12,8 +12,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use imbl::OrdSet;
 use kip::datum::Sym;
-use kip::graph::{El, Graph, GraphRead, GraphWrite, Limited, Record, Union, Veil, Veiled, counted, is_limited};
+use kip::graph::{El, Graph, GraphRead, GraphWrite, Limited, Record, Union, Veil, Veiled, counted};
 use kip::reads_through;
 use redb::{Database, Durability, ReadableDatabase, ReadableTable};
 use serde::{Deserialize, Serialize};
@@ -31,7 +32,7 @@ const CACHE_BYTES: usize = 64 << 20;
 const CLOSING_STEP: Duration = Duration::from_millis(5);
 const CLOSING_STEPS_MAX: usize = 2_000;
 /// The form of the tables; a shelf of another form is made again.
-const FORM: u32 = 4;
+const FORM: u32 = 5;
 
 /// Where shelves lie, and from when on a mind is put on one.
 #[derive(Clone, Debug)]
@@ -73,6 +74,8 @@ pub struct Shelved {
     base: Arc<Base>,
     stale: Stale,
     fresh: Graph,
+    /// Of all that stands here.
+    limited: Limited,
     /// What the base would weigh in memory.
     weight: usize,
     /// What the shelf said of its state when this stood on it last; whoever files finds it so, or does not file.
@@ -82,7 +85,7 @@ pub struct Shelved {
 /// The elements of the base that are gone, or stand in memory as they are now.
 #[derive(Clone, Default)]
 struct Stale {
-    els: Limited,
+    els: OrdSet<El>,
     kinds: imbl::HashMap<(bool, Sym), usize>,
     weight: usize,
 }
@@ -172,21 +175,22 @@ impl Shelved {
     /// # Errors
     /// [`StoreError::Io`].
     pub(super) fn open(file: Arc<Database>, next: (u32, u32)) -> Result<(Self, Option<State>), StoreError> {
-        let opened = || -> tables::Result<(Base, Option<Vec<u8>>)> {
+        let opened = || -> tables::Result<_> {
             // Makes the tables of an empty file.
             let write = file.begin_write()?;
             Tables::open(&write)?.close()?;
             write.commit()?;
-            let state = file.begin_read()?.open_table(tables::STATE)?;
-            let said = state.get("state")?.map(|state| state.value().to_vec());
-            Ok((Base::open(&file)?, said))
+            let read = file.begin_read()?;
+            let said = read.open_table(tables::STATE)?.get("state")?.map(|state| state.value().to_vec());
+            let state = said.as_deref().and_then(|said| rmp_serde::from_slice::<State>(said).ok());
+            let state = state.filter(|state| state.form == FORM);
+            // A shelf of another form is about to be emptied.
+            let limited = if state.is_some() { tables::limited(&read)? } else { Limited::default() };
+            Ok((Arc::new(Base::open(&file)?), limited, said, state))
         };
-        let (base, said) = tables::guarded(opened).map_err(|error| io(&error))?;
-        let state = said.as_deref().and_then(|said| rmp_serde::from_slice::<State>(said).ok());
-        let state = state.filter(|state| state.form == FORM);
+        let (base, limited, said, state) = tables::guarded(opened).map_err(|error| io(&error))?;
         let weight = state.as_ref().map_or(0, |state| state.weight);
-        let mut shelved =
-            Self { file, base: Arc::new(base), stale: Stale::default(), fresh: Graph::new(), weight, said };
+        let mut shelved = Self { file, base, stale: Stale::default(), fresh: Graph::new(), limited, weight, said };
         shelved.renew(next);
         Ok((shelved, state))
     }
@@ -208,6 +212,7 @@ impl Shelved {
         };
         self.base = Arc::new(tables::guarded(cleared).map_err(|error| io(&error))?);
         (self.stale, self.weight, self.said) = (Stale::default(), 0, None);
+        self.limited = Limited::default();
         self.renew((1, 1));
         Ok(())
     }
@@ -218,6 +223,7 @@ impl Shelved {
     /// [`StoreError::Io`].
     pub(super) fn take_in(&mut self, records: impl IntoIterator<Item = (El, Record)>) -> Result<(), StoreError> {
         for (el, record) in records {
+            self.limited.put(el, record.look());
             self.fresh.put(el, record);
             if self.unfiled() >= AT_ONCE {
                 self.file_away(None)?;
@@ -257,7 +263,7 @@ impl Shelved {
             let links = self.fresh.of_predicate(None, El::FIRST_LINK, usize::MAX);
             for el in concepts.into_iter().chain(links) {
                 if let Some(look) = self.fresh.get(el) {
-                    tables.put(el, look, is_limited(look))?;
+                    tables.put(el, look)?;
                 }
             }
             tables.close()?;
@@ -292,6 +298,11 @@ impl Shelved {
         self.base = Arc::new(tables::guarded(built).map_err(|error| io(&error))?);
         self.fresh.sort_by(kind, key);
         Ok(())
+    }
+
+    /// The elements that not everybody may see.
+    pub(super) fn limited(&self) -> &Limited {
+        &self.limited
     }
 
     /// How many elements stand in memory.
@@ -378,20 +389,25 @@ impl GraphRead for Shelved {
 
 impl GraphWrite for Shelved {
     fn add(&mut self, record: Record) -> El {
-        self.fresh.add(record)
+        let el = self.fresh.add(record);
+        self.fresh.look(el, &mut |look| self.limited.put(el, look));
+        el
     }
 
     fn put(&mut self, el: El, record: Record) {
         self.outdate(el);
+        self.limited.put(el, record.look());
         self.fresh.put(el, record);
     }
 
     fn remove(&mut self, el: El) {
         self.outdate(el);
+        self.limited.remove(el);
         self.fresh.remove(el);
     }
 
     fn unmake(&mut self, el: El) {
+        self.limited.remove(el);
         self.fresh.unmake(el);
     }
 }

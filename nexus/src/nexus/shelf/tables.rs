@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet};
 use arcstr::ArcStr;
 use kip::datum::Sym;
 use kip::graph::sorted::Place;
-use kip::graph::{El, INDEXES_MAX, Look, Record, text};
-use redb::{ReadableTable, Table, TableDefinition, WriteTransaction};
+use kip::graph::{El, INDEXES_MAX, Limited, Look, Record, Rule, text};
+use redb::{ReadTransaction, ReadableTable, Table, TableDefinition, WriteTransaction};
 
 /// What goes wrong with a shelf: the disk.
 pub(in crate::nexus) type Result<T> = std::result::Result<T, redb::Error>;
@@ -38,8 +38,8 @@ pub(super) const VOCABULARY: TableDefinition<(bool, &str), u64> = TableDefinitio
 pub(super) const SORTED: TableDefinition<(&str, &str, &[u8], u32), ()> = TableDefinition::new("sorted");
 /// The indexes there are, by type and attribute, with how many concepts each holds.
 pub(super) const INDEXES: TableDefinition<(&str, &str), u64> = TableDefinition::new("indexes");
-/// Elements that not everybody may see.
-pub(super) const LIMITED: TableDefinition<u32, ()> = TableDefinition::new("limited");
+/// Elements that not everybody may see, with their type or predicate and the rule that says who does.
+pub(super) const RULES: TableDefinition<u32, &[u8]> = TableDefinition::new("rules");
 /// How many: concepts of a type, links of a predicate (the flag is set), and of neither, by name.
 pub(super) const COUNTS: TableDefinition<(bool, &str), u64> = TableDefinition::new("counts");
 /// The state of a nexus that the shelf holds.
@@ -60,7 +60,7 @@ pub(super) struct Tables<'t> {
     vocabulary: Table<'t, (bool, &'static str), u64>,
     sorted: Table<'t, (&'static str, &'static str, &'static [u8], u32), ()>,
     indexes: Table<'t, (&'static str, &'static str), u64>,
-    limited: Table<'t, u32, ()>,
+    rules: Table<'t, u32, &'static [u8]>,
     counts: Table<'t, (bool, &'static str), u64>,
     /// Attributes that an index stands on, by type.
     indexed: HashMap<Sym, Vec<Sym>>,
@@ -94,7 +94,7 @@ impl<'t> Tables<'t> {
             vocabulary: write.open_table(VOCABULARY)?,
             sorted: write.open_table(SORTED)?,
             indexes,
-            limited: write.open_table(LIMITED)?,
+            rules: write.open_table(RULES)?,
             counts: write.open_table(COUNTS)?,
             indexed,
             counted: HashMap::new(),
@@ -129,7 +129,7 @@ impl<'t> Tables<'t> {
             }
         }
         self.kinds.remove((look.kind().as_str(), el.0))?;
-        self.limited.remove(el.0)?;
+        self.rules.remove(el.0)?;
         self.count(el, look.kind().as_str(), -1);
         let weights = text::words_of(look);
         self.count(el, WITH_WORDS, -i64::from(!weights.is_empty()));
@@ -144,7 +144,7 @@ impl<'t> Tables<'t> {
     ///
     /// # Errors
     /// The disk's.
-    pub(super) fn put(&mut self, el: El, look: Look<'_>, limited: bool) -> Result<()> {
+    pub(super) fn put(&mut self, el: El, look: Look<'_>) -> Result<()> {
         for (name, _) in look.attributes().pairs().iter().chain(look.metadata().pairs()) {
             if self.named.insert(*name) {
                 self.names.insert(name.as_str(), ())?;
@@ -165,8 +165,8 @@ impl<'t> Tables<'t> {
             }
         }
         self.kinds.insert((look.kind().as_str(), el.0), ())?;
-        if limited {
-            self.limited.insert(el.0, ())?;
+        if let Some(rule) = Rule::of(look) {
+            self.rules.insert(el.0, &*super::super::owner::pack(&(look.kind().as_str(), rule)))?;
         }
         self.count(el, look.kind().as_str(), 1);
         let weights = text::words_of(look);
@@ -240,6 +240,22 @@ impl<'t> Tables<'t> {
         }
         Ok(())
     }
+}
+
+/// What of a shelf not everybody may see.
+///
+/// # Errors
+/// The disk's, and [`redb::Error::Corrupted`] for a rule that is none.
+pub(super) fn limited(read: &ReadTransaction) -> Result<Limited> {
+    let mut limited = Limited::default();
+    for entry in read.open_table(RULES)?.iter()? {
+        let (el, ruled) = entry?;
+        let (kind, rule): (String, Rule) = rmp_serde::from_slice(ruled.value()).map_err(|_| {
+            redb::Error::Corrupted(format!("who may see element {} is not what was written", el.value()))
+        })?;
+        limited.insert(El(el.value()), Sym::new(&kind), rule);
+    }
+    Ok(limited)
 }
 
 /// An element as it lies on a shelf.

@@ -1,12 +1,16 @@
 //! Words that were nearly meant: those that begin so, and those a slip or two away.
 
+use std::collections::BTreeSet;
+
 /// Calls a function with the words from one on, in order, until it answers `false`.
 type WordsFrom<'w> = &'w dyn Fn(&str, &mut dyn FnMut(&str) -> bool);
 
 /// Other words taken up for one word of a query.
 const EXPANSIONS_MAX: usize = 48;
 /// Words looked at in search of a slip; past it the search gives up on them.
-const LOOKED_AT_MAX: usize = 400_000;
+const LOOKED_AT_MAX: usize = 100_000;
+/// Letters of one alphabet stand in one run of so many.
+const ALPHABET: u32 = 128;
 
 /// The words that begin with `stem`, shortest first.
 pub(super) fn beginning(words_from: WordsFrom<'_>, stem: &str) -> Vec<String> {
@@ -22,36 +26,99 @@ pub(super) fn beginning(words_from: WordsFrom<'_>, stem: &str) -> Vec<String> {
     found
 }
 
-/// The words one slip away from `word`, or two if it is long, with the number of slips. A first letter is
-/// seldom wrong, so the words that share it are tried first.
+/// The words one slip away from `word`, or two if it is long, with the number of slips. A first letter is seldom wrong:
+/// those that share it are tried first, and of others only those in which nothing but the beginning is.
 pub(super) fn slips(words_from: WordsFrom<'_>, word: &str) -> Vec<(String, usize)> {
-    let letters = word.chars().count();
-    let slips_max = match letters {
+    let letters: Vec<char> = word.chars().collect();
+    let slips_max = match letters.len() {
         0..=3 => return Vec::new(),
         4..=6 => 1,
         _ => 2,
     };
+    let own = Letters::of(word);
     let near = |known: &str| {
-        let longer = known.chars().count().abs_diff(letters);
-        (longer <= slips_max).then(|| crate::lang::error::distance(word, known)).filter(|slips| *slips <= slips_max)
-    };
-    let first = word.chars().next().map(String::from).unwrap_or_default();
-    let mut found = Vec::new();
-    for beginning in [first.as_str(), ""] {
-        let mut looked_at = 0;
-        words_from(beginning, &mut |known| {
-            looked_at += 1;
-            if !known.starts_with(beginning) {
-                return false;
-            }
-            found.extend(near(known).map(|slips| (known.to_owned(), slips)));
-            looked_at < LOOKED_AT_MAX
-        });
-        if !found.is_empty() {
-            break;
+        if own.slips_at_least(Letters::of(known)) > slips_max {
+            return None;
         }
+        Some(crate::lang::error::distance(word, known)).filter(|slips| *slips <= slips_max)
+    };
+    let mut found = near_ones(words_from, &letters[0].to_string(), &near);
+    if found.is_empty() {
+        // The first letter is another one, missing, one too many, or has changed places with the second.
+        let alphabet = u32::from(letters[0]) / ALPHABET * ALPHABET;
+        let others = (alphabet..alphabet + ALPHABET).filter_map(char::from_u32).filter(|other| other.is_alphanumeric());
+        let replaced_or_missing =
+            others.flat_map(|other| letters[..2].iter().map(move |next| format!("{other}{next}")));
+        let beginnings: BTreeSet<String> = replaced_or_missing.chain([letters[1].to_string()]).collect();
+        found = beginnings.iter().flat_map(|beginning| near_ones(words_from, beginning, &near)).collect();
     }
     found.sort_by(|a, b| a.1.cmp(&b.1).then_with(|| a.0.cmp(&b.0)));
+    found.dedup();
     found.truncate(EXPANSIONS_MAX);
     found
+}
+
+/// Of the words that begin so, those that are `near`, with how near.
+fn near_ones(words_from: WordsFrom<'_>, beginning: &str, near: &dyn Fn(&str) -> Option<usize>) -> Vec<(String, usize)> {
+    let (mut found, mut looked_at) = (Vec::new(), 0);
+    words_from(beginning, &mut |known| {
+        looked_at += 1;
+        if !known.starts_with(beginning) {
+            return false;
+        }
+        found.extend(near(known).map(|slips| (known.to_owned(), slips)));
+        looked_at < LOOKED_AT_MAX
+    });
+    found
+}
+
+/// Which letters are in a word, and how many: enough to tell that two are far apart, at a glance.
+#[derive(Clone, Copy)]
+struct Letters {
+    set: u64,
+    count: usize,
+}
+
+impl Letters {
+    fn of(word: &str) -> Self {
+        let (mut set, mut count) = (0, 0);
+        for letter in word.chars() {
+            set |= 1 << (u32::from(letter) % 64);
+            count += 1;
+        }
+        Self { set, count }
+    }
+
+    /// A slip puts one letter in, takes one out, or does both.
+    fn slips_at_least(self, other: Self) -> usize {
+        let only = |one: u64, other: u64| (one & !other).count_ones() as usize;
+        only(self.set, other.set).max(only(other.set, self.set)).max(self.count.abs_diff(other.count))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slips_among(words: &[&str], word: &str) -> Vec<String> {
+        let mut known = words.to_vec();
+        known.sort_unstable();
+        let words_from = |first: &str, see: &mut dyn FnMut(&str) -> bool| {
+            known.iter().filter(|word| **word >= first).all(|word| see(word));
+        };
+        slips(&words_from, word).into_iter().map(|(word, _)| word).collect()
+    }
+
+    #[test]
+    fn one_slip_anywhere_is_mended() {
+        let words = ["harbour", "lighthouse", "гавань", "anchor", "an", "zoo"];
+        for wrong in ["harbor", "arbour", "jarbour", "aharbour", "ahrbour", "harbuor", "harbourr"] {
+            assert_eq!(slips_among(&words, wrong), ["harbour"], "{wrong}");
+        }
+        assert_eq!(slips_among(&words, "гавнь"), ["гавань"]);
+        assert_eq!(slips_among(&words, "завань"), ["гавань"]);
+        assert_eq!(slips_among(&words, "nchor"), ["anchor"]);
+        assert_eq!(slips_among(&words, "anchorage"), Vec::<String>::new());
+        assert_eq!(slips_among(&words, "zo"), Vec::<String>::new());
+    }
 }

@@ -1,7 +1,7 @@
 //! Ranking: which elements answer words best, wherever it is kept where the words stand.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 
 use super::super::El;
@@ -12,6 +12,8 @@ use super::index::LEVELS;
 const FLOOR: f32 = 0.3;
 /// A word in more elements than this is only looked up for elements that a rarer word found.
 const COMMON: usize = 20_000;
+/// Elements of a word that are walked by in the time in which one is looked up.
+const LOOKUP: usize = 64;
 /// Unknown words of one query that are taken for slips; each costs a walk through the words.
 const GUESSES_MAX: usize = 6;
 /// What a word that begins so counts, and one with one or two slips.
@@ -75,90 +77,187 @@ pub fn search(words: &dyn Words, asked: &[Arc<str>], limit: usize, fits: &mut dy
         });
         return hits;
     }
-    let mut scores: Scores = Scores::default();
-    let mut left: f32 = asked.iter().map(|asked| asked.weight).sum();
+    // What each word and those after it can give at most.
+    let mut left: Vec<f32> = asked
+        .iter()
+        .rev()
+        .scan(0.0, |sum, asked| {
+            Some({
+                *sum += asked.most();
+                *sum
+            })
+        })
+        .collect();
+    left.reverse();
+    let mut scores = Scores::default();
     let mut closed = false;
-    for asked in &asked {
+    for (asked, left) in asked.iter().zip(left) {
         if !closed && let Some(least) = least_of_the_best(&scores, limit, left, fits) {
             // Nothing that was not found yet can be among the best any more, nor much of what was (MaxScore).
-            scores.retain(|_, score| *score + left >= least);
+            scores.retain(|score| score + left >= least);
             closed = true;
         }
-        left -= asked.weight;
         let common = asked.count > COMMON;
-        let enough =
-            |fits: &mut dyn FnMut(El) -> bool| scores.keys().filter(|el| fits(**el)).take(limit).count() >= limit;
-        if closed || (common && enough(fits)) {
-            for (el, score) in &mut scores {
-                *score += asked.weight * asked.best(*el);
-            }
+        closed |= common && scores.iter().filter(|(el, _)| fits(*el)).take(limit).count() >= limit;
+        // To look elements up one by one is dearer than to walk by them.
+        if closed && scores.len() * LOOKUP < asked.count {
+            scores.change(|el, score| score + asked.weight * asked.best(el));
             continue;
         }
-        if let ([(standing, factor)], false) = (asked.standings.as_slice(), common) {
+        let one = match asked.standings.as_slice() {
+            [(standing, factor)] if !common || closed => Some((standing, *factor)),
+            _ => None,
+        };
+        if let Some((standing, factor)) = one {
             standing.each(&mut |el, level| {
-                *scores.entry(el).or_default() += asked.weight * worth(level, *factor);
+                scores.add(el, asked.weight * worth(level, factor), closed);
                 true
             });
             continue;
         }
-        let mut best: Scores = Scores::default();
+        let mut best = Scores::default();
         let mut fresh = 0;
         for (standing, factor) in &asked.standings {
             standing.each(&mut |el, level| {
-                if common && !scores.contains_key(&el) {
+                if common && !closed && scores.get(el) == 0.0 {
                     fresh += usize::from(fits(el));
                 }
-                let score = best.entry(el).or_default();
-                *score = score.max(worth(level, *factor));
+                best.raise(el, worth(level, *factor));
                 fresh < limit
             });
         }
         if common {
-            for el in scores.keys() {
-                best.entry(*el).or_insert_with(|| asked.best(*el));
-            }
+            // Not all of them were walked by.
+            scores.iter().for_each(|(el, _)| best.raise(el, asked.best(el)));
         }
-        for (el, score) in best {
-            *scores.entry(el).or_default() += asked.weight * score;
-        }
+        best.iter().for_each(|(el, score)| scores.add(el, asked.weight * score, closed));
     }
-    let mut ranked: Vec<Hit> = scores.into_iter().map(|(el, score)| (el, score / whole)).collect();
-    ranked.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-    ranked.into_iter().filter(|(el, _)| fits(*el)).take(limit).collect()
+    best_first(scores.iter()).filter(|(el, _)| fits(*el)).take(limit).map(|(el, score)| (el, score / whole)).collect()
 }
 
-/// Elements and how well they answer so far. Elements are numbers, and a multiplication spreads them well enough.
-type Scores = HashMap<El, f32, BuildHasherDefault<Spread>>;
-
+/// Elements and how well they answer so far, in pages: those that hold a word stand close to each other.
 #[derive(Default)]
-struct Spread(u64);
+struct Scores {
+    pages: Vec<(u32, Box<[f32; PAGE]>)>,
+    places: HashMap<u32, usize>,
+    /// The page that was asked for last.
+    last: usize,
+    len: usize,
+}
 
-impl Hasher for Spread {
-    fn finish(&self) -> u64 {
-        self.0
+const PAGE: usize = 1 << 10;
+
+impl Scores {
+    fn len(&self) -> usize {
+        self.len
     }
 
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u32(u32::from(*byte));
+    /// The page of an element, and its place there.
+    fn page(&self, el: El) -> (u32, usize) {
+        (el.0 / PAGE as u32, el.0 as usize % PAGE)
+    }
+
+    fn get(&self, el: El) -> f32 {
+        let (page, at) = self.page(el);
+        self.places.get(&page).map_or(0.0, |place| self.pages[*place].1[at])
+    }
+
+    /// The score of an element, to be changed; `None` where its page has none and none is to be made.
+    fn slot(&mut self, el: El, make: bool) -> Option<&mut f32> {
+        let (page, at) = self.page(el);
+        if self.pages.get(self.last).is_none_or(|(last, _)| *last != page) {
+            self.last = match self.places.get(&page) {
+                Some(place) => *place,
+                None if !make => return None,
+                None => {
+                    self.pages.push((page, Box::new([0.0; PAGE])));
+                    self.places.insert(page, self.pages.len() - 1);
+                    self.pages.len() - 1
+                }
+            };
+        }
+        Some(&mut self.pages[self.last].1[at])
+    }
+
+    /// Adds to the score of an element; where it is closed, only to one that has a score.
+    fn add(&mut self, el: El, more: f32, closed: bool) {
+        let Some(score) = self.slot(el, !closed) else { return };
+        let fresh = *score == 0.0;
+        if !fresh || !closed {
+            *score += more;
+            self.len += usize::from(fresh);
         }
     }
 
-    fn write_u32(&mut self, number: u32) {
-        self.0 = (self.0.rotate_left(5) ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    /// Makes the score of an element at least so high.
+    fn raise(&mut self, el: El, least: f32) {
+        if let Some(score) = self.slot(el, true) {
+            let fresh = *score == 0.0 && least > 0.0;
+            *score = score.max(least);
+            self.len += usize::from(fresh);
+        }
+    }
+
+    /// Gives every score anew.
+    fn change(&mut self, give: impl Fn(El, f32) -> f32) {
+        for (page, scores) in &mut self.pages {
+            for (at, score) in scores.iter_mut().enumerate().filter(|(_, score)| **score != 0.0) {
+                *score = give(El(*page * PAGE as u32 + at as u32), *score);
+            }
+        }
+    }
+
+    fn retain(&mut self, keep: impl Fn(f32) -> bool) {
+        for score in self.pages.iter_mut().flat_map(|(_, scores)| scores.iter_mut()) {
+            if *score != 0.0 && !keep(*score) {
+                (*score, self.len) = (0.0, self.len - 1);
+            }
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = Hit> {
+        self.pages.iter().flat_map(|(page, scores)| {
+            let found = scores.iter().enumerate().filter(|(_, score)| **score != 0.0);
+            found.map(move |(at, score)| (El(*page * PAGE as u32 + at as u32), *score))
+        })
+    }
+}
+
+/// Hits in order, of which mostly few are asked for.
+fn best_first(hits: impl Iterator<Item = Hit>) -> impl Iterator<Item = Hit> {
+    let mut heap: BinaryHeap<Ranked> = hits.map(|(el, score)| Ranked(score, Reverse(el))).collect();
+    std::iter::from_fn(move || heap.pop()).map(|Ranked(score, Reverse(el))| (el, score))
+}
+
+/// A score; of two that are one, the older element comes first.
+#[derive(PartialEq)]
+struct Ranked(f32, Reverse<El>);
+
+impl Eq for Ranked {}
+
+impl PartialOrd for Ranked {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Ranked {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.total_cmp(&other.0).then(self.1.cmp(&other.1))
     }
 }
 
 /// The score of the last of the `limit` best that `fits` lets through, if what is not found yet, which the words that are
 /// left give no more than `left`, cannot come before it.
 fn least_of_the_best(scores: &Scores, limit: usize, left: f32, fits: &mut dyn FnMut(El) -> bool) -> Option<f32> {
-    let mut ahead: Vec<Hit> =
-        scores.iter().map(|(el, score)| (*el, *score)).filter(|(_, score)| *score > left).collect();
+    if scores.len() < limit {
+        return None;
+    }
+    let ahead: Vec<Hit> = scores.iter().filter(|(_, score)| *score > left).collect();
     if ahead.len() < limit {
         return None;
     }
-    ahead.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-    ahead.into_iter().filter(|(el, _)| fits(*el)).nth(limit - 1).map(|(_, score)| score)
+    best_first(ahead.into_iter()).filter(|(el, _)| fits(*el)).nth(limit - 1).map(|(_, score)| score)
 }
 
 /// One word of a query.
@@ -194,6 +293,18 @@ fn ask<'w>(words: &'w dyn Words, word: &str, limit: usize, guesses: &mut usize) 
 }
 
 impl Asked<'_> {
+    /// What it gives an element at most.
+    fn most(&self) -> f32 {
+        let mut most: f32 = 0.0;
+        for (standing, factor) in &self.standings {
+            standing.each(&mut |_, level| {
+                most = most.max(worth(level, *factor));
+                false
+            });
+        }
+        self.weight * most
+    }
+
     fn best(&self, el: El) -> f32 {
         let found = self.standings.iter().filter_map(|(standing, factor)| Some(worth(standing.level(el)?, *factor)));
         found.fold(0.0, f32::max)

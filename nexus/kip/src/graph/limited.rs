@@ -1,0 +1,233 @@
+//! Which elements not everybody may see, by who may: a rule is held once for all that it holds for, so that what
+//! somebody does not see is counted without a look at each.
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use imbl::{OrdMap, OrdSet};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::pages::Pages;
+use super::{El, Look};
+use crate::datum::{Datum, Sym};
+
+/// The metadata key that limits who sees an element: a list of scopes.
+pub const SCOPES_KEY: &str = "access_scopes";
+/// The metadata key that says whose an element is. The owner sees it whoever else does.
+pub const OWNER_KEY: &str = "owner";
+
+/// Who sees an element.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Rule {
+    /// Whose it is.
+    owner: Option<Arc<str>>,
+    /// Who is in one of these; without it, everybody who sees what it leads to.
+    scopes: Option<BTreeSet<Arc<str>>>,
+}
+
+impl Rule {
+    /// What holds for an element, if not everybody may see it, or not what it leads to in the commons.
+    pub fn of(look: Look<'_>) -> Option<Self> {
+        let leads_abroad = matches!(look, Look::Link(link) if link.subject.is_abroad() || link.object.is_abroad());
+        let scopes = match look.metadata().named(SCOPES_KEY) {
+            None | Some(Datum::Null) => None,
+            Some(Datum::Str(scope)) => Some(BTreeSet::from([Arc::from(scope.as_str())])),
+            Some(Datum::Json(listed)) => {
+                let listed = listed.as_array().into_iter().flatten().filter_map(Value::as_str);
+                Some(listed.map(Arc::from).collect())
+            }
+            // What is no list of scopes lets nobody in but the owner.
+            Some(_) => Some(BTreeSet::new()),
+        };
+        if scopes.is_none() {
+            return leads_abroad.then(Self::default);
+        }
+        let owner = look.metadata().named(OWNER_KEY).and_then(Datum::as_str).map(Arc::from);
+        Some(Self { owner, scopes })
+    }
+
+    /// Whether somebody in `scopes` sees what it holds for.
+    pub fn lets(&self, scopes: &BTreeSet<Arc<str>>) -> bool {
+        let Some(of) = &self.scopes else { return true };
+        self.owner.as_ref().is_some_and(|owner| scopes.contains(owner)) || of.iter().any(|scope| scopes.contains(scope))
+    }
+}
+
+/// See the module. A clone is a snapshot of a few pointers.
+#[derive(Clone, Default)]
+pub struct Limited {
+    groups: Pages<Group>,
+    numbers: OrdMap<(bool, Sym, Rule), u32>,
+    /// Numbers of groups that are empty.
+    free: OrdSet<u32>,
+    /// The number of the group of a concept, and of a link.
+    concepts: Pages<u32>,
+    links: Pages<u32>,
+    /// The first number never given to a group.
+    next: u32,
+}
+
+/// The concepts of a type, or the links of a predicate, for which the same rule holds.
+#[derive(Clone)]
+struct Group {
+    links: bool,
+    kind: Sym,
+    rule: Rule,
+    count: usize,
+}
+
+impl Limited {
+    /// Whether everybody may see everything.
+    pub fn is_empty(&self) -> bool {
+        self.groups.len() == 0
+    }
+
+    /// Takes an element up as it is now, whatever it was.
+    pub fn put(&mut self, el: El, look: Look<'_>) {
+        let rule = Rule::of(look);
+        if let Some(number) = self.group(el) {
+            let group = self.groups.get(number);
+            if group.is_some_and(|group| Some(&group.rule) == rule.as_ref() && group.kind == look.kind()) {
+                return;
+            }
+            self.remove(el);
+        }
+        if let Some(rule) = rule {
+            self.insert(el, look.kind(), rule);
+        }
+    }
+
+    /// Takes up an element for which no rule holds yet.
+    pub fn insert(&mut self, el: El, kind: Sym, rule: Rule) {
+        let key = (el.is_link(), kind, rule);
+        let number = self.numbers.get(&key).copied().unwrap_or_else(|| self.found(key));
+        if let Some(group) = self.groups.get(number).cloned() {
+            self.groups.put(number, Group { count: group.count + 1, ..group });
+        }
+        self.of_kind(el).put(el.no(), number);
+    }
+
+    /// Lets an element go.
+    pub fn remove(&mut self, el: El) {
+        let Some(number) = self.group(el) else { return };
+        self.of_kind(el).remove(el.no());
+        let Some(group) = self.groups.get(number).cloned() else { return };
+        if group.count > 1 {
+            self.groups.put(number, Group { count: group.count - 1, ..group });
+        } else {
+            self.groups.remove(number);
+            self.numbers.remove(&(group.links, group.kind, group.rule));
+            self.free.insert(number);
+        }
+    }
+
+    /// A group with nothing in it yet.
+    fn found(&mut self, key: (bool, Sym, Rule)) -> u32 {
+        let number = self.free.remove_min().unwrap_or_else(|| {
+            self.next += 1;
+            self.next
+        });
+        let (links, kind, rule) = key.clone();
+        self.groups.put(number, Group { links, kind, rule, count: 0 });
+        self.numbers.insert(key, number);
+        number
+    }
+
+    fn of_kind(&mut self, el: El) -> &mut Pages<u32> {
+        if el.is_link() { &mut self.links } else { &mut self.concepts }
+    }
+
+    fn group(&self, el: El) -> Option<u32> {
+        if self.is_empty() || el.is_abroad() {
+            return None;
+        }
+        if el.is_link() { &self.links } else { &self.concepts }.get(el.no()).copied()
+    }
+
+    /// Every element that not everybody may see, with the rule that holds for it; concepts first, each in order.
+    pub fn iter(&self) -> impl Iterator<Item = (El, &Rule)> {
+        let concepts = self.concepts.after(0).map(|(no, group)| (El::concept(no), group));
+        let links = self.links.after(0).map(|(no, group)| (El::link(no), group));
+        concepts.chain(links).filter_map(|(el, group)| Some((el, &self.groups.get(*group)?.rule)))
+    }
+}
+
+/// What somebody in some scopes may see of what is limited, asked of each group once.
+pub(super) struct Sight<'g> {
+    limited: &'g Limited,
+    /// `None` sees everything.
+    scopes: Option<&'g BTreeSet<Arc<str>>>,
+    /// What is known already, by the number of the group.
+    known: Vec<Cell<Option<bool>>>,
+}
+
+impl<'g> Sight<'g> {
+    /// Of somebody in `scopes`, or of somebody who sees everything.
+    pub(super) fn new(limited: &'g Limited, scopes: Option<&'g BTreeSet<Arc<str>>>) -> Self {
+        let groups = if scopes.is_some() && !limited.is_empty() { limited.next as usize + 1 } else { 0 };
+        Self { limited, scopes, known: vec![Cell::new(None); groups] }
+    }
+
+    /// Whether everything is to be seen.
+    pub(super) fn is_whole(&self) -> bool {
+        self.scopes.is_none() || self.limited.is_empty()
+    }
+
+    /// What is limited.
+    pub(super) fn limited(&self) -> &'g Limited {
+        self.limited
+    }
+
+    /// Whether an element by itself is to be seen, whatever it leads to.
+    pub(super) fn lets(&self, el: El) -> bool {
+        if self.is_whole() {
+            return true;
+        }
+        self.limited.group(el).is_none_or(|number| self.lets_group(number))
+    }
+
+    fn lets_group(&self, number: u32) -> bool {
+        let known = &self.known[number as usize];
+        known.get().unwrap_or_else(|| {
+            let group = self.limited.groups.get(number);
+            let lets = self.scopes.is_none_or(|scopes| group.is_none_or(|group| group.rule.lets(scopes)));
+            known.set(Some(lets));
+            lets
+        })
+    }
+
+    /// How many concepts of a type, or of all, are hidden.
+    pub(super) fn hidden_concepts(&self, kind: Option<Sym>) -> usize {
+        if self.is_whole() {
+            return 0;
+        }
+        let groups = self.limited.groups.after(0);
+        let of_kind = groups.filter(|(_, group)| !group.links && kind.is_none_or(|kind| group.kind == kind));
+        of_kind.filter(|(number, _)| !self.lets_group(*number)).map(|(_, group)| group.count).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_group_makes_room_for_another() {
+        let mut limited = Limited::default();
+        let rule = |scope: &str| Rule { owner: None, scopes: Some(BTreeSet::from([Arc::from(scope)])) };
+        let kind = Sym::new("Boat");
+        for n in 1..100 {
+            limited.insert(El::concept(n), kind, rule(&format!("user:{n}")));
+            limited.insert(El::link(n), kind, rule("user:1"));
+            let scopes = BTreeSet::from([Arc::from("user:1")]);
+            let sight = Sight::new(&limited, Some(&scopes));
+            assert_eq!(sight.hidden_concepts(None), usize::from(n > 1));
+            assert_eq!((sight.lets(El::concept(n)), sight.lets(El::link(n))), (n == 1, true));
+            limited.remove(El::concept(n));
+            limited.remove(El::link(n));
+            assert!(limited.is_empty() && limited.next <= 2 && limited.iter().next().is_none());
+        }
+    }
+}
