@@ -56,7 +56,7 @@ pub use list::{Listed, Which};
 pub use pulse::{Contribution, Units, UnitsWanted};
 pub use record::{CONFIDENCE, Eval, KIND, Record, SCORE, Status, Type};
 pub use resource::{Resource, ResourceDraft};
-pub use scope::{Visibility, check as check_scope};
+pub use scope::{People, Visibility, check as check_scope};
 pub use seal::{KeyRing, SealError};
 pub use search::{Explained, Found, Hit, Query, Router, TOP_K_MAX};
 pub use slim::{Merged, Slimmed, THRESHOLD};
@@ -138,6 +138,8 @@ pub struct Knowledge {
     once: Arc<Mutex<()>>,
     /// How often somebody may be shown what is sealed.
     reveals: Arc<Reveals>,
+    /// Who sees what, besides whoever asks.
+    people: Arc<dyn People>,
     /// Where the profiles of people stand.
     profiles: Arc<std::sync::Mutex<told::Profiles>>,
 }
@@ -154,7 +156,19 @@ impl Knowledge {
         let reveals = RateLimiter::hashmap_with_clock(Quota::per_minute(REVEALS_A_MINUTE), MonotonicClock);
         let (keys, schemas, once) = (KeyRing::default(), Arc::default(), Arc::default());
         let (reveals, profiles) = (Arc::new(reveals), Arc::default());
-        Self { nexus, store, thinker: None, keys, schemas, once, reveals, profiles }
+        let people: Arc<dyn People> = Arc::new(scope::Strangers);
+        Self { nexus, store, thinker: None, keys, schemas, once, reveals, people, profiles }
+    }
+
+    /// With somebody who tells who is in which circles; without, everybody is in his own alone.
+    #[must_use]
+    pub fn with_people(self, people: Arc<dyn People>) -> Self {
+        Self { people, ..self }
+    }
+
+    /// Whether a record may be told where all of these hear it.
+    pub fn may_be_told<'p>(&self, record: &Record, mut people: impl Iterator<Item = &'p str>) -> bool {
+        people.all(|person| scope::is_shown(record, &self.people.principal(person)))
     }
 
     /// With models to choose and to write by, paid from the house.

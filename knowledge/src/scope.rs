@@ -1,7 +1,9 @@
 //! Circles of visibility: who is in them, which is the nearest, and what they come to in older words (MISSION R2).
 
-use nexus::Principal;
+use nexus::{Principal, PrincipalKind, Role};
 use serde::Serialize;
+
+use crate::record::Record;
 
 /// The scope that everybody is in.
 pub(crate) const PUBLIC: &str = "public";
@@ -19,6 +21,27 @@ pub(crate) fn nearest(scopes: &[String], by: &Principal) -> usize {
     let operator = by.may(nexus::Role::Operator);
     let is_in = |scope: &&String| operator || by.scopes.iter().any(|own| *own.0 == ***scope);
     scopes.iter().filter(is_in).map(|scope| distance(scope)).min().unwrap_or(NEAREST.len())
+}
+
+/// Tells who people are: whoever speaks for somebody who is not there himself asks what that one may see.
+pub trait People: Send + Sync + 'static {
+    /// The principal of that id, in every circle that the daemon has put him in.
+    fn principal(&self, id: &str) -> Principal;
+}
+
+/// Knows nobody: all that somebody sees is his own, and what is public.
+pub(crate) struct Strangers;
+
+impl People for Strangers {
+    fn principal(&self, id: &str) -> Principal {
+        Principal::new(id, PrincipalKind::User, Role::Observer)
+    }
+}
+
+/// Whether a record is shown to somebody.
+pub(crate) fn is_shown(record: &Record, to: &Principal) -> bool {
+    let is_in = |scope: &String| to.scopes.iter().any(|own| *own.0 == **scope);
+    to.may(Role::Operator) || is_in(&record.owner) || record.scopes.iter().any(is_in)
 }
 
 /// Checks a scope: `public`, or `entity:id` of user, agent, lifeform, project, team or org.

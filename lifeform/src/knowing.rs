@@ -1,6 +1,7 @@
 //! What a lifeform knows besides what it was told itself: the records of the commons (MISSION R3, R4, H5). Here is what of
 //! them comes to its mind unasked, on whose behalf it may see them, and what it makes records of.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use knowledge::{Cue, Deed, Judgement, Knowledge, KnowledgeError, Learned, Lesson, Query, Record, Router, Type, Which};
@@ -54,6 +55,14 @@ impl Knowing {
         Origin::new(me, cause.clone())
     }
 
+    /// Whether a record may be told where these people hear it: what only a circle knows stays in the circle. What the
+    /// lifeform made for itself is its own to tell.
+    fn may_be_told(&self, record: &Record, people: &BTreeSet<String>) -> bool {
+        let mine = record.scopes.iter().any(|scope| *self.me.id.0 == **scope);
+        let others = people.iter().map(String::as_str).filter(|person| *self.me.id.0 != **person);
+        mine || self.knowledge.may_be_told(record, others)
+    }
+
     /// Whether a record may come to mind unasked: what a stranger wrote is found by whoever asks for it, and pushes itself
     /// on nobody.
     fn is_trusted(&self, record: &Record, person: Option<&str>) -> bool {
@@ -64,24 +73,26 @@ impl Knowing {
             || self.trusts.iter().any(|trusted| *trusted.0 == *owner)
     }
 
-    /// What comes to mind at `words`: what is known of `person`, if he speaks alone, then what answers the words, then what it
-    /// was told when it woke.
+    /// What comes to mind at `words` of whoever `asks`: what is known of him, if he speaks alone, then what answers the words,
+    /// then what it was told when it woke; of all that, what all may know who have spoken there.
     ///
     /// # Errors
     /// When the commons cannot be read.
     pub(crate) async fn comes_to_mind(
         &self,
         words: &str,
-        person: Option<&str>,
+        asks: &str,
+        people: &BTreeSet<String>,
         cause: &Cause,
     ) -> Result<Vec<Record>, KnowledgeError> {
+        let person = Some(asks).filter(|_| alone(people, asks));
         let origin = self.acting_for(person, cause);
         let mut told: Vec<Record> = match person.filter(|person| is_person(person)) {
             Some(person) => self.knowledge.profile(person, PROFILE_MAX, &origin).await?,
             None => Vec::new(),
         };
         // By words alone: an answer waits for it, and nobody asked for what meaning might cost.
-        told.extend(self.answering(words, person, Some(Router::Lexical), &origin).await?);
+        told.extend(self.answering(words, person, people, Some(Router::Lexical), &origin).await?);
         for id in self.briefing(cause).await? {
             match self.knowledge.get(&id, &origin).await {
                 Ok(record) => told.push(record),
@@ -90,8 +101,8 @@ impl Knowing {
                 Err(error) => return Err(error),
             }
         }
-        told.retain(|record| self.is_trusted(record, person));
-        let mut seen = std::collections::BTreeSet::new();
+        told.retain(|record| self.is_trusted(record, person) && self.may_be_told(record, people));
+        let mut seen = BTreeSet::new();
         told.retain(|record| seen.insert(record.id.clone()));
         Ok(told)
     }
@@ -101,6 +112,7 @@ impl Knowing {
         &self,
         words: &str,
         person: Option<&str>,
+        people: &BTreeSet<String>,
         router: Option<Router>,
         origin: &Origin,
     ) -> Result<Vec<Record>, KnowledgeError> {
@@ -113,7 +125,10 @@ impl Knowing {
         let query = Query { which, router, ..Query::new(text, 4 * FOUND_MAX) };
         let found = self.knowledge.search(&query, origin).await?;
         let found = found.hits.into_iter().map(|hit| hit.record);
-        let fits = |record: &Record| !record.types.contains(&Type::UserProfile) && self.is_trusted(record, person);
+        let fits = |record: &Record| {
+            let is_profile = record.types.contains(&Type::UserProfile);
+            !is_profile && self.is_trusted(record, person) && self.may_be_told(record, people)
+        };
         Ok(found.filter(fits).take(FOUND_MAX).collect())
     }
 
@@ -129,7 +144,8 @@ impl Knowing {
         Ok(told)
     }
 
-    /// What is known about a goal, the best first (H5). `set_by` is whoever set it, if nobody else talks about it.
+    /// What is known about a goal, the best first (H5), of what all of `people` may know. `set_by` is whoever set it, if
+    /// nobody else talks about it.
     ///
     /// # Errors
     /// When the commons cannot be read.
@@ -138,11 +154,12 @@ impl Knowing {
         goal: &Goal,
         parent: Option<&Goal>,
         set_by: Option<&str>,
+        people: &BTreeSet<String>,
         cause: &Cause,
     ) -> Result<Vec<Record>, KnowledgeError> {
         let above = parent.map_or("", |parent| parent.title.as_str());
         let words = format!("{} {} {above}", goal.title, goal.description);
-        self.answering(&words, set_by, None, &self.acting_for(set_by, cause)).await
+        self.answering(&words, set_by, people, None, &self.acting_for(set_by, cause)).await
     }
 
     /// Keeps what somebody says of himself, or asks to be remembered, in so many words; and what a model read in it, by what
@@ -282,6 +299,11 @@ impl Knowing {
         }
         Ok(())
     }
+}
+
+/// Whether none but lifeforms speak there besides a person: what is only his is told to nobody else then.
+pub(crate) fn alone(people: &BTreeSet<String>, person: &str) -> bool {
+    people.iter().all(|other| other == person || !is_person(other))
 }
 
 fn is_person(who: &str) -> bool {

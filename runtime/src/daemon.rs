@@ -125,6 +125,7 @@ impl Daemon {
         let knowledge = Knowledge::new(store.clone(), nexus.clone())
             .with_neurons(neurons.clone())
             .with_keys(keys)
+            .with_people(Arc::new(tokens.clone()))
             .with_schemas(parts.schemas);
         // Before any job is gone on with that may use them.
         let (own, vault): (Arc<dyn Builtins>, Arc<dyn Vault>) =

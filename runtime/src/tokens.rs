@@ -8,6 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use anyhow::{Context, bail};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use knowledge::People;
 use nexus::store::{Expect, Hash, Key, Kind};
 use nexus::{Batch, Origin, Principal, PrincipalKind, Role, Scope, Store};
 use rand::RngExt;
@@ -45,6 +46,12 @@ fn fresh() -> String {
     format!("lfd_{}", BASE64_URL_SAFE_NO_PAD.encode(bytes))
 }
 
+impl People for Tokens {
+    fn principal(&self, id: &str) -> Principal {
+        self.whole(id)
+    }
+}
+
 impl Tokens {
     /// Loads the tokens kept in `store`.
     ///
@@ -65,6 +72,17 @@ impl Tokens {
     pub fn knows(&self, principal: &Principal) -> bool {
         let tokens = self.by_hash.read().unwrap_or_else(PoisonError::into_inner);
         tokens.values().any(|known| known.id == principal.id)
+    }
+
+    /// The principal of that id, with what all of its tokens let it see and do.
+    fn whole(&self, id: &str) -> Principal {
+        let mut whole = Principal::new(id, PrincipalKind::User, Role::Observer);
+        let tokens = self.by_hash.read().unwrap_or_else(PoisonError::into_inner);
+        for known in tokens.values().filter(|known| *known.id.0 == *id) {
+            whole.roles.extend(&known.roles);
+            whole.scopes.extend(known.scopes.iter().cloned());
+        }
+        whole
     }
 
     /// Makes a token for `id` in `role`. It is shown once; only its hash is kept.

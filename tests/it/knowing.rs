@@ -155,6 +155,35 @@ async fn a_lifeform_that_wakes_is_told_what_its_circles_know() {
 }
 
 #[tokio::test]
+async fn what_only_a_circle_knows_comes_to_mind_where_nobody_hears_it_who_is_not_in_it() {
+    let daemon = TestDaemon::start(echo).await;
+    let op = &daemon.operator;
+    let (ada, eve) = (daemon.member("user:ada", &["org:acme"]).await, daemon.member("user:eve", &[]).await);
+    let rule = |what: &str, scopes: Value| json!({"task": "Any talk of the weather", "content": what, "types": ["strategy"], "scopes": scopes});
+    op.post(RECORDS, rule("Foghorns say the acme weather.", json!(["org:acme"]))).await.expect(StatusCode::CREATED);
+    op.post(RECORDS, rule("Barometers tell all weather.", json!(["public"]))).await.expect(StatusCode::CREATED);
+    let definition = json!({"definition": {"name": "Iris", "scopes": ["org:acme"], "trusts": ["user:operator"]}});
+    let made = op.post("/v1/lifeforms", definition).await.expect(StatusCode::CREATED);
+    let life = format!("/v1/lifeforms/{}", made["id"].as_str().unwrap());
+    op.post(&format!("{life}/start"), json!({})).await.expect(StatusCode::OK);
+    let base = format!("{life}/canvases/canvas_chat_main");
+    let mut socket = live(op, &base).await;
+    for topic in ["inside", "both"] {
+        op.topic(&base, topic).await;
+    }
+    let told = ask(&ada, &mut socket, &base, "inside", "How is the weather?").await;
+    assert!(told.contains("acme weather") && told.contains("all weather"), "{told}");
+    let told = ask(&eve, &mut socket, &base, "both", "How is the weather?").await;
+    assert!(!told.contains("acme weather") && told.contains("all weather"), "{told}");
+    // Eve hears what Ada is told there.
+    let told = ask(&ada, &mut socket, &base, "both", "What of the weather tomorrow?").await;
+    assert!(!told.contains("acme weather") && told.contains("all weather"), "{told}");
+    op.patch("/v1/tokens/user:eve", json!({"scopes": ["org:acme"]})).await.expect(StatusCode::OK);
+    let told = ask(&ada, &mut socket, &base, "both", "What of the weather after that?").await;
+    assert!(told.contains("acme weather"), "{told}");
+}
+
+#[tokio::test]
 async fn a_word_or_a_sign_about_an_answer_judges_what_the_answer_was_given() {
     let daemon = TestDaemon::start(echo).await;
     let (_, base) = daemon.lifeform().await;

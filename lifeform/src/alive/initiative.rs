@@ -14,7 +14,8 @@ use crate::LifeformError;
 use crate::agenda::{Act, Related};
 use crate::canvas::{Refusal, chat};
 use crate::guard::Step;
-use crate::hands::{COMPACTION, ERRAND, overlong, speaks_alone};
+use crate::hands::{COMPACTION, ERRAND, overlong, speakers};
+use crate::knowing::alone;
 use crate::life::Mailbox;
 use crate::maintenance::Task;
 use crate::metabolism::{Means, means};
@@ -113,10 +114,11 @@ impl Alive {
         let set_by = &*goal.by.0;
         let canvas = self.canvases.get(&self.home());
         let state = canvas.map(|canvas| canvas.snapshot().state);
-        let alone = state.is_some_and(|state| speaks_alone(&state, &format!("goal_{id}"), set_by));
+        let mut people = state.map(|state| speakers(&state, &format!("goal_{id}"))).unwrap_or_default();
+        people.insert(set_by.to_owned());
         // Whoever may read reads what comes of a goal, so only whom it trusts has his own come to mind for one.
-        let whose = Some(set_by).filter(|set_by| alone && self.trusts(set_by));
-        let known = self.knowing.about(goal, parent, whose, &origin.cause).await;
+        let whose = Some(set_by).filter(|set_by| alone(&people, set_by) && self.trusts(set_by));
+        let known = self.knowing.about(goal, parent, whose, &people, &origin.cause).await;
         known.unwrap_or_else(|error| {
             tracing::warn!(lifeform = %self.head.id, %error, "what is known about a goal cannot be looked up");
             Vec::new()

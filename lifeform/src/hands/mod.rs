@@ -276,8 +276,8 @@ impl Hands {
         let found = self.memory.recall(&words, &besides, origin).await.map_err(ToolFailure::passing)?;
         let mut events = vec![json!({"role": "system", "content": self.identity})];
         let asks = &here.perception.last().sender;
-        let alone = speaks_alone(&here.canvas.snapshot().state, here.topic(), asks);
-        match self.knowing.comes_to_mind(&words, alone.then_some(asks), &origin.cause).await {
+        let people = speakers(&here.canvas.snapshot().state, here.topic());
+        match self.knowing.comes_to_mind(&words, asks, &people, &origin.cause).await {
             Ok(known) => events.extend(told(&known)),
             Err(error @ KnowledgeError::Nexus(_)) => return Err(ToolFailure::passing(error)),
             // An answer does not wait for what cannot be told.
@@ -470,13 +470,10 @@ fn rests_on(context: &ToolContext) -> Vec<Arc<str>> {
     given("rests_on").chain(given("knows")).collect()
 }
 
-/// Whether nobody else than one person has spoken in a topic: what is only his is told to nobody else then.
-pub(crate) fn speaks_alone(state: &State, topic: &str, person: &str) -> bool {
-    let mut messages = state.children(&format!("{}/messages", chat::topic_path(topic)));
-    messages.all(|message| {
-        let sender = message["sender"].as_str().unwrap_or_default();
-        sender == person || !sender.starts_with("user:")
-    })
+/// Who has spoken in a topic.
+pub(crate) fn speakers(state: &State, topic: &str) -> BTreeSet<String> {
+    let messages = state.children(&format!("{}/messages", chat::topic_path(topic)));
+    messages.filter_map(|message| message["sender"].as_str().map(str::to_owned)).collect()
 }
 
 /// What a message says now, for a model; nothing when it was taken back.

@@ -1,6 +1,7 @@
 //! `goal` (MISSION H3): the tool by which a lifeform's own neurons set goals, turn to one and are told what is known about it,
 //! and end them.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
@@ -112,7 +113,8 @@ impl Lifeforms {
         let agenda = self.agenda(id).await?;
         let found = agenda.goal(goal).map_err(LifeformError::Refused)?;
         let parent = found.parent.as_ref().and_then(|parent| agenda.goals.get(parent));
-        let known = self.knowing(&head).about(found, parent, None, &origin.cause).await?;
+        let people = BTreeSet::from([found.by.0.to_string()]);
+        let known = self.knowing(&head).about(found, parent, None, &people, &origin.cause).await?;
         let now = self.inner.store.clock().now();
         let related = Related::of(&known, now);
         self.change(origin, id, "focused", |agenda, _| agenda.relate(goal, related.clone())).await?;

@@ -7,6 +7,7 @@ mod gist;
 mod index;
 mod late;
 mod rank;
+mod scores;
 
 pub use analyzer::{terms, terms_of_query};
 pub use gist::{GIST_CHARS_MAX, gist_of};

@@ -1,12 +1,11 @@
 //! Ranking: which elements answer words best, wherever it is kept where the words stand.
 
-use std::cmp::{Ordering, Reverse};
-use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 
 use super::super::El;
 use super::fuzzy;
 use super::index::LEVELS;
+use super::scores::Scores;
 
 /// The share of a word's weight that any hit has; the rest goes by its level.
 const FLOOR: f32 = 0.3;
@@ -14,6 +13,8 @@ const FLOOR: f32 = 0.3;
 const COMMON: usize = 20_000;
 /// Elements of a word that are walked by in the time in which one is looked up.
 const LOOKUP: usize = 64;
+/// Elements that are walked by before it is looked again whether others can follow.
+const STRETCH: usize = 2_048;
 /// Unknown words of one query that are taken for slips; each costs a walk through the words.
 const GUESSES_MAX: usize = 6;
 /// What a word that begins so counts, and one with one or two slips.
@@ -77,187 +78,107 @@ pub fn search(words: &dyn Words, asked: &[Arc<str>], limit: usize, fits: &mut dy
         });
         return hits;
     }
-    // What each word and those after it can give at most.
-    let mut left: Vec<f32> = asked
-        .iter()
-        .rev()
-        .scan(0.0, |sum, asked| {
-            Some({
-                *sum += asked.most();
-                *sum
-            })
-        })
-        .collect();
-    left.reverse();
-    let mut scores = Scores::default();
-    let mut closed = false;
-    for (asked, left) in asked.iter().zip(left) {
-        if !closed && let Some(least) = least_of_the_best(&scores, limit, left, fits) {
-            // Nothing that was not found yet can be among the best any more, nor much of what was (MaxScore).
-            scores.retain(|score| score + left >= least);
-            closed = true;
-        }
+    let mut left: f32 = asked.iter().map(Asked::most).sum();
+    let mut ranking = Ranking { scores: Scores::default(), limit, closed: false, least: 0.0 };
+    for asked in &asked {
+        left -= asked.most();
         let common = asked.count > COMMON;
-        closed |= common && scores.iter().filter(|(el, _)| fits(*el)).take(limit).count() >= limit;
-        // To look elements up one by one is dearer than to walk by them.
-        if closed && scores.len() * LOOKUP < asked.count {
-            scores.change(|el, score| score + asked.weight * asked.best(el));
-            continue;
-        }
-        let one = match asked.standings.as_slice() {
-            [(standing, factor)] if !common || closed => Some((standing, *factor)),
-            _ => None,
+        let enough = |ranking: &Ranking, fits: &mut dyn FnMut(El) -> bool| {
+            ranking.scores.above(0.0).filter(|(el, _)| fits(*el)).take(limit).count() >= limit
         };
-        if let Some((standing, factor)) = one {
-            standing.each(&mut |el, level| {
-                scores.add(el, asked.weight * worth(level, factor), closed);
-                true
-            });
-            continue;
+        ranking.closed |= common && enough(&ranking, fits);
+        match asked.standings.as_slice() {
+            [(standing, factor)] if !common || ranking.closed => {
+                ranking.walk(&**standing, asked, *factor, left, fits);
+            }
+            _ => ranking.walk_all(asked, common, left, fits),
         }
-        let mut best = Scores::default();
-        let mut fresh = 0;
+    }
+    let best = ranking.scores.best_from(ranking.least).filter(|(el, _)| fits(*el));
+    best.take(limit).map(|(el, score)| (el, score / whole)).collect()
+}
+
+/// What was found so far.
+struct Ranking {
+    scores: Scores,
+    limit: usize,
+    /// Whether nothing that was not found yet can be among the best any more.
+    closed: bool,
+    /// What the best score at least.
+    least: f32,
+}
+
+impl Ranking {
+    /// Lets nothing else in if `left` cannot bring it among the best, nor keeps what it cannot (MaxScore).
+    fn close(&mut self, left: f32, fits: &mut dyn FnMut(El) -> bool) {
+        if !self.closed
+            && let Some(least) = self.scores.least_of_the_best(self.limit, left, fits)
+        {
+            self.scores.drop_below(least - left);
+            (self.closed, self.least) = (true, least);
+        }
+    }
+
+    /// Whether it is dearer to walk by so many elements than to look up those that were found.
+    fn looks_up(&self, count: usize) -> bool {
+        self.closed && self.scores.len() * LOOKUP < count
+    }
+
+    /// Takes a word up that stands for itself alone; those after it can give no more than `left`.
+    fn walk(
+        &mut self,
+        standing: &dyn Standing,
+        asked: &Asked<'_>,
+        factor: f32,
+        left: f32,
+        fits: &mut dyn FnMut(El) -> bool,
+    ) {
+        let worth = |level: u8| asked.weight * worth(level, factor);
+        let (mut walked, mut looked_at, mut at) = (0, 0, u8::MAX);
+        let mut stopped = None;
+        standing.each(&mut |el, level| {
+            // Those that follow are worth no more than this one.
+            if level < at && (at == u8::MAX || walked - looked_at >= STRETCH) {
+                (looked_at, at) = (walked, level);
+                self.close(worth(level) + left, fits);
+                if self.looks_up(asked.count.saturating_sub(walked)) {
+                    stopped = Some(level);
+                    return false;
+                }
+            }
+            at = level;
+            walked += 1;
+            self.scores.add(el, worth(level), !self.closed);
+            true
+        });
+        if let Some(stopped) = stopped {
+            let rest = |el: El| standing.level(el).filter(|level| *level <= stopped).map_or(0.0, worth);
+            self.scores.change(|el, score| score + rest(el));
+        }
+    }
+
+    /// Takes a word up that stands for several, or of which only as many are let in as are wanted.
+    fn walk_all(&mut self, asked: &Asked<'_>, common: bool, left: f32, fits: &mut dyn FnMut(El) -> bool) {
+        self.close(asked.most() + left, fits);
+        if self.looks_up(asked.count) {
+            return self.scores.change(|el, score| score + asked.weight * asked.best(el));
+        }
+        let (mut best, mut fresh) = (Scores::default(), 0);
         for (standing, factor) in &asked.standings {
             standing.each(&mut |el, level| {
-                if common && !closed && scores.get(el) == 0.0 {
+                if common && !self.closed && self.scores.get(el) == 0.0 {
                     fresh += usize::from(fits(el));
                 }
                 best.raise(el, worth(level, *factor));
-                fresh < limit
+                fresh < self.limit
             });
         }
         if common {
             // Not all of them were walked by.
-            scores.iter().for_each(|(el, _)| best.raise(el, asked.best(el)));
+            self.scores.above(0.0).for_each(|(el, _)| best.raise(el, asked.best(el)));
         }
-        best.iter().for_each(|(el, score)| scores.add(el, asked.weight * score, closed));
+        best.above(0.0).for_each(|(el, score)| self.scores.add(el, asked.weight * score, !self.closed));
     }
-    best_first(scores.iter()).filter(|(el, _)| fits(*el)).take(limit).map(|(el, score)| (el, score / whole)).collect()
-}
-
-/// Elements and how well they answer so far, in pages: those that hold a word stand close to each other.
-#[derive(Default)]
-struct Scores {
-    pages: Vec<(u32, Box<[f32; PAGE]>)>,
-    places: HashMap<u32, usize>,
-    /// The page that was asked for last.
-    last: usize,
-    len: usize,
-}
-
-const PAGE: usize = 1 << 10;
-
-impl Scores {
-    fn len(&self) -> usize {
-        self.len
-    }
-
-    /// The page of an element, and its place there.
-    fn page(&self, el: El) -> (u32, usize) {
-        (el.0 / PAGE as u32, el.0 as usize % PAGE)
-    }
-
-    fn get(&self, el: El) -> f32 {
-        let (page, at) = self.page(el);
-        self.places.get(&page).map_or(0.0, |place| self.pages[*place].1[at])
-    }
-
-    /// The score of an element, to be changed; `None` where its page has none and none is to be made.
-    fn slot(&mut self, el: El, make: bool) -> Option<&mut f32> {
-        let (page, at) = self.page(el);
-        if self.pages.get(self.last).is_none_or(|(last, _)| *last != page) {
-            self.last = match self.places.get(&page) {
-                Some(place) => *place,
-                None if !make => return None,
-                None => {
-                    self.pages.push((page, Box::new([0.0; PAGE])));
-                    self.places.insert(page, self.pages.len() - 1);
-                    self.pages.len() - 1
-                }
-            };
-        }
-        Some(&mut self.pages[self.last].1[at])
-    }
-
-    /// Adds to the score of an element; where it is closed, only to one that has a score.
-    fn add(&mut self, el: El, more: f32, closed: bool) {
-        let Some(score) = self.slot(el, !closed) else { return };
-        let fresh = *score == 0.0;
-        if !fresh || !closed {
-            *score += more;
-            self.len += usize::from(fresh);
-        }
-    }
-
-    /// Makes the score of an element at least so high.
-    fn raise(&mut self, el: El, least: f32) {
-        if let Some(score) = self.slot(el, true) {
-            let fresh = *score == 0.0 && least > 0.0;
-            *score = score.max(least);
-            self.len += usize::from(fresh);
-        }
-    }
-
-    /// Gives every score anew.
-    fn change(&mut self, give: impl Fn(El, f32) -> f32) {
-        for (page, scores) in &mut self.pages {
-            for (at, score) in scores.iter_mut().enumerate().filter(|(_, score)| **score != 0.0) {
-                *score = give(El(*page * PAGE as u32 + at as u32), *score);
-            }
-        }
-    }
-
-    fn retain(&mut self, keep: impl Fn(f32) -> bool) {
-        for score in self.pages.iter_mut().flat_map(|(_, scores)| scores.iter_mut()) {
-            if *score != 0.0 && !keep(*score) {
-                (*score, self.len) = (0.0, self.len - 1);
-            }
-        }
-    }
-
-    fn iter(&self) -> impl Iterator<Item = Hit> {
-        self.pages.iter().flat_map(|(page, scores)| {
-            let found = scores.iter().enumerate().filter(|(_, score)| **score != 0.0);
-            found.map(move |(at, score)| (El(*page * PAGE as u32 + at as u32), *score))
-        })
-    }
-}
-
-/// Hits in order, of which mostly few are asked for.
-fn best_first(hits: impl Iterator<Item = Hit>) -> impl Iterator<Item = Hit> {
-    let mut heap: BinaryHeap<Ranked> = hits.map(|(el, score)| Ranked(score, Reverse(el))).collect();
-    std::iter::from_fn(move || heap.pop()).map(|Ranked(score, Reverse(el))| (el, score))
-}
-
-/// A score; of two that are one, the older element comes first.
-#[derive(PartialEq)]
-struct Ranked(f32, Reverse<El>);
-
-impl Eq for Ranked {}
-
-impl PartialOrd for Ranked {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Ranked {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.0.total_cmp(&other.0).then(self.1.cmp(&other.1))
-    }
-}
-
-/// The score of the last of the `limit` best that `fits` lets through, if what is not found yet, which the words that are
-/// left give no more than `left`, cannot come before it.
-fn least_of_the_best(scores: &Scores, limit: usize, left: f32, fits: &mut dyn FnMut(El) -> bool) -> Option<f32> {
-    if scores.len() < limit {
-        return None;
-    }
-    let ahead: Vec<Hit> = scores.iter().filter(|(_, score)| *score > left).collect();
-    if ahead.len() < limit {
-        return None;
-    }
-    best_first(ahead.into_iter()).filter(|(el, _)| fits(*el)).nth(limit - 1).map(|(_, score)| score)
 }
 
 /// One word of a query.
@@ -267,6 +188,8 @@ struct Asked<'w> {
     count: usize,
     /// How much it tells (its inverse document frequency).
     weight: f32,
+    /// The best that it is worth in any of them.
+    worth: f32,
 }
 
 /// What a word of a query stands for: itself, and where that finds too little, words that begin so or
@@ -289,20 +212,20 @@ fn ask<'w>(words: &'w dyn Words, word: &str, limit: usize, guesses: &mut usize) 
     let count: usize = standings.iter().map(|(standing, _)| standing.count()).sum();
     let (all, with) = (words.elements() as f32, count.min(words.elements()) as f32);
     let weight = (1.0 + (all - with + 0.5) / (with + 0.5)).ln();
-    Asked { standings, count, weight }
+    let mut most: f32 = 0.0;
+    for (standing, factor) in &standings {
+        standing.each(&mut |_, level| {
+            most = most.max(worth(level, *factor));
+            false
+        });
+    }
+    Asked { standings, count, weight, worth: most }
 }
 
 impl Asked<'_> {
     /// What it gives an element at most.
     fn most(&self) -> f32 {
-        let mut most: f32 = 0.0;
-        for (standing, factor) in &self.standings {
-            standing.each(&mut |_, level| {
-                most = most.max(worth(level, *factor));
-                false
-            });
-        }
-        self.weight * most
+        self.weight * self.worth
     }
 
     fn best(&self, el: El) -> f32 {

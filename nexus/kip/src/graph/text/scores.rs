@@ -1,0 +1,182 @@
+//! How well elements answer so far, while the words of a query are gone through.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+
+use super::super::El;
+use super::rank::Hit;
+
+/// Elements on a page.
+const PAGE: usize = 1 << 10;
+/// The highest bits of an element's number say what it is; those of one sort stand close to each other.
+const SORT_BITS: u32 = 2;
+
+/// See the module. Zero is the score of what was not found.
+#[derive(Default)]
+pub(super) struct Scores {
+    pages: Vec<Page>,
+    /// Where the pages of each sort stand, one off: zero is none.
+    places: [Vec<u32>; 1 << SORT_BITS],
+    /// The page that was asked for last.
+    last: usize,
+    len: usize,
+}
+
+struct Page {
+    /// The number of the first element on it.
+    first: u32,
+    scores: Box<[f32; PAGE]>,
+}
+
+impl Scores {
+    /// How many elements have one.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Adds to the score of an element; where no others are let in, only of one that has a score.
+    #[inline]
+    pub(super) fn add(&mut self, el: El, more: f32, lets_in: bool) {
+        let Some(score) = self.slot(el, lets_in) else { return };
+        let fresh = *score == 0.0;
+        if lets_in || !fresh {
+            *score += more;
+            self.len += usize::from(fresh);
+        }
+    }
+
+    /// Makes the score of an element at least so high.
+    pub(super) fn raise(&mut self, el: El, least: f32) {
+        let Some(score) = self.slot(el, least > 0.0) else { return };
+        let fresh = *score == 0.0 && least > 0.0;
+        *score = score.max(least);
+        self.len += usize::from(fresh);
+    }
+
+    /// The score of an element.
+    pub(super) fn get(&mut self, el: El) -> f32 {
+        self.slot(el, false).map_or(0.0, |score| *score)
+    }
+
+    #[inline]
+    fn slot(&mut self, el: El, make: bool) -> Option<&mut f32> {
+        let (first, at) = (el.0 - el.0 % PAGE as u32, el.0 as usize % PAGE);
+        if self.pages.get(self.last).is_none_or(|page| page.first != first) {
+            self.last = self.place(first, make)?;
+        }
+        Some(&mut self.pages[self.last].scores[at])
+    }
+
+    fn place(&mut self, first: u32, make: bool) -> Option<usize> {
+        let sort = (first >> (u32::BITS - SORT_BITS)) as usize;
+        let at = (first << SORT_BITS >> SORT_BITS) as usize / PAGE;
+        let places = &mut self.places[sort];
+        match places.get(at) {
+            Some(place) if *place > 0 => Some(*place as usize - 1),
+            _ if !make => None,
+            _ => {
+                if places.len() <= at {
+                    places.resize(at + 1, 0);
+                }
+                self.pages.push(Page { first, scores: Box::new([0.0; PAGE]) });
+                places[at] = self.pages.len() as u32;
+                Some(self.pages.len() - 1)
+            }
+        }
+    }
+
+    /// Gives every score anew.
+    pub(super) fn change(&mut self, give: impl Fn(El, f32) -> f32) {
+        for page in &mut self.pages {
+            for (at, score) in page.scores.iter_mut().enumerate().filter(|(_, score)| **score > 0.0) {
+                *score = give(El(page.first + at as u32), *score);
+            }
+        }
+    }
+
+    /// Forgets those that score less.
+    pub(super) fn drop_below(&mut self, least: f32) {
+        self.len = 0;
+        for score in self.pages.iter_mut().flat_map(|page| page.scores.iter_mut()) {
+            *score = if *score >= least { *score } else { 0.0 };
+            self.len += usize::from(*score > 0.0);
+        }
+    }
+
+    /// How many score more.
+    fn count_above(&self, bound: f32) -> usize {
+        let above = |page: &Page| page.scores.iter().map(|score| u32::from(*score > bound)).sum::<u32>() as usize;
+        self.pages.iter().map(above).sum()
+    }
+
+    /// Those that score more, in no order.
+    pub(super) fn above(&self, bound: f32) -> impl Iterator<Item = Hit> {
+        self.pages.iter().flat_map(move |page| {
+            let found = page.scores.iter().enumerate().filter(move |(_, score)| **score > bound);
+            found.map(|(at, score)| (El(page.first + at as u32), *score))
+        })
+    }
+
+    /// Those that score so much at least, the best first.
+    pub(super) fn best_from(&self, least: f32) -> impl Iterator<Item = Hit> {
+        best_first(self.above(0.0).filter(move |(_, score)| *score >= least))
+    }
+
+    /// The score of the last of the `limit` best that `fits` lets through, if all of them score more than `bound`.
+    pub(super) fn least_of_the_best(&self, limit: usize, bound: f32, fits: &mut dyn FnMut(El) -> bool) -> Option<f32> {
+        if self.len < limit || self.count_above(bound) < limit {
+            return None;
+        }
+        best_first(self.above(bound)).filter(|(el, _)| fits(*el)).nth(limit - 1).map(|(_, score)| score)
+    }
+}
+
+/// Hits in order, of which mostly few are asked for.
+fn best_first(hits: impl Iterator<Item = Hit>) -> impl Iterator<Item = Hit> {
+    let mut heap: BinaryHeap<Ranked> = hits.map(|(el, score)| Ranked(score, Reverse(el))).collect();
+    std::iter::from_fn(move || heap.pop()).map(|Ranked(score, Reverse(el))| (el, score))
+}
+
+/// A score; of two that are one, the older element comes first.
+#[derive(PartialEq)]
+struct Ranked(f32, Reverse<El>);
+
+impl Eq for Ranked {}
+
+impl PartialOrd for Ranked {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Ranked {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.total_cmp(&other.0).then(self.1.cmp(&other.1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scores_of_every_sort_of_element_stand_apart() {
+        let mut scores = Scores::default();
+        let els =
+            [El::concept(1), El::concept(70_000), El::link(1), El::concept(1).abroad(), El::link(70_000).abroad()];
+        for (no, el) in els.into_iter().enumerate() {
+            scores.add(el, no as f32 + 1.0, true);
+            scores.add(el, 0.5, false);
+        }
+        scores.add(El::concept(2), 9.0, false);
+        scores.raise(El::concept(1), 3.5);
+        assert_eq!((scores.len(), scores.get(El::concept(2)), scores.get(El::concept(1))), (5, 0.0, 3.5));
+        let order: Vec<El> = scores.best_from(0.0).map(|(el, _)| el).collect();
+        assert_eq!(order, [els[4], els[3], els[0], els[2], els[1]]);
+        assert_eq!(scores.least_of_the_best(2, 4.0, &mut |_| true), Some(4.5));
+        assert_eq!(scores.least_of_the_best(2, 4.0, &mut |el| el != els[4]), None);
+        scores.drop_below(3.5);
+        scores.change(|_, score| score + 1.0);
+        assert_eq!((scores.len(), scores.get(els[1]), scores.get(els[2])), (4, 0.0, 4.5));
+    }
+}
