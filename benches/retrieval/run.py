@@ -195,28 +195,35 @@ def run_paragraphs(daemon, name, file, routers):
         print(f"| {name} paragraphs, {len(texts)} ({digest(file)}) | {router} | {len(ranks)} | {found} | {percentiles(times)} |", flush=True)
 
 
-def run_crowd(daemon, file, count, routers):
-    """How long a search takes among many records of one principal: turns of all talks, two by two, drawn by a seed."""
+def run_crowd(daemon, file, count, texts, routers):
+    """How long a search takes among many records of one principal: turns of all talks, two by two, drawn by a seed, `texts`
+    different ones. Somebody else has a few, so that there is something to hide; an operator sees all."""
     draw = random.Random(7)
     talks = list(locomo(file))
     turns = [content for _, told, _ in talks for _, _, content, _ in told]
     questions = [question for _, _, asked in talks for question, _, _ in asked]
-    client = daemon.principal("crowd")
+    told = [(f"talk {at}", f"{draw.choice(turns)} {draw.choice(turns)}") for at in range(min(texts, count))]
+    client, neighbour = daemon.principal("crowd"), daemon.principal("neighbour")
+
+    def post(whose, told):
+        lines = [json.dumps({"task": task, "content": content, "types": ["usecase"]}) for task, content in told]
+        done = whose.ask_text("/api/knowledge/import?format=jsonl", "\n".join(lines))
+        assert done["refused"] == 0, done
+
     begun = time.perf_counter()
     for first in range(0, count, 5_000):
-        lines = [
-            json.dumps({"task": f"talk {at}", "content": f"{draw.choice(turns)} {draw.choice(turns)}", "types": ["usecase"]})
-            for at in range(first, min(first + 5_000, count))
-        ]
-        done = client.ask_text("/api/knowledge/import?format=jsonl", "\n".join(lines))
-        assert done["refused"] == 0, done
+        post(client, [told[at % len(told)] for at in range(first, min(first + 5_000, count))])
     posted = time.perf_counter() - begun
+    post(neighbour, told[:100])
     for router in routers:
         if router == "hybrid":
             client.settled(router)
-        asked = draw.sample(questions, min(1_000, len(questions)))
-        times = [client.search(question, router)[1] for question in asked]
-        print(f"| {count} records ({digest(file)}), imported in {posted:.0f} s | {router} | {len(asked)} | | {percentiles(times)} |", flush=True)
+        for who, whose in (("who sees all but 100", client), ("an operator", Client(daemon.port, TOKEN))):
+            asked = draw.sample(questions, min(1_000, len(questions)))
+            whose.search(asked[0], router)
+            times = [whose.search(question, router)[1] for question in asked]
+            what = f"{count} records of {len(told)} texts ({digest(file)}), imported in {posted:.0f} s, by {who}"
+            print(f"| {what} | {router} | {len(asked)} | | {percentiles(times)} |", flush=True)
 
 
 def main():
@@ -226,6 +233,7 @@ def main():
     read.add_argument("sets", nargs="*", default=["locomo", "cmrc", "jsquad"])
     read.add_argument("--embedder", default="none", help="the embedder in the process, or none")
     read.add_argument("--records", type=int, default=100_000, help="of the crowd")
+    read.add_argument("--texts", type=int, default=100_000, help="different ones of the crowd: each has to be embedded once")
     read.add_argument("--router", nargs="*", default=None)
     options = read.parse_args()
     routers = options.router or (["lexical"] if options.embedder == "none" else ["lexical", "hybrid"])
@@ -237,7 +245,7 @@ def main():
                 run_locomo(daemon, options.data / "locomo10.json", routers, plain=False)
                 run_locomo(daemon, options.data / "locomo10.json", routers, plain=True)
             elif name == "crowd":
-                run_crowd(daemon, options.data / "locomo10.json", options.records, routers)
+                run_crowd(daemon, options.data / "locomo10.json", options.records, options.texts, routers)
             elif name == "cmrc":
                 run_paragraphs(daemon, "CMRC2018", options.data / "cmrc2018_dev.json", routers)
             else:

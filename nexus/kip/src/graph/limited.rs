@@ -63,8 +63,8 @@ pub struct Limited {
     /// Numbers of groups that are empty.
     free: OrdSet<u32>,
     /// The number of the group of a concept, and of a link.
-    concepts: Pages<u32>,
-    links: Pages<u32>,
+    concepts: Numbers,
+    links: Numbers,
     /// The first number never given to a group.
     next: u32,
 }
@@ -106,13 +106,13 @@ impl Limited {
         if let Some(group) = self.groups.get(number).cloned() {
             self.groups.put(number, Group { count: group.count + 1, ..group });
         }
-        self.of_kind(el).put(el.no(), number);
+        self.of_kind(el).set(el.no(), number);
     }
 
     /// Lets an element go.
     pub fn remove(&mut self, el: El) {
         let Some(number) = self.group(el) else { return };
-        self.of_kind(el).remove(el.no());
+        self.of_kind(el).set(el.no(), 0);
         let Some(group) = self.groups.get(number).cloned() else { return };
         if group.count > 1 {
             self.groups.put(number, Group { count: group.count - 1, ..group });
@@ -135,29 +135,61 @@ impl Limited {
         number
     }
 
-    fn of_kind(&mut self, el: El) -> &mut Pages<u32> {
+    fn of_kind(&mut self, el: El) -> &mut Numbers {
         if el.is_link() { &mut self.links } else { &mut self.concepts }
     }
 
+    #[inline]
     fn group(&self, el: El) -> Option<u32> {
-        if self.is_empty() || el.is_abroad() {
+        if el.is_abroad() {
             return None;
         }
-        if el.is_link() { &self.links } else { &self.concepts }.get(el.no()).copied()
+        if el.is_link() { &self.links } else { &self.concepts }.get(el.no())
     }
 
     /// Every element that not everybody may see, with the rule that holds for it; concepts first, each in order.
     pub fn iter(&self) -> impl Iterator<Item = (El, &Rule)> {
-        let concepts = self.concepts.after(0).map(|(no, group)| (El::concept(no), group));
-        let links = self.links.after(0).map(|(no, group)| (El::link(no), group));
-        concepts.chain(links).filter_map(|(el, group)| Some((el, &self.groups.get(*group)?.rule)))
+        let concepts = self.concepts.iter().map(|(no, group)| (El::concept(no), group));
+        let links = self.links.iter().map(|(no, group)| (El::link(no), group));
+        concepts.chain(links).filter_map(|(el, group)| Some((el, &self.groups.get(group)?.rule)))
+    }
+}
+
+/// A number for each of many, close together in memory: each posting of a search asks for one. Zero is none.
+#[derive(Clone, Default)]
+struct Numbers(Arc<Vec<Option<Arc<[u32; CHUNK]>>>>);
+
+/// Numbers that are copied together when one of them changes while somebody reads.
+const CHUNK: usize = 2_048;
+
+impl Numbers {
+    #[inline]
+    fn get(&self, no: u32) -> Option<u32> {
+        let number = self.0.get(no as usize / CHUNK)?.as_ref()?[no as usize % CHUNK];
+        (number > 0).then_some(number)
+    }
+
+    fn set(&mut self, no: u32, number: u32) {
+        let chunks = Arc::make_mut(&mut self.0);
+        if chunks.len() <= no as usize / CHUNK {
+            chunks.resize(no as usize / CHUNK + 1, None);
+        }
+        let chunk = chunks[no as usize / CHUNK].get_or_insert_with(|| Arc::new([0; CHUNK]));
+        Arc::make_mut(chunk)[no as usize % CHUNK] = number;
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (u32, u32)> {
+        self.0.iter().enumerate().flat_map(|(at, chunk)| {
+            let numbers = chunk.iter().flat_map(|chunk| chunk.iter().enumerate());
+            numbers.filter(|(_, number)| **number > 0).map(move |(no, number)| ((at * CHUNK + no) as u32, *number))
+        })
     }
 }
 
 /// What somebody in some scopes may see of what is limited, asked of each group once.
 pub(super) struct Sight<'g> {
     limited: &'g Limited,
-    /// `None` sees everything.
+    /// `None` sees everything there is.
     scopes: Option<&'g BTreeSet<Arc<str>>>,
     /// What is known already, by the number of the group.
     known: Vec<Cell<Option<bool>>>,
@@ -166,13 +198,17 @@ pub(super) struct Sight<'g> {
 impl<'g> Sight<'g> {
     /// Of somebody in `scopes`, or of somebody who sees everything.
     pub(super) fn new(limited: &'g Limited, scopes: Option<&'g BTreeSet<Arc<str>>>) -> Self {
-        let groups = if scopes.is_some() && !limited.is_empty() { limited.next as usize + 1 } else { 0 };
+        // Whoever sees all of it, as the only one who writes does, need not be asked about any. Most others are told from
+        // him by the first group.
+        let sees_all = |scopes| limited.groups.after(0).all(|(_, group)| group.rule.lets(scopes));
+        let scopes = scopes.filter(|scopes| !sees_all(scopes));
+        let groups = if scopes.is_some() { limited.next as usize + 1 } else { 0 };
         Self { limited, scopes, known: vec![Cell::new(None); groups] }
     }
 
     /// Whether everything is to be seen.
     pub(super) fn is_whole(&self) -> bool {
-        self.scopes.is_none() || self.limited.is_empty()
+        self.scopes.is_none()
     }
 
     /// What is limited.
@@ -181,6 +217,7 @@ impl<'g> Sight<'g> {
     }
 
     /// Whether an element by itself is to be seen, whatever it leads to.
+    #[inline]
     pub(super) fn lets(&self, el: El) -> bool {
         if self.is_whole() {
             return true;
@@ -188,14 +225,20 @@ impl<'g> Sight<'g> {
         self.limited.group(el).is_none_or(|number| self.lets_group(number))
     }
 
+    #[inline]
     fn lets_group(&self, number: u32) -> bool {
         let known = &self.known[number as usize];
         known.get().unwrap_or_else(|| {
-            let group = self.limited.groups.get(number);
-            let lets = self.scopes.is_none_or(|scopes| group.is_none_or(|group| group.rule.lets(scopes)));
+            let lets = self.ask(number);
             known.set(Some(lets));
             lets
         })
+    }
+
+    #[cold]
+    fn ask(&self, number: u32) -> bool {
+        let group = self.limited.groups.get(number);
+        self.scopes.is_none_or(|scopes| group.is_none_or(|group| group.rule.lets(scopes)))
     }
 
     /// How many concepts of a type, or of all, are hidden.
@@ -223,7 +266,7 @@ mod tests {
             limited.insert(El::link(n), kind, rule("user:1"));
             let scopes = BTreeSet::from([Arc::from("user:1")]);
             let sight = Sight::new(&limited, Some(&scopes));
-            assert_eq!(sight.hidden_concepts(None), usize::from(n > 1));
+            assert_eq!((sight.hidden_concepts(None), sight.is_whole()), (usize::from(n > 1), n == 1));
             assert_eq!((sight.lets(El::concept(n)), sight.lets(El::link(n))), (n == 1, true));
             limited.remove(El::concept(n));
             limited.remove(El::link(n));

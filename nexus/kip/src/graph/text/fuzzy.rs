@@ -27,7 +27,7 @@ pub(super) fn beginning(words_from: WordsFrom<'_>, stem: &str) -> Vec<String> {
 }
 
 /// The words one slip away from `word`, or two if it is long, with the number of slips. A first letter is seldom wrong:
-/// those that share it are tried first, and of others only those in which nothing but the beginning is.
+/// those that share it are tried first, and then those in which nothing else is.
 pub(super) fn slips(words_from: WordsFrom<'_>, word: &str) -> Vec<(String, usize)> {
     let letters: Vec<char> = word.chars().collect();
     let slips_max = match letters.len() {
@@ -42,34 +42,45 @@ pub(super) fn slips(words_from: WordsFrom<'_>, word: &str) -> Vec<(String, usize
         }
         Some(crate::lang::error::distance(word, known)).filter(|slips| *slips <= slips_max)
     };
-    let mut found = near_ones(words_from, &letters[0].to_string(), &near);
+    let mut found = Vec::new();
+    let (first, mut looked_at) = (letters[0].to_string(), 0);
+    words_from(&first, &mut |known| {
+        looked_at += 1;
+        let has_first = known.starts_with(&first);
+        if has_first {
+            found.extend(near(known).map(|slips| (known.to_owned(), slips)));
+        }
+        has_first && looked_at < LOOKED_AT_MAX
+    });
     if found.is_empty() {
-        // The first letter is another one, missing, one too many, or has changed places with the second.
-        let alphabet = u32::from(letters[0]) / ALPHABET * ALPHABET;
-        let others = (alphabet..alphabet + ALPHABET).filter_map(char::from_u32).filter(|other| other.is_alphanumeric());
-        let replaced_or_missing =
-            others.flat_map(|other| letters[..2].iter().map(move |next| format!("{other}{next}")));
-        let beginnings: BTreeSet<String> = replaced_or_missing.chain([letters[1].to_string()]).collect();
-        found = beginnings.iter().flat_map(|beginning| near_ones(words_from, beginning, &near)).collect();
+        found.extend(
+            begun_otherwise(&letters).into_iter().filter(|other| is_word(words_from, other)).map(|one| (one, 1)),
+        );
     }
     found.sort_by(|a, b| a.1.cmp(&b.1).then_with(|| a.0.cmp(&b.0)));
-    found.dedup();
     found.truncate(EXPANSIONS_MAX);
     found
 }
 
-/// Of the words that begin so, those that are `near`, with how near.
-fn near_ones(words_from: WordsFrom<'_>, beginning: &str, near: &dyn Fn(&str) -> Option<usize>) -> Vec<(String, usize)> {
-    let (mut found, mut looked_at) = (Vec::new(), 0);
-    words_from(beginning, &mut |known| {
-        looked_at += 1;
-        if !known.starts_with(beginning) {
-            return false;
-        }
-        found.extend(near(known).map(|slips| (known.to_owned(), slips)));
-        looked_at < LOOKED_AT_MAX
-    });
+/// The words of which only the first letter is not that of these: it is another one, missing, one too many, or has changed
+/// places with the second.
+fn begun_otherwise(letters: &[char]) -> BTreeSet<String> {
+    let alphabet = u32::from(letters[0]) / ALPHABET * ALPHABET;
+    let others = (alphabet..alphabet + ALPHABET).filter_map(char::from_u32);
+    let others = others.filter(|other| other.is_alphanumeric() && !other.is_uppercase() && *other != letters[0]);
+    let with = |first: &[char], from: usize| first.iter().chain(&letters[from..]).collect();
+    let mut found: BTreeSet<String> = others.flat_map(|other| [with(&[other], 1), with(&[other], 0)]).collect();
+    found.extend([with(&[], 1), with(&[letters[1], letters[0]], 2)]);
     found
+}
+
+fn is_word(words_from: WordsFrom<'_>, word: &str) -> bool {
+    let mut is = false;
+    words_from(word, &mut |known| {
+        is |= known == word;
+        false
+    });
+    is
 }
 
 /// Which letters are in a word, and how many: enough to tell that two are far apart, at a glance.

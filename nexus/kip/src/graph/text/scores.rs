@@ -28,6 +28,13 @@ struct Page {
     scores: Box<[f32; PAGE]>,
 }
 
+impl Page {
+    /// How many score more.
+    fn above(&self, bound: f32) -> usize {
+        self.scores.iter().map(|score| u32::from(*score > bound)).sum::<u32>() as usize
+    }
+}
+
 impl Scores {
     /// How many elements have one.
     pub(super) fn len(&self) -> usize {
@@ -97,21 +104,20 @@ impl Scores {
     /// Forgets those that score less.
     pub(super) fn drop_below(&mut self, least: f32) {
         self.len = 0;
-        for score in self.pages.iter_mut().flat_map(|page| page.scores.iter_mut()) {
-            *score = if *score >= least { *score } else { 0.0 };
-            self.len += usize::from(*score > 0.0);
+        for page in &mut self.pages {
+            page.scores.iter_mut().for_each(|score| *score = if *score >= least { *score } else { 0.0 });
+            self.len += page.above(0.0);
         }
     }
 
     /// How many score more.
     fn count_above(&self, bound: f32) -> usize {
-        let above = |page: &Page| page.scores.iter().map(|score| u32::from(*score > bound)).sum::<u32>() as usize;
-        self.pages.iter().map(above).sum()
+        self.pages.iter().map(|page| page.above(bound)).sum()
     }
 
     /// Those that score more, in no order.
     pub(super) fn above(&self, bound: f32) -> impl Iterator<Item = Hit> {
-        self.pages.iter().flat_map(move |page| {
+        self.pages.iter().filter(move |page| page.above(bound) > 0).flat_map(move |page| {
             let found = page.scores.iter().enumerate().filter(move |(_, score)| **score > bound);
             found.map(|(at, score)| (El(page.first + at as u32), *score))
         })
@@ -119,7 +125,7 @@ impl Scores {
 
     /// Those that score so much at least, the best first.
     pub(super) fn best_from(&self, least: f32) -> impl Iterator<Item = Hit> {
-        best_first(self.above(0.0).filter(move |(_, score)| *score >= least))
+        best_first(self.above(least.next_down().max(0.0)))
     }
 
     /// The score of the last of the `limit` best that `fits` lets through, if all of them score more than `bound`.
