@@ -94,8 +94,8 @@ pub fn search(words: &dyn Words, asked: &[Arc<str>], limit: usize, fits: &mut dy
             _ => ranking.walk_all(asked, common, left, fits),
         }
     }
-    let best = ranking.scores.best_from(ranking.least).filter(|(el, _)| fits(*el));
-    best.take(limit).map(|(el, score)| (el, score / whole)).collect()
+    let best = ranking.scores.best(limit, ranking.least.next_down().max(0.0), fits);
+    best.into_iter().map(|(el, score)| (el, score / whole)).collect()
 }
 
 /// What was found so far.

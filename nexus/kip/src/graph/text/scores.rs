@@ -123,9 +123,22 @@ impl Scores {
         })
     }
 
-    /// Those that score so much at least, the best first.
-    pub(super) fn best_from(&self, least: f32) -> impl Iterator<Item = Hit> {
-        best_first(self.above(least.next_down().max(0.0)))
+    /// Up to `limit` that score more and that `fits` lets through, the best first. Who would not be among them is not asked
+    /// whether he fits.
+    pub(super) fn best(&self, limit: usize, bound: f32, fits: &mut dyn FnMut(El) -> bool) -> Vec<Hit> {
+        // The least of the best is on top.
+        let mut best: BinaryHeap<Reverse<Ranked>> = BinaryHeap::new();
+        for (el, score) in self.above(bound) {
+            let ranked = Reverse(Ranked(score, Reverse(el)));
+            let is_among = best.len() < limit || best.peek().is_some_and(|least| ranked < *least);
+            if is_among && fits(el) {
+                best.push(ranked);
+                if best.len() > limit {
+                    best.pop();
+                }
+            }
+        }
+        best.into_sorted_vec().into_iter().map(|Reverse(Ranked(score, Reverse(el)))| (el, score)).collect()
     }
 
     /// The score of the last of the `limit` best that `fits` lets through, if all of them score more than `bound`.
@@ -133,14 +146,9 @@ impl Scores {
         if self.len < limit || self.count_above(bound) < limit {
             return None;
         }
-        best_first(self.above(bound)).filter(|(el, _)| fits(*el)).nth(limit - 1).map(|(_, score)| score)
+        let best = self.best(limit, bound, fits);
+        best.last().filter(|_| best.len() == limit).map(|(_, score)| *score)
     }
-}
-
-/// Hits in order, of which mostly few are asked for.
-fn best_first(hits: impl Iterator<Item = Hit>) -> impl Iterator<Item = Hit> {
-    let mut heap: BinaryHeap<Ranked> = hits.map(|(el, score)| Ranked(score, Reverse(el))).collect();
-    std::iter::from_fn(move || heap.pop()).map(|Ranked(score, Reverse(el))| (el, score))
 }
 
 /// A score; of two that are one, the older element comes first.
@@ -177,7 +185,7 @@ mod tests {
         scores.add(El::concept(2), 9.0, false);
         scores.raise(El::concept(1), 3.5);
         assert_eq!((scores.len(), scores.get(El::concept(2)), scores.get(El::concept(1))), (5, 0.0, 3.5));
-        let order: Vec<El> = scores.best_from(0.0).map(|(el, _)| el).collect();
+        let order: Vec<El> = scores.best(9, 0.0, &mut |_| true).into_iter().map(|(el, _)| el).collect();
         assert_eq!(order, [els[4], els[3], els[0], els[2], els[1]]);
         assert_eq!(scores.least_of_the_best(2, 4.0, &mut |_| true), Some(4.5));
         assert_eq!(scores.least_of_the_best(2, 4.0, &mut |el| el != els[4]), None);
