@@ -205,16 +205,20 @@ def run_crowd(daemon, file, count, texts, routers):
     told = [(f"talk {at}", f"{draw.choice(turns)} {draw.choice(turns)}") for at in range(min(texts, count))]
     client, neighbour = daemon.principal("crowd"), daemon.principal("neighbour")
 
-    def post(whose, told):
-        lines = [json.dumps({"task": task, "content": content, "types": ["usecase"]}) for task, content in told]
+    def post(whose, name, told):
+        # Without a name of its own, a record of the same text would be the same one.
+        lines = [
+            json.dumps({"id": f"{name}-{at}", "task": task, "content": content, "types": ["usecase"]})
+            for at, (task, content) in told
+        ]
         done = whose.ask_text("/api/knowledge/import?format=jsonl", "\n".join(lines))
-        assert done["refused"] == 0, done
+        assert done["imported"] == len(told), done
 
     begun = time.perf_counter()
     for first in range(0, count, 5_000):
-        post(client, [told[at % len(told)] for at in range(first, min(first + 5_000, count))])
+        post(client, "crowd", [(at, told[at % len(told)]) for at in range(first, min(first + 5_000, count))])
     posted = time.perf_counter() - begun
-    post(neighbour, told[:100])
+    post(neighbour, "neighbour", list(enumerate(told[:100])))
     for router in routers:
         if router == "hybrid":
             client.settled(router)

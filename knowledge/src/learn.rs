@@ -39,6 +39,12 @@ static TOLD: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"(?s)<knowledge\b[^>]*>.*?(?:</knowledge>|\z)").unwrap_or_else(|error| unreachable!("{error}"))
 });
 
+/// Somebody says a secret in plain words, which nothing else tells from other words.
+static CONFIDES: LazyLock<Regex> = LazyLock::new(|| {
+    let said = r"(?i)\b(?:passwords?|passphrases?|passcodes?|pin(?: codes?| numbers?)?|(?:door|gate|alarm|safe|lock|secret) (?:codes?|keys?|words?))\b[^.!?]{0,40}?(?:\bis\b|\bare\b|\bwas\b|[:=])|(?:密码|口令|暗号|パスワード|暗証番号|合言葉)[^。！？]{0,20}?(?:是|为|は|：|:|＝|=)";
+    Regex::new(said).unwrap_or_else(|error| unreachable!("{error}"))
+});
+
 /// Something to be kept.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lesson {
@@ -108,6 +114,7 @@ impl Lesson {
             () if words(content).len() < WORDS_MIN => Some("it says too little"),
             () if content.ends_with(['?', '？']) => Some("it asks"),
             () if redacted(content).is_some() || content.contains("[REDACTED:") => Some("it holds a secret"),
+            () if CONFIDES.is_match(content) => Some("it tells a secret"),
             () if self.task.trim().is_empty() => Some("it is for nothing"),
             () => None,
         }
@@ -297,6 +304,11 @@ mod tests {
             ("Tea", Some("it says too little")),
             ("Shall I remember tea and coffee?", Some("it asks")),
             ("My password is hunter2hunter2", Some("it holds a secret")),
+            ("Remember that my PIN for the bank is 4711", Some("it tells a secret")),
+            ("the door code of the shed: blue heron", Some("it tells a secret")),
+            ("记住我的密码是海鸥", Some("it tells a secret")),
+            ("パスワードは「かもめ」です", Some("it tells a secret")),
+            ("I prefer passphrases over passwords", None),
             ("I prefer tea in the morning", None),
             ("我喜欢喝茶", None),
         ] {

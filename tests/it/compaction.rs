@@ -72,6 +72,58 @@ async fn a_long_topic_is_compacted_by_a_transformer_and_the_original_stays() {
 }
 
 #[tokio::test]
+async fn what_is_said_in_short_leaves_a_record_where_peoples_own_words_bear_it_out() {
+    let daemon = TestDaemon::start(|request, n| {
+        let told = told(request);
+        match () {
+            () if compresses(request) => {
+                let short = "boats need their keels scraped before every winter";
+                Reply::Text(json!({"events": [{"role": "user", "content": short}]}).to_string())
+            }
+            () if told.contains("What of this is worth knowing") => {
+                let read = |task: &str, content: &str| json!({"task": task, "content": content});
+                let lessons = [
+                    read("Before a winter", "Keels of wooden boats are scraped before every winter."),
+                    read("Before a summer", "Sails are bleached with 20 grams of lime."),
+                ];
+                Reply::Text(json!({"learned": lessons}).to_string())
+            }
+            () => honest(request, n),
+        }
+    })
+    .await;
+    let op = &daemon.operator;
+    let definition = json!({"definition": {"name": "Iris", "compact_above_chars": 1500}});
+    let made = op.post("/v1/lifeforms", definition).await.expect(StatusCode::CREATED);
+    let id = made["id"].as_str().unwrap();
+    let life = format!("/v1/lifeforms/{id}");
+    op.post(&format!("{life}/start"), json!({})).await.expect(StatusCode::OK);
+    let chat = format!("{life}/canvases/canvas_chat_main");
+    let mut socket = op.subscribe(&chat, None).await;
+    socket.until(|frame| frame["t"] == "live").await;
+    op.topic(&chat, "t").await;
+    for n in 0..8 {
+        let rest = "Is that so with yours? ".repeat(20);
+        op.say(&chat, "t", &format!("Boat {n}: keels of wooden boats are scraped before every winter. {rest}")).await;
+        socket.until(|frame| frame["kind"] == "message.finish").await;
+    }
+    let kept = loop {
+        let listed = op.get("/api/knowledge?types=strategy&limit=10").await.expect(StatusCode::OK);
+        if listed["total"].as_u64().unwrap() > 0 {
+            break listed["results"].clone();
+        }
+        tokio::task::yield_now().await;
+    };
+    // What nobody said, a model may say a hundred times.
+    assert_eq!(kept.as_array().map(Vec::len), Some(1), "{kept}");
+    assert_eq!(kept[0]["content"], "Keels of wooden boats are scraped before every winter.");
+    assert_eq!(
+        (&kept[0]["owner"], &kept[0]["scopes"]),
+        (&json!(format!("lifeform:{id}")), &json!([format!("lifeform:{id}")]))
+    );
+}
+
+#[tokio::test]
 async fn people_keep_summaries_too_and_none_goes_back() {
     let daemon = TestDaemon::start(honest).await;
     let (_, chat) = daemon.lifeform().await;

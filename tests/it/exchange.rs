@@ -70,6 +70,18 @@ async fn what_goes_out_comes_in_again_as_it_was_and_twice_is_once() {
 }
 
 #[tokio::test]
+async fn a_body_that_is_no_text_is_refused_as_anything_else_is() {
+    let daemon = TestDaemon::start(honest).await;
+    let op = &daemon.operator;
+    let url = format!("{}{RECORDS}/import?format=jsonl", op.base);
+    let sent = reqwest::Client::new().post(url).bearer_auth(&op.token).body(vec![b'{', 0xff]).send().await.unwrap();
+    let (status, kind) = (sent.status(), sent.headers()["content-type"].clone());
+    let told: Value = serde_json::from_str(&sent.text().await.unwrap()).unwrap();
+    assert_eq!((status, &told["code"]), (StatusCode::BAD_REQUEST, &json!("not_text")), "{told}");
+    assert_eq!(kind, "application/problem+json");
+}
+
+#[tokio::test]
 async fn what_is_wrong_with_one_is_told_and_keeps_no_other_out() {
     let daemon = TestDaemon::start(honest).await;
     let op = &daemon.operator;

@@ -12,7 +12,7 @@ use utoipa::IntoParams;
 
 use super::App;
 use super::error::ApiError;
-use super::extract::{ApiQuery, Caller, Participant};
+use super::extract::{ApiQuery, ApiText, Caller, Participant};
 use super::knowledge::which;
 
 /// Bytes of what is taken in at once.
@@ -75,7 +75,7 @@ pub(super) async fn import(
     State(app): State<App>,
     Participant(origin): Participant,
     ApiQuery(asked): ApiQuery<ImportQuery>,
-    text: String,
+    ApiText(text): ApiText,
 ) -> Result<Json<Imported>, ApiError> {
     let format = format(asked.format)?;
     Ok(Json(Box::pin(app.knowledge.import(format, &text, asked.dry_run, &origin)).await?))

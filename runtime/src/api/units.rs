@@ -15,7 +15,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::App;
 use super::error::ApiError;
-use super::extract::{ApiJson, ApiPath, ApiQuery, Caller, Participant};
+use super::extract::{ApiBytes, ApiJson, ApiPath, ApiQuery, Caller, Participant};
 
 /// Units on a page at most.
 pub(super) const LIMIT_MAX: usize = 100;
@@ -226,7 +226,7 @@ pub(super) async fn contribute(
     State(app): State<App>,
     Participant(origin): Participant,
     headers: HeaderMap,
-    body: axum::body::Bytes,
+    ApiBytes(body): ApiBytes,
 ) -> Result<Response, Refusal> {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if ![LINKED_DATA, PLAIN].contains(&kind.split(';').next().unwrap_or_default().trim()) {
