@@ -208,7 +208,7 @@ def run_crowd(daemon, file, count, texts, routers):
     def post(whose, name, told):
         # Without a name of its own, a record of the same text would be the same one.
         lines = [
-            json.dumps({"id": f"{name}-{at}", "task": task, "content": content, "types": ["usecase"]})
+            json.dumps({"id": f"knowledge-{name}-{at}", "task": task, "content": content, "types": ["usecase"]})
             for at, (task, content) in told
         ]
         done = whose.ask_text("/api/knowledge/import?format=jsonl", "\n".join(lines))

@@ -1,21 +1,14 @@
 //! Records that get better by what people say of them (MISSION H2): a wish is kept with its record until its owner, or a
 //! model for him, has written it anew. What it said before stays a version of it.
 
-use std::sync::LazyLock;
-
 use nexus::secrets::redacted;
 use nexus::{Batch, Origin, Right, Role};
-use regex::Regex;
 use serde_json::json;
 
 use crate::draft::Body;
+use crate::likeness::facts;
 use crate::write::upsert;
 use crate::{Knowledge, KnowledgeError, Record, commons, feedback, outcome};
-
-/// What must not get lost unsaid when a text is written anew: code, addresses, and whatever has a figure in it.
-static FACTS: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"`[^`\n]+`|https?://\S+|[\p{L}\d._-]*\d[\p{L}\d._-]*").unwrap_or_else(|error| unreachable!("{error}"))
-});
 
 impl Knowledge {
     /// Keeps what is to be better about a record and, where the caller owns it and a model is there, has it written anew.
@@ -64,25 +57,11 @@ impl Knowledge {
 
 /// A fact of the old text that is neither in the new one nor said to be dropped.
 fn lost(old: &Record, task: &str, content: &str, dropped: &[String]) -> Option<String> {
-    let facts = FACTS.find_iter(&old.content).map(|found| found.as_str().trim_end_matches(['.', ',', '-']).to_owned());
+    let mut facts = facts(&old.content).map(str::to_owned);
     let kept = |fact: &String| {
         content.contains(fact.as_str())
             || task.contains(fact.as_str())
             || dropped.iter().any(|said| said.contains(fact.as_str()))
     };
-    facts.into_iter().find(|fact| !kept(fact))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::FACTS;
-
-    #[test]
-    fn code_addresses_and_figures_are_facts_and_plain_words_are_not() {
-        let found = |text| FACTS.find_iter(text).map(|found| found.as_str()).collect::<Vec<_>>();
-        assert_eq!(
-            found("Run `make up` on v1.2 at https://a.b/c?d, 每天100次, then wait."),
-            ["`make up`", "v1.2", "https://a.b/c?d,", "每天100次"]
-        );
-    }
+    facts.find(|fact| !kept(fact))
 }

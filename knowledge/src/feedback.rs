@@ -1,6 +1,7 @@
 //! Whether a record helped: counted, and kept as cases that nobody takes back (MISSION H2). Whoever sees a record may say
 //! so; what names the message or the trace it comes from is counted once.
 
+use jiff::Timestamp;
 use nexus::store::{Entry, Hash, Key, Kind, Op, Stream};
 use nexus::{Batch, Origin, Right};
 use serde::{Deserialize, Serialize};
@@ -41,6 +42,8 @@ pub struct Judged {
 
 /// The kind of the entries that are cases.
 const CASE: &str = "case";
+/// What a case says of somebody who says what a record says.
+pub(crate) const SAID_AGAIN: &str = "it was said again";
 
 /// A case as it is kept.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -158,6 +161,25 @@ impl Knowledge {
             }
         }
         Ok(judged)
+    }
+
+    /// Whether another message than `but` said what a record says since some time.
+    pub(crate) async fn is_said_again(
+        &self,
+        record: &Record,
+        since: Timestamp,
+        but: &str,
+    ) -> Result<bool, KnowledgeError> {
+        for entry in self.store.all_entries(&stream(&record.id)).await? {
+            if &*entry.kind == CASE && entry.at >= since {
+                let case = entry.decode::<Kept>()?.case;
+                let named = |key: &str| case.get(key).and_then(Value::as_str);
+                if named("outcome") == Some(SAID_AGAIN) && named("message_id") != Some(but) {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
     }
 
     /// Tells the newest cases with a record.

@@ -61,7 +61,7 @@ impl Knowledge {
     }
 
     /// The versions of a record, without those of another one that had its name before and was removed.
-    async fn own_versions(&self, id: &str) -> Result<Vec<(Entry, Version)>, KnowledgeError> {
+    pub(crate) async fn own_versions(&self, id: &str) -> Result<Vec<(Entry, Version)>, KnowledgeError> {
         let entries = self.store.all_entries(&versions_stream(KIND, id)).await?;
         let read = |entry: Entry| Ok((entry.decode::<Version>()?, entry)).map(|(version, entry)| (entry, version));
         let mut versions: Vec<(Entry, Version)> = entries.into_iter().map(read).collect::<Result<_, StoreError>>()?;

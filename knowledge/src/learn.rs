@@ -6,15 +6,15 @@ use std::sync::{Arc, LazyLock};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use nexus::secrets::redacted;
-use nexus::store::Hash;
-use nexus::{Origin, Right};
+use nexus::store::{Entry, Hash, Key, Kind};
+use nexus::{Batch, Origin, Right, Version};
 use regex::Regex;
 use serde_json::{Map, Value, json};
 
 use crate::cues::sentences;
 use crate::draft::{Body, Draft};
-use crate::feedback::Judgement;
-use crate::likeness::{likeness, words};
+use crate::feedback::{Judgement, SAID_AGAIN};
+use crate::likeness::{Tenor, in_order, likeness, words};
 use crate::list::Which;
 use crate::record::{CONFIDENCE, Record, SCORE, SOURCE_KEY, Status, Type};
 use crate::search::{Query, Router};
@@ -162,7 +162,7 @@ impl Knowledge {
         if let Some(known) = self.alike(&lesson, origin).await? {
             let mut case = Map::new();
             case.insert("task".to_owned(), lesson.task.into());
-            case.insert("outcome".to_owned(), "it was said again".into());
+            case.insert("outcome".to_owned(), SAID_AGAIN.into());
             // What a message says it says once, however often it is read.
             case.insert("message_id".to_owned(), lesson.message_id.as_str().into());
             if known.message_id.as_deref() != Some(&*lesson.message_id) {
@@ -205,7 +205,8 @@ impl Knowledge {
     }
 
     /// What was learned of a message holds no more, but for what was `learned` of it just now: it was changed, or taken back.
-    /// Records that others confirmed stay.
+    /// What was said again in another one stays, and where it replaced what an earlier one said, that holds again, unless it
+    /// was taken back too.
     ///
     /// # Errors
     /// As [`Self::learn`].
@@ -220,18 +221,55 @@ impl Knowledge {
         let of_it = |record: &Record| {
             record.message_id.as_deref() == Some(message)
                 && record.source.get("category").and_then(Value::as_str) == Some(EXTRACTED)
-                && record.eval.helpful <= 1
                 && !learned.iter().any(|learned| learned.record() == Some(record.id.as_str()))
         };
+        if learned.is_empty() {
+            let unsaid = Batch::new(origin).put(unsaid(owner, message), &json!({"unsaid": message}));
+            self.store.commit(unsaid).await?;
+        }
         let mut gone = 0;
         for record in self.all(&which, origin).await?.into_iter().filter(of_it) {
-            match self.delete(&record.id, false, origin).await {
-                Ok(()) => gone += 1,
-                Err(KnowledgeError::NotFound(_)) => {}
-                Err(error) => return Err(error),
+            let mut versions = self.own_versions(&record.id).await?;
+            let said = |(_, version): &(Entry, Version)| version.metadata.get("message_id").cloned();
+            let since = versions.iter().rev().take_while(|version| said(version) == Some(message.into())).last();
+            if self.is_said_again(&record, since.map_or(record.created_at, |(entry, _)| entry.at), message).await? {
+                continue;
+            }
+            versions.retain(|version| said(version) != Some(message.into()));
+            gone += 1;
+            if !self.say_before(&record, versions, origin).await? {
+                match self.delete(&record.id, false, origin).await {
+                    Ok(()) | Err(KnowledgeError::NotFound(_)) => {}
+                    Err(error) => return Err(error),
+                }
             }
         }
         Ok(gone)
+    }
+
+    /// Makes a record say what it said before, by a message that still stands; answers whether there is one.
+    async fn say_before(
+        &self,
+        record: &Record,
+        versions: Vec<(Entry, Version)>,
+        origin: &Origin,
+    ) -> Result<bool, KnowledgeError> {
+        for (_, version) in versions.into_iter().rev() {
+            let (then, metadata) = (version.attributes.unwrap_or_default(), version.metadata);
+            let text = |from: &Map<String, Value>, key: &str| from.get(key).and_then(Value::as_str).map(str::to_owned);
+            let (Some(content), Some(message)) = (text(&then, "content"), text(&metadata, "message_id")) else {
+                continue;
+            };
+            if self.store.document::<Value>(&unsaid(&record.owner, &message)).await?.is_some() {
+                continue;
+            }
+            let of_then = ["confidence", "message_id", SOURCE_KEY, "evidence", "source"].into_iter();
+            let known = of_then.filter_map(|key| Some((key.to_owned(), metadata.get(key)?.clone())));
+            let body = Body { task: text(&then, "task"), content: Some(content), ..Body::default() };
+            self.rewrite(record, body, &Value::Object(known.collect()), origin).await?;
+            return Ok(true);
+        }
+        Ok(false)
     }
 
     /// A record of the same owner that says the same. What others wrote is theirs, and no word for it is taken.
@@ -240,8 +278,12 @@ impl Knowledge {
         let which = Which { owner: Some(lesson.owner.clone()), ..Which::default() };
         let query = Query { which, router: Some(Router::Lexical), ..Query::new(text, ALIKE_MAX) };
         let found = self.search(&query, origin).await?.hits.into_iter().map(|hit| hit.record);
-        let said = words(&lesson.content);
-        let says_it = |record: &Record| likeness(&words(&record.content), &said) >= SAME;
+        let (said, tenor) = (words(&lesson.content), Tenor::of(&lesson.content));
+        let says_it = |record: &Record| {
+            let content = record.content.as_str();
+            let alike = likeness(&words(content), &said) >= SAME;
+            alike && Tenor::of(content) == tenor && in_order(content, &lesson.content)
+        };
         Ok(found.into_iter().find(says_it))
     }
 
@@ -259,12 +301,27 @@ impl Knowledge {
             "evidence": [format!("msg:{}", lesson.message_id)], "source": lesson.message_id,
         });
         let body = Body { task: Some(lesson.task), content: Some(lesson.content), ..Body::default() };
-        let whose = (known.owner.as_str(), known.scopes.as_slice());
-        let call = upsert(&known.id, &format!("EXPECT VERSION {}", known.version), &body, &metadata, whose);
-        let answer = self.nexus.write_with(&commons(), call, origin, Right::Own, Vec::new()).await?;
-        outcome(&answer, &known.id)?;
+        self.rewrite(&known, body, &metadata, origin).await?;
         Ok(Learned::Revised(known.id))
     }
+
+    async fn rewrite(
+        &self,
+        known: &Record,
+        body: Body,
+        metadata: &Value,
+        origin: &Origin,
+    ) -> Result<(), KnowledgeError> {
+        let whose = (known.owner.as_str(), known.scopes.as_slice());
+        let call = upsert(&known.id, &format!("EXPECT VERSION {}", known.version), &body, metadata, whose);
+        let answer = self.nexus.write_with(&commons(), call, origin, Right::Own, Vec::new()).await?;
+        outcome(&answer, &known.id).map(drop)
+    }
+}
+
+/// Where it stands that a message was taken back.
+fn unsaid(owner: &str, message: &str) -> Key {
+    Key::new(Kind::Feedback, Hash::of(json!(["unsaid", owner, message]).to_string().as_bytes()).hex())
 }
 
 impl Lesson {

@@ -210,6 +210,33 @@ impl Knowledge {
         Ok((self.schemas.project(unit, resolved.version), resolved))
     }
 
+    /// The same of several. What was written in no version that is known, as KIP may, is left out: it takes nobody else's away.
+    ///
+    /// # Errors
+    /// As [`Self::as_unit`].
+    pub fn as_units<'r>(
+        &self,
+        records: impl IntoIterator<Item = &'r Record>,
+        words: Option<Vocabulary>,
+        asked: Option<&str>,
+    ) -> Result<Vec<(&'r Record, Value)>, KnowledgeError> {
+        let now = self.store.clock().now();
+        let mut units = Vec::new();
+        for record in records {
+            match self.as_unit(record, words, asked) {
+                Ok((unit, _)) => units.push((record, unit)),
+                Err(error) => {
+                    let major = crate::unit::versions::major_of(&document(record, words)).unwrap_or(1);
+                    if self.schemas.resolve(None, major, now).is_ok() {
+                        return Err(error);
+                    }
+                    tracing::warn!(record = %record.id, %error, "a unit of no known version is not told");
+                }
+            }
+        }
+        Ok(units)
+    }
+
     /// Says whether a unit holds, as one of its users found. Nobody says so of his own.
     ///
     /// # Errors

@@ -17,7 +17,7 @@ use crate::search::{Query, TOP_K_WIDE};
 use crate::{CONTENT_CHARS_MAX, Knowledge, KnowledgeError, TASK_CHARS_MAX, Visibility};
 
 /// Under which member of a record the head of its skill stands.
-const MEMBER: &str = "skill";
+pub(crate) const MEMBER: &str = "skill";
 /// Bytes of a head.
 const HEAD_BYTES_MAX: usize = 8 << 10;
 const NAME_CHARS_MAX: usize = 120;
@@ -115,8 +115,11 @@ impl Skill {
                 faults.push(Fault { path: member.to_owned(), what: format!("is a text of 1 to {most} characters") });
             }
         }
+        if [&head.name, &head.description, &head.version].iter().any(|said| said.chars().any(is_invisible)) {
+            return Err(fault("skill_md_content", "has characters that nobody sees".to_owned()));
+        }
         let mut warnings = Vec::new();
-        let body = HIDDEN.replace_all(body, "");
+        let body = seen(body);
         if body.len() != inner.map_or(0, |(_, body)| body.len()) {
             warnings.push("comments, which nobody sees, were left out".to_owned());
         }
@@ -159,15 +162,29 @@ pub fn as_markdown(record: &Record) -> String {
         )]),
     });
     let head = serde_saphyr::to_string(&head).unwrap_or_default();
-    format!("---\n{}\n---\n\n{}\n", head.trim_end(), record.content)
+    format!("---\n{}\n---\n\n{}\n", seen(head.trim_end()), seen(&record.content))
+}
+
+/// A text without what nobody sees in it, whichever door it came through: what is told as a guide is followed.
+fn seen(text: &str) -> String {
+    let mut left: String = text.chars().filter(|c| !is_invisible(*c)).collect();
+    loop {
+        // What is left may be a comment only now.
+        let next = HIDDEN.replace_all(&left, "").into_owned();
+        if next == left {
+            return left;
+        }
+        left = next;
+    }
 }
 
 /// A skill as the protocol tells it.
 pub fn told(record: &Record) -> Value {
     let Some(head) = head_of(record) else { return Value::Null };
+    let (name, description, version) = (seen(&head.name), seen(&head.description), seen(&head.version));
     let mut told = json!({
-        "id": id_of(&head), "name": head.name, "description": head.description, "version": head.version,
-        "content": record.content, "skill_md_content": as_markdown(record),
+        "id": id_of(&head), "name": name, "description": description, "version": version,
+        "content": seen(&record.content), "skill_md_content": as_markdown(record),
         "quality_score": crate::unit::quality_of(record), "visibility": crate::unit::visibility_of(record),
         "record_id": record.id, "created_at": record.created_at, "updated_at": record.updated_at,
     });

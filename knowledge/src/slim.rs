@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::draft::Body;
+use crate::likeness::Tenor;
 use crate::list::Which;
 use crate::record::{KIND, Record, SOURCE_KEY, Type};
 use crate::{Knowledge, KnowledgeError};
@@ -123,7 +124,10 @@ impl Knowledge {
 /// Groups of records that say the same, each of one owner, the same scopes and a type in common.
 fn alike(records: Vec<Record>, threshold: f64) -> Vec<Vec<Record>> {
     let mut kinds: BTreeMap<(String, BTreeSet<String>), Vec<Record>> = BTreeMap::new();
-    for record in records {
+    // A unit, or a skill, goes by its own name and version.
+    for record in
+        records.into_iter().filter(|record| record.unit.is_none() && !record.extra.contains_key(crate::skill::MEMBER))
+    {
         kinds.entry((record.owner.clone(), record.scopes.iter().cloned().collect())).or_default().push(record);
     }
     kinds.into_values().flat_map(|records| groups(records, threshold)).collect()
@@ -131,6 +135,8 @@ fn alike(records: Vec<Record>, threshold: f64) -> Vec<Vec<Record>> {
 
 fn groups(records: Vec<Record>, threshold: f64) -> Vec<Vec<Record>> {
     let rows: Vec<BTreeSet<u64>> = records.iter().map(rows_of).collect();
+    let tenors: Vec<Tenor> =
+        records.iter().map(|record| Tenor::of(&format!("{}\n{}", record.task, record.content))).collect();
     // Whichever of a group came first stands for it; each record joins the group it is most like.
     let mut standing: HashMap<u64, Vec<usize>> = HashMap::new();
     let mut group_of: Vec<usize> = Vec::with_capacity(records.len());
@@ -145,7 +151,10 @@ fn groups(records: Vec<Record>, threshold: f64) -> Vec<Vec<Record>> {
             let of_both = own.len() + rows[*other].len() - shared;
             (*shared as f64 / of_both.max(1) as f64, *other)
         };
-        let in_common = |other: &usize| records[at].types.iter().any(|one| records[*other].types.contains(one));
+        let in_common = |other: &usize| {
+            let of_a_type = records[at].types.iter().any(|one| records[*other].types.contains(one));
+            of_a_type && tenors[at] == tenors[*other]
+        };
         let best = shared
             .iter()
             .map(likeness)

@@ -355,12 +355,9 @@ impl Knowledge {
         };
         let found = self.units(&wanted, origin).await?;
         let version = asked.schema_version.as_deref();
-        let units: Result<Vec<Value>, _> = found
-            .records
-            .iter()
-            .map(|record| Ok::<_, KnowledgeError>(self.as_unit(record, None, version)?.0))
-            .collect();
-        Ok(json!({"units": units?, "total": found.total}))
+        let units = self.as_units(&found.records, None, version)?;
+        let units: Vec<Value> = units.into_iter().map(|(_, unit)| unit).collect();
+        Ok(json!({"units": units, "total": found.total}))
     }
 
     async fn tool_contribute(&self, arguments: Map<String, Value>, origin: &Origin) -> Result<Value, KnowledgeError> {

@@ -4,7 +4,9 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use knowledge::{Cue, Deed, Judgement, Knowledge, KnowledgeError, Learned, Lesson, Query, Record, Router, Type, Which};
+use knowledge::{
+    Cue, Deed, Judgement, Knowledge, KnowledgeError, Learned, Lesson, Query, Record, Router, TOP_K_MAX, Type, Which,
+};
 use nexus::{Cause, Clock, Origin, Principal, PrincipalId, Scope};
 use serde_json::{Map, Value, json};
 
@@ -122,7 +124,7 @@ impl Knowing {
         }
         let which = Which { min_score: Some(SCORE_MIN), ..Which::default() };
         // Some are a stranger's, some a profile, that is told in its own place.
-        let query = Query { which, router, ..Query::new(text, 4 * FOUND_MAX) };
+        let query = Query { which, router, ..Query::new(text, TOP_K_MAX) };
         let found = self.knowledge.search(&query, origin).await?;
         let found = found.hits.into_iter().map(|hit| hit.record);
         let fits = |record: &Record| {

@@ -117,6 +117,46 @@ async fn what_is_said_anew_replaces_what_one_has_one_of_and_what_is_taken_back_i
 }
 
 #[tokio::test]
+async fn a_word_against_is_another_word_and_what_is_taken_back_lets_an_earlier_word_hold_again() {
+    let daemon = TestDaemon::start(echo).await;
+    let (_, base) = daemon.lifeform().await;
+    let op = &daemon.operator;
+    let mut socket = live(op, &base).await;
+    op.topic(&base, "t").await;
+    let mut messages = Vec::new();
+    for content in ["My name is Ada Lovelace.", "Please call me Countess Ada.", "My name is Lady Ada."] {
+        let said = op.say(&base, "t", content).await;
+        socket.answer().await;
+        messages.push(format!("{base}/topics/t/messages/{}", said["id"].as_str().unwrap()));
+    }
+    let contents = async || {
+        let found = records(op).await;
+        found.iter().map(|record| record["content"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(contents().await, ["My name is Lady Ada."]);
+    // The second is taken back, and does not come back with the third.
+    for message in [&messages[1], &messages[2]] {
+        op.delete(message).await.expect(StatusCode::OK);
+    }
+    while contents().await != ["My name is Ada Lovelace."] {
+        tokio::task::yield_now().await;
+    }
+    op.delete(&messages[0]).await.expect(StatusCode::OK);
+    while !contents().await.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    for content in [
+        "I prefer TypeScript over JavaScript.",
+        "I prefer JavaScript over TypeScript.",
+        "I like spicy food from Korea and Japan.",
+        "I don't like spicy food from Korea and Japan.",
+    ] {
+        ask(op, &mut socket, &base, "t", content).await;
+    }
+    assert_eq!(contents().await.len(), 4, "{:?}", contents().await);
+}
+
+#[tokio::test]
 async fn a_record_of_a_stranger_pushes_itself_on_nobody_and_its_words_end_no_mark() {
     let daemon = TestDaemon::start(echo).await;
     let (_, base) = daemon.lifeform().await;

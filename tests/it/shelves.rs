@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use nexus::store::Memory;
-use nexus::{ManualClock, Nexus, NexusId, Origin, Request, Shelves, Store, StoreError};
+use nexus::{
+    Cause, ManualClock, Nexus, NexusId, Origin, Principal, PrincipalKind, Request, Role, Scope, Shelves, Store,
+    StoreError,
+};
 use serde_json::{Value, json};
 
 struct Mind {
@@ -135,6 +138,68 @@ async fn a_mind_that_outgrows_its_memory_answers_as_before_and_wakes_from_its_sh
 }
 
 /// A fresh process knows only the names its shelf tells it; this one knows them all, so they are looked for there.
+/// What people in some teams are told of boats.
+async fn told(mind: &Mind) -> Vec<(&'static str, Value)> {
+    let mut told = Vec::new();
+    for teams in [&[][..], &["team:0"], &["team:1", "team:2"]] {
+        let mut ada = Principal::new("user:ada", PrincipalKind::User, Role::Participant);
+        ada.scopes.extend(teams.iter().map(|team| Scope((*team).into())));
+        let ada = Origin::new(ada, Cause::default());
+        for question in [
+            r#"FIND(COUNT(?b)) WHERE { ?b {type: "Boat"} }"#,
+            r#"FIND(COUNT(?l)) WHERE { ?l (?b, "moored_in", ?h) }"#,
+            r#"FIND(?b.name) WHERE { ?b {type: "Boat"} FILTER(?b.attributes.tons > 90) } ORDER BY ?b.name"#,
+            "DESCRIBE CONCEPT TYPES",
+            r#"SEARCH CONCEPT "fleet" LIMIT 1000"#,
+        ] {
+            let answer = mind.nexus.execute(&mind.id, Request::new(question), &ada).await.unwrap();
+            let mut answer = answer["result"].clone();
+            for hit in answer.as_array_mut().into_iter().flatten() {
+                hit.pointer_mut("/metadata").and_then(Value::as_object_mut).map(|metadata| metadata.remove("_score"));
+            }
+            told.push((question, answer));
+        }
+    }
+    told
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_sees_what_holds_on_a_shelf_and_when_it_is_opened_again() {
+    let (folder, disk) = (tempfile::tempdir().unwrap(), Arc::new(Memory::default()));
+    let (mind, plain) =
+        (Mind::on(&disk, Some(small(folder.path()))).await, Mind::on(&Arc::new(Memory::default()), None).await);
+    for one in [&mind, &plain] {
+        one.ok(WORLD).await;
+        one.load(0, 130).await;
+        for n in 0..100 {
+            let team = format!(r#"UPDATE ?b SET METADATA {{ access_scopes: ["team:{}"] }}"#, n % 3);
+            one.ok(&format!(r#"{team} WHERE {{ ?b {{type: "Boat", name: "boat {n}"}} }}"#)).await;
+        }
+    }
+    let expected = told(&plain).await;
+    assert_eq!([&expected[0].1, &expected[5].1, &expected[10].1], [&json!([30]), &json!([64]), &json!([96])]);
+    same(told(&mind).await, &expected, "on a shelf");
+    // Some are everybody's again, one is another team's, and some go.
+    for one in [&mind, &plain] {
+        for n in (0..100).step_by(7) {
+            let boat = format!(r#"WHERE {{ ?b {{type: "Boat", name: "boat {n}"}} }}"#);
+            one.ok(&match n % 2 {
+                0 => format!(r#"DELETE METADATA {{"access_scopes"}} FROM ?b {boat}"#),
+                _ => format!("DELETE CONCEPT ?b DETACH {boat}"),
+            })
+            .await;
+        }
+        one.ok(r#"UPDATE ?b SET METADATA { access_scopes: ["team:0"] } WHERE { ?b {type: "Boat", name: "boat 1"} }"#)
+            .await;
+    }
+    let expected = told(&plain).await;
+    same(told(&mind).await, &expected, "after changes");
+    drop(mind);
+    wait_closed(&folder.path().join("mind.redb")).await;
+    let again = Mind::on(&disk, Some(small(folder.path()))).await;
+    same(told(&again).await, &expected, "opened again");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shelf_tells_every_name_that_was_ever_given() {
     let folder = tempfile::tempdir().unwrap();

@@ -241,8 +241,13 @@ fn logs(store: &std::path::Path) -> std::collections::BTreeSet<std::ffi::OsStrin
 
 /// Copies a folder as it stands.
 fn copied(store: &std::path::Path, copy: &std::path::Path) {
-    let mut waiting = vec![store.to_path_buf()];
+    // A kill leaves all of it as it stood in one moment, and this takes a while: what names other files is copied before them.
+    let mut waiting: Vec<_> = ["sstables", "vlog", "", "manifest", "log", "wal"].map(|name| store.join(name)).into();
+    let mut seen = std::collections::BTreeSet::new();
     while let Some(from) = waiting.pop() {
+        if !from.is_dir() || !seen.insert(from.components().collect::<std::path::PathBuf>()) {
+            continue;
+        }
         let to = copy.join(from.strip_prefix(store).unwrap());
         std::fs::create_dir_all(&to).unwrap();
         for entry in std::fs::read_dir(&from).unwrap().map(Result::unwrap) {

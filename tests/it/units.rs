@@ -63,6 +63,32 @@ fn without_told(mut unit: Value) -> Value {
 }
 
 #[tokio::test]
+async fn what_kip_wrote_as_a_unit_and_is_none_takes_no_other_away() {
+    let daemon = TestDaemon::start(honest).await;
+    let op = &daemon.operator;
+    let later = "https://openknowledgepulse.org/schema/v9";
+    for (name, unit) in [
+        ("knowledge-odd", json!({"@type": "Trace", "task": "x"})),
+        ("knowledge-new", json!({"@context": later, "@type": "Trace", "task": {}})),
+    ] {
+        let command = format!(
+            r#"UPSERT {{ CONCEPT {{ {{type: "Knowledge", name: "{name}"}} SET ATTRIBUTES {{ task: "t", content: "c", unit: $unit }} }} }} WITH METADATA {{ access_scopes: ["public"], score: 5 }}"#
+        );
+        let written = json!({"command": command, "parameters": {"unit": unit}});
+        let written = op.post("/v1/nexus/commons/kip", written).await.expect(StatusCode::OK);
+        assert!(written.get("error").is_none(), "{written}");
+    }
+    let whole = json!({"task": "Mooring", "content": "Use two lines.", "types": ["strategy"], "scopes": ["public"]});
+    op.post("/api/knowledge", whole).await.expect(StatusCode::CREATED);
+    let listed = op.get(UNITS).await.expect(StatusCode::OK);
+    let told = listed["data"].to_string();
+    assert!(told.contains("Use two lines.") && told.contains("knowledge-odd"), "{listed}");
+    assert!(!told.contains("knowledge-new"), "{listed}");
+    let exported = op.get_text("/api/knowledge/export?format=units").await;
+    assert!(exported.contains("Use two lines."), "{exported}");
+}
+
+#[tokio::test]
 async fn a_unit_comes_back_as_it_was_contributed_and_is_a_record_like_any() {
     let daemon = TestDaemon::start(honest).await;
     let ada = daemon.member("user:ada", &["org:acme"]).await;

@@ -141,9 +141,8 @@ impl Knowledge {
             Format::Tree => tree::write(&records).to_string(),
             Format::Units => {
                 let shown = records.iter().filter(|record| crate::pulse::shows(record, &origin.principal));
-                let units: Result<Vec<Value>, KnowledgeError> =
-                    shown.map(|record| Ok(self.as_unit(record, None, None)?.0)).collect();
-                json!(units?).to_string()
+                let units = self.as_units(shown, None, None)?;
+                json!(units.into_iter().map(|(_, unit)| unit).collect::<Vec<_>>()).to_string()
             }
             Format::Markdown => records.iter().map(markdown::write).collect::<Vec<_>>().join("\n"),
             Format::Mem0 | Format::Letta => {

@@ -117,9 +117,10 @@ fn body(form: Form, record: &Record, before: &Value, said: &mut Map<String, Valu
     let mut set = |key: &str, value: Value| drop(said.insert(key.to_owned(), value));
     match form {
         Form::Trace => {
-            let mut task = kept("task", json!({}));
-            task["objective"] = record.task.as_str().into();
-            set("task", task);
+            // KIP writes what it likes.
+            let mut task = before.get("task").and_then(Value::as_object).cloned().unwrap_or_default();
+            task.insert("objective".to_owned(), record.task.as_str().into());
+            set("task", task.into());
             set("steps", json!([{"step_id": 0, "type": "thought", "content": record.content}]));
             set("outcome", json!({"result_summary": record.content, "confidence": record.eval.confidence}));
         }

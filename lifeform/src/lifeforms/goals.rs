@@ -113,7 +113,8 @@ impl Lifeforms {
         let agenda = self.agenda(id).await?;
         let found = agenda.goal(goal).map_err(LifeformError::Refused)?;
         let parent = found.parent.as_ref().and_then(|parent| agenda.goals.get(parent));
-        let people = BTreeSet::from([found.by.0.to_string()]);
+        // Nobody here knows in which talk a neuron turns to it, or who listens.
+        let people = BTreeSet::from(["user:".to_owned()]);
         let known = self.knowing(&head).about(found, parent, None, &people, &origin.cause).await?;
         let now = self.inner.store.clock().now();
         let related = Related::of(&known, now);

@@ -140,27 +140,31 @@ pub(super) struct Filled(Vec<(String, SecretString)>);
 
 impl Filled {
     /// A text with what stood for the secrets in their places: a server may tell what it was told.
-    pub(super) fn scrubbed(&self, mut text: String) -> String {
-        for (mark, secret) in &self.0 {
-            for told in forms(secret.expose_secret()) {
-                if told.len() < SCRUBBED_BYTES_MIN {
-                    continue;
-                }
-                text = text.replace(&told, mark);
-                // What was cut short may have been cut within a secret.
-                let end = text.find(super::CUT).unwrap_or(text.len());
-                let begins = (SCRUBBED_BYTES_MIN..told.len()).rev().filter(|at| told.is_char_boundary(*at));
-                if let Some(at) = begins.into_iter().find(|at| text[..end].ends_with(&told[..*at])) {
-                    text.replace_range(end - at..end, mark);
-                }
-            }
-        }
-        text
+    pub(super) fn scrubbed(&self, text: String) -> String {
+        scrubbed(text, self.0.iter().map(|(mark, secret)| (mark.as_str(), secret.expose_secret())))
     }
 }
 
+/// A text with a mark in the place of each secret, whichever way it is told.
+pub(super) fn scrubbed<'s>(mut text: String, secrets: impl Iterator<Item = (&'s str, &'s str)>) -> String {
+    let told = secrets.flat_map(|(mark, secret)| forms(secret).into_iter().map(move |form| (form, mark)));
+    let mut told: Vec<(String, &str)> = told.filter(|(form, _)| form.len() >= SCRUBBED_BYTES_MIN).collect();
+    // One secret may begin as another does, or be a part of it.
+    told.sort_by_key(|(form, _)| std::cmp::Reverse(form.len()));
+    for (told, mark) in &told {
+        text = text.replace(told, mark);
+        // What was cut short may have been cut within a secret.
+        let end = text.find(super::CUT).unwrap_or(text.len());
+        let begins = (SCRUBBED_BYTES_MIN..told.len()).rev().filter(|at| told.is_char_boundary(*at));
+        if let Some(at) = begins.into_iter().find(|at| text[..end].ends_with(&told[..*at])) {
+            text.replace_range(end - at..end, mark);
+        }
+    }
+    text
+}
+
 /// How a text stands where a server may tell it: as it is, in JSON and in JSON within that, with and without characters of
-/// other writings, in a URL and in a form, with hexadecimal digits of either case.
+/// other writings and slashes, in a URL and in a form, with hexadecimal digits of either case, and in HTML.
 fn forms(text: &str) -> Vec<String> {
     let escaped = |text: &str| {
         let quoted = Value::from(text).to_string();
@@ -177,7 +181,10 @@ fn forms(text: &str) -> Vec<String> {
     for url in [strict, loose, encoded(CONTROLS)] {
         forms.extend([url.replace("%20", "+"), url.to_lowercase(), url]);
     }
-    forms.sort_by_key(|form| std::cmp::Reverse(form.len()));
+    forms.extend([json.replace('/', "\\/"), ascii(&json).replace('/', "\\/")]);
+    let html = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;");
+    forms.extend([html.replace('\'', "&#39;"), html.replace('\'', "&#x27;"), html]);
+    forms.sort();
     forms.dedup();
     forms
 }
@@ -195,13 +202,8 @@ fn placeholder() -> &'static Regex {
     })
 }
 
-/// Whether a call names a secret.
-pub(super) fn names_a_secret(parameters: &str) -> bool {
-    placeholder().is_match(parameters)
-}
-
 /// The resources whose secrets stand among arguments, each once.
-fn named(arguments: &Value) -> Vec<String> {
+pub(super) fn named(arguments: &Value) -> Vec<String> {
     let text = arguments.to_string();
     let mut ids: Vec<String> = placeholder().captures_iter(&text).map(|found| found[1].to_owned()).collect();
     ids.sort();
@@ -268,6 +270,22 @@ mod tests {
         }
         assert!(forms("wörd").contains(&"w%C3%B6rd".to_owned()));
         assert!(forms("wörd").contains(&"w\\u00f6rd".to_owned()));
-        assert!(names_a_secret(r#"{"a":"{{secret:a/b}}"}"#) && !names_a_secret("{{secret:}} {{ secret }}"));
+        for told in [r#"s3cret \"value\" {{secret:other}}"#, "s3cret &quot;value&quot; {{secret:other}}"] {
+            assert_eq!(filled.scrubbed(told.to_owned()), "{{secret:cookies/site}}", "{told}");
+        }
+        assert!(forms("a/b+c").contains(&"a\\/b+c".to_owned()));
+        let both = [("A", "hunter2"), ("B", "hunter2hunter2")];
+        assert_eq!(scrubbed("hunter2hunter2 hunter2.".into(), both.into_iter()), "B A.");
+        // However it is written, it is what will be filled in that is approved.
+        for (params, named) in [
+            (r#"{"a":"{{secret:a/b}}"}"#, true),
+            (r#"{"a":"\u007b\u007bsecret:a/b}}"}"#, true),
+            (r#"{"a":"{{secret:a\/b}}"}"#, true),
+            (r#"{"a":["#, true),
+            (r#"{"a":"{{secret:}} {{ secret }}"}"#, false),
+        ] {
+            let call = crate::tools::ToolCall { params: params.to_owned(), ..crate::tools::ToolCall::default() };
+            assert_eq!(super::super::names_a_secret(&call), named, "{params}");
+        }
     }
 }

@@ -226,7 +226,7 @@ impl Tools {
         let outside = matches!(tool.run, Runner::Http(_) | Runner::Mcp(_) | Runner::Openapi(_));
         let for_a_stranger = match outside {
             // A definition may be anybody's, so what is secret goes nowhere before somebody has seen that very call.
-            true if builtin::names_a_secret(&call.params) => Approval::Always,
+            true if names_a_secret(call) => Approval::Always,
             true if caller.untrusted => Approval::OnWrite,
             _ => Approval::Never,
         };
@@ -359,6 +359,12 @@ fn given(call: &ToolCall) -> Result<Map<String, Value>, String> {
         Ok(_) => Err("the parameters must be a JSON object".into()),
         Err(error) => Err(format!("the parameters are not JSON: {error}")),
     }
+}
+
+/// Whether a call names a secret, as its arguments are read when they are filled in: JSON has more than one way to write the
+/// same text. What cannot be read may.
+fn names_a_secret(call: &ToolCall) -> bool {
+    given(call).map_or(true, |given| !builtin::named(&Value::Object(given)).is_empty())
 }
 
 /// Whether a call's arguments fit what its tool takes.

@@ -199,10 +199,8 @@ pub(super) async fn list(
     let resolved =
         app.knowledge.schemas().resolve(version, 1, app.store.clock().now()).map_err(KnowledgeError::from)?;
     let found = app.knowledge.units(&wanted, &origin).await?;
-    let mut data = Vec::with_capacity(found.records.len());
-    for record in &found.records {
-        data.push(stored(record, app.knowledge.as_unit(record, words, version)?.0));
-    }
+    let units = app.knowledge.as_units(&found.records, words, version)?;
+    let data: Vec<Value> = units.into_iter().map(|(record, unit)| stored(record, unit)).collect();
     let body = json!({"data": data, "total": found.total, "offset": wanted.offset, "limit": wanted.limit});
     Ok(with_version(Json(body).into_response(), &resolved))
 }

@@ -6,12 +6,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use arcstr::ArcStr;
-use imbl::{OrdMap, OrdSet};
+use imbl::OrdMap;
 use serde_json::Value;
 
 use super::super::{El, Look};
 use super::analyzer::each_term;
 use super::rank::{Standing, Words};
+use super::runs::Runs;
 use crate::datum::Datum;
 
 /// How much a word in the name, an alias, or another text counts, and one of the texts beside which this one stood.
@@ -57,7 +58,7 @@ struct Several {
 #[derive(Clone)]
 enum Nos {
     Few(Vec<El>),
-    Many(OrdSet<El>),
+    Many(Runs),
 }
 
 const FEW: usize = 64;
@@ -70,19 +71,19 @@ impl Nos {
                 Err(at) => {
                     few.insert(at, el);
                     if few.len() > FEW {
-                        *self = Self::Many(few.iter().copied().collect());
+                        *self = Self::Many(Runs::of(few));
                     }
                     true
                 }
             },
-            Self::Many(many) => many.insert(el).is_none(),
+            Self::Many(many) => many.insert(el),
         }
     }
 
     fn remove(&mut self, el: El) -> bool {
         match self {
             Self::Few(few) => few.binary_search(&el).map(|at| few.remove(at)).is_ok(),
-            Self::Many(many) => many.remove(&el).is_some(),
+            Self::Many(many) => many.remove(el),
         }
     }
 
@@ -96,14 +97,14 @@ impl Nos {
     fn contains(&self, el: El) -> bool {
         match self {
             Self::Few(few) => few.binary_search(&el).is_ok(),
-            Self::Many(many) => many.contains(&el),
+            Self::Many(many) => many.contains(el),
         }
     }
 
     fn each(&self, see: &mut dyn FnMut(El) -> bool) -> bool {
         match self {
             Self::Few(few) => few.iter().all(|el| see(*el)),
-            Self::Many(many) => many.iter().all(|el| see(*el)),
+            Self::Many(many) => many.iter().all(see),
         }
     }
 }
@@ -116,8 +117,8 @@ impl Posting {
         stands.sort_unstable_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
         let count = stands.len();
         let levels = stands.chunk_by(|a, b| a.0 == b.0).map(|run| {
-            let els = run.iter().map(|(_, el)| *el);
-            (run[0].0, if run.len() > FEW { Nos::Many(els.collect()) } else { Nos::Few(els.collect()) })
+            let els: Vec<El> = run.iter().map(|(_, el)| *el).collect();
+            (run[0].0, if run.len() > FEW { Nos::Many(Runs::of(&els)) } else { Nos::Few(els) })
         });
         Self::Several(Arc::new(Several { count, levels: levels.collect() }))
     }

@@ -7,6 +7,7 @@ mod gist;
 mod index;
 mod late;
 mod rank;
+mod runs;
 mod scores;
 
 pub use analyzer::{terms, terms_of_query};

@@ -1,0 +1,106 @@
+//! Many elements in order, in runs that lie together in memory: to walk by them is what a search does most. A clone shares
+//! them, and a writer copies only the run that it changes.
+
+use std::sync::Arc;
+
+use super::super::El;
+
+/// Elements of one run.
+const RUN_MAX: usize = 512;
+
+/// See the module. No run is empty.
+#[derive(Clone, Default)]
+pub(super) struct Runs(Arc<Vec<Arc<Vec<El>>>>);
+
+impl Runs {
+    /// Of elements that are in order.
+    pub(super) fn of(els: &[El]) -> Self {
+        Self(Arc::new(els.chunks(RUN_MAX).map(|run| Arc::new(run.to_vec())).collect()))
+    }
+
+    /// The run in which an element stands, or would.
+    fn place(&self, el: El) -> usize {
+        self.0.partition_point(|run| run.last().is_some_and(|last| *last < el))
+    }
+
+    /// Whether it is in.
+    pub(super) fn contains(&self, el: El) -> bool {
+        self.0.get(self.place(el)).is_some_and(|run| run.binary_search(&el).is_ok())
+    }
+
+    /// Puts one in; answers whether it was not.
+    pub(super) fn insert(&mut self, el: El) -> bool {
+        let place = self.place(el);
+        let runs = Arc::make_mut(&mut self.0);
+        // Whatever is new comes last, and what is full then stays full.
+        let place = match runs.last() {
+            Some(last) if place == runs.len() && last.len() < RUN_MAX => place - 1,
+            _ if place == runs.len() => {
+                runs.push(Arc::new(vec![el]));
+                return true;
+            }
+            _ => place,
+        };
+        let run = Arc::make_mut(&mut runs[place]);
+        let Err(at) = run.binary_search(&el) else { return false };
+        run.insert(at, el);
+        if run.len() > RUN_MAX {
+            let rest = run.split_off(RUN_MAX / 2);
+            runs.insert(place + 1, Arc::new(rest));
+        }
+        true
+    }
+
+    /// Takes one out; answers whether it was in.
+    pub(super) fn remove(&mut self, el: El) -> bool {
+        let place = self.place(el);
+        let Some(Ok(at)) = self.0.get(place).map(|run| run.binary_search(&el)) else { return false };
+        let runs = Arc::make_mut(&mut self.0);
+        let run = Arc::make_mut(&mut runs[place]);
+        run.remove(at);
+        if run.is_empty() {
+            runs.remove(place);
+        }
+        true
+    }
+
+    /// Whether none is in.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// All of them in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = El> {
+        self.0.iter().flat_map(|run| run.iter().copied())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn runs_are_a_set_in_order() {
+        let (mut runs, mut set) = (Runs::of(&(0..2_000).map(El).collect::<Vec<_>>()), (0..2_000).map(El).collect());
+        let mut state = 7_u64;
+        for n in 0..20_000_u32 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let el = El(if n % 4 == 0 { 4_000 + n } else { (state >> 33) as u32 % 4_000 });
+            let set: &mut BTreeSet<El> = &mut set;
+            if n % 3 == 0 {
+                assert_eq!(runs.remove(el), set.remove(&el));
+            } else {
+                assert_eq!(runs.insert(el), set.insert(el));
+            }
+            assert_eq!(runs.contains(el), set.contains(&el));
+        }
+        assert!(
+            runs.iter().eq(set.iter().copied()) && runs.0.iter().all(|run| !run.is_empty() && run.len() <= RUN_MAX)
+        );
+        let before = runs.clone();
+        set.iter().for_each(|el| assert!(runs.remove(*el)));
+        assert!(runs.is_empty() && !runs.contains(El(3)) && runs.insert(El(3)) && before.iter().count() == set.len());
+    }
+}
