@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::likeness::{Words, likeness, words};
 use crate::list::Which;
-use crate::record::Record;
+use crate::record::{Record, Status};
 use crate::unit::{Form, id_of};
 use crate::{Knowledge, KnowledgeError};
 
@@ -106,12 +106,12 @@ impl Knowledge {
         for group in groups(traces) {
             let Some(pattern) = pattern(&group) else { continue };
             let sources: Vec<&Record> = group.iter().collect();
-            let (record, is_news) = self.step_up(pattern, &sources, origin).await?;
+            let Some((record, is_news)) = self.step_up(pattern, &sources, origin).await? else { continue };
             if is_news {
                 climbed.patterns.push(id_of(&record));
             }
             let Some(sop) = sop(&record, &group, &origin.principal.id.0) else { continue };
-            let (sop, is_news) = self.step_up(sop, &[&record], origin).await?;
+            let Some((sop, is_news)) = self.step_up(sop, &[&record], origin).await? else { continue };
             if is_news {
                 climbed.sops.push(id_of(&sop));
             }
@@ -119,16 +119,22 @@ impl Knowledge {
         Ok(climbed)
     }
 
-    /// Writes a unit that was made from others, and that it was.
+    /// Writes a unit that was made from others, and that it was. What somebody has deleted stays so.
     async fn step_up(
         &self,
         unit: Map<String, Value>,
         from: &[&Record],
         origin: &Origin,
-    ) -> Result<(Record, bool), KnowledgeError> {
-        let before = match self.unit(unit["id"].as_str().unwrap_or_default(), origin).await {
+    ) -> Result<Option<(Record, bool)>, KnowledgeError> {
+        let id = unit["id"].as_str().unwrap_or_default();
+        let before = match self.unit(id, origin).await {
             Ok(known) => Some(known.version),
-            Err(KnowledgeError::NotFound(_)) => None,
+            Err(KnowledgeError::NotFound(_)) => {
+                if self.unit_that(id, &|status| status != Status::Active, origin).await?.is_some() {
+                    return Ok(None);
+                }
+                None
+            }
             Err(error) => return Err(error),
         };
         let record = Box::pin(self.contribute(unit, origin)).await?.record;
@@ -149,7 +155,7 @@ impl Knowledge {
             );
             self.kip(&command, parameters, Right::Own, Vec::new(), &record.id, origin).await?;
         }
-        Ok((record, is_news))
+        Ok(Some((record, is_news)))
     }
 }
 

@@ -60,14 +60,25 @@ impl Knowledge {
     /// # Errors
     /// [`KnowledgeError::NotFound`].
     pub async fn unit(&self, id: &str, origin: &Origin) -> Result<Record, KnowledgeError> {
-        let none = || KnowledgeError::NotFound(format!("unit {id}"));
-        let own = Form::ALL.iter().find_map(|form| id.strip_prefix(&form.prefix())).ok_or_else(none)?;
+        // One that was deleted does not stand before one that was contributed anew.
+        let found = self.unit_that(id, &|status| status == Status::Active, origin).await?;
+        let visible = |record: &Record| record.status == Status::Active && shows(record, &origin.principal);
+        found.filter(visible).ok_or_else(|| KnowledgeError::NotFound(format!("unit {id}")))
+    }
+
+    /// The record that goes by an id of the unit protocol and whose status is one of those wanted.
+    pub(crate) async fn unit_that(
+        &self,
+        id: &str,
+        wanted: &(dyn Fn(Status) -> bool + Send + Sync),
+        origin: &Origin,
+    ) -> Result<Option<Record>, KnowledgeError> {
+        let Some(own) = Form::ALL.iter().find_map(|form| id.strip_prefix(&form.prefix())) else { return Ok(None) };
         let sight = self.nexus.sight(&commons(), origin, None).await?;
         let found = sight.look(|graph| {
             let kind = Sym::new(KIND);
-            if let Some(record) =
-                graph.concept(kind, own).and_then(|el| read(graph, el)).filter(|record| id_of(record) == id)
-            {
+            let by_name = graph.concept(kind, own).and_then(|el| read(graph, el));
+            if let Some(record) = by_name.filter(|record| id_of(record) == id && wanted(record.status)) {
                 return Some(record);
             }
             // Contributed units are few beside what is read of each here: its id.
@@ -75,10 +86,9 @@ impl Knowledge {
             loop {
                 let stretch = graph.of_type(kind, last, STRETCH);
                 last = *stretch.last()?;
-                // One that was deleted does not stand before one that was contributed anew.
                 let is_named = |concept: &Concept| {
                     let named = concept.attributes.named(KP_ID_KEY).and_then(Datum::as_str);
-                    named == Some(id) && status_of(&concept.metadata) == Status::Active
+                    named == Some(id) && wanted(status_of(&concept.metadata))
                 };
                 let is_it = |el: &El| {
                     let mut is_it = false;
@@ -90,8 +100,7 @@ impl Knowledge {
                 }
             }
         })?;
-        let visible = |record: &Record| record.status == Status::Active && shows(record, &origin.principal);
-        found.filter(visible).ok_or_else(none)
+        Ok(found)
     }
 
     /// Keeps a unit. The same again changes nothing; another by its owner is a version of it.

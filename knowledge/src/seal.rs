@@ -204,20 +204,25 @@ impl KeyRing {
     }
 }
 
-/// Adds a line to a file that only its owner reads, durably.
+/// Adds a line to a file that only its owner reads. Whatever comes between, the file is there whole, as it was or as it is.
 fn append(file: &Path, line: &str) -> std::io::Result<()> {
-    let is_new = !file.exists();
-    let mut out = OpenOptions::new().append(true).create(true).mode(0o600).open(file)?;
-    // A line that a crash tore is ended first.
-    if !is_new && !Zeroizing::new(std::fs::read(file)?).ends_with(b"\n") {
-        out.write_all(b"\n")?;
+    // What stands behind a link is written, and not the link.
+    let file = file.canonicalize().unwrap_or_else(|_| file.to_owned());
+    let mut text = match std::fs::read(&file) {
+        Ok(text) => Zeroizing::new(text),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Zeroizing::default(),
+        Err(error) => return Err(error),
+    };
+    if !text.is_empty() && !text.ends_with(b"\n") {
+        text.push(b'\n');
     }
-    out.write_all(line.as_bytes())?;
+    text.extend_from_slice(line.as_bytes());
+    let next = file.with_extension("next");
+    let mut out = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&next)?;
+    out.write_all(&text)?;
     out.sync_all()?;
-    match file.parent() {
-        Some(folder) if is_new => std::fs::File::open(folder)?.sync_all(),
-        _ => Ok(()),
-    }
+    std::fs::rename(&next, &file)?;
+    file.parent().map_or(Ok(()), |folder| std::fs::File::open(folder)?.sync_all())
 }
 
 #[cfg(test)]
@@ -253,6 +258,7 @@ mod tests {
         // A new key seals, the old one still opens, and both are there after a restart.
         let second = ring.add_key().unwrap();
         assert!(second.starts_with("k2-"), "{second}");
+        assert_eq!(std::fs::read_dir(file.parent().unwrap()).unwrap().count(), 1, "nothing is left beside it");
         let again = KeyRing::open(&file, false).unwrap();
         assert_eq!((again.current(), opened(&again, &sealed, HERE)), (second.clone(), Ok("SecurePass123".to_owned())));
         assert_eq!(again.seal(&"x".into(), HERE).unwrap().kid, second);

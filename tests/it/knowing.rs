@@ -352,18 +352,24 @@ async fn a_goal_is_told_what_is_known_finds_out_what_is_not_and_what_was_done_ag
     let lessons = learned.iter().filter(|record| record["content"] == "Harbour calls are answered before noon only.");
     let lessons: Vec<&Value> = lessons.collect();
     assert_eq!((lessons.len(), &lessons[0]["eval"]["helpful"]), (1, &json!(5)), "{lessons:?}");
-    // The same job by hand finds nothing new.
-    let run = json!({"task": "distil_knowledge"});
-    let job = op.post(&format!("{life}/system/run-maintenance"), run).await.expect(StatusCode::ACCEPTED);
-    let job = format!("/v1/jobs/{}", job["job_id"].as_str().unwrap());
-    let done = loop {
-        let head = op.get(&job).await.expect(StatusCode::OK);
-        if head["status"] == "completed" {
-            break head;
+    // The same job by hand finds nothing new, and what was deleted does not come back.
+    let distilled = async || {
+        let run = json!({"task": "distil_knowledge"});
+        let job = op.post(&format!("{life}/system/run-maintenance"), run).await.expect(StatusCode::ACCEPTED);
+        let job = format!("/v1/jobs/{}", job["job_id"].as_str().unwrap());
+        loop {
+            let head = op.get(&job).await.expect(StatusCode::OK);
+            if head["status"] == "completed" {
+                break head["output"]["done"].clone();
+            }
+            tokio::task::yield_now().await;
         }
-        tokio::task::yield_now().await;
     };
-    assert_eq!(done["output"]["done"], json!({"traces": 5, "patterns": [], "sops": []}), "{done}");
+    assert_eq!(distilled().await, json!({"traces": 5, "patterns": [], "sops": []}));
+    let unit = format!("/v1/knowledge/{}", pattern["id"].as_str().unwrap());
+    op.delete(&unit).await.expect(StatusCode::OK);
+    assert_eq!(distilled().await, json!({"traces": 5, "patterns": [], "sops": []}));
+    op.get(&unit).await.expect(StatusCode::NOT_FOUND);
 }
 
 #[tokio::test]
