@@ -1,11 +1,14 @@
 //! What somebody posts as a record, and the rule of each member of it (MISSION R1, H2).
 
 use nexus::Principal;
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::fields::{Fault, Fields};
-use crate::record::{SCORE, Type};
+use crate::record::{SCORE, Type, UNIT_KEY};
 use crate::scope::{self, Visibility};
+use crate::skill;
+use crate::unit::Contributed;
 
 /// Characters of a task and of a content.
 pub const TASK_CHARS_MAX: usize = 2_000;
@@ -26,7 +29,7 @@ const EXTRA_BYTES_MAX: usize = 16 << 10;
 const OWNERS_OWN: &str = "user:owner";
 
 /// A record to be written, checked.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Draft {
     /// The id it had elsewhere; a new one where it has none.
     pub id: Option<String>,
@@ -47,11 +50,12 @@ pub struct Draft {
     /// Where it came from.
     pub source: Map<String, Value>,
     /// What of the request was not taken, and why.
+    #[serde(skip)]
     pub warnings: Vec<String>,
 }
 
 /// What a record says; of a change, the parts that are to be changed.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Body {
     /// See [`crate::Record`].
     pub task: Option<String>,
@@ -81,7 +85,7 @@ impl Draft {
         let mut warnings = Vec::new();
         let id = fields.text("id", NAME_CHARS_MAX);
         if id.as_ref().is_some_and(|id| !is_id(id)) {
-            fields.fault("id", "begins with \"knowledge-\" and goes on with letters, digits, '-', '_' and '.'");
+            fields.fault("id", "is a name in one line, with no space around it");
         }
         let owner = owner(&mut fields).unwrap_or_else(|| by.id.0.to_string());
         let scopes = scopes(&mut fields, &owner, by, &mut warnings).unwrap_or_else(|| vec![owner.clone()]);
@@ -104,7 +108,10 @@ impl Draft {
         if fields.take("secure_body").is_some() {
             fields.fault("secure_body", "is of resources, and is kept with nothing else");
         }
+        body.unit = unit(&mut fields);
+        let head = skill_head(&mut fields, body.content.as_deref());
         body.extra = extra(&mut fields);
+        body.extra.extend(head.map(|head| (skill::MEMBER.to_owned(), head)));
         fields.end()?;
         let (score, first_case) = (score.unwrap_or(SCORE), None);
         Ok(Self { id, owner, scopes, body, score, confidence, first_case, message_id, source, warnings })
@@ -146,6 +153,11 @@ impl Body {
         }
     }
 
+    /// Whether it goes by a name of the unit protocol too, which nobody else's may.
+    pub(crate) fn is_named(&self) -> bool {
+        self.unit.is_some() || self.extra.contains_key(skill::MEMBER)
+    }
+
     /// Whether there is nothing in it.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -180,9 +192,8 @@ fn check_tags(fields: &mut Fields, tags: Option<&Map<String, Value>>) {
 /// Whose a record is to be.
 pub(crate) fn owner(fields: &mut Fields) -> Option<String> {
     let owner = fields.text_or_nothing("owner", NAME_CHARS_MAX)?;
-    let somebody = ["user:", "agent:", "lifeform:", "system:"].iter().any(|entity| owner.starts_with(entity));
-    if !somebody || scope::check(&owner).is_err() && !owner.starts_with("system:") {
-        fields.fault("owner", "is entity:id, where the entity is user, agent or lifeform");
+    if let Err(what) = scope::check_owner(&owner) {
+        fields.fault("owner", what);
     }
     Some(owner)
 }
@@ -208,7 +219,7 @@ pub(crate) fn scopes(
             Some(named.into_iter().map(own).collect())
         }
         (None, Some(word)) => {
-            let meant = Visibility::scopes(&word, owner, by);
+            let meant = Visibility::scopes(&word, owner, by, warnings);
             if meant.is_none() {
                 fields.fault("visibility", "is one of private, shared, org, public, network");
             }
@@ -267,6 +278,29 @@ fn source(fields: &mut Fields) -> (Map<String, Value>, Option<String>) {
     (source, message)
 }
 
+/// The unit that a record was contributed as elsewhere: by it, it keeps its id and its members.
+fn unit(fields: &mut Fields) -> Option<Value> {
+    let unit = fields.object(UNIT_KEY)?;
+    match Contributed::whole(unit) {
+        Ok(Contributed { document, .. }) => Some(document),
+        Err(faults) => {
+            for Fault { path, what } in faults {
+                fields.fault(&format!("{UNIT_KEY}.{path}"), what);
+            }
+            None
+        }
+    }
+}
+
+/// The head of the skill that a record is.
+fn skill_head(fields: &mut Fields, guide: Option<&str>) -> Option<Value> {
+    let head = fields.take(skill::MEMBER)?;
+    if let Err(what) = skill::check(&head, guide.unwrap_or_default()) {
+        fields.fault(skill::MEMBER, what);
+    }
+    Some(head)
+}
+
 /// What nobody knows is kept as it is.
 pub(crate) fn extra(fields: &mut Fields) -> Map<String, Value> {
     let extra = fields.rest();
@@ -276,10 +310,9 @@ pub(crate) fn extra(fields: &mut Fields) -> Map<String, Value> {
     extra
 }
 
-/// Whether a text is the id of a record.
-pub(crate) fn is_id(id: &str) -> bool {
-    id.strip_prefix("knowledge-")
-        .is_some_and(|rest| !rest.is_empty() && rest.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)))
+/// Whether a text may be the id of a record: any name that KIP gives, in one line.
+fn is_id(id: &str) -> bool {
+    id == id.trim() && !id.chars().any(char::is_control)
 }
 
 /// Checks the id of a resource: a path of names.

@@ -49,7 +49,7 @@ impl Knowledge {
         let answer = self.nexus.write_with(&commons(), call, origin, Right::Own, Vec::new()).await?;
         match outcome(&answer, id) {
             Ok(_) => Ok(None),
-            Err(KnowledgeError::Conflict(_)) => Ok(Some("it was changed meanwhile".to_owned())),
+            Err(KnowledgeError::Stale(_)) => Ok(Some("it was changed meanwhile".to_owned())),
             Err(error) => Err(error),
         }
     }

@@ -2,7 +2,7 @@
 //! so; what names the message or the trace it comes from is counted once.
 
 use jiff::Timestamp;
-use nexus::store::{Entry, Hash, Key, Kind, Op, Stream};
+use nexus::store::{Entry, Expect, Hash, Key, Kind, Op, Stream};
 use nexus::{Batch, Origin, Right};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -50,6 +50,18 @@ pub(crate) const SAID_AGAIN: &str = "it was said again";
 struct Kept {
     helpful: bool,
     case: Map<String, Value>,
+    /// Whether whoever says so said the contrary of it before, which counts no more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    instead: bool,
+}
+
+/// What was counted once under a name.
+#[derive(Serialize, Deserialize)]
+struct Counted {
+    record: String,
+    /// Who said so.
+    #[serde(default)]
+    by: Option<String>,
 }
 
 /// The stream in which the cases of a record stand.
@@ -61,9 +73,10 @@ pub(crate) fn stream(id: &str) -> Stream {
 pub(crate) fn first(id: &str, case: &Map<String, Value>, origin: &Origin) -> Vec<Op> {
     let judgement = Judgement { helpful: true, case: case.clone() };
     let key = judgement.key(id);
-    let batch = Batch::new(origin).append(stream(id), CASE, &Kept { helpful: true, case: judgement.case });
+    let kept = Kept { helpful: true, case: judgement.case, instead: false };
+    let batch = Batch::new(origin).append(stream(id), CASE, &kept);
     match key {
-        Some(key) => batch.put(key, &json!({"record": id})).ops,
+        Some(key) => batch.put(key, &Counted::by(id, origin)).ops,
         None => batch.ops,
     }
 }
@@ -81,20 +94,36 @@ pub(crate) fn case(fields: &mut Fields, path: &str, helpful: bool, case: Map<Str
     Judgement { helpful, case }
 }
 
+impl Counted {
+    fn by(id: &str, origin: &Origin) -> Self {
+        Self { record: id.to_owned(), by: Some(origin.principal.id.0.to_string()) }
+    }
+}
+
 impl Judgement {
     /// Under which name it is counted once.
     fn key(&self, id: &str) -> Option<Key> {
+        self.key_of(id, self.helpful)
+    }
+
+    /// Under which name its contrary is.
+    fn contrary(&self, id: &str) -> Option<Key> {
+        self.key_of(id, !self.helpful)
+    }
+
+    fn key_of(&self, id: &str, helpful: bool) -> Option<Key> {
         let named = ["message_id", "trace_id"].into_iter().find_map(|key| {
             let name = self.case.get(key)?.as_str().filter(|name| !name.is_empty())?;
             Some([key, name])
         })?;
-        let told = json!([id, named, self.helpful]).to_string();
+        let told = json!([id, named, helpful]).to_string();
         Some(Key::new(Kind::Feedback, Hash::of(told.as_bytes()).hex()))
     }
 }
 
 impl Knowledge {
-    /// Counts what the caller says of a record; answers whether it was not counted before.
+    /// Counts what the caller says of a record; answers whether it was not counted before. Whoever says the contrary of what he
+    /// said of the same message or trace is counted for that, and no more for the other.
     ///
     /// # Errors
     /// [`KnowledgeError::NotFound`] of a record that he does not see.
@@ -112,25 +141,46 @@ impl Knowledge {
     pub(crate) async fn count(&self, id: &str, judgement: Judgement, origin: &Origin) -> Result<bool, KnowledgeError> {
         let key = judgement.key(id);
         if let Some(key) = &key
-            && self.store.document::<Value>(key).await?.is_some()
+            && self.store.document::<Counted>(key).await?.is_some()
         {
             return Ok(false);
         }
-        let (counted, confidence) = match judgement.helpful {
-            true => ("helpful", format!("ADD(MUL(COALESCE(?k.metadata.confidence, 0.5), {}), {HELPED})", 1.0 - HELPED)),
-            false => ("harmful", format!("MUL(COALESCE(?k.metadata.confidence, 0.5), {})", 1.0 - HARMED)),
+        let by = Counted::by(id, origin);
+        let instead = match judgement.contrary(id) {
+            Some(contrary) => {
+                let known = self.store.document::<Counted>(&contrary).await?;
+                known.filter(|known| known.value.by == by.by).map(|_| contrary)
+            }
+            None => None,
+        };
+        let (counted, other, confidence) = match judgement.helpful {
+            true => {
+                let more = format!("ADD(MUL(COALESCE(?k.metadata.confidence, 0.5), {}), {HELPED})", 1.0 - HELPED);
+                ("helpful", "harmful", more)
+            }
+            false => {
+                let less = format!("MUL(COALESCE(?k.metadata.confidence, 0.5), {})", 1.0 - HARMED);
+                ("harmful", "helpful", less)
+            }
+        };
+        let no_more = match &instead {
+            Some(_) => format!("{other}: ADD(COALESCE(?k.metadata.{other}, 1), -1), "),
+            None => String::new(),
         };
         let command = format!(
-            r#"UPDATE ?k SET METADATA {{ {counted}: ADD(COALESCE(?k.metadata.{counted}, 0), 1), confidence: {confidence} }} WHERE {{ ?k {{type: "Knowledge", name: $id}} }}"#
+            r#"UPDATE ?k SET METADATA {{ {no_more}{counted}: ADD(COALESCE(?k.metadata.{counted}, 0), 1), confidence: {confidence} }} WHERE {{ ?k {{type: "Knowledge", name: $id}} }}"#
         );
         // What others will read holds no secret, whichever way it came.
         let mut case = Value::Object(judgement.case);
         let _ = nexus::secrets::clean(&mut case);
         let Value::Object(case) = case else { return Ok(false) };
-        let kept = Kept { helpful: judgement.helpful, case };
+        let kept = Kept { helpful: judgement.helpful, case, instead: instead.is_some() };
         let mut beside = Batch::new(origin).append(stream(id), CASE, &kept);
         if let Some(key) = key {
-            beside = beside.put(key, &json!({"record": id}));
+            beside = beside.put(key, &by);
+        }
+        if let Some(contrary) = instead {
+            beside = beside.delete(contrary, Expect::Any);
         }
         let done = self.kip(&command, json!({"id": id}), Right::Judge, beside.ops, id, origin).await?;
         match done["updated"].as_u64() {
@@ -202,6 +252,12 @@ impl Knowledge {
                 let kept: Kept = entry.decode()?;
                 let mut case = kept.case;
                 case.insert("by".to_owned(), json!(entry.by));
+                if kept.instead {
+                    let is_same = |told: &Value| {
+                        ["by", "message_id", "trace_id"].iter().all(|key| told.get(key) == case.get(*key))
+                    };
+                    told[usize::from(kept.helpful)].retain(|told| !is_same(told));
+                }
                 case.entry("timestamp").or_insert(json!(entry.at));
                 told[usize::from(!kept.helpful)].push(Value::Object(case));
             }

@@ -56,7 +56,7 @@ pub use list::{Listed, Which};
 pub use pulse::{Contribution, Units, UnitsWanted};
 pub use record::{CONFIDENCE, Eval, KIND, Record, SCORE, Status, Type};
 pub use resource::{Resource, ResourceDraft};
-pub use scope::{People, Visibility, check as check_scope};
+pub use scope::{People, Visibility, check as check_scope, check_owner};
 pub use seal::{KeyRing, SealError};
 pub use search::{Explained, Found, Hit, Query, Router, TOP_K_MAX};
 pub use slim::{Merged, Slimmed, THRESHOLD};
@@ -73,12 +73,21 @@ pub enum KnowledgeError {
     /// There is no such record, or the caller does not see it: both are the same to him.
     #[error("there is no {0}")]
     NotFound(String),
+    /// The same of a resource.
+    #[error("there is no resource {0}")]
+    NoResource(String),
     /// It is not the caller's to do.
     #[error("{0}")]
     Forbidden(String),
     /// It does not go with what there is.
     #[error("{0}")]
     Conflict(String),
+    /// It was changed meanwhile.
+    #[error("{0}")]
+    Stale(String),
+    /// Something else was asked for under this key before.
+    #[error("this key was used for something else")]
+    KeyReused,
     /// It was asked for too often in too short a time.
     #[error("{0}")]
     TooMany(String),
@@ -255,7 +264,7 @@ fn outcome(answer: &Value, id: &str) -> Result<Value, KnowledgeError> {
     let message = error["message"].as_str().unwrap_or("refused").to_owned();
     Err(match error["code"].as_str() {
         Some("KIP_4003") => KnowledgeError::Forbidden(message),
-        Some("KIP_3005") => KnowledgeError::Conflict(message),
+        Some("KIP_3005") => KnowledgeError::Stale(message),
         Some("KIP_3002") => KnowledgeError::NotFound(id.to_owned()),
         _ => KnowledgeError::Refused(message),
     })

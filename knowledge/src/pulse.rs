@@ -118,7 +118,9 @@ impl Knowledge {
         let (metadata, mut tags) = (document["metadata"].clone(), Map::new());
         tags.insert("domain".to_owned(), metadata["task_domain"].clone());
         let owner = by.id.0.to_string();
-        let scopes = crate::Visibility::scopes(metadata["visibility"].as_str().unwrap_or("private"), &owner, by);
+        let mut warnings = Vec::new();
+        let word = metadata["visibility"].as_str().unwrap_or("private");
+        let scopes = crate::Visibility::scopes(word, &owner, by, &mut warnings);
         let body = Body {
             task: Some(task_of(form, &document).chars().take(crate::TASK_CHARS_MAX).collect()),
             content: Some(content_of(form, &document).chars().take(crate::CONTENT_CHARS_MAX).collect()),
@@ -148,7 +150,8 @@ impl Knowledge {
                     source: Map::new(),
                     warnings: Vec::new(),
                 };
-                let Saved { record, warnings, .. } = self.put(draft, &|_| Vec::new(), origin).await?;
+                let Saved { record, warnings: told, .. } = self.put(draft, &|_| Vec::new(), origin).await?;
+                warnings.extend(told);
                 Ok(Contribution { record, is_new: true, warnings })
             }
             Some(known) if by.answers_for(&known.owner) || by.may(Role::Operator) => {
@@ -161,7 +164,8 @@ impl Knowledge {
                     });
                 }
                 let change = crate::Change { body, scopes, ..crate::Change::default() };
-                let Saved { record, warnings, .. } = self.change(&name, change, None, origin).await?;
+                let Saved { record, warnings: told, .. } = self.change(&name, change, None, origin).await?;
+                warnings.extend(told);
                 Ok(Contribution { record, is_new: false, warnings })
             }
             Some(_) => Err(KnowledgeError::Conflict(format!("the id {id} is taken"))),
@@ -246,7 +250,7 @@ impl Knowledge {
         Ok(units)
     }
 
-    /// Says whether a unit holds, as one of its users found. Nobody says so of his own.
+    /// Says whether a unit holds, as one of its users found, who may find otherwise later. Nobody says so of his own.
     ///
     /// # Errors
     /// [`KnowledgeError::Forbidden`] of one's own.
@@ -270,8 +274,10 @@ impl Knowledge {
         }
         self.judge(&record.id, Judgement { helpful: holds, case }, origin).await?;
         let name = format!("kp:validator:{}", by.id);
-        if holds && !record.validated_by.contains(&name) {
-            let all: Vec<String> = record.validated_by.iter().cloned().chain([name]).collect();
+        let mut all = record.validated_by.clone();
+        all.retain(|known| *known != name);
+        all.extend(holds.then_some(name));
+        if all != record.validated_by {
             let command = format!(
                 r#"UPDATE ?k SET METADATA {{ {VALIDATED_KEY}: $all }} WHERE {{ ?k {{type: "{KIND}", name: $id}} }}"#
             );

@@ -203,11 +203,11 @@ impl Knowledge {
     /// A resource that the caller sees, without what is sealed.
     ///
     /// # Errors
-    /// [`KnowledgeError::NotFound`].
+    /// [`KnowledgeError::NoResource`].
     pub async fn resource(&self, id: &str, origin: &Origin) -> Result<Resource, KnowledgeError> {
         let sight = self.nexus.sight(&commons(), origin, None).await?;
         let found = sight.look(|graph| look(graph, graph.concept(Sym::new(KIND), id)?))?;
-        found.ok_or_else(|| KnowledgeError::NotFound(id.to_owned()))
+        found.ok_or_else(|| KnowledgeError::NoResource(id.to_owned()))
     }
 
     /// Resources that the caller sees, by their ids: those whose id begins so and that are of a type.
@@ -254,7 +254,7 @@ impl Knowledge {
         let id = draft.id.clone();
         let known = match self.resource(&id, origin).await {
             Ok(known) => Some(known),
-            Err(KnowledgeError::NotFound(_)) if !must_be_there => None,
+            Err(KnowledgeError::NoResource(_)) if !must_be_there => None,
             Err(error) => return Err(error),
         };
         let by = origin.principal.id.0.to_string();
@@ -317,7 +317,7 @@ impl Knowledge {
         let answer = self.nexus.write_with(&commons(), call, origin, Right::Seal, beside.ops).await?;
         match outcome(&answer, &id) {
             // A name that somebody else has is not told to be his.
-            Err(KnowledgeError::Forbidden(_) | KnowledgeError::Conflict(_)) if known.is_none() => {
+            Err(KnowledgeError::Forbidden(_) | KnowledgeError::Stale(_)) if known.is_none() => {
                 Err(KnowledgeError::Conflict(format!("the id {id} is taken")))
             }
             Err(error) => Err(error),
@@ -371,7 +371,7 @@ impl Knowledge {
             return Err(KnowledgeError::Forbidden(format!("what is sealed in {id} is shown to its owner")));
         }
         if !resource.has_secure_body {
-            return Err(KnowledgeError::NotFound(format!("secure_body of {id}")));
+            return Err(KnowledgeError::NoResource(format!("secure_body of {id}")));
         }
         if self.reveals.check_key(&by.id.0).is_err() {
             return Err(KnowledgeError::TooMany(format!("{} was shown too many secrets within a minute", by.id)));
@@ -438,7 +438,7 @@ impl Knowledge {
 
     async fn opened(&self, resource: &Resource) -> Result<SecretString, KnowledgeError> {
         let sealed = self.store.document::<Sealed>(&sealed_key(&resource.id)).await?;
-        let sealed = sealed.ok_or_else(|| KnowledgeError::NotFound(format!("secure_body of {}", resource.id)))?;
+        let sealed = sealed.ok_or_else(|| KnowledgeError::NoResource(format!("secure_body of {}", resource.id)))?;
         Ok(self.keys.open_body(&sealed.value, resource.place())?)
     }
 }

@@ -62,6 +62,19 @@ pub fn check(scope: &str) -> Result<(), String> {
     }
 }
 
+/// Checks whose something is: `entity:id` of user, agent, lifeform or system.
+///
+/// # Errors
+/// What it must be.
+pub fn check_owner(owner: &str) -> Result<(), String> {
+    let entity = owner.split_once(':').map_or("", |(entity, _)| entity);
+    match entity {
+        "system" => Ok(()),
+        "user" | "agent" | "lifeform" if check(owner).is_ok() => Ok(()),
+        _ => Err("is entity:id, where the entity is user, agent or lifeform".to_owned()),
+    }
+}
+
 /// What scopes come to in the words of older records. It is derived and never stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -88,12 +101,21 @@ impl Visibility {
         }
     }
 
-    /// The scopes that the word stands for, said by somebody who owns the record as `owner`.
-    pub(crate) fn scopes(word: &str, owner: &str, by: &Principal) -> Option<Vec<String>> {
-        let org = by.scopes.iter().find(|scope| scope.0.starts_with("org:")).map(|scope| scope.0.to_string());
+    /// The scopes that the word stands for, said by somebody who owns the record as `owner`; what it does not say is warned of.
+    pub(crate) fn scopes(word: &str, owner: &str, by: &Principal, warnings: &mut Vec<String>) -> Option<Vec<String>> {
         match word {
             "private" => Some(vec![owner.to_owned()]),
-            "shared" | "org" => Some(vec![org.unwrap_or_else(|| owner.to_owned())]),
+            "shared" | "org" => {
+                let mut orgs = by.scopes.iter().map(|scope| &*scope.0).filter(|scope| scope.starts_with("org:"));
+                let Some(org) = orgs.next() else {
+                    warnings.push(format!("visibility is {word} and {} is in no org: only {owner} sees it", by.id));
+                    return Some(vec![owner.to_owned()]);
+                };
+                if orgs.next().is_some() {
+                    warnings.push(format!("visibility is {word} and {} is in several: {org} sees it", by.id));
+                }
+                Some(vec![org.to_owned()])
+            }
             "public" | "network" => Some(vec![PUBLIC.to_owned()]),
             _ => None,
         }

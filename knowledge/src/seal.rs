@@ -98,21 +98,33 @@ impl KeyRing {
     /// # Errors
     /// [`SealError::Ring`].
     pub fn open(file: &Path, something_is_sealed: bool) -> Result<Self, SealError> {
-        let wrong = |what: String| SealError::Ring(format!("{} {what}", file.display()));
-        let ring = Self { keys: Arc::default(), file: Some(file.to_owned()) };
-        if !file.exists() {
-            if something_is_sealed {
-                return Err(wrong("is missing, and something is sealed with a key of it".to_owned()));
-            }
-            if let Some(folder) = file.parent() {
-                std::fs::DirBuilder::new()
-                    .recursive(true)
-                    .mode(0o700)
-                    .create(folder)
-                    .map_err(|error| wrong(format!("cannot be made: {error}")))?;
-            }
-            ring.add_key()?;
+        if let Some(ring) = Self::read(file)? {
             return Ok(ring);
+        }
+        let wrong = |what: String| SealError::Ring(format!("{} {what}", file.display()));
+        if something_is_sealed {
+            return Err(wrong("is missing, and something is sealed with a key of it".to_owned()));
+        }
+        if let Some(folder) = file.parent() {
+            std::fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(folder)
+                .map_err(|error| wrong(format!("cannot be made: {error}")))?;
+        }
+        let ring = Self { keys: Arc::default(), file: Some(file.to_owned()) };
+        ring.add_key()?;
+        Ok(ring)
+    }
+
+    /// The ring in such a file, if there is one.
+    ///
+    /// # Errors
+    /// [`SealError::Ring`].
+    pub fn read(file: &Path) -> Result<Option<Self>, SealError> {
+        let wrong = |what: String| SealError::Ring(format!("{} {what}", file.display()));
+        if !file.exists() {
+            return Ok(None);
         }
         let mode =
             std::fs::metadata(file).map_err(|error| wrong(format!("cannot be read: {error}")))?.permissions().mode();
@@ -136,8 +148,7 @@ impl KeyRing {
         if keys.by_name.is_empty() {
             return Err(wrong("has no key in it".into()));
         }
-        *ring.keys.write().unwrap_or_else(PoisonError::into_inner) = keys;
-        Ok(ring)
+        Ok(Some(Self { keys: Arc::new(RwLock::new(keys)), file: Some(file.to_owned()) }))
     }
 
     /// Adds a key that seals from now on; answers its name. What was sealed before still opens.

@@ -105,19 +105,7 @@ impl Skill {
         }
         let head: Head = serde_saphyr::from_str(head)
             .map_err(|error| fault("skill_md_content", format!("has a head that cannot be read: {error}")))?;
-        let mut faults = Vec::new();
-        for (member, said, most) in [
-            ("name", &head.name, NAME_CHARS_MAX),
-            ("description", &head.description, TASK_CHARS_MAX),
-            ("version", &head.version, NAME_CHARS_MAX),
-        ] {
-            if said.trim().is_empty() || said.chars().count() > most {
-                faults.push(Fault { path: member.to_owned(), what: format!("is a text of 1 to {most} characters") });
-            }
-        }
-        if [&head.name, &head.description, &head.version].iter().any(|said| said.chars().any(is_invisible)) {
-            return Err(fault("skill_md_content", "has characters that nobody sees".to_owned()));
-        }
+        let mut faults = head.faults();
         let mut warnings = Vec::new();
         let body = seen(body);
         if body.len() != inner.map_or(0, |(_, body)| body.len()) {
@@ -138,9 +126,50 @@ impl Skill {
     }
 }
 
+impl Head {
+    /// What is wrong with it.
+    fn faults(&self) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        for (member, said, most) in [
+            ("name", &self.name, NAME_CHARS_MAX),
+            ("description", &self.description, TASK_CHARS_MAX),
+            ("version", &self.version, NAME_CHARS_MAX),
+        ] {
+            let mut fault = |what: String| faults.push(Fault { path: member.to_owned(), what });
+            if said.trim().is_empty() || said.chars().count() > most {
+                fault(format!("is a text of 1 to {most} characters"));
+            } else if said.chars().any(is_invisible) {
+                fault("has characters that nobody sees".to_owned());
+            }
+        }
+        faults
+    }
+}
+
+/// Checks the head of a skill that comes with a record, and the guide that is the record's content.
+pub(crate) fn check(head: &Value, guide: &str) -> Result<(), String> {
+    let head: Head = serde_json::from_value(head.clone())
+        .map_err(|_| "is the head of a SKILL.md: {name, description, version, …}".to_owned())?;
+    if let Some(Fault { path, what }) = head.faults().into_iter().next() {
+        return Err(format!("has a {path} that {what}"));
+    }
+    if serde_json::to_string(&head).is_ok_and(|text| text.len() > HEAD_BYTES_MAX) {
+        return Err(format!("is at most {HEAD_BYTES_MAX} bytes"));
+    }
+    match seen(guide) == guide {
+        true => Ok(()),
+        false => Err("is of a guide with parts that nobody sees".to_owned()),
+    }
+}
+
 /// The head of the skill that a record is.
 fn head_of(record: &Record) -> Option<Head> {
     serde_json::from_value(record.extra.get(MEMBER)?.clone()).ok()
+}
+
+/// The id of the skill whose head this is.
+pub(crate) fn id_in(head: &Value) -> Option<String> {
+    serde_json::from_value(head.clone()).ok().map(|head| id_of(&head))
 }
 
 fn id_of(head: &Head) -> String {
@@ -212,7 +241,7 @@ impl Knowledge {
         let owner = by.id.0.to_string();
         let own = head.more.get("kp").and_then(|kp| kp["visibility"].as_str());
         let word = visibility.or(own).unwrap_or("private");
-        let scopes = Visibility::scopes(word, &owner, by)
+        let scopes = Visibility::scopes(word, &owner, by, &mut warnings)
             .ok_or_else(|| KnowledgeError::invalid("visibility", "is one of private, org, network"))?;
         let domain = head.more.get("kp").and_then(|kp| kp["domain"].as_str()).unwrap_or("general");
         let tags = Map::from_iter([("domain".to_owned(), domain.into())]);
@@ -269,7 +298,7 @@ impl Knowledge {
         found.ok_or_else(|| KnowledgeError::NotFound(format!("skill {id}")))
     }
 
-    async fn find_skill(&self, id: &str, origin: &Origin) -> Result<Option<Record>, KnowledgeError> {
+    pub(crate) async fn find_skill(&self, id: &str, origin: &Origin) -> Result<Option<Record>, KnowledgeError> {
         let which = Which { types: [Type::Plan].into(), ..Which::default() };
         let all = self.all(&which, origin).await?;
         Ok(all.into_iter().find(|record| head_of(record).is_some_and(|head| id_of(&head) == id)))

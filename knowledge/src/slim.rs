@@ -115,7 +115,7 @@ impl Knowledge {
         call.command.push('}');
         let answer = self.nexus.write_with(&crate::commons(), call, origin, Right::Judge, Vec::new()).await?;
         match crate::outcome(&answer, &kept.id) {
-            Err(KnowledgeError::Conflict(_)) => Ok(false),
+            Err(KnowledgeError::Stale(_)) => Ok(false),
             done => done.map(|_| true),
         }
     }

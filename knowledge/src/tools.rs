@@ -400,7 +400,7 @@ impl Knowledge {
     async fn tool_validate(&self, arguments: Map<String, Value>, origin: &Origin) -> Result<Value, KnowledgeError> {
         let asked: Validate = read(arguments)?;
         let record = self.validate(&asked.unit_id, asked.valid, asked.feedback, origin).await?;
-        Ok(json!({"id": asked.unit_id, "validated": true, "quality_score": quality_of(&record)}))
+        Ok(json!({"id": asked.unit_id, "validated": true, "valid": asked.valid, "quality_score": quality_of(&record)}))
     }
 
     async fn tool_save_resource(

@@ -7,21 +7,32 @@ use jiff::tz::TimeZone;
 use nexus::kip::Call;
 use nexus::kip::graph::SCOPES_KEY;
 use nexus::secrets::replaced;
-use nexus::store::{Key, Kind, Op};
+use nexus::store::{Hash, Key, Kind, Op};
 use nexus::{Batch, OWNER_KEY, Origin, Right, Role, SecretPolicy, versions_stream};
 use rand::RngExt;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::draft::{self, Body, Draft};
 use crate::feedback::{self, Judgement};
 use crate::fields::Fields;
-use crate::record::{CONFIDENCE, EXTRA_KEY, KIND, KP_ID_KEY, Record, SOURCE_KEY, Type, UNIT_KEY};
+use crate::record::{CONFIDENCE, EXTRA_KEY, KIND, KP_ID_KEY, Record, SOURCE_KEY, Status, Type, UNIT_KEY};
+use crate::skill;
 use crate::unit::Form;
 use crate::{Knowledge, KnowledgeError, ResourceDraft, commons, outcome, warned};
 
 /// Letters of the random end of an id: none that is taken for another.
 pub(crate) const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
 pub(crate) const LETTERS_OF_AN_ID: usize = 8;
+/// What was kept under a key.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    /// As which record.
+    record: String,
+    /// What was asked for.
+    of: Hash,
+}
+
 /// Ids that are tried for one record.
 const TRIES: usize = 4;
 
@@ -89,20 +100,53 @@ impl Knowledge {
     ///
     /// # Errors
     /// [`KnowledgeError::Forbidden`] where the owner or a scope is not the caller's, [`KnowledgeError::Conflict`] where the
-    /// id is taken.
+    /// id is taken, [`KnowledgeError::KeyReused`] where something else was asked for under the key, [`KnowledgeError::Gone`]
+    /// where what was kept under it is deleted.
     pub async fn save(&self, draft: Draft, key: Option<&str>, origin: &Origin) -> Result<Saved, KnowledgeError> {
-        let Some(key) = key else { return self.put(draft, &|_| Vec::new(), origin).await };
-        let _turn = self.once.lock().await;
-        let key = Key::new(Kind::Idempotency, format!("record#{}#{key}", origin.principal.id));
-        if let Some(known) = self.store.document::<String>(&key).await? {
-            return Ok(Saved {
-                record: self.get(&known.value, origin).await?,
-                warnings: draft.warnings,
-                evolved: None,
-            });
+        let _turn = match key.is_some() || draft.body.is_named() {
+            true => Some(self.once.lock().await),
+            false => None,
+        };
+        let key = key.map(|key| Key::new(Kind::Idempotency, format!("record#{}#{key}", origin.principal.id)));
+        let asked = Hash::of(json!(draft).to_string().as_bytes());
+        if let Some(key) = &key
+            && let Some(known) = self.store.document::<Kept>(key).await?
+        {
+            let Kept { record, of } = known.value;
+            if of != asked {
+                return Err(KnowledgeError::KeyReused);
+            }
+            let record = match self.get(&record, origin).await {
+                Err(KnowledgeError::NotFound(id)) => {
+                    return Err(KnowledgeError::Gone(format!("{id} was kept under this key, and is deleted since")));
+                }
+                found => found?,
+            };
+            return Ok(Saved { record, warnings: draft.warnings, evolved: None });
         }
-        let beside = |id: &str| Batch::new(origin).put(key.clone(), id).ops;
+        self.check_names(&draft.body).await?;
+        let beside = |id: &str| match &key {
+            Some(key) => Batch::new(origin).put(key.clone(), &Kept { record: id.to_owned(), of: asked }).ops,
+            None => Vec::new(),
+        };
         self.put(draft, &beside, origin).await
+    }
+
+    /// Whether the names of the unit protocol that something is to go by are free.
+    pub(crate) async fn check_names(&self, body: &Body) -> Result<(), KnowledgeError> {
+        let origin = Origin::system("whose a name is");
+        let unit = body.unit.as_ref().and_then(|unit| unit["id"].as_str());
+        if let Some(id) = unit
+            && self.unit_that(id, &|status| status == Status::Active, &origin).await?.is_some()
+        {
+            return Err(KnowledgeError::Conflict(format!("the id {id} is taken")));
+        }
+        match body.extra.get(skill::MEMBER).and_then(skill::id_in) {
+            Some(id) if self.find_skill(&id, &origin).await?.is_some() => {
+                Err(KnowledgeError::Conflict(format!("the id {id} is taken")))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Writes a new record, and in the same commit what goes with its id.
@@ -158,8 +202,8 @@ impl Knowledge {
                     warnings.extend(warned(&answer));
                     return Ok(Saved { record: self.get(&id, origin).await?, warnings, evolved: None });
                 }
-                Err(KnowledgeError::Conflict(_)) if left > 0 => {}
-                Err(KnowledgeError::Conflict(_)) => {
+                Err(KnowledgeError::Stale(_)) if left > 0 => {}
+                Err(KnowledgeError::Stale(_)) => {
                     return Err(KnowledgeError::Conflict(format!("the id {id} is taken")));
                 }
                 Err(error) => return Err(error),
@@ -182,7 +226,7 @@ impl Knowledge {
         let record = self.seen(id, origin).await?;
         // What can be told at once is, before anything is sealed for it.
         if version.is_some_and(|version| version != record.version) {
-            return Err(KnowledgeError::Conflict(format!("{id} is at version {} now", record.version)));
+            return Err(KnowledgeError::Stale(format!("{id} is at version {} now", record.version)));
         }
         let owns = origin.principal.answers_for(&record.owner) || origin.principal.may(Role::Operator);
         if change.is_an_edit() && !owns {
@@ -211,7 +255,7 @@ impl Knowledge {
                 tries -= 1;
                 match outcome(&answer, id) {
                     // Where nobody named one, a record that somebody judged meanwhile is as good.
-                    Err(KnowledgeError::Conflict(_)) if version.is_none() && tries > 0 => {
+                    Err(KnowledgeError::Stale(_)) if version.is_none() && tries > 0 => {
                         expected = self.seen(id, origin).await?.version;
                     }
                     Err(error) => return Err(error),
@@ -289,7 +333,7 @@ impl Knowledge {
     pub async fn delete(&self, id: &str, purge: bool, origin: &Origin) -> Result<(), KnowledgeError> {
         let record = self.any(id, origin).await?;
         let owns = origin.principal.answers_for(&record.owner) || origin.principal.may(Role::Operator);
-        if record.status != crate::Status::Active && !owns {
+        if record.status != Status::Active && !owns {
             return Err(KnowledgeError::NotFound(id.to_owned()));
         }
         if purge {
@@ -299,7 +343,7 @@ impl Knowledge {
             self.kip(command, json!({"id": id}), Right::Own, gone, id, origin).await?;
             return Ok(());
         }
-        if record.status != crate::Status::Active {
+        if record.status != Status::Active {
             return Err(KnowledgeError::NotFound(id.to_owned()));
         }
         let command = r#"UPDATE ?k SET METADATA { status: "retracted" } WHERE { ?k {type: "Knowledge", name: $id} }"#;

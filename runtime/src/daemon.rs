@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::knowledge::unit::versions::Schemas;
-use ::knowledge::{KeyRing, Knowledge};
+use ::knowledge::{KeyRing, Knowledge, SealError};
 use anyhow::{Context, anyhow};
 use axum_server::accept::NoDelayAcceptor;
 use fascicles::{FascicleSpec, Fascicles, Toolbox};
@@ -42,6 +42,8 @@ pub struct Daemon {
     pub token: String,
     /// Whether the token was made just now.
     pub token_is_new: bool,
+    /// Why nothing that is sealed opens, if so.
+    pub locked: Option<SealError>,
     /// The lifeform that was asked for, if it was.
     pub lifeform: Option<LifeformHead>,
     /// Its parts.
@@ -121,7 +123,7 @@ impl Daemon {
         let tools = Tools::new(nexus.clone(), &config.reach()?)?;
         let neurons = Neurons::open(store.clone(), tools, parts.models).await?;
         let sealed = store.documents::<serde_json::Value>(Kind::Sealed, "", 1).await?;
-        let keys = key_ring(config, !sealed.is_empty());
+        let (keys, locked) = key_ring(config, !sealed.is_empty());
         let knowledge = Knowledge::new(store.clone(), nexus.clone())
             .with_neurons(neurons.clone())
             .with_keys(keys)
@@ -162,7 +164,7 @@ impl Daemon {
         // WebSockets over HTTP/2 (RFC 8441).
         server.http_builder().http2().enable_connect_protocol().keep_alive_interval(HEAD_MAX);
         let server = tokio::spawn(server.serve(service));
-        Ok(Self { address, token, token_is_new, lifeform, app, stop, door, server, keeper })
+        Ok(Self { address, token, token_is_new, locked, lifeform, app, stop, door, server, keeper })
     }
 
     /// Stops taking requests, ends the open ones, halts the lifeforms as they are, closes the store.
@@ -207,12 +209,15 @@ async fn first_lifeform(lifeforms: &Lifeforms, definition: LifeformSpec) -> anyh
     Ok(lifeforms.start(&born.id).await?)
 }
 
-/// The keys that secrets are sealed with. Without them everything else works, and what is sealed stays sealed.
-fn key_ring(config: &Config, something_is_sealed: bool) -> KeyRing {
-    KeyRing::open(&config.key_file(), something_is_sealed).unwrap_or_else(|error| {
-        tracing::error!(%error, "nothing can be sealed or opened until the key ring can be read");
-        KeyRing::default()
-    })
+/// The keys that secrets are sealed with, or why there are none: then everything else works, and what is sealed stays sealed.
+fn key_ring(config: &Config, something_is_sealed: bool) -> (KeyRing, Option<SealError>) {
+    match KeyRing::open(&config.key_file(), something_is_sealed) {
+        Ok(ring) => (ring, None),
+        Err(error) => {
+            tracing::error!(%error, "nothing can be sealed or opened until the key ring can be read");
+            (KeyRing::default(), Some(error))
+        }
+    }
 }
 
 /// A shipped definition by name.

@@ -18,6 +18,8 @@ use crate::config::Config;
 
 /// Scopes one principal may be in.
 const SCOPES_MAX: usize = 64;
+/// Letters of the name of a token.
+const NAME_CHARS: usize = 12;
 /// The shortest token an operator may choose.
 const TOKEN_CHARS_MIN: usize = 16;
 
@@ -44,6 +46,11 @@ fn checked(scopes: &[String]) -> anyhow::Result<Vec<Scope>> {
 fn fresh() -> String {
     let bytes: [u8; 24] = rand::rng().random();
     format!("lfd_{}", BASE64_URL_SAFE_NO_PAD.encode(bytes))
+}
+
+/// What a token is called where it is not shown: the beginning of its hash.
+fn name_of(hash: &Hash) -> String {
+    hash.hex()[..NAME_CHARS].to_owned()
 }
 
 impl People for Tokens {
@@ -85,10 +92,11 @@ impl Tokens {
         whole
     }
 
-    /// Makes a token for `id` in `role`. It is shown once; only its hash is kept.
+    /// Makes a token for `id` in `role`. It is shown once; only its hash is kept. Who has a token already is in the same scopes
+    /// with every other: it is not put into more by the way.
     ///
     /// # Errors
-    /// When the id is not well made, or the store fails.
+    /// When the id is not well made, when it is in other scopes already, or the store fails.
     pub async fn add(
         &self,
         origin: &Origin,
@@ -105,8 +113,25 @@ impl Tokens {
         let token = fresh();
         let mut principal = Principal::new(id, kind, role);
         principal.scopes.extend(checked(scopes)?);
+        let _turn = self.turn.lock().await;
+        if let Some(known) = self.of(id).into_iter().next().map(|(_, known)| known.scopes) {
+            if !scopes.is_empty() && known != principal.scopes {
+                let all: Vec<&str> = known.iter().map(|scope| &*scope.0).collect();
+                bail!(
+                    "{id} is in {} with the token it has: `lifeformd token scopes {id} …` changes that",
+                    all.join(", ")
+                );
+            }
+            principal.scopes = known;
+        }
         self.keep(origin, &token, &principal).await?;
         Ok((token, principal))
+    }
+
+    /// The tokens of a principal, by their hashes.
+    fn of(&self, id: &str) -> Vec<(Hash, Principal)> {
+        let tokens = self.by_hash.read().unwrap_or_else(PoisonError::into_inner);
+        tokens.iter().filter(|(_, known)| *known.id.0 == *id).map(|(hash, known)| (*hash, known.clone())).collect()
     }
 
     /// Puts a principal into these scopes, besides its own and the public one, and into no others: all its tokens hold for
@@ -117,12 +142,8 @@ impl Tokens {
     pub async fn set_scopes(&self, origin: &Origin, id: &str, scopes: &[String]) -> anyhow::Result<Option<Principal>> {
         let scopes = checked(scopes)?;
         let _turn = self.turn.lock().await;
-        let known: Vec<(Hash, Principal)> = {
-            let tokens = self.by_hash.read().unwrap_or_else(PoisonError::into_inner);
-            tokens.iter().filter(|(_, known)| *known.id.0 == *id).map(|(hash, known)| (*hash, known.clone())).collect()
-        };
         let mut changed = None;
-        for (hash, mut principal) in known {
+        for (hash, mut principal) in self.of(id) {
             principal.scopes = Principal::new(id, principal.kind, Role::Observer).scopes;
             principal.scopes.extend(scopes.iter().cloned());
             self.store.commit(Batch::new(origin).put(Key::new(Kind::Token, hash.hex()), &principal)).await?;
@@ -139,20 +160,14 @@ impl Tokens {
         Ok(())
     }
 
-    /// Takes every token of `id` back; answers how many there were.
+    /// Takes the tokens of `id` back, or the one of that name; answers how many there were.
     ///
     /// # Errors
     /// The store's own.
-    pub async fn revoke(&self, origin: &Origin, id: &str) -> anyhow::Result<usize> {
+    pub async fn revoke(&self, origin: &Origin, id: &str, only: Option<&str>) -> anyhow::Result<usize> {
         let _turn = self.turn.lock().await;
-        let gone: Vec<Hash> = self
-            .by_hash
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .iter()
-            .filter(|(_, principal)| *principal.id.0 == *id)
-            .map(|(hash, _)| *hash)
-            .collect();
+        let is_meant = |hash: &Hash| only.is_none_or(|only| name_of(hash) == only);
+        let gone: Vec<Hash> = self.of(id).into_iter().map(|(hash, _)| hash).filter(is_meant).collect();
         for hash in &gone {
             self.store.commit(Batch::new(origin).delete(Key::new(Kind::Token, hash.hex()), Expect::Any)).await?;
             self.by_hash.write().unwrap_or_else(PoisonError::into_inner).remove(hash);
@@ -160,12 +175,13 @@ impl Tokens {
         Ok(gone.len())
     }
 
-    /// Every principal that has a token.
-    pub fn principals(&self) -> Vec<Principal> {
-        let mut principals: Vec<Principal> =
-            self.by_hash.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
-        principals.sort_by(|a, b| a.id.cmp(&b.id));
-        principals
+    /// Every token: its name, and whose it is.
+    pub fn all(&self) -> Vec<(String, Principal)> {
+        let tokens = self.by_hash.read().unwrap_or_else(PoisonError::into_inner);
+        let mut all: Vec<(String, Principal)> =
+            tokens.iter().map(|(hash, principal)| (name_of(hash), principal.clone())).collect();
+        all.sort_by(|(one, a), (other, b)| a.id.cmp(&b.id).then(one.cmp(other)));
+        all
     }
 
     /// The operator's token: the configured one, else the one in the file, else a new one in the file.
@@ -201,7 +217,7 @@ impl Tokens {
         let operator = Principal::new("user:operator", PrincipalKind::User, Role::Operator);
         if self.principal(&token).as_ref() != Some(&operator) {
             let origin = Origin::system("operator token");
-            self.revoke(&origin, "user:operator").await?;
+            self.revoke(&origin, "user:operator", None).await?;
             self.keep(&origin, &token, &operator).await?;
         }
         Ok((token, is_new))

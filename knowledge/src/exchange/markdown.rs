@@ -50,14 +50,14 @@ fn unfenced(content: &str) -> String {
 }
 
 /// The records in a text.
-pub(super) fn read(text: &str) -> Records {
+pub(super) fn read(text: &str) -> Result<Records, String> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if is_head(text) {
-        return heads(text);
+        return Ok(heads(text));
     }
     // Another editor may have ended lines otherwise.
     let text = text.replace("\r\n", "\n");
-    if is_head(&text) { heads(&text) } else { sections(&text) }
+    if is_head(&text) { Ok(heads(&text)) } else { sections(&text) }
 }
 
 /// Whether a text begins with the head of a record.
@@ -102,9 +102,11 @@ fn heads(text: &str) -> Records {
     found
 }
 
-fn sections(text: &str) -> Records {
+/// A record a section, named by the headings above it.
+fn sections(text: &str) -> Result<Records, String> {
     let mut found: Records = Vec::new();
     let (mut path, mut content, mut is_code): (Vec<(usize, String)>, String, bool) = (Vec::new(), String::new(), false);
+    let mut has_heading = false;
     let mut end = |path: &[(usize, String)], content: &mut String| {
         let said = std::mem::take(content).trim().to_owned();
         if !said.is_empty() {
@@ -122,6 +124,7 @@ fn sections(text: &str) -> Records {
         }
         match title.filter(|title| !is_code && (1..=6).contains(&depth) && !title.is_empty()) {
             Some(title) => {
+                has_heading = true;
                 end(&path, &mut content);
                 path.retain(|(above, _)| *above < depth);
                 path.push((depth, title.to_owned()));
@@ -133,5 +136,9 @@ fn sections(text: &str) -> Records {
         }
     }
     end(&path, &mut content);
-    found
+    if has_heading {
+        Ok(found)
+    } else {
+        Err("has no heading: each section becomes a record, named by its headings".into())
+    }
 }

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use crate::draft::Draft;
 use crate::list::Which;
-use crate::record::Record;
+use crate::record::{Record, Status, UNIT_KEY};
 use crate::{Knowledge, KnowledgeError};
 
 /// Items of one request.
@@ -48,10 +48,13 @@ pub struct Imported {
     pub imported: usize,
     /// Those that were there as they came.
     pub unchanged: usize,
-    /// Those that were not taken, by their place, and why; the first hundred.
+    /// Those that were not taken, and why; the first hundred: `{file?, at, id?, error}`, where `at` counts from 0 in what came,
+    /// or in its file.
     pub errors: Vec<Value>,
     /// How many were not taken.
     pub refused: usize,
+    /// Whether nothing was written, and this tells what would be.
+    pub dry_run: bool,
     /// What of the others was not taken.
     pub warnings: BTreeSet<String>,
 }
@@ -65,6 +68,22 @@ enum Item {
     Unit(Map<String, Value>),
 }
 
+/// Where it stands in what came.
+#[derive(Default)]
+struct Place {
+    file: Option<String>,
+    at: usize,
+}
+
+/// Items that stand one after the other.
+fn placed(items: Records, file: Option<&str>, item: fn(Map<String, Value>) -> Item) -> Vec<Placed> {
+    let place = |at| Place { file: file.map(str::to_owned), at };
+    items.into_iter().enumerate().map(|(at, read)| (place(at), read.map(item))).collect()
+}
+
+/// An item, or what is wrong with it.
+type Placed = (Place, Result<Item, String>);
+
 impl Format {
     /// The media type in which it is told.
     pub fn media_type(self) -> &'static str {
@@ -75,15 +94,16 @@ impl Format {
         }
     }
 
-    fn read(self, text: &str) -> Result<Vec<Result<Item, String>>, KnowledgeError> {
-        let records = |records: Records| records.into_iter().map(|record| record.map(Item::Record)).collect::<Vec<_>>();
-        let whole = || {
-            serde_json::from_str::<Value>(text)
-                .map_err(|error| KnowledgeError::invalid("body", format!("is no JSON: {error}")))
-        };
-        Ok(match self {
+    fn read(self, text: &str) -> Result<Vec<Placed>, KnowledgeError> {
+        let wrong = |what: String| KnowledgeError::invalid("body", what);
+        let records = |records: Records| placed(records, None, Item::Record);
+        let whole = || serde_json::from_str::<Value>(text).map_err(|error| wrong(format!("is no JSON: {error}")));
+        let items = match self {
             Self::Jsonl => records(lines(text)),
-            Self::Tree => records(tree::read(&whole()?).map_err(|what| KnowledgeError::invalid("body", what))?),
+            Self::Tree => {
+                let files = tree::read(&whole()?).map_err(wrong)?;
+                files.into_iter().flat_map(|(file, records)| placed(records, Some(&file), Item::Record)).collect()
+            }
             Self::Units => {
                 let units = match serde_json::from_str::<Value>(text) {
                     Ok(Value::Array(units)) => units.into_iter().map(object).collect(),
@@ -93,12 +113,17 @@ impl Format {
                     },
                     _ => lines(text),
                 };
-                units.into_iter().map(|unit| unit.map(Item::Unit)).collect()
+                placed(units, None, Item::Unit)
             }
-            Self::Markdown => records(markdown::read(text)),
-            Self::Mem0 => records(others::mem0(&whole()?).map_err(|what| KnowledgeError::invalid("body", what))?),
-            Self::Letta => records(others::letta(&whole()?).map_err(|what| KnowledgeError::invalid("body", what))?),
-        })
+            Self::Markdown => records(markdown::read(text).map_err(wrong)?),
+            Self::Mem0 => records(others::mem0(&whole()?).map_err(wrong)?),
+            Self::Letta => records(others::letta(&whole()?).map_err(wrong)?),
+        };
+        match items.len() {
+            0 => Err(wrong("has nothing in it that could be a record".to_owned())),
+            1..=ITEMS_MAX => Ok(items),
+            _ => Err(wrong(format!("has at most {ITEMS_MAX} records"))),
+        }
     }
 }
 
@@ -114,7 +139,8 @@ fn lines(text: &str) -> Records {
     lines.map(|line| serde_json::from_str(line).map_err(|error| format!("is no JSON object: {error}"))).collect()
 }
 
-/// A record as it is written down: what of it is counted by others, or told of it, stays here.
+/// A record as it is written down, with the unit that it was contributed as: what of it is counted by others, or told of it,
+/// stays here.
 fn written(record: &Record) -> Map<String, Value> {
     let mut written = match json!(record) {
         Value::Object(written) => written,
@@ -122,6 +148,9 @@ fn written(record: &Record) -> Map<String, Value> {
     };
     for told in ["status", "version", "visibility"] {
         written.remove(told);
+    }
+    if let Some(unit) = &record.unit {
+        written.insert(UNIT_KEY.to_owned(), unit.clone());
     }
     written
 }
@@ -163,15 +192,12 @@ impl Knowledge {
         dry_run: bool,
         origin: &Origin,
     ) -> Result<Imported, KnowledgeError> {
-        if text.trim().is_empty() {
-            return Err(KnowledgeError::invalid("body", "has nothing in it"));
-        }
-        let items = format.read(text)?;
-        if items.len() > ITEMS_MAX {
-            return Err(KnowledgeError::invalid("body", format!("has at most {ITEMS_MAX} records")));
-        }
-        let mut done = Imported::default();
-        for (at, item) in items.into_iter().enumerate() {
+        let mut done = Imported { dry_run, ..Imported::default() };
+        for (place, item) in format.read(text)? {
+            let id = match &item {
+                Ok(Item::Record(item) | Item::Unit(item)) => item.get("id").filter(|id| id.is_string()).cloned(),
+                Err(_) => None,
+            };
             let taken = match item {
                 Ok(Item::Record(record)) => self.take_record(record, dry_run, origin).await,
                 Ok(Item::Unit(unit)) => Box::pin(self.take_unit(unit, dry_run, origin)).await,
@@ -186,7 +212,13 @@ impl Knowledge {
                 Err(error) => {
                     done.refused += 1;
                     if done.errors.len() < TOLD_MAX {
-                        done.errors.push(json!({"at": at, "error": error.to_string()}));
+                        let mut told = json!({"at": place.at, "error": error.to_string()});
+                        for (member, said) in [("file", place.file.map(Value::from)), ("id", id)] {
+                            if let Some(said) = said {
+                                told[member] = said;
+                            }
+                        }
+                        done.errors.push(told);
                     }
                 }
             }
@@ -216,19 +248,30 @@ impl Knowledge {
         }
         let draft = Draft::read(record, &origin.principal)?;
         let id = draft.id.clone().unwrap_or_default();
-        match self.seen(&id, origin).await {
-            Ok(known) if says(&known, &draft) => return Ok((false, Vec::new())),
-            Ok(_) => return Err(KnowledgeError::Conflict(format!("{id} is there and says something else"))),
+        let by = &origin.principal;
+        let is_operator = by.may(nexus::Role::Operator);
+        match self.any(&id, origin).await {
+            Ok(known) if known.status == Status::Active => match says(&known, &draft) {
+                true => return Ok((false, Vec::new())),
+                false => return Err(KnowledgeError::Conflict(format!("{id} is there and says something else"))),
+            },
+            Ok(known) if is_operator || by.answers_for(&known.owner) => {
+                return Err(KnowledgeError::Conflict(format!("{id} was deleted here: a rollback has it back")));
+            }
+            Ok(_) => return Err(KnowledgeError::Conflict(format!("the id {id} is taken"))),
             Err(KnowledgeError::NotFound(_)) => {}
             Err(error) => return Err(error),
         }
         let warnings = draft.warnings.clone();
         if !dry_run {
-            let saved = self.put(draft, &|_| Vec::new(), origin).await?;
+            let saved = self.save(draft, None, origin).await?;
             return Ok((true, saved.warnings));
         }
-        let by = &origin.principal;
-        if by.may(nexus::Role::Operator) {
+        if self.any(&id, &Origin::system("whether an id is taken")).await.is_ok() {
+            return Err(KnowledgeError::Conflict(format!("the id {id} is taken")));
+        }
+        self.check_names(&draft.body).await?;
+        if is_operator {
             return Ok((true, warnings));
         }
         if !by.answers_for(&draft.owner) {
@@ -251,8 +294,10 @@ impl Knowledge {
             let now = self.store.clock().now().to_string();
             let read = crate::unit::Contributed::read(unit, &now)?;
             let id = read.document["id"].as_str().unwrap_or_default();
-            return match self.unit(id, origin).await {
-                Ok(_) => Ok((false, Vec::new())),
+            let by = &origin.principal;
+            return match self.unit(id, &Origin::system("whose a unit is")).await {
+                Ok(known) if by.answers_for(&known.owner) || by.may(nexus::Role::Operator) => Ok((false, Vec::new())),
+                Ok(_) => Err(KnowledgeError::Conflict(format!("the id {id} is taken"))),
                 Err(KnowledgeError::NotFound(_)) => Ok((true, Vec::new())),
                 Err(error) => Err(error),
             };
@@ -277,7 +322,7 @@ mod tests {
     use super::*;
 
     fn read(format: Format, text: &str) -> Vec<Value> {
-        let item = |item: Result<Item, String>| match item {
+        let item = |(_, item): Placed| match item {
             Ok(Item::Record(record) | Item::Unit(record)) => Value::Object(record),
             Err(what) => Value::String(what),
         };
@@ -328,6 +373,9 @@ mod tests {
                 (&json!("Harbour › Depth"), &json!("Three metres.")),
             ]
         );
+        for none in ["just a text\n\nof two parts", "# Title only\n"] {
+            assert!(Format::Markdown.read(none).is_err(), "{none}");
+        }
         let code = "# A\n```sh\n# no heading\n```\n";
         assert_eq!(read(Format::Markdown, code)[0]["content"], "```sh\n# no heading\n```");
     }

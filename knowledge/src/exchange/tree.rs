@@ -53,7 +53,7 @@ pub(super) fn write(records: &[Record]) -> Value {
 }
 
 /// The records in files by their paths: a list of them in each, or one. What a record leaves open is told by where it stands.
-pub(super) fn read(tree: &Value) -> Result<Records, String> {
+pub(super) fn read(tree: &Value) -> Result<Vec<(String, Records)>, String> {
     let files = tree.as_object().ok_or("is an object of files by their paths")?;
     let mut found = Vec::new();
     for (path, content) in files {
@@ -61,13 +61,14 @@ pub(super) fn read(tree: &Value) -> Result<Records, String> {
             Value::Array(records) => records.clone(),
             one => vec![one.clone()],
         };
-        found.extend(records.into_iter().map(|record| {
-            let mut record = object(record).map_err(|what| format!("{path}: {what}"))?;
+        let read = |record| {
+            let mut record = object(record)?;
             if !record.contains_key("types") && !record.contains_key("type") {
                 record.insert("types".to_owned(), json!([kind_of(path)]));
             }
             Ok(record)
-        }));
+        };
+        found.push((path.clone(), records.into_iter().map(read).collect()));
     }
     Ok(found)
 }

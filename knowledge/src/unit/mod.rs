@@ -122,6 +122,8 @@ static SCHEMAS: LazyLock<[Validator; 3]> = LazyLock::new(|| {
 
 /// Faults told of one document.
 const FAULTS_MAX: usize = 20;
+/// Bytes of an id of the protocol.
+const ID_BYTES_MAX: usize = 256;
 
 impl Contributed {
     /// Reads what somebody contributes. In the SDK's words it must be whole; in the seed's, which name three members only,
@@ -130,18 +132,24 @@ impl Contributed {
     /// # Errors
     /// Every fault in it.
     pub(crate) fn read(mut document: Map<String, Value>, created_at: &str) -> Result<Self, Vec<Fault>> {
-        let fault = |path: &str, what: String| vec![Fault { path: path.to_owned(), what }];
-        let named = document.get("@type").and_then(Value::as_str).and_then(Form::parse);
-        let (form, words) = named.ok_or_else(|| {
-            fault("@type", "is one of Trace, Pattern, SOP, ReasoningTrace, ToolCallPattern, ExpertSOP".to_owned())
-        })?;
+        let (form, words) = form_of(&document)?;
         let own = || format!("{}{}", form.prefix(), uuid::Uuid::new_v4());
-        let id = document.entry("id").or_insert_with(|| own().into());
-        if !id.as_str().is_some_and(|id| id.starts_with(&form.prefix()) && id.len() <= 256) {
-            return Err(fault("id", format!("begins with {}", form.prefix())));
-        }
+        document.entry("id").or_insert_with(|| own().into());
         if words == Vocabulary::Short {
             fill(form, &mut document, created_at);
+        }
+        Self::whole(document)
+    }
+
+    /// Checks a document that leaves nothing open.
+    ///
+    /// # Errors
+    /// Every fault in it.
+    pub(crate) fn whole(document: Map<String, Value>) -> Result<Self, Vec<Fault>> {
+        let form = form_of(&document)?.0;
+        let id = document.get("id").and_then(Value::as_str);
+        if !id.is_some_and(|id| id.starts_with(&form.prefix()) && id.len() <= ID_BYTES_MAX) {
+            return Err(fault("id", format!("begins with {}", form.prefix())));
         }
         // The rules are the same in both vocabularies but for the name of the type.
         let mut told = Value::Object(document.clone());
@@ -156,6 +164,17 @@ impl Contributed {
             .collect();
         if faults.is_empty() { Ok(Self { form, document: Value::Object(document) }) } else { Err(faults) }
     }
+}
+
+fn fault(path: &str, what: String) -> Vec<Fault> {
+    vec![Fault { path: path.to_owned(), what }]
+}
+
+fn form_of(document: &Map<String, Value>) -> Result<(Form, Vocabulary), Vec<Fault>> {
+    let named = document.get("@type").and_then(Value::as_str).and_then(Form::parse);
+    named.ok_or_else(|| {
+        fault("@type", "is one of Trace, Pattern, SOP, ReasoningTrace, ToolCallPattern, ExpertSOP".to_owned())
+    })
 }
 
 /// What the seed's words leave open, as little as makes it whole.

@@ -139,13 +139,24 @@ impl ApiError {
     }
 }
 
+/// What a response that is a problem says, for a door that says it in another shape.
+#[derive(Clone)]
+pub(super) struct Said {
+    /// The stable name of the problem.
+    pub(super) code: &'static str,
+    /// What is wrong.
+    pub(super) detail: String,
+}
+
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         if self.status.is_server_error() {
             tracing::error!(code = self.code, detail = %self.detail, "request failed");
         }
         let (status, retry_after_s) = (self.status, self.retry_after_s);
+        let said = Said { code: self.code, detail: self.detail.clone() };
         let mut response = (status, Json(self.problem())).into_response();
+        response.extensions_mut().insert(said);
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if let Some(seconds) = retry_after_s {
             response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
@@ -199,8 +210,12 @@ impl From<KnowledgeError> for ApiError {
             }
             KnowledgeError::NotFound(_) => Self::new(StatusCode::NOT_FOUND, "knowledge_not_found", detail),
             KnowledgeError::Forbidden(_) => Self::forbidden(detail),
-            KnowledgeError::Conflict(_) => Self::new(StatusCode::CONFLICT, "conflict", detail)
+            KnowledgeError::NoResource(_) => Self::new(StatusCode::NOT_FOUND, "resource_not_found", detail),
+            KnowledgeError::Conflict(_) => Self::new(StatusCode::CONFLICT, "conflict", detail),
+            KnowledgeError::Stale(_) => Self::new(StatusCode::CONFLICT, "conflict", detail)
                 .hint("read it again and repeat the change on what you find"),
+            KnowledgeError::KeyReused => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "key_reused", detail)
+                .hint("use a fresh Idempotency-Key for another record"),
             KnowledgeError::Gone(_) => Self::new(StatusCode::GONE, "expired", detail),
             KnowledgeError::TooMany(_) => Self::new(StatusCode::TOO_MANY_REQUESTS, "rate", detail).retry_after(1),
             KnowledgeError::Sealed(SealError::Broken) => {

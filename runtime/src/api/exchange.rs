@@ -55,7 +55,7 @@ fn format(named: Option<String>) -> Result<Format, ApiError> {
 }
 
 /// The records that the caller sees, written down. What others counted of them is told and does not come in again; what is
-/// sealed in resources is not in it.
+/// sealed in resources is not in it. Units are what the protocol has of a record: owners, scopes and skills are in the others.
 #[utoipa::path(get, path = "/api/knowledge/export", params(ExportQuery), responses((status = 200, description = "a record a line, files by their paths, units, or Markdown"), (status = 422, description = "no such format")))]
 pub(super) async fn export(
     State(app): State<App>,
@@ -70,7 +70,7 @@ pub(super) async fn export(
 
 /// Takes records in, each as the caller's request: what is wrong with one is told by its place, and the others come in. The same
 /// again changes nothing.
-#[utoipa::path(post, path = "/api/knowledge/import", params(ImportQuery), request_body(content = String, content_type = "text/plain", description = "what was written down, up to 64 MiB and 10,000 records"), responses((status = 200, body = Object, description = "{imported, unchanged, refused, errors: [{at, error}], warnings}"), (status = 422, description = "nothing that can be read")))]
+#[utoipa::path(post, path = "/api/knowledge/import", params(ImportQuery), request_body(content = String, content_type = "text/plain", description = "what was written down, up to 64 MiB and 10,000 records"), responses((status = 200, body = Object, description = "{imported, unchanged, refused, errors: [{file?, at, id?, error}], warnings, dry_run}"), (status = 422, description = "nothing that can be read")))]
 pub(super) async fn import(
     State(app): State<App>,
     Participant(origin): Participant,

@@ -4,7 +4,7 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
-use knowledge::{Change, Draft, Query, Record, Router, THRESHOLD, Type, Which, check_scope};
+use knowledge::{Change, Draft, Query, Record, Router, THRESHOLD, Type, Which, check_owner, check_scope};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use utoipa::{IntoParams, ToSchema};
@@ -147,6 +147,8 @@ pub(super) fn which(types: Option<&String>, scopes: Option<&String>, owner: Opti
     let types = listed(types).map(Type::parse).collect::<Result<_, _>>().map_err(wrong("types"))?;
     let scopes: Vec<&str> = listed(scopes).collect();
     scopes.iter().try_for_each(|scope| check_scope(scope)).map_err(wrong("scopes"))?;
+    let owner = owner.filter(|owner| !owner.is_empty());
+    owner.iter().try_for_each(|owner| check_owner(owner)).map_err(wrong("owner"))?;
     Ok(Which { types, scopes: scopes.into_iter().map(str::to_owned).collect(), owner, min_score: None })
 }
 

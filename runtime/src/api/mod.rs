@@ -244,7 +244,7 @@ pub fn router(app: App) -> Router {
         .routes(routes!(units::read, units::delete))
         .routes(routes!(units::validate))
         .routes(routes!(skills::contribute, skills::list))
-        .routes(routes!(skills::read))
+        .routes(routes!(skills::read, skills::delete))
         .routes(routes!(resources::list, resources::create))
         .routes(routes!(resources::rotate))
         .routes(routes!(tokens::add, tokens::list))
@@ -270,6 +270,7 @@ pub fn router(app: App) -> Router {
         .method_not_allowed_fallback(wrong_method)
         .layer(middleware::from_fn_with_state(app.clone(), guard))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(middleware::from_fn(units::refuse_in_own_shape))
         .layer(CatchPanicLayer::new())
         .with_state(app)
 }

@@ -4,7 +4,9 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use knowledge::skill::{SkillsWanted, as_markdown, told};
+use knowledge::skill::{PREFIX, SkillsWanted, as_markdown, told};
+use knowledge::{KnowledgeError, Record};
+use nexus::Origin;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
@@ -88,6 +90,27 @@ pub(super) async fn list(
     Ok(Json(json!({"data": data, "total": total, "offset": wanted.offset, "limit": wanted.limit})))
 }
 
+/// The record that goes by the id of a skill, or of a unit.
+async fn find(app: &App, id: &str, origin: &Origin) -> Result<Record, KnowledgeError> {
+    match id.starts_with(PREFIX) {
+        true => app.knowledge.skill(id, origin).await,
+        false => app.knowledge.unit(id, origin).await,
+    }
+}
+
+/// Deletes a skill of the caller's; its record can be rolled back.
+#[utoipa::path(delete, path = "/v1/skills/{id}", params(("id" = String, Path)), responses((status = 200, description = "{deleted, skill_id, deleted_at, deleted_by}"), (status = 404, description = "there is none")))]
+pub(super) async fn delete(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    ApiPath(id): ApiPath<String>,
+) -> Result<Json<Value>, Refusal> {
+    let record = find(&app, &id, &origin).await?;
+    app.knowledge.delete(&record.id, false, &origin).await?;
+    let at = app.store.clock().now().to_string();
+    Ok(Json(json!({"deleted": true, "skill_id": id, "deleted_at": at, "deleted_by": origin.principal.id})))
+}
+
 /// One skill: as JSON, or as the SKILL.md for whoever accepts `text/markdown`. A unit of the protocol is told as a skill, too.
 #[utoipa::path(get, path = "/v1/skills/{id}", params(("id" = String, Path, description = "`kp:skill:{name}:{version}`, or the id of a unit")), responses((status = 200, description = "{data}, or the SKILL.md"), (status = 404, description = "there is none")))]
 pub(super) async fn read(
@@ -96,10 +119,7 @@ pub(super) async fn read(
     ApiPath(id): ApiPath<String>,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
-    let record = match id.starts_with(knowledge::skill::PREFIX) {
-        true => app.knowledge.skill(&id, &origin).await?,
-        false => app.knowledge.unit(&id, &origin).await?,
-    };
+    let record = find(&app, &id, &origin).await?;
     let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let skill = told(&record);
     if accepts.contains(MARKDOWN) || skill.is_null() {

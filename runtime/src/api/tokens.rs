@@ -6,11 +6,11 @@ use axum::http::StatusCode;
 use nexus::{Principal, Role};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 use super::App;
 use super::error::ApiError;
-use super::extract::{ApiJson, ApiPath, Operator};
+use super::extract::{ApiJson, ApiPath, ApiQuery, Operator};
 
 /// What a new token takes.
 #[derive(Deserialize, ToSchema)]
@@ -22,7 +22,8 @@ pub(super) struct TokenBody {
     #[serde(default = "participant")]
     #[schema(value_type = String)]
     role: Role,
-    /// Scopes it is in besides its own: `org:acme`, `team:red`, `project:x`, and `agent:x` it also acts as.
+    /// Scopes it is in besides its own: `org:acme`, `team:red`, `project:x`, and `agent:x` it also acts as. Who has a token
+    /// already is in the same ones with every other.
     #[serde(default)]
     scopes: Vec<String>,
 }
@@ -58,10 +59,15 @@ pub(super) async fn add(
     Ok((StatusCode::CREATED, Json(json!({"token": token, "principal": principal}))))
 }
 
-/// Lists who has a token.
-#[utoipa::path(get, path = "/v1/tokens", responses((status = 200, description = "the principals")))]
+/// Lists who has a token, once for each, with the name by which it can be taken back.
+#[utoipa::path(get, path = "/v1/tokens", responses((status = 200, description = "{principals: [{token, id, kind, roles, scopes}]}")))]
 pub(super) async fn list(State(app): State<App>, _operator: Operator) -> Json<Value> {
-    Json(json!({"principals": app.tokens.principals()}))
+    let told = |(name, principal): (String, Principal)| {
+        let mut told = json!(principal);
+        told["token"] = name.into();
+        told
+    };
+    Json(json!({"principals": app.tokens.all().into_iter().map(told).collect::<Vec<_>>()}))
 }
 
 /// Puts a principal into scopes, and takes it out of all others; every token of it holds for them at once.
@@ -79,18 +85,27 @@ pub(super) async fn change(
     }
 }
 
-/// Takes every token of a principal back.
-#[utoipa::path(delete, path = "/v1/tokens/{principal}", params(("principal" = String, Path)), responses((status = 204, description = "taken back"), (status = 404, description = "it has none")))]
+/// Which tokens are taken back.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct RevokeQuery {
+    /// The one of this name, as the list has it; all, where none is named.
+    token: Option<String>,
+}
+
+/// Takes the tokens of a principal back.
+#[utoipa::path(delete, path = "/v1/tokens/{principal}", params(("principal" = String, Path), RevokeQuery), responses((status = 204, description = "taken back"), (status = 404, description = "it has none")))]
 pub(super) async fn revoke(
     State(app): State<App>,
     Operator(origin): Operator,
     ApiPath(principal): ApiPath<String>,
+    ApiQuery(asked): ApiQuery<RevokeQuery>,
 ) -> Result<StatusCode, ApiError> {
     if principal == "user:operator" {
         return Err(ApiError::forbidden("the operator's token is set by the configuration or its file"));
     }
-    match app.tokens.revoke(&origin, &principal).await {
-        Ok(0) => Err(ApiError::new(StatusCode::NOT_FOUND, "no_token", format!("{principal} has no token"))),
+    match app.tokens.revoke(&origin, &principal, asked.token.as_deref()).await {
+        Ok(0) => Err(ApiError::new(StatusCode::NOT_FOUND, "no_token", format!("{principal} has no such token"))),
         Ok(_) => Ok(StatusCode::NO_CONTENT),
         Err(error) => Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "store", error.to_string())),
     }

@@ -2,8 +2,10 @@
 //! asks for. Refusals have the protocol's own shape: `{error, code, issues?}`.
 
 use axum::Json;
-use axum::extract::State;
+use axum::body::Body;
+use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use knowledge::unit::versions::{Resolved, VersionError, major_of};
 use knowledge::unit::{Form, Vocabulary, id_of, quality_of, visibility_of};
@@ -14,7 +16,7 @@ use serde_json::{Map, Value, json};
 use utoipa::{IntoParams, ToSchema};
 
 use super::App;
-use super::error::ApiError;
+use super::error::{ApiError, Said};
 use super::extract::{ApiBytes, ApiJson, ApiPath, ApiQuery, Caller, Participant};
 
 /// Units on a page at most.
@@ -23,6 +25,8 @@ pub(super) const LIMIT_MAX: usize = 100;
 const FEEDBACK_CHARS_MAX: usize = 2_000;
 const VERSION: HeaderName = HeaderName::from_static("kp-schema-version");
 const DEPRECATED: HeaderName = HeaderName::from_static("kp-deprecated");
+/// Where the protocol's routes begin.
+const ROUTES: [&str; 2] = ["/v1/knowledge", "/v1/skills"];
 const LINKED_DATA: &str = "application/ld+json";
 const PLAIN: &str = "application/json";
 
@@ -70,6 +74,20 @@ impl IntoResponse for Refusal {
 
 pub(super) fn refused(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Refusal {
     ApiError::new(status, code, detail).into()
+}
+
+/// Whatever else is refused of the protocol's routes, wherever: in its own shape too.
+pub(super) async fn refuse_in_own_shape(request: Request, next: Next) -> Response {
+    let path = request.uri().path();
+    let is_own =
+        ROUTES.iter().any(|own| path.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')));
+    let response = next.run(request).await;
+    let Some(said) = response.extensions().get::<Said>().filter(|_| is_own) else { return response };
+    let body = json!({"error": said.detail, "code": said.code});
+    let (mut head, _) = response.into_parts();
+    head.headers.remove(header::CONTENT_LENGTH);
+    head.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PLAIN));
+    Response::from_parts(head, Body::from(body.to_string()))
 }
 
 /// The version and the words that a client asks for.
@@ -255,8 +273,8 @@ pub(super) struct ValidationBody {
     feedback: Option<String>,
 }
 
-/// Says whether a unit holds, once a caller; nobody says so of his own.
-#[utoipa::path(post, path = "/v1/knowledge/{id}/validate", params(("id" = String, Path)), request_body = ValidationBody, responses((status = 200, description = "{data: {id, validated, feedback}}")))]
+/// Says whether a unit holds: one word a caller, of which the last counts; nobody says so of his own.
+#[utoipa::path(post, path = "/v1/knowledge/{id}/validate", params(("id" = String, Path)), request_body = ValidationBody, responses((status = 200, description = "{data: {id, validated, valid, feedback}}: that it is noted, and what")))]
 pub(super) async fn validate(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -267,7 +285,7 @@ pub(super) async fn validate(
         return Err(refused(StatusCode::UNPROCESSABLE_ENTITY, "invalid", "feedback is at most 2000 characters"));
     }
     app.knowledge.validate(&id, body.valid, body.feedback.clone(), &origin).await?;
-    Ok(Json(json!({"data": {"id": id, "validated": true, "feedback": body.feedback}})))
+    Ok(Json(json!({"data": {"id": id, "validated": true, "valid": body.valid, "feedback": body.feedback}})))
 }
 
 /// Deletes a unit of the caller's; the record can be rolled back.

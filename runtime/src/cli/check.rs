@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use knowledge::KeyRing;
 use neurons::llm::weights::{Kept, Task};
 use nexus::store::surreal::Surreal;
 use nexus::{Store, SystemClock};
@@ -37,6 +38,7 @@ pub(super) async fn run(loaded: anyhow::Result<Config>) -> anyhow::Result<ExitCo
     } else {
         store(&mut report, &config).await;
     }
+    keys(&mut report, &config);
     model(&mut report, &config);
     providers(&mut report, &config).await;
     match TcpListener::bind(config.listen).await {
@@ -90,6 +92,21 @@ async fn store(report: &mut Report, config: &Config) {
     match opened.await {
         Ok(()) => report.good("store", &format!("{} opens", config.store().display())),
         Err(error) => report.bad("store", &error.to_string()),
+    }
+}
+
+/// The keys that secrets are sealed with. Whether something is sealed with one that is not there is the daemon's to see.
+fn keys(report: &mut Report, config: &Config) {
+    let file = config.key_file();
+    match KeyRing::read(&file) {
+        Ok(Some(ring)) => report.good("keys", &format!("{} is whole; {} seals", file.display(), ring.current())),
+        Ok(None) if config.store().exists() => {
+            let what =
+                "what is sealed does not open without it: put it back; where nothing is, the next start makes one";
+            report.note("keys", &format!("{} is missing; {what}", file.display()));
+        }
+        Ok(None) => report.note("keys", &format!("{} is not there yet; the first start makes it", file.display())),
+        Err(error) => report.bad("keys", &error.to_string()),
     }
 }
 

@@ -65,6 +65,9 @@ pub(super) async fn run(config: Config, command: Knowledge) -> anyhow::Result<Ex
         }
         Knowledge::Import { format, dry_run, from } => {
             let text = match from.is_dir() {
+                true if format != TREE => {
+                    anyhow::bail!("{} is a folder, and {format} is one file: --format {TREE} reads it", from.display())
+                }
                 true => Value::Object(read_tree(&from)?).to_string(),
                 false => {
                     std::fs::read_to_string(&from).with_context(|| format!("{} cannot be read", from.display()))?

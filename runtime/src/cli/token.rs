@@ -19,7 +19,8 @@ pub(super) enum Token {
         /// `operator`, `participant`, `observer`, or `lifeform` for one that lives elsewhere.
         #[arg(long, default_value = "participant")]
         role: String,
-        /// A scope it is in besides its own, such as org:acme; may be given several times.
+        /// A scope it is in besides its own, such as org:acme; may be given several times. Who has a token already is in the
+        /// same ones with another.
         #[arg(long = "scope")]
         scopes: Vec<String>,
     },
@@ -30,12 +31,15 @@ pub(super) enum Token {
         /// The scopes, such as org:acme and team:red.
         scopes: Vec<String>,
     },
-    /// Lists who has a token.
+    /// Lists who has a token: its name, whose it is, its roles and scopes.
     List,
-    /// Takes every token of a principal back.
+    /// Takes the tokens of a principal back.
     Revoke {
         /// Whose.
         principal: String,
+        /// Only the one of this name, as `list` has it.
+        #[arg(long)]
+        token: Option<String>,
     },
 }
 
@@ -55,12 +59,17 @@ pub(super) async fn run(config: Config, command: Token) -> anyhow::Result<ExitCo
         Token::List => {
             let listed = client.ask(Method::GET, "/v1/tokens", None).await?;
             for one in listed["principals"].as_array().into_iter().flatten() {
-                say(&format!("{}\t{}\t{}", one["id"].as_str().unwrap_or_default(), one["roles"], one["scopes"]));
+                let [token, id] = ["token", "id"].map(|key| one[key].as_str().unwrap_or_default());
+                say(&format!("{token}\t{id}\t{}\t{}", one["roles"], one["scopes"]));
             }
         }
-        Token::Revoke { principal } => {
-            client.ask(Method::DELETE, &format!("/v1/tokens/{principal}"), None).await?;
-            say(&format!("{principal} has no token any more"));
+        Token::Revoke { principal, token } => {
+            let only = token.as_ref().map(|token| format!("?token={token}")).unwrap_or_default();
+            client.ask(Method::DELETE, &format!("/v1/tokens/{principal}{only}"), None).await?;
+            match token {
+                Some(token) => say(&format!("{token} of {principal} is taken back")),
+                None => say(&format!("{principal} has no token any more")),
+            }
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -32,6 +32,9 @@ pub(super) async fn run(config: Config) -> anyhow::Result<ExitCode> {
     if !thinks && config.models.embedded == "none" {
         say_error(&format!("no model is configured, and none in this process: {WITHOUT}"));
     }
+    if let Some(why) = &daemon.locked {
+        say_error(&format!("what is sealed stays so, and nothing can be sealed: {why}"));
+    }
     signal::stop().await;
     say_error("stopping");
     daemon.stop().await?;

@@ -68,6 +68,10 @@ pub fn search(search: &Search<'_>, graph: &dyn GraphRead, options: &Options<'_>)
     // A few more than are asked for, so that what is believed can move up.
     let wide = limit.saturating_mul(2).max(limit.saturating_add(16));
     let (mut scores, mut warnings): (BTreeMap<El, f64>, Vec<String>) = (BTreeMap::new(), Vec::new());
+    // Where no mode is named, what there is is meant.
+    if let Some((mode, _)) = mode.filter(|_| meaning && options.semantic.is_none()) {
+        warnings.push(format!("there is no embedder: MODE \"{mode}\" found by words alone"));
+    }
     if keyword {
         let mut words = terms_of_query(term);
         if words.len() > WORDS_MAX {
