@@ -26,7 +26,7 @@ const URL_CHARS_MAX: usize = 2_000;
 /// Bytes of members that are kept as they are.
 const EXTRA_BYTES_MAX: usize = 16 << 10;
 /// The scope that older clients send for the owner's own.
-const OWNERS_OWN: &str = "user:owner";
+pub(crate) const OWNERS_OWN: &str = "user:owner";
 
 /// A record to be written, checked.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -153,7 +153,13 @@ impl Body {
         }
     }
 
-    /// Whether it goes by a name of the unit protocol too, which nobody else's may.
+    /// The ids of the unit protocol that it goes by, and nobody else's may.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let unit = self.unit.as_ref().and_then(|unit| unit["id"].as_str().map(str::to_owned));
+        unit.into_iter().chain(self.extra.get(skill::MEMBER).and_then(skill::id_in)).collect()
+    }
+
+    /// Whether it goes by any.
     pub(crate) fn is_named(&self) -> bool {
         self.unit.is_some() || self.extra.contains_key(skill::MEMBER)
     }

@@ -213,7 +213,7 @@ impl Knowledge {
         Ok(judged)
     }
 
-    /// Whether another message than `but` said what a record says since some time.
+    /// Whether another message than `but`, which stands, said what a record says since some time.
     pub(crate) async fn is_said_again(
         &self,
         record: &Record,
@@ -224,7 +224,11 @@ impl Knowledge {
             if &*entry.kind == CASE && entry.at >= since {
                 let case = entry.decode::<Kept>()?.case;
                 let named = |key: &str| case.get(key).and_then(Value::as_str);
-                if named("outcome") == Some(SAID_AGAIN) && named("message_id") != Some(but) {
+                let again =
+                    named("message_id").filter(|message| *message != but && named("outcome") == Some(SAID_AGAIN));
+                if let Some(message) = again
+                    && !self.is_unsaid(&record.owner, message).await?
+                {
                     return Ok(true);
                 }
             }

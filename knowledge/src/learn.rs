@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use nexus::secrets::redacted;
-use nexus::store::{Entry, Hash, Key, Kind};
+use nexus::store::{Entry, Expect, Hash, Key, Kind};
 use nexus::{Batch, Origin, Right, Version};
 use regex::Regex;
 use serde_json::{Map, Value, json};
@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use crate::cues::sentences;
 use crate::draft::{Body, Draft};
 use crate::feedback::{Judgement, SAID_AGAIN};
-use crate::likeness::{Tenor, in_order, likeness, words};
+use crate::likeness::{Tenor, differ, in_order, likeness, words};
 use crate::list::Which;
 use crate::record::{CONFIDENCE, Record, SCORE, SOURCE_KEY, Status, Type};
 use crate::search::{Query, Router};
@@ -146,10 +146,17 @@ impl Knowledge {
             return Ok(Learned::Passed(why));
         }
         let _turn = self.once.lock().await;
+        // What was taken back is said again, and stands.
+        let unsaid = unsaid(&lesson.owner, &lesson.message_id);
+        if self.store.document::<Value>(&unsaid).await?.is_some() {
+            self.store.commit(Batch::new(origin).delete(unsaid, Expect::Any)).await?;
+        }
         let (first, mut id, mut more) = (lesson.id(), lesson.id(), 1);
         // An earlier try may have made it. One that went when its message was changed is not the one that it says anew.
         loop {
             match self.any(&id, origin).await {
+                // Its message said something else meanwhile, and says this again.
+                Ok(known) if known.status == Status::Active && lesson.is_back_at(&known) => break,
                 Ok(known) if known.status == Status::Active => return Ok(Learned::Kept(id)),
                 Ok(_) => {
                     more += 1;
@@ -228,7 +235,8 @@ impl Knowledge {
             self.store.commit(unsaid).await?;
         }
         let mut gone = 0;
-        for record in self.all(&which, origin).await?.into_iter().filter(of_it) {
+        let (of_it, others): (Vec<Record>, Vec<Record>) = self.all(&which, origin).await?.into_iter().partition(of_it);
+        for record in of_it {
             let mut versions = self.own_versions(&record.id).await?;
             let said = |(_, version): &(Entry, Version)| version.metadata.get("message_id").cloned();
             let since = versions.iter().rev().take_while(|version| said(version) == Some(message.into())).last();
@@ -244,7 +252,25 @@ impl Knowledge {
                 }
             }
         }
+        // What it only said again, of a message that was taken back before.
+        for record in others {
+            let is_learned = record.source.get("category").and_then(Value::as_str) == Some(EXTRACTED);
+            let Some(first) = record.message_id.as_deref().filter(|first| is_learned && *first != message) else {
+                continue;
+            };
+            if self.is_unsaid(owner, first).await?
+                && !self.is_said_again(&record, record.created_at, message).await?
+                && self.delete(&record.id, false, origin).await.is_ok()
+            {
+                gone += 1;
+            }
+        }
         Ok(gone)
+    }
+
+    /// Whether a message was taken back.
+    pub(crate) async fn is_unsaid(&self, owner: &str, message: &str) -> Result<bool, KnowledgeError> {
+        Ok(self.store.document::<Value>(&unsaid(owner, message)).await?.is_some())
     }
 
     /// Makes a record say what it said before, by a message that still stands; answers whether there is one.
@@ -260,7 +286,7 @@ impl Knowledge {
             let (Some(content), Some(message)) = (text(&then, "content"), text(&metadata, "message_id")) else {
                 continue;
             };
-            if self.store.document::<Value>(&unsaid(&record.owner, &message)).await?.is_some() {
+            if self.is_unsaid(&record.owner, &message).await? {
                 continue;
             }
             let of_then = ["confidence", "message_id", SOURCE_KEY, "evidence", "source"].into_iter();
@@ -282,7 +308,8 @@ impl Knowledge {
         let says_it = |record: &Record| {
             let content = record.content.as_str();
             let alike = likeness(&words(content), &said) >= SAME;
-            alike && Tenor::of(content) == tenor && in_order(content, &lesson.content)
+            let same = Tenor::of(content) == tenor && in_order(content, &lesson.content);
+            alike && same && !differ(content, &lesson.content)
         };
         Ok(found.into_iter().find(says_it))
     }
@@ -325,6 +352,12 @@ fn unsaid(owner: &str, message: &str) -> Key {
 }
 
 impl Lesson {
+    /// Whether a record of its message says something else by now, of the one thing that its owner has.
+    fn is_back_at(&self, known: &Record) -> bool {
+        let of_it = known.message_id.as_deref() == Some(&*self.message_id) && self.tags.contains_key(SLOT);
+        of_it && known.content != self.content.trim()
+    }
+
     fn source(&self) -> Map<String, Value> {
         let said = [
             ("category", EXTRACTED.to_owned()),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
-use nexus::kip::graph::text::terms;
+use nexus::kip::graph::text::{terms, terms_of_query};
 use regex::Regex;
 
 /// Code, addresses, and whatever has a figure in it: what a text is not about the same without.
@@ -47,6 +47,17 @@ pub(crate) fn in_order(one: &str, other: &str) -> bool {
     shared(one) == shared(other)
 }
 
+/// Whether each of two texts has a telling word that the other lacks: a harbour "in Kiel" is not one "in Oslo", however much
+/// else is said of both.
+pub(crate) fn differ(one: &str, other: &str) -> bool {
+    let (in_one, in_other) = (terms_of_query(one), terms_of_query(other));
+    let lacks = |those: &[Arc<str>], of: &str| {
+        let known = words(of);
+        those.iter().any(|word| !known.contains(word))
+    };
+    lacks(&in_one, other) && lacks(&in_other, one)
+}
+
 /// The words of a text, each once.
 pub(crate) type Words = BTreeSet<Arc<str>>;
 
@@ -80,6 +91,8 @@ mod tests {
         assert!(!same("I prefer TypeScript over JavaScript", "I prefer JavaScript over TypeScript"));
         assert!(!same("I like spicy food from Korea and Japan", "I don't like spicy food from Korea and Japan"));
         assert!(!same("The boat behind the house has 14 berths", "The boat behind the house has 15 berths"));
+        assert!(differ("I live in Kiel, in the small house", "I live in Oslo, in the small house"));
+        assert!(!differ("Well, I live in Kiel", "I live in Kiel") && !differ("I live at Kiel", "I live in Kiel"));
         assert!(!same("我喜欢喝茶", "我不喜欢喝茶") && !same("私は肉を食べる", "私は肉を食べない"));
     }
 }

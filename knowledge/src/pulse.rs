@@ -11,7 +11,8 @@ use crate::list::{Which, newest};
 use crate::record::{KIND, KP_ID_KEY, Record, Status, Type, VALIDATED_KEY, status_of};
 use crate::search::{Query, TOP_K_WIDE};
 use crate::unit::versions::{Resolved, SchemaVersion};
-use crate::unit::{Contributed, Form, Vocabulary, content_of, document, id_of, task_of};
+use crate::unit::{Contributed, Form, Vocabulary, document, id_of, said, visibility_of};
+use crate::write::claims;
 use crate::{Knowledge, KnowledgeError, Saved, commons, read};
 
 /// Elements that are looked at at once.
@@ -74,6 +75,9 @@ impl Knowledge {
         origin: &Origin,
     ) -> Result<Option<Record>, KnowledgeError> {
         let Some(own) = Form::ALL.iter().find_map(|form| id.strip_prefix(&form.prefix())) else { return Ok(None) };
+        if let Some(named) = self.named(id, origin).await? {
+            return Ok(named.filter(|record| wanted(record.status)));
+        }
         let sight = self.nexus.sight(&commons(), origin, None).await?;
         let found = sight.look(|graph| {
             let kind = Sym::new(KIND);
@@ -81,7 +85,7 @@ impl Knowledge {
             if let Some(record) = by_name.filter(|record| id_of(record) == id && wanted(record.status)) {
                 return Some(record);
             }
-            // Contributed units are few beside what is read of each here: its id.
+            // One that KIP wrote.
             let mut last = El::NONE;
             loop {
                 let stretch = graph.of_type(kind, last, STRETCH);
@@ -113,7 +117,17 @@ impl Knowledge {
         origin: &Origin,
     ) -> Result<Contribution, KnowledgeError> {
         let by = &origin.principal;
-        let Contributed { form, document } = Contributed::read(posted, &self.store.clock().now().to_string())?;
+        let _turn = self.once.lock().await;
+        let mut known = None;
+        if let Some(id) = posted.get("id").and_then(Value::as_str) {
+            let is_there = |status| status == Status::Active;
+            known = self.unit_that(id, &is_there, &Origin::system("whose a unit is")).await?;
+        }
+        // What is left out of one that is there is as it was.
+        let since = known.as_ref().and_then(|known| known.unit.as_ref()?.pointer("/metadata/created_at")?.as_str());
+        let now = self.store.clock().now().to_string();
+        let Contributed { form, mut document } = Contributed::read(posted, since.unwrap_or(&now))?;
+        without_told(&mut document);
         let id = document["id"].as_str().unwrap_or_default().to_owned();
         let (metadata, mut tags) = (document["metadata"].clone(), Map::new());
         tags.insert("domain".to_owned(), metadata["task_domain"].clone());
@@ -121,21 +135,16 @@ impl Knowledge {
         let mut warnings = Vec::new();
         let word = metadata["visibility"].as_str().unwrap_or("private");
         let scopes = crate::Visibility::scopes(word, &owner, by, &mut warnings);
+        let (task, content) = said(form, &document);
         let body = Body {
-            task: Some(task_of(form, &document).chars().take(crate::TASK_CHARS_MAX).collect()),
-            content: Some(content_of(form, &document).chars().take(crate::CONTENT_CHARS_MAX).collect()),
+            task: Some(task),
+            content: Some(content),
             types: Some(form.types()),
             tags: Some(tags),
             unit: Some(document.clone()),
             ..Body::default()
         };
         let score = (1.0 + 4.0 * metadata["quality_score"].as_f64().unwrap_or(0.5)).round();
-        let _turn = self.once.lock().await;
-        let known = match self.unit(&id, &Origin::system("whose a unit is")).await {
-            Ok(known) => Some(known),
-            Err(KnowledgeError::NotFound(_)) => None,
-            Err(error) => return Err(error),
-        };
         match known {
             None => {
                 let draft = Draft {
@@ -150,13 +159,21 @@ impl Knowledge {
                     source: Map::new(),
                     warnings: Vec::new(),
                 };
-                let Saved { record, warnings: told, .. } = self.put(draft, &|_| Vec::new(), origin).await?;
+                let claim = |record: &str| claims(std::slice::from_ref(&id), record, origin);
+                let Saved { record, warnings: told, .. } = self.put(draft, &claim, origin).await?;
                 warnings.extend(told);
                 Ok(Contribution { record, is_new: true, warnings })
             }
             Some(known) if by.answers_for(&known.owner) || by.may(Role::Operator) => {
+                let mut told = self::document(
+                    &known,
+                    Form::parse(document["@type"].as_str().unwrap_or_default()).map(|(_, words)| words),
+                );
+                without_told(&mut told);
+                // Who sees it is told in a word, which says less than its scopes.
+                let scopes = scopes.filter(|_| word != visibility_of(&known));
                 let name = known.id;
-                if known.unit.as_ref() == Some(&document) {
+                if told == document || known.unit.as_ref() == Some(&document) && scopes.is_none() {
                     return Ok(Contribution {
                         record: self.get(&name, origin).await?,
                         is_new: false,
@@ -239,8 +256,8 @@ impl Knowledge {
             match self.as_unit(record, words, asked) {
                 Ok((unit, _)) => units.push((record, unit)),
                 Err(error) => {
-                    let major = crate::unit::versions::major_of(&document(record, words)).unwrap_or(1);
-                    if self.schemas.resolve(None, major, now).is_ok() {
+                    let told = crate::unit::versions::major_of(&document(record, words));
+                    if told.is_some_and(|major| self.schemas.resolve(None, major, now).is_ok()) {
                         return Err(error);
                     }
                     tracing::warn!(record = %record.id, %error, "a unit of no known version is not told");
@@ -272,8 +289,10 @@ impl Knowledge {
         if let Some(feedback) = feedback {
             case.insert("reason".to_owned(), feedback.into());
         }
-        self.judge(&record.id, Judgement { helpful: holds, case }, origin).await?;
+        let _turn = self.once.lock().await;
+        self.count(&record.id, Judgement { helpful: holds, case }, origin).await?;
         let name = format!("kp:validator:{}", by.id);
+        let record = self.seen(&record.id, origin).await?;
         let mut all = record.validated_by.clone();
         all.retain(|known| *known != name);
         all.extend(holds.then_some(name));
@@ -284,6 +303,15 @@ impl Knowledge {
             self.kip(&command, json!({"id": record.id, "all": all}), Right::Judge, Vec::new(), id, origin).await?;
         }
         self.get(&record.id, origin).await
+    }
+}
+
+/// What is told of a unit and is not its contributor's to say.
+fn without_told(document: &mut Value) {
+    if let Some(metadata) = document["metadata"].as_object_mut() {
+        for told in ["record_id", "feedback", VALIDATED_KEY] {
+            metadata.shift_remove(told);
+        }
     }
 }
 

@@ -108,7 +108,7 @@ impl Visibility {
             "shared" | "org" => {
                 let mut orgs = by.scopes.iter().map(|scope| &*scope.0).filter(|scope| scope.starts_with("org:"));
                 let Some(org) = orgs.next() else {
-                    warnings.push(format!("visibility is {word} and {} is in no org: only {owner} sees it", by.id));
+                    warnings.push(format!("visibility is {word} and {} is in no org: only its owner sees it", by.id));
                     return Some(vec![owner.to_owned()]);
                 };
                 if orgs.next().is_some() {

@@ -12,8 +12,9 @@ use serde_json::{Map, Value, json};
 use crate::draft::{Body, Draft};
 use crate::fields::Fault;
 use crate::list::Which;
-use crate::record::{Record, SCORE, Type};
+use crate::record::{Record, SCORE, Status, Type};
 use crate::search::{Query, TOP_K_WIDE};
+use crate::write::claims;
 use crate::{CONTENT_CHARS_MAX, Knowledge, KnowledgeError, TASK_CHARS_MAX, Visibility};
 
 /// Under which member of a record the head of its skill stands.
@@ -269,12 +270,15 @@ impl Knowledge {
                     source: Map::new(),
                     warnings: Vec::new(),
                 };
-                let saved = self.put(draft, &|_| Vec::new(), origin).await?;
+                let names = draft.body.names();
+                let saved = self.put(draft, &|id| claims(&names, id, origin), origin).await?;
                 (saved.record, true, saved.warnings)
             }
             Some(known) if by.answers_for(&known.owner) || by.may(nexus::Role::Operator) => {
                 let is_same =
                     Some(&known.content) == body.content.as_ref() && known.extra.get(MEMBER) == body.extra.get(MEMBER);
+                // Who sees it is told in a word, which says less than its scopes.
+                let scopes = if word == crate::unit::visibility_of(&known) { known.scopes.clone() } else { scopes };
                 if is_same && known.scopes == scopes {
                     (known, false, Vec::new())
                 } else {
@@ -299,6 +303,10 @@ impl Knowledge {
     }
 
     pub(crate) async fn find_skill(&self, id: &str, origin: &Origin) -> Result<Option<Record>, KnowledgeError> {
+        if let Some(named) = self.named(id, origin).await? {
+            return Ok(named.filter(|record| record.status == Status::Active));
+        }
+        // One that KIP wrote.
         let which = Which { types: [Type::Plan].into(), ..Which::default() };
         let all = self.all(&which, origin).await?;
         Ok(all.into_iter().find(|record| head_of(record).is_some_and(|head| id_of(&head) == id)))

@@ -13,7 +13,7 @@ use rand::RngExt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::draft::{self, Body, Draft};
+use crate::draft::{self, Body, Draft, OWNERS_OWN};
 use crate::feedback::{self, Judgement};
 use crate::fields::Fields;
 use crate::record::{CONFIDENCE, EXTRA_KEY, KIND, KP_ID_KEY, Record, SOURCE_KEY, Status, Type, UNIT_KEY};
@@ -80,7 +80,8 @@ impl Change {
         let score = fields.number("update_score", 1.0, 5.0);
         let evolve = fields.text_or_nothing("evolve_feedback", draft::CONTENT_CHARS_MAX);
         let mut warnings = Vec::new();
-        let scopes = draft::scopes(&mut fields, &origin.principal.id.0, &origin.principal, &mut warnings);
+        // Whose it is is known where the record is.
+        let scopes = draft::scopes(&mut fields, OWNERS_OWN, &origin.principal, &mut warnings);
         let body = Body { extra: Map::new(), ..Body::take(&mut fields) };
         for unknown in fields.rest().keys() {
             fields.fault(unknown, "is nothing that can be changed");
@@ -125,9 +126,13 @@ impl Knowledge {
             return Ok(Saved { record, warnings: draft.warnings, evolved: None });
         }
         self.check_names(&draft.body).await?;
-        let beside = |id: &str| match &key {
-            Some(key) => Batch::new(origin).put(key.clone(), &Kept { record: id.to_owned(), of: asked }).ops,
-            None => Vec::new(),
+        let names = draft.body.names();
+        let beside = |id: &str| {
+            let kept = key
+                .iter()
+                .cloned()
+                .fold(Batch::new(origin), |batch, key| batch.put(key, &Kept { record: id.to_owned(), of: asked }));
+            kept.ops.into_iter().chain(claims(&names, id, origin)).collect()
         };
         self.put(draft, &beside, origin).await
     }
@@ -135,17 +140,26 @@ impl Knowledge {
     /// Whether the names of the unit protocol that something is to go by are free.
     pub(crate) async fn check_names(&self, body: &Body) -> Result<(), KnowledgeError> {
         let origin = Origin::system("whose a name is");
-        let unit = body.unit.as_ref().and_then(|unit| unit["id"].as_str());
-        if let Some(id) = unit
-            && self.unit_that(id, &|status| status == Status::Active, &origin).await?.is_some()
-        {
-            return Err(KnowledgeError::Conflict(format!("the id {id} is taken")));
-        }
-        match body.extra.get(skill::MEMBER).and_then(skill::id_in) {
-            Some(id) if self.find_skill(&id, &origin).await?.is_some() => {
-                Err(KnowledgeError::Conflict(format!("the id {id} is taken")))
+        for id in body.names() {
+            let known = match id.starts_with(skill::PREFIX) {
+                true => self.find_skill(&id, &origin).await?,
+                false => self.unit_that(&id, &|status| status == Status::Active, &origin).await?,
+            };
+            if known.is_some() {
+                return Err(KnowledgeError::Conflict(format!("the id {id} is taken")));
             }
-            _ => Ok(()),
+        }
+        Ok(())
+    }
+
+    /// The record that was given an id of the unit protocol, of those that `origin` sees, whatever has become of it; `None`
+    /// where none was.
+    pub(crate) async fn named(&self, id: &str, origin: &Origin) -> Result<Option<Option<Record>>, KnowledgeError> {
+        let Some(claim) = self.store.document::<String>(&Key::new(Kind::Unit, id)).await? else { return Ok(None) };
+        match self.any(&claim.value, origin).await {
+            Ok(record) => Ok(Some(Some(record))),
+            Err(KnowledgeError::NotFound(_)) => Ok(Some(None)),
+            Err(error) => Err(error),
         }
     }
 
@@ -231,6 +245,9 @@ impl Knowledge {
         let owns = origin.principal.answers_for(&record.owner) || origin.principal.may(Role::Operator);
         if change.is_an_edit() && !owns {
             return Err(KnowledgeError::Forbidden(format!("{id} belongs to somebody else")));
+        }
+        for own in change.scopes.iter_mut().flatten().filter(|scope| **scope == OWNERS_OWN) {
+            own.clone_from(&record.owner);
         }
         if change.is_an_edit() {
             let mut metadata = json!({});
@@ -370,6 +387,12 @@ impl Knowledge {
         let day = self.store.clock().now().to_zoned(TimeZone::UTC).strftime("%Y%m%d").to_string();
         format!("knowledge-{day}-{}", random())
     }
+}
+
+/// That a record goes by these ids of the unit protocol, whoever else says so of his.
+pub(crate) fn claims(names: &[String], record: &str, origin: &Origin) -> Vec<Op> {
+    let claim = |batch: Batch, name: &String| batch.put(Key::new(Kind::Unit, name.as_str()), record);
+    names.iter().fold(Batch::new(origin), claim).ops
 }
 
 /// Letters that nobody can guess.

@@ -8,21 +8,27 @@ use regex::{Captures, Regex};
 use serde_json::Value;
 
 /// Shapes of keys, each with what it is called; the part named `value` is the secret, else all of it.
-const SHAPES: [(&str, &str); 12] = [
-    ("private_key", r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\z)"),
+const SHAPES: [(&str, &str); 15] = [
+    (
+        "private_key",
+        r"-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY(?: BLOCK)?-----|\z)",
+    ),
     ("aws_key", r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"),
     ("github_token", r"\b(?:gh[posru]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{40,})\b"),
     ("gitlab_token", r"\bglpat-[A-Za-z0-9_-]{16,}"),
     ("slack_token", r"\bxox[abposr]-[A-Za-z0-9-]{10,}"),
     ("api_key", r"\bsk-(?:ant-|proj-|svcacct-)?[A-Za-z0-9_-]{16,}"),
+    ("payment_key", r"\b[srp]k_(?:live|test)_[A-Za-z0-9]{10,}"),
+    ("package_token", r"\b(?:npm|hf)_[A-Za-z0-9]{30,}"),
     ("google_key", r"\bAIza[0-9A-Za-z_-]{30,}"),
     ("daemon_token", r"\b(?:lfd_[A-Za-z0-9_-]{30,}|kp_[0-9a-f]{64})"),
     ("jwt", r"\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),
-    ("connection_string", r"\b[a-z][a-z0-9+.-]{1,20}://[^\s:@/]{1,100}:(?<value>[^\s@/]{3,})@"),
+    ("connection_string", r"\b[a-z][a-z0-9+.-]{1,20}://[^\s:@/]{0,100}:(?<value>[^\s@/]{3,})@"),
+    ("basic", r#"(?i)\bauthorization["']?\s*[:=]\s*["']?basic\s+(?<value>[A-Za-z0-9+/]{8,}={0,2})"#),
     ("bearer", r"(?i)\bbearer\s+(?<value>[A-Za-z0-9._~+/-]{20,}=*)"),
     (
         "password",
-        r#"(?i)(?:\b[a-z0-9_-]*(?:password|passwort|passwd|passphrase|pwd|secret(?:[_-]?access)?[_-]?key|secret|token|api[_-]?key|access[_-]?key|session[_-]?id|cookie)s?\b|密码|口令|密钥|パスワード|비밀번호)["']?\s*(?:=|:|：|是|は|\bis\b:?)\s*["']?(?<value>[^\s"',;，。；]{6,})"#,
+        r#"(?i)(?:\b[a-z0-9_-]*(?:password|passwort|passwd|passphrase|pwd|secret(?:[_-]?access)?[_-]?key|secret|token|api[_-]?key|access[_-]?key|session[_-]?id|cookie)s?\b|密码|口令|密钥|パスワード|비밀번호)["']?\s*(?:=>|=|:|：|是|は|\bis\b:?)\s*\[?\s*["']?(?<value>[^\s"',;，。；]{6,})"#,
     ),
 ];
 
@@ -194,6 +200,16 @@ mod tests {
             (r#"{"api_key": "a1b2c3d4e5"}"#, r#"{"api_key": "[REDACTED:password]"}"#),
             ("session_id=abc123; auth_token=xyz789", "session_id=[REDACTED:password]; auth_token=[REDACTED:password]"),
             ("-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----", "[REDACTED:private_key]"),
+            (
+                "-----BEGIN PGP PRIVATE KEY BLOCK-----\nlQ\n-----END PGP PRIVATE KEY BLOCK-----",
+                "[REDACTED:private_key]",
+            ),
+            ("pay by sk_live_abcdefghij0123456789", "pay by [REDACTED:payment_key]"),
+            ("npm_abcdefghijklmnopqrstuvwxyz0123456789", "[REDACTED:package_token]"),
+            ("Authorization: Basic YWRhOmh1bnRlcjI=", "Authorization: Basic [REDACTED:basic]"),
+            ("redis://:hunter22@cache", "redis://:[REDACTED:connection_string]@cache"),
+            ("'password' => 'hunter22x'", "'password' => '[REDACTED:password]'"),
+            (r#"{"password": ["hunter22x"]}"#, r#"{"password": ["[REDACTED:password]"]}"#),
         ] {
             assert_eq!(redacted(text).map(|(left, _)| left).as_deref(), Some(left), "{text}");
             assert_eq!(redacted(left), None, "once is enough: {left}");

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value, json};
 
-use super::{Records, written};
+use super::{ITEMS_MAX, Records, written};
 use crate::record::Record;
 
 /// Stands around a head.
@@ -20,6 +20,8 @@ pub(super) fn write(record: &Record) -> String {
     let text = |value: Option<Value>| value.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned();
     let mut told = format!("{FENCE}\n");
     for (key, value) in &head {
+        // A name that would not be read as one stands as text.
+        let key = if is_name(key) { key.clone() } else { Value::from(key.as_str()).to_string() };
         let _ = writeln!(told, "{key}: {value}");
     }
     // A task of several lines stands in the head: a heading is a line.
@@ -67,23 +69,33 @@ fn is_head(text: &str) -> bool {
     lines.peek().is_some() && lines.all(|line| member(line).is_some()) && rest.lines().any(|line| line == FENCE)
 }
 
+/// Whether a member stands in a head under its name as it is.
+fn is_name(key: &str) -> bool {
+    !key.is_empty() && !key.starts_with('"') && !key.contains(|c: char| c.is_whitespace() || c.is_control() || c == ':')
+}
+
 /// A line of a head.
-fn member(line: &str) -> Option<(&str, Value)> {
-    let (key, value) = line.split_once(": ")?;
-    let legal = !key.is_empty() && !key.contains(char::is_whitespace);
-    legal.then(|| Some((key, serde_json::from_str(value).ok()?)))?
+fn member(line: &str) -> Option<(String, Value)> {
+    let (key, value) = if line.starts_with('"') {
+        let mut texts = serde_json::Deserializer::from_str(line).into_iter::<String>();
+        let key = texts.next()?.ok()?;
+        (key, line[texts.byte_offset()..].strip_prefix(": ")?)
+    } else {
+        let (key, value) = line.split_once(": ").filter(|(key, _)| is_name(key))?;
+        (key.to_owned(), value)
+    };
+    Some((key, serde_json::from_str(value).ok()?))
 }
 
 fn heads(text: &str) -> Records {
     let mut found = Vec::new();
     let mut rest = text;
-    while let Some(inner) = rest.strip_prefix("---\n") {
+    while let Some(inner) = rest.strip_prefix("---\n").filter(|_| found.len() <= ITEMS_MAX) {
         let Some((head, body)) = inner.split_once("\n---\n") else { break };
         // The next head begins where a line opens one: a ruler within a content is none.
         let next = body.match_indices("\n---\n").map(|(at, _)| at + 1).find(|at| is_head(&body[*at..]));
         let (body, after) = body.split_at(next.unwrap_or(body.len()));
-        let mut record: Map<String, Value> =
-            head.lines().filter_map(member).map(|(key, value)| (key.to_owned(), value)).collect();
+        let mut record: Map<String, Value> = head.lines().filter_map(member).collect();
         let body = body.trim_start_matches('\n');
         let (heading, content) = body.split_once('\n').unwrap_or((body, ""));
         if let Some(task) = heading.strip_prefix("# ") {
@@ -115,6 +127,7 @@ fn sections(text: &str) -> Result<Records, String> {
             let record = json!({"task": task, "content": said, "types": ["definition"]});
             found.extend(record.as_object().cloned().map(Ok));
         }
+        found.len()
     };
     for line in text.lines() {
         let depth = line.chars().take_while(|c| *c == '#').count();
@@ -125,7 +138,10 @@ fn sections(text: &str) -> Result<Records, String> {
         match title.filter(|title| !is_code && (1..=6).contains(&depth) && !title.is_empty()) {
             Some(title) => {
                 has_heading = true;
-                end(&path, &mut content);
+                // One more than are taken tells that there are too many.
+                if end(&path, &mut content) > ITEMS_MAX {
+                    break;
+                }
                 path.retain(|(above, _)| *above < depth);
                 path.push((depth, title.to_owned()));
             }

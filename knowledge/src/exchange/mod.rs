@@ -20,6 +20,8 @@ use crate::{Knowledge, KnowledgeError};
 
 /// Items of one request.
 pub const ITEMS_MAX: usize = 10_000;
+/// Lines of one request that may hold items, empty ones and those of an indented list included.
+const LINES_MAX: usize = 1_000_000;
 /// Faults that are told of one request.
 const TOLD_MAX: usize = 100;
 
@@ -96,6 +98,11 @@ impl Format {
 
     fn read(self, text: &str) -> Result<Vec<Placed>, KnowledgeError> {
         let wrong = |what: String| KnowledgeError::invalid("body", what);
+        let many = || wrong(format!("has at most {ITEMS_MAX} records"));
+        // Before anything is made of them.
+        if matches!(self, Self::Jsonl | Self::Units) && text.lines().nth(LINES_MAX).is_some() {
+            return Err(many());
+        }
         let records = |records: Records| placed(records, None, Item::Record);
         let whole = || serde_json::from_str::<Value>(text).map_err(|error| wrong(format!("is no JSON: {error}")));
         let items = match self {
@@ -122,7 +129,7 @@ impl Format {
         match items.len() {
             0 => Err(wrong("has nothing in it that could be a record".to_owned())),
             1..=ITEMS_MAX => Ok(items),
-            _ => Err(wrong(format!("has at most {ITEMS_MAX} records"))),
+            _ => Err(many()),
         }
     }
 }
@@ -135,7 +142,8 @@ fn object(value: Value) -> Result<Map<String, Value>, String> {
 }
 
 fn lines(text: &str) -> Records {
-    let lines = text.lines().filter(|line| !line.trim().is_empty());
+    // One more than are taken tells that there are too many.
+    let lines = text.lines().filter(|line| !line.trim().is_empty()).take(ITEMS_MAX + 1);
     lines.map(|line| serde_json::from_str(line).map_err(|error| format!("is no JSON object: {error}"))).collect()
 }
 

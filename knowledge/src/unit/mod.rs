@@ -15,7 +15,7 @@ use crate::record::{Record, Type};
 
 pub use shape::quality as quality_of;
 pub use shape::visibility as visibility_of;
-pub(crate) use shape::{content_of, document, task_of};
+pub(crate) use shape::{document, said};
 
 /// What form a unit has: what happened, what works again and again, how it is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

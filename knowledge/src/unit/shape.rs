@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::versions::context_of;
 use super::{Form, Vocabulary, id_of};
+use crate::draft::{CONTENT_CHARS_MAX, TASK_CHARS_MAX};
 use crate::record::{Record, Type};
 use crate::scope::Visibility;
 
@@ -60,6 +61,15 @@ pub(crate) fn content_of(form: Form, unit: &Value) -> String {
     if lines.is_empty() { task_of(form, unit) } else { lines.join("\n") }
 }
 
+/// What the record of a unit says: as its task, and as its content.
+pub(crate) fn said(form: Form, unit: &Value) -> (String, String) {
+    let cut = |text: String, chars_max: usize| match text.char_indices().nth(chars_max) {
+        Some((end, _)) => text[..end].to_owned(),
+        None => text,
+    };
+    (cut(task_of(form, unit), TASK_CHARS_MAX), cut(content_of(form, unit), CONTENT_CHARS_MAX))
+}
+
 /// A record as a unit of version 1, in these words: as it was contributed, unless the record was changed since.
 pub(crate) fn document(record: &Record, words: Option<Vocabulary>) -> Value {
     let form = Form::of(record);
@@ -70,7 +80,7 @@ pub(crate) fn document(record: &Record, words: Option<Vocabulary>) -> Value {
     });
     let mut unit = contributed.cloned().unwrap_or_else(|| json!({}));
     let is_as_it_came =
-        contributed.is_some_and(|unit| task_of(form, unit) == record.task && content_of(form, unit) == record.content);
+        contributed.is_some_and(|unit| said(form, unit) == (record.task.clone(), record.content.clone()));
     if !is_as_it_came {
         let mut said = Map::new();
         body(form, record, &unit, &mut said);

@@ -60,6 +60,8 @@ pub enum Kind {
     Feedback,
     /// What is secret of a resource, sealed.
     Sealed,
+    /// Which record goes by an id of the unit protocol.
+    Unit,
 }
 
 impl Kind {
@@ -88,6 +90,7 @@ impl Kind {
             Self::Nexus => "nexus",
             Self::Feedback => "feedback",
             Self::Sealed => "sealed",
+            Self::Unit => "unit",
         }
     }
 }
