@@ -5,7 +5,7 @@ use nexus::secrets::redacted;
 use nexus::{Batch, Origin, Right, Role};
 use serde_json::json;
 
-use crate::draft::Body;
+use crate::draft::{Body, CONTENT_CHARS_MAX, TASK_CHARS_MAX};
 use crate::likeness::facts;
 use crate::write::upsert;
 use crate::{Knowledge, KnowledgeError, Record, commons, feedback, outcome};
@@ -35,6 +35,10 @@ impl Knowledge {
         };
         if let Some(lost) = lost(&record, &written.task, &written.content, &written.dropped) {
             return Ok(Some(format!("the model left out \"{lost}\" without saying so")));
+        }
+        let fits = |text: &str, most: usize| !text.trim().is_empty() && text.chars().count() <= most;
+        if !fits(&written.task, TASK_CHARS_MAX) || !fits(&written.content, CONTENT_CHARS_MAX) {
+            return Ok(Some("what the model wrote is no record".to_owned()));
         }
         let body = Body { task: Some(written.task), content: Some(written.content), ..Body::default() };
         let confidence = 0.5 * record.eval.confidence + 0.25;

@@ -104,6 +104,7 @@ impl Knowledge {
             set.join(", ")
         );
         self.kip(&command, json!(parameters), Right::Own, Vec::new(), id, origin).await?;
+        self.link_anew(&record, origin).await?;
         self.get(id, origin).await
     }
 }

@@ -17,7 +17,7 @@ use crate::draft::{CONTENT_CHARS_MAX, check_resource_id, scopes as read_scopes};
 use crate::fields::{Fault, Fields};
 use crate::record::{object, texts};
 use crate::scope::PUBLIC;
-use crate::seal::{Place, Sealed};
+use crate::seal::{Place, SealError, Sealed};
 use crate::write::write_object;
 use crate::{Knowledge, KnowledgeError, commons, outcome, warned};
 
@@ -364,7 +364,7 @@ impl Knowledge {
         why: &str,
         origin: &Origin,
     ) -> Result<(Resource, SecretString), KnowledgeError> {
-        let resource = self.resource(id, origin).await?;
+        let mut resource = self.resource(id, origin).await?;
         let by = &origin.principal;
         let granted = resource.reveal_scopes.iter().any(|scope| by.scopes.iter().any(|own| *own.0 == **scope));
         if !(by.answers_for(&resource.owner) || by.may(Role::Operator) || granted) {
@@ -379,7 +379,14 @@ impl Knowledge {
         if resource.is_past(self.store.clock().now()) {
             return Err(KnowledgeError::Gone(format!("{id} was to be used until a time that is over")));
         }
-        let secret = self.opened(&resource).await?;
+        let secret = match self.opened(&resource).await {
+            // Another secret may have been sealed between the two looks.
+            Err(KnowledgeError::Sealed(SealError::Broken)) => {
+                resource = self.resource(id, origin).await?;
+                self.opened(&resource).await?
+            }
+            opened => opened?,
+        };
         self.store
             .commit(Batch::new(origin).append(
                 reveals(id),

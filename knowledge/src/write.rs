@@ -185,6 +185,12 @@ impl Knowledge {
         if !(origin.principal.answers_for(&owner) || origin.principal.may(Role::Operator)) {
             return Err(KnowledgeError::Forbidden(format!("a record cannot be given to {owner}")));
         }
+        // What is refused for its name has nothing sealed for it.
+        if let Some(id) = &wanted
+            && self.any(id, &Origin::system("whether an id is taken")).await.is_ok()
+        {
+            return Err(KnowledgeError::Conflict(format!("the id {id} is taken")));
+        }
         warnings.extend(self.seal_found(&mut body, &owner, &scopes, &[], origin).await?);
         let mut metadata = json!({
             "source": said_source(&source, &owner), "author": origin.principal.id, OWNER_KEY: owner, SCOPES_KEY: scopes,
@@ -342,6 +348,29 @@ impl Knowledge {
         Ok(())
     }
 
+    /// Links a record to the resources that it names now, where it named others `before`. One that is gone is not linked.
+    pub(crate) async fn link_anew(&self, before: &Record, origin: &Origin) -> Result<(), KnowledgeError> {
+        let id = &before.id;
+        let now = self.seen(id, origin).await?;
+        self.let_go(id, before, &now.resource_ids, origin).await?;
+        let mut there = Vec::new();
+        for resource in now.resource_ids.iter().filter(|resource| !before.resource_ids.contains(resource)) {
+            match self.resource(resource, origin).await {
+                Ok(_) => there.push(resource.clone()),
+                Err(KnowledgeError::NoResource(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if there.is_empty() {
+            return Ok(());
+        }
+        let (mut command, mut parameters) = ("UPSERT {\n".to_owned(), Map::from_iter([("id".to_owned(), json!(id))]));
+        write_links(&mut command, &there, (&now.owner, &now.scopes), &mut parameters);
+        command.push('}');
+        let call = Call { command, parameters };
+        outcome(&self.nexus.write_with(&commons(), call, origin, Right::Own, Vec::new()).await?, id).map(drop)
+    }
+
     /// Deletes a record: it is found no more, and its owner may restore it. With `purge` it is gone, with its versions and
     /// cases; what the journal of the commons keeps of it is an operator's.
     ///
@@ -420,21 +449,26 @@ pub(crate) fn upsert(id: &str, expect: &str, body: &Body, metadata: &Value, whos
     let metadata = metadata.as_object().cloned().unwrap_or_default();
     write_object(&mut text, " WITH METADATA", "m_", &metadata, &mut parameters);
     text.push('\n');
-    // The links say for themselves whose they are; what else is known of the record is not known of them.
     if let Some(resources) = body.resource_ids.as_ref().filter(|resources| !resources.is_empty()) {
-        let _ = write!(text, "  CONCEPT ?l {{\n    {{type: \"{KIND}\", name: $id}}\n    SET PROPOSITIONS {{\n");
-        for (at, resource) in resources.iter().enumerate() {
-            let _ = writeln!(text, "      (\"uses_resource\", {{type: \"Resource\", name: $r{at}}})");
-            parameters.insert(format!("r{at}"), resource.as_str().into());
-        }
-        text.push_str("    }\n  }");
-        let (owner, scopes) = whose;
-        let whose = Map::from_iter([(OWNER_KEY.to_owned(), owner.into()), (SCOPES_KEY.to_owned(), json!(scopes))]);
-        write_object(&mut text, " WITH METADATA", "l_", &whose, &mut parameters);
-        text.push('\n');
+        write_links(&mut text, resources, whose, &mut parameters);
     }
     text.push('}');
     Call { command: text, parameters }
+}
+
+/// Writes the links of the record `$id` to resources. They say for themselves whose they are; what else is known of the record
+/// is not known of them.
+fn write_links(text: &mut String, resources: &[String], whose: (&str, &[String]), parameters: &mut Map<String, Value>) {
+    let _ = write!(text, "  CONCEPT ?l {{\n    {{type: \"{KIND}\", name: $id}}\n    SET PROPOSITIONS {{\n");
+    for (at, resource) in resources.iter().enumerate() {
+        let _ = writeln!(text, "      (\"uses_resource\", {{type: \"Resource\", name: $r{at}}})");
+        parameters.insert(format!("r{at}"), resource.as_str().into());
+    }
+    text.push_str("    }\n  }");
+    let (owner, scopes) = whose;
+    let whose = Map::from_iter([(OWNER_KEY.to_owned(), owner.into()), (SCOPES_KEY.to_owned(), json!(scopes))]);
+    write_object(text, " WITH METADATA", "l_", &whose, parameters);
+    text.push('\n');
 }
 
 /// Writes an object whose values are parameters.

@@ -371,3 +371,21 @@ async fn a_secret_is_found_in_no_file_no_log_and_no_answer() {
     assert_eq!(watched(), [""; 0]);
     assert!(std::fs::metadata(&log).unwrap().len() > 0, "it was logged at all");
 }
+
+#[tokio::test]
+async fn what_a_record_needs_goes_back_with_what_it_says() {
+    let daemon = TestDaemon::start(honest).await;
+    let op = &daemon.operator;
+    op.post(RESOURCES, json!({"id": "code/x", "title": "x", "body": "print()"})).await.expect(StatusCode::CREATED);
+    let record = json!({"id": "r", "task": "t", "content": "c", "types": ["tool"], "resource_ids": ["code/x"]});
+    op.post("/api/knowledge", record).await.expect(StatusCode::CREATED);
+    let path = "/api/knowledge/r";
+    op.put(path, json!({"resource_ids": []})).await.expect(StatusCode::OK);
+    let back = op.post(&format!("{path}/rollback"), json!({"version": 1})).await.expect(StatusCode::OK);
+    assert_eq!(back["knowledge"]["resource_ids"], json!(["code/x"]));
+    op.delete(&format!("{RESOURCES}/code/x")).await.refused(409, "conflict");
+    op.post(&format!("{path}/rollback"), json!({"version": 2})).await.expect(StatusCode::OK);
+    assert_eq!(op.delete(&format!("{RESOURCES}/code/x")).await.status, StatusCode::NO_CONTENT);
+    op.post(&format!("{path}/rollback"), json!({"version": 1})).await.expect(StatusCode::OK);
+    assert_eq!(op.get(&format!("{RESOURCES}/code/x")).await.refused(404, "resource_not_found")["hint"], Value::Null);
+}

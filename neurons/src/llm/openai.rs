@@ -21,6 +21,10 @@ use super::{ChatReply, ChatRequest, Delta, Endpoint, LlmError, LlmProvider, Usag
 
 /// A continuation that begins with so much of its own prefix is taken for saying it again.
 const ECHO_BYTES_MIN: usize = 16;
+/// Bytes of an answer that are kept: of so many tokens as it may have, and of one that is not bounded by them.
+const TOKEN_BYTES_MAX: usize = 64;
+const ANSWER_BYTES_MIN: usize = 64 << 10;
+const ANSWER_BYTES_MAX: usize = 8 << 20;
 /// A stream that says nothing for so long is given up.
 const IDLE: Duration = Duration::from_secs(60);
 /// A listener that takes nothing for so long is given up.
@@ -151,6 +155,9 @@ impl OpenAi {
     }
 
     async fn streamed(&self, mut request: ChatRequest, deltas: mpsc::Sender<Delta>) -> Result<ChatReply, LlmError> {
+        let bytes_max = request.max_tokens.map_or(ANSWER_BYTES_MAX, |tokens| {
+            ANSWER_BYTES_MAX.min(ANSWER_BYTES_MIN + tokens as usize * TOKEN_BYTES_MAX)
+        });
         request.stream = true;
         request.stream_options = Some(json!({"include_usage": true}));
         let broken = |message: String| LlmError::Broken { provider: self.name.to_string(), message };
@@ -177,6 +184,13 @@ impl OpenAi {
             }
             if let Some(delta) = choice.delta {
                 add(&mut reply, delta, &deltas, &self.name).await?;
+                // One that does not keep to what it may say is not kept whole.
+                let arguments: usize = reply.tool_calls.iter().map(|call| call.function.arguments.len()).sum();
+                if reply.text.len() + arguments > bytes_max {
+                    return Err(broken(format!(
+                        "its answer is longer than {bytes_max} bytes, and it was to stop before"
+                    )));
+                }
             }
         }
         // A stream that just ends looks like success to the client library; only a finish reason is one.
