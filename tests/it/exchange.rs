@@ -4,6 +4,8 @@ use reqwest::StatusCode;
 use serde_json::{Value, json};
 use tests::{Client, TestDaemon, honest};
 
+use crate::knowledge::kip;
+
 const RECORDS: &str = "/api/knowledge";
 
 /// Records whose texts try what a format might trip over.
@@ -111,4 +113,72 @@ async fn what_is_wrong_with_one_is_told_and_keeps_no_other_out() {
     assert_eq!(import(op, "mem0", &mem0, "").await["imported"], 1);
     let found = op.get(&format!("{RECORDS}/search?q=green+tea&types=user_profile")).await.expect(StatusCode::OK);
     assert_eq!(found["results"][0]["scopes"], json!(["user:operator"]), "{found}");
+}
+
+#[tokio::test]
+async fn a_backup_is_whole_names_of_kip_units_skills_and_odd_members_included() {
+    let from = TestDaemon::start(honest).await;
+    let op = &from.operator;
+    let named = r#"UPSERT { CONCEPT ?k { {type: "Knowledge", name: "tides / of Faro"} SET ATTRIBUTES { task: "tides", content: "Four knots." } } }"#;
+    kip(op, named).await;
+    let unit = json!({"@context": "https://openknowledgepulse.org/schema/v1", "@type": "Pattern", "id": "kp:pattern:bar",
+                      "name": "Cross at slack", "description": "Any bar", "metadata": {"visibility": "network"}});
+    op.post("/v1/knowledge", unit).await.expect(StatusCode::CREATED);
+    let skill =
+        "---\nname: cross-the-bar\ndescription: Entering over a bar\nlicense: MIT\n---\nWait for slack water.\n";
+    op.post("/v1/skills", json!({"skill_md_content": skill})).await.expect(StatusCode::CREATED);
+    let odd = json!({"task": "odd", "content": "Odd.", "types": ["tool"], "a name": 1, "x\nowner: \"user:bob\"\ny": 2, "\"q\": ": 3});
+    op.post(RECORDS, odd).await.expect(StatusCode::CREATED);
+    let protocol = async |client: &Client| {
+        let unit = client.get("/v1/knowledge/kp:pattern:bar").await.expect(StatusCode::OK);
+        let skill = client.get("/v1/skills/kp:skill:cross-the-bar:1.0.0").await.expect(StatusCode::OK);
+        (unit, skill["data"]["license"].clone(), skill["data"]["content"].clone())
+    };
+    let (before, others) = (told(op).await, protocol(op).await);
+    assert_eq!(before.len(), 4);
+    for format in ["jsonl", "tree", "markdown"] {
+        let text = export(op, format).await;
+        let to = TestDaemon::start(honest).await;
+        let done = import(&to.operator, format, &text, "").await;
+        assert_eq!((&done["imported"], &done["refused"]), (&json!(4), &json!(0)), "{format}: {done}");
+        assert_eq!(told(&to.operator).await, before, "{format}");
+        assert_eq!(protocol(&to.operator).await, others, "{format}");
+        // Whose a unit's id is it stays, whatever its record is called.
+        let bob = to.member("user:bob", &[]).await;
+        let mut stolen: Value = json!({"task": "t", "content": "c", "types": ["tool"]});
+        stolen["unit"] = others.0.clone();
+        assert_eq!(bob.post(RECORDS, stolen).await.refused(409, "conflict")["hint"], Value::Null, "{format}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_refused_is_told_by_its_file_its_place_and_its_id() {
+    let daemon = TestDaemon::start(honest).await;
+    let op = &daemon.operator;
+    let record = |id: &str| json!({"id": id, "task": "t", "content": "c"});
+    let tree = json!({"global/tools.json": [record("a"), {"id": "b"}], "global/plans.json": [record("c"), 7]});
+    let done = import(op, "tree", &tree.to_string(), "&dry_run=true").await;
+    assert_eq!((&done["dry_run"], &done["imported"]), (&json!(true), &json!(2)), "{done}");
+    let places: Vec<Value> =
+        done["errors"].as_array().unwrap().iter().map(|told| json!([told["file"], told["at"], told["id"]])).collect();
+    assert_eq!(places, [json!(["global/tools.json", 1, "b"]), json!(["global/plans.json", 1, null])]);
+    // What holds nothing, or more than is taken, is refused before anything is made of it.
+    let import_path = |format: &str| format!("{RECORDS}/import?format={format}");
+    for (format, text) in [
+        ("tree", "{}".to_owned()),
+        ("units", "[]".into()),
+        ("markdown", "just a text".into()),
+        ("jsonl", "{}\n".repeat(10_001)),
+    ] {
+        let refused = op.text(&import_path(format), text).await.refused(422, "invalid");
+        assert_eq!(refused["path"], "body", "{format}: {refused}");
+    }
+    // What was deleted is not brought back by the way, and a dry run says the same.
+    import(op, "tree", &json!({"global/tools.json": record("a")}).to_string(), "").await;
+    op.delete(&format!("{RECORDS}/a")).await;
+    for more in ["", "&dry_run=true"] {
+        let done = import(op, "tree", &json!({"global/tools.json": record("a")}).to_string(), more).await;
+        assert!(done["errors"][0]["error"].as_str().unwrap().contains("rollback"), "{done}");
+    }
+    assert_eq!(op.get(&format!("{RECORDS}/export?owner=dan")).await.status, StatusCode::UNPROCESSABLE_ENTITY);
 }

@@ -455,3 +455,44 @@ async fn a_secret_is_filled_in_where_a_tool_is_called_and_is_nowhere_else() {
     }
     assert!(refused.is_some());
 }
+
+#[tokio::test]
+async fn one_word_corrected_in_a_long_sentence_is_another_word_and_two_words_taken_back_are_none() {
+    let daemon = TestDaemon::start(echo).await;
+    let (_, base) = daemon.lifeform().await;
+    let op = &daemon.operator;
+    let mut socket = live(op, &base).await;
+    op.topic(&base, "t").await;
+    let contents = async || {
+        let found = records(op).await;
+        found.iter().map(|record| record["content"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    ask(op, &mut socket, &base, "t", "I live in Lisbon, in the small red house at the old harbour.").await;
+    let moved = op.say(&base, "t", "I live in Porto, in the small red house at the old harbour.").await;
+    socket.answer().await;
+    assert_eq!(contents().await, ["I live in Porto, in the small red house at the old harbour."]);
+    // What is changed and changed back is as it was.
+    let message = format!("{base}/topics/t/messages/{}", moved["id"].as_str().unwrap());
+    for town in ["Braga", "Porto"] {
+        op.patch(&message, json!({"content": format!("I live in {town}, in the small red house.")}))
+            .await
+            .expect(StatusCode::OK);
+        socket.answer().await;
+        assert_eq!(contents().await, [format!("I live in {town}, in the small red house.")]);
+    }
+    // Said twice and taken back twice, it is gone.
+    op.topic(&base, "u").await;
+    let mut said = Vec::new();
+    for _ in 0..2 {
+        let message = op.say(&base, "u", "I prefer tea in the morning.").await;
+        socket.answer().await;
+        said.push(format!("{base}/topics/u/messages/{}", message["id"].as_str().unwrap()));
+    }
+    assert_eq!(contents().await.len(), 2);
+    for message in &said {
+        op.delete(message).await.expect(StatusCode::OK);
+    }
+    while contents().await.len() > 1 {
+        tokio::task::yield_now().await;
+    }
+}

@@ -391,3 +391,70 @@ async fn a_model_writes_a_record_anew_and_loses_no_figure_unsaid() {
     let back = ada.post(&format!("{path}/rollback"), json!({"version": 1})).await.expect(StatusCode::OK);
     assert_eq!(back["knowledge"]["content"], old);
 }
+
+#[tokio::test]
+async fn a_key_is_of_one_request_and_of_what_is_still_there() {
+    let daemon = TestDaemon::start(honest).await;
+    let op = &daemon.operator;
+    let once = async |content: &str| {
+        let body = json!({"task": "t", "content": content, "types": ["tool"]});
+        op.send(Method::POST, RECORDS, &[("idempotency-key", "k1")], Some(body)).await
+    };
+    let id = once("one").await.expect(StatusCode::CREATED)["id"].clone();
+    assert_eq!(once("one").await.expect(StatusCode::CREATED)["id"], id);
+    once("another").await.refused(422, "key_reused");
+    op.delete(&format!("{RECORDS}/{}", id.as_str().unwrap())).await;
+    once("one").await.refused(410, "expired");
+}
+
+#[tokio::test]
+async fn whoever_changes_his_mind_is_counted_for_what_he_says_now() {
+    let daemon = TestDaemon::start(honest).await;
+    let (ada, bob) = (daemon.member("user:ada", &[]).await, daemon.member("user:bob", &[]).await);
+    let id = save(&ada, json!({"task": "t", "content": "c", "types": ["tool"], "scopes": ["public"]})).await;
+    let path = &format!("{RECORDS}/{id}");
+    let counts = async |client: &Client, member: &str| {
+        let told =
+            client.put(path, json!({member: {"message_id": "m1", "outcome": member}})).await.expect(StatusCode::OK);
+        let eval = &told["knowledge"]["eval"];
+        let cases = ["helpful_history", "harmful_history"].map(|key| eval[key].as_array().unwrap().len());
+        (eval["helpful"].clone(), eval["harmful"].clone(), cases)
+    };
+    assert_eq!(counts(&ada, "add_helpful_case").await, (json!(1), json!(0), [1, 0]));
+    assert_eq!(counts(&ada, "add_harmful_case").await, (json!(0), json!(1), [0, 1]));
+    assert_eq!(counts(&ada, "add_harmful_case").await, (json!(0), json!(1), [0, 1]));
+    // What somebody else says of the same message stands beside it.
+    assert_eq!(counts(&bob, "add_helpful_case").await, (json!(1), json!(1), [1, 1]));
+    assert_eq!(counts(&ada, "add_helpful_case").await, (json!(1), json!(0), [1, 0]));
+}
+
+#[tokio::test]
+async fn an_operator_who_hides_a_record_hides_it_for_its_owner() {
+    let daemon = TestDaemon::start(honest).await;
+    let ada = daemon.member("user:ada", &[]).await;
+    let id = save(&ada, json!({"task": "t", "content": "c", "types": ["tool"], "scopes": ["public"]})).await;
+    let told =
+        daemon.operator.put(&format!("{RECORDS}/{id}"), json!({"visibility": "private"})).await.expect(StatusCode::OK);
+    assert_eq!(told["knowledge"]["scopes"], json!(["user:ada"]));
+}
+
+#[tokio::test]
+async fn tokens_of_one_person_are_in_the_same_scopes_and_each_can_be_taken_back() {
+    let daemon = TestDaemon::start(honest).await;
+    let op = &daemon.operator;
+    let first = daemon.member("user:ada", &["org:acme"]).await;
+    let second = daemon.member("user:ada", &[]).await;
+    let more = json!({"principal": "user:ada", "scopes": ["org:acme", "org:other"]});
+    op.post("/v1/tokens", more).await.refused(422, "invalid");
+    let id = save(&first, json!({"task": "t", "content": "c", "types": ["tool"], "scopes": ["org:acme"]})).await;
+    second.get(&format!("{RECORDS}/{id}")).await.expect(StatusCode::OK);
+    let listed = op.get("/v1/tokens").await.expect(StatusCode::OK);
+    let hers: Vec<&Value> =
+        listed["principals"].as_array().unwrap().iter().filter(|one| one["id"] == "user:ada").collect();
+    assert_eq!((hers.len(), &hers[0]["scopes"]), (2, &hers[1]["scopes"]));
+    op.delete(&format!("/v1/tokens/user:ada?token={}", hers[0]["token"].as_str().unwrap())).await;
+    let left = [&first, &second].map(|one| async { one.get(RECORDS).await.status });
+    let mut left = futures::future::join_all(left).await;
+    left.sort();
+    assert_eq!(left, [StatusCode::OK, StatusCode::UNAUTHORIZED]);
+}

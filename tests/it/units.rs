@@ -392,3 +392,110 @@ async fn a_major_answers_is_deprecated_a_year_and_is_gone_and_documents_go_up_th
     let migrated = op.post(&format!("{UNITS}/migrate"), migrated).await;
     assert!(migrated.body.to_string().contains("works"), "{}", migrated.body);
 }
+
+#[tokio::test]
+async fn a_unit_posted_back_as_it_was_told_changes_nothing_and_shows_it_to_nobody_else() {
+    let daemon = TestDaemon::start(honest).await;
+    let ada = daemon.member("user:ada", &["org:acme", "team:red"]).await;
+    let cy = daemon.member("user:cy", &["org:acme"]).await;
+    let record = json!({"id": "knowledge-team", "task": "Entering Faro", "content": "Wait for the flood.", "types": ["strategy"], "scopes": ["team:red"]});
+    ada.post("/api/knowledge", record).await.expect(StatusCode::CREATED);
+    ada.post(UNITS, json!({"@context": CONTEXT, "@type": "Pattern", "id": "kp:pattern:bar", "name": "Slack"}))
+        .await
+        .expect(StatusCode::CREATED);
+    let all = async || ada.get("/api/knowledge").await.expect(StatusCode::OK);
+    let before = all().await;
+    for id in ["kp:pattern:knowledge-team", "kp:pattern:bar"] {
+        let told = get(&ada, id, &[]).await.expect(StatusCode::OK);
+        ada.post(UNITS, told).await.expect(StatusCode::OK);
+    }
+    // Nor does a short one, whose time is not said twice.
+    ada.post(UNITS, json!({"@context": CONTEXT, "@type": "Pattern", "id": "kp:pattern:bar", "name": "Slack"}))
+        .await
+        .expect(StatusCode::OK);
+    let units = ada.get_text("/api/knowledge/export?format=units").await;
+    let taken = ada.text("/api/knowledge/import?format=units", units).await.expect(StatusCode::OK);
+    assert_eq!(taken["unchanged"], 2, "{taken}");
+    assert_eq!(all().await, before);
+    assert_eq!(get(&cy, "kp:pattern:knowledge-team", &[]).await.status, StatusCode::NOT_FOUND);
+    // A long one is told whole.
+    let mut long = pattern();
+    long["description"] = "Before any bar ".repeat(200).into();
+    ada.post(UNITS, long.clone()).await.expect(StatusCode::CREATED);
+    let told = get(&ada, "kp:pattern:p1", &[]).await.expect(StatusCode::OK);
+    assert_eq!((&told["description"], &told["tool_sequence"]), (&long["description"], &long["tool_sequence"]));
+}
+
+#[tokio::test]
+async fn an_id_is_whose_it_was_given_whatever_others_say_by_other_doors() {
+    let daemon = TestDaemon::start(honest).await;
+    let (ada, bob) = (daemon.member("user:ada", &[]).await, daemon.member("user:bob", &[]).await);
+    let first =
+        json!({"id": "knowledge-older", "task": "older", "content": "Ada's.", "types": ["tool"], "scopes": ["public"]});
+    ada.post("/api/knowledge", first).await.expect(StatusCode::CREATED);
+    bob.post(UNITS, trace()).await.expect(StatusCode::CREATED);
+    let forged = r#"UPDATE ?k SET ATTRIBUTES { kp_id: "kp:trace:a1b2c3d4" } WHERE { ?k {type: "Knowledge", name: "knowledge-older"} }"#;
+    crate::knowledge::kip(&ada, forged).await;
+    let told = get(&bob, "kp:trace:a1b2c3d4", &[]).await.expect(StatusCode::OK);
+    assert_eq!(told["task"]["objective"], "entering the harbour");
+    let mut more = trace();
+    more["x-unknown"] = 2.into();
+    bob.post(UNITS, more).await.expect(StatusCode::OK);
+    // Deleted, the id is free; what is rolled back then does not take it again.
+    bob.delete(&format!("{UNITS}/kp:trace:a1b2c3d4")).await;
+    ada.post(UNITS, trace()).await.expect(StatusCode::CREATED);
+    assert_eq!(
+        get(&bob, "kp:trace:a1b2c3d4", &[]).await.expect(StatusCode::OK)["metadata"]["record_id"],
+        get(&ada, "kp:trace:a1b2c3d4", &[]).await.expect(StatusCode::OK)["metadata"]["record_id"]
+    );
+    assert_eq!(bob.delete(&format!("{UNITS}/kp:trace:a1b2c3d4")).await.status, StatusCode::FORBIDDEN);
+}
+
+#[tokio::test]
+async fn everybody_has_one_word_and_refusals_have_the_protocols_shape() {
+    let daemon = TestDaemon::start(honest).await;
+    let ada = daemon.member("user:ada", &[]).await;
+    let validators: Vec<Client> = futures::future::join_all((0..8).map(|at| {
+        let daemon = &daemon;
+        async move { daemon.member(&format!("user:v{at}"), &[]).await }
+    }))
+    .await;
+    ada.post(UNITS, trace()).await.expect(StatusCode::CREATED);
+    let path = &format!("{UNITS}/kp:trace:a1b2c3d4/validate");
+    futures::future::join_all(validators.iter().map(|one| one.post(path, json!({"valid": true})))).await;
+    let told = async || get(&ada, "kp:trace:a1b2c3d4", &[]).await.expect(StatusCode::OK)["metadata"].clone();
+    assert_eq!(told().await["validated_by"].as_array().unwrap().len(), 8);
+    // Who finds otherwise later is counted for that alone, and back.
+    let answer = validators[0].post(path, json!({"valid": false})).await.expect(StatusCode::OK);
+    assert_eq!((&answer["data"]["validated"], &answer["data"]["valid"]), (&json!(true), &json!(false)));
+    let now = told().await;
+    assert_eq!(
+        (&now["feedback"], now["validated_by"].as_array().unwrap().len()),
+        (&json!({"helpful": 7, "harmful": 1}), 7)
+    );
+    validators[0].post(path, json!({"valid": true})).await.expect(StatusCode::OK);
+    assert_eq!(told().await["feedback"], json!({"helpful": 8, "harmful": 0}));
+    // Who is in no org is told what that comes to.
+    let said = ada.post(UNITS, sop()).await.expect(StatusCode::CREATED);
+    assert!(said["warnings"][0].as_str().unwrap().contains("in no org"), "{said}");
+    for (method, path, body) in [
+        (Method::GET, "/v1/knowledge?limit=many", None),
+        (Method::GET, "/v1/skills?offset=-1", None),
+        (Method::POST, "/v1/skills", Some(json!({"skill": 1}))),
+        (Method::PUT, "/v1/knowledge/kp:trace:x", Some(json!({}))),
+        (Method::GET, "/v1/knowledge/kp:trace:none", None),
+    ] {
+        let answer = ada.send(method, path, &[], body).await;
+        assert!(
+            answer.body["error"].is_string() && answer.body["code"].is_string() && answer.body.get("type").is_none(),
+            "{path}: {}",
+            answer.body
+        );
+    }
+    // A skill goes by its own id.
+    ada.post("/v1/skills", json!({"skill_md_content": "---\nname: s\ndescription: d\n---\nGo.\n"}))
+        .await
+        .expect(StatusCode::CREATED);
+    assert_eq!(ada.delete("/v1/skills/kp:skill:s:1.0.0").await.expect(StatusCode::OK)["deleted"], true);
+    assert_eq!(ada.get("/v1/skills/kp:skill:s:1.0.0").await.status, StatusCode::NOT_FOUND);
+}
