@@ -29,6 +29,8 @@ pub struct Judgement {
     pub helpful: bool,
     /// In which case: `task`, `outcome`, `reason`, `timestamp`, `message_id`, `trace_id`, and whatever else was sent.
     pub case: Map<String, Value>,
+    /// Whether it stands in the place of the contrary, where the same said that of the same message or trace.
+    pub instead: bool,
 }
 
 /// What became of one judgement among several.
@@ -71,7 +73,7 @@ pub(crate) fn stream(id: &str) -> Stream {
 
 /// The case that a record begins with, which is counted once like any other.
 pub(crate) fn first(id: &str, case: &Map<String, Value>, origin: &Origin) -> Vec<Op> {
-    let judgement = Judgement { helpful: true, case: case.clone() };
+    let judgement = Judgement { helpful: true, case: case.clone(), instead: false };
     let key = judgement.key(id);
     let kept = Kept { helpful: true, case: judgement.case, instead: false };
     let batch = Batch::new(origin).append(stream(id), CASE, &kept);
@@ -91,7 +93,7 @@ pub(crate) fn case(fields: &mut Fields, path: &str, helpful: bool, case: Map<Str
             fields.fault(&format!("{path}.{key}"), "is a text");
         }
     }
-    Judgement { helpful, case }
+    Judgement { helpful, case, instead: false }
 }
 
 impl Counted {
@@ -106,9 +108,9 @@ impl Judgement {
         self.key_of(id, self.helpful)
     }
 
-    /// Under which name its contrary is.
+    /// Under which name its contrary is, if it stands in that one's place.
     fn contrary(&self, id: &str) -> Option<Key> {
-        self.key_of(id, !self.helpful)
+        self.key_of(id, !self.helpful).filter(|_| self.instead)
     }
 
     fn key_of(&self, id: &str, helpful: bool) -> Option<Key> {
@@ -122,8 +124,7 @@ impl Judgement {
 }
 
 impl Knowledge {
-    /// Counts what the caller says of a record; answers whether it was not counted before. Whoever says the contrary of what he
-    /// said of the same message or trace is counted for that, and no more for the other.
+    /// Counts what the caller says of a record; answers whether it was not counted before.
     ///
     /// # Errors
     /// [`KnowledgeError::NotFound`] of a record that he does not see.

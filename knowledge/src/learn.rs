@@ -173,7 +173,7 @@ impl Knowledge {
             // What a message says it says once, however often it is read.
             case.insert("message_id".to_owned(), lesson.message_id.as_str().into());
             if known.message_id.as_deref() != Some(&*lesson.message_id) {
-                self.count(&known.id, Judgement { helpful: true, case }, origin).await?;
+                self.count(&known.id, Judgement { helpful: true, case, instead: false }, origin).await?;
             }
             return Ok(Learned::Confirmed(known.id));
         }

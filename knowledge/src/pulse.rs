@@ -290,7 +290,7 @@ impl Knowledge {
             case.insert("reason".to_owned(), feedback.into());
         }
         let _turn = self.once.lock().await;
-        self.count(&record.id, Judgement { helpful: holds, case }, origin).await?;
+        self.count(&record.id, Judgement { helpful: holds, case, instead: true }, origin).await?;
         let name = format!("kp:validator:{}", by.id);
         let record = self.seen(&record.id, origin).await?;
         let mut all = record.validated_by.clone();

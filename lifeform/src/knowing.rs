@@ -293,7 +293,7 @@ impl Knowing {
                 "message_id": format!("{}#{person}", answer["id"].as_str().unwrap_or_default()),
             });
             let Value::Object(case) = case else { continue };
-            match self.knowledge.judge(record, Judgement { helpful, case }, &origin).await {
+            match self.knowledge.judge(record, Judgement { helpful, case, instead: true }, &origin).await {
                 // What is gone, or was shown to somebody else only, is not judged.
                 Ok(_) | Err(KnowledgeError::NotFound(_)) => {}
                 Err(error) => return Err(error),

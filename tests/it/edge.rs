@@ -29,8 +29,14 @@ async fn every_route_but_health_and_the_page_wants_a_token() {
                 stranger.send(method, &path, &[], None).await.expect(StatusCode::OK);
                 continue;
             }
-            stranger.send(method.clone(), &path, &[], None).await.refused(401, "no_token");
-            impostor.send(method, &path, &[], None).await.refused(401, "bad_token");
+            for (client, code) in [(&stranger, "no_token"), (&impostor, "bad_token")] {
+                let answer = client.send(method.clone(), &path, &[], None).await;
+                // The unit protocol has a shape of its own for refusals.
+                match path.starts_with("/v1/knowledge") || path.starts_with("/v1/skills") {
+                    true => assert_eq!((answer.status.as_u16(), &answer.body["code"]), (401, &json!(code))),
+                    false => drop(answer.refused(401, code)),
+                }
+            }
             routes += 1;
         }
     }

@@ -243,15 +243,16 @@ async fn a_word_or_a_sign_about_an_answer_judges_what_the_answer_was_given() {
     let eval = async || op.get(&format!("{RECORDS}/{id}")).await.expect(StatusCode::OK)["eval"].clone();
     assert_eq!((&eval().await["helpful"], &eval().await["harmful"]), (&json!(1), &json!(0)));
     let react = |reaction: &str| json!({"kind": "message.react", "topic": "t", "id": message, "reaction": reaction});
-    // Somebody's word about an answer counts once, however it is said.
+    // Somebody's word about an answer counts once, however it is said, and the last of them.
     op.post_ops(&base, vec![react("👍")]).await.expect(StatusCode::OK);
     op.post_ops(&base, vec![react("👎")]).await.expect(StatusCode::OK);
     while eval().await["harmful"] != 1 {
         tokio::task::yield_now().await;
     }
     let judged = eval().await;
-    assert_eq!((&judged["helpful"], &judged["harmful"]), (&json!(1), &json!(1)), "{judged}");
-    assert!(judged["helpful_history"][0]["reason"].as_str().unwrap().contains("user:operator said so"));
+    assert_eq!((&judged["helpful"], &judged["harmful"]), (&json!(0), &json!(1)), "{judged}");
+    assert!(judged["harmful_history"][0]["reason"].as_str().unwrap().contains("user:operator said so"));
+    assert_eq!(judged["helpful_history"], json!([]), "{judged}");
 }
 
 /// A model that plans as `plan` has it, and finds what records say.

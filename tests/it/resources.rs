@@ -48,8 +48,8 @@ async fn a_resource_is_kept_under_its_path_and_what_is_secret_is_shown_on_purpos
         assert_eq!(answer.headers["cache-control"], "no-store");
         assert_eq!(answer.expect(StatusCode::OK)["secure_body"], body["secure_body"]);
     }
-    eve.get(&path).await.refused(404, "knowledge_not_found");
-    eve.get(&reveal).await.refused(404, "knowledge_not_found");
+    eve.get(&path).await.refused(404, "resource_not_found");
+    eve.get(&reveal).await.refused(404, "resource_not_found");
     let told = ada.get(&format!("{path}?reveals=1")).await.expect(StatusCode::OK);
     let by: Vec<(&Value, &Value)> =
         told["reveals"].as_array().unwrap().iter().map(|entry| (&entry["by"], &entry["why"])).collect();
@@ -79,14 +79,14 @@ async fn a_resource_is_kept_under_its_path_and_what_is_secret_is_shown_on_purpos
     ada.get(&reveal).await.refused(410, "expired");
     ada.patch(&path, json!({"metadata": {}, "secure_body": null})).await.expect(StatusCode::OK);
     assert_eq!(ada.get(&path).await.body["has_secure_body"], false);
-    ada.get(&reveal).await.refused(404, "knowledge_not_found");
+    ada.get(&reveal).await.refused(404, "resource_not_found");
     // What records need is not removed unless that is meant.
     let needs = json!({"task": "t", "content": "c", "types": ["tool"], "resource_ids": ["credentials/website_a"]});
     ada.post("/api/knowledge", needs).await.expect(StatusCode::CREATED);
     ada.delete(&path).await.refused(409, "conflict");
     bob.delete(&format!("{path}?force=1")).await.refused(403, "forbidden");
     assert_eq!(ada.delete(&format!("{path}?force=1")).await.status, StatusCode::NO_CONTENT);
-    ada.get(&path).await.refused(404, "knowledge_not_found");
+    ada.get(&path).await.refused(404, "resource_not_found");
 }
 
 #[tokio::test]
@@ -133,7 +133,7 @@ async fn resources_are_listed_by_path_and_type_and_bad_ones_are_told_what_is_wro
     assert!(!refused.to_string().contains("hunter2"), "{refused}");
     ada.post(RESOURCES, json!({"id": "x", "owner": "user:bob"})).await.refused(403, "forbidden");
     ada.patch(&format!("{RESOURCES}/code/a"), json!({"id": "code/z"})).await.refused(422, "invalid");
-    ada.patch(&format!("{RESOURCES}/nothing"), json!({"body": "x"})).await.refused(404, "knowledge_not_found");
+    ada.patch(&format!("{RESOURCES}/nothing"), json!({"body": "x"})).await.refused(404, "resource_not_found");
     ada.post("/v1/tokens", json!({})).await.refused(403, "forbidden");
 }
 
@@ -184,7 +184,7 @@ async fn without_the_key_everything_else_works_and_a_body_put_elsewhere_does_not
     assert!(refused["hint"].as_str().unwrap().contains("key_file"), "{refused}");
     op.post("/v1/keys/rotate", json!({})).await.refused(423, "sealed");
     op.post(RESOURCES, json!({"id": "new", "secure_body": "x"})).await.refused(423, "sealed");
-    op.get(&format!("{RESOURCES}/new")).await.refused(404, "knowledge_not_found");
+    op.get(&format!("{RESOURCES}/new")).await.refused(404, "resource_not_found");
     op.get(&format!("{RESOURCES}/credentials/website_a")).await.expect(StatusCode::OK);
     op.post(RESOURCES, json!({"id": "plain", "body": "x"})).await.expect(StatusCode::CREATED);
     op.post("/api/knowledge", json!({"task": "t", "content": "c", "types": ["tool"]}))
