@@ -24,6 +24,8 @@ pub struct Which {
     pub scopes: BTreeSet<String>,
     /// Whose they are.
     pub owner: Option<String>,
+    /// Whose they are: of any of these, or of the daemon; of anybody, where there is none.
+    pub of_any: BTreeSet<String>,
     /// Scored so at least, and helpful on the whole.
     pub min_score: Option<f64>,
 }
@@ -56,8 +58,12 @@ impl Which {
                 return false;
             }
         }
-        let text = |key: &str| metadata.named(key).and_then(Datum::as_str);
-        if self.owner.is_some() && text(nexus::OWNER_KEY) != self.owner.as_deref() {
+        let owner = metadata.named(nexus::OWNER_KEY).and_then(Datum::as_str);
+        if self.owner.is_some() && owner != self.owner.as_deref() {
+            return false;
+        }
+        let is_one = |owner: &str| owner.starts_with("system:") || self.of_any.contains(owner);
+        if !self.of_any.is_empty() && !owner.is_none_or(is_one) {
             return false;
         }
         self.scopes.is_empty()

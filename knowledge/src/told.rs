@@ -1,7 +1,7 @@
 //! What an agent is told without having asked (MISSION R3, R4): what is known of whoever speaks, and what its own circles
 //! know. It stands in marks that say that it is data, and by which it is known again, so that nobody learns it twice.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
 use std::sync::PoisonError;
 
@@ -72,15 +72,20 @@ impl Knowledge {
         Ok(records)
     }
 
-    /// What somebody's own circles know, the nearest circle first and then what is worth most: what he is told when he wakes.
+    /// What somebody's own circles know, of those whom he trusts, the nearest circle first and then what is worth most: what he is told when he wakes.
     /// What is public is found when it is asked for, and what is known of people when they speak.
     ///
     /// # Errors
     /// When the commons cannot be read.
-    pub async fn briefing(&self, count: usize, origin: &Origin) -> Result<Vec<Record>, KnowledgeError> {
+    pub async fn briefing(
+        &self,
+        count: usize,
+        of_any: BTreeSet<String>,
+        origin: &Origin,
+    ) -> Result<Vec<Record>, KnowledgeError> {
         let now = self.store.clock().now();
         let own = origin.principal.scopes.iter().map(|scope| scope.0.to_string());
-        let which = Which { scopes: own.filter(|own| own != scope::PUBLIC).collect(), ..Which::default() };
+        let which = Which { scopes: own.filter(|own| own != scope::PUBLIC).collect(), of_any, ..Which::default() };
         let sight = self.nexus.sight(&commons(), origin, None).await?;
         let found = sight.look(|graph| newest(graph, &which, El::FIRST_LINK, usize::MAX, now))?;
         let is_told = |record: &Record| !record.types.contains(&Type::UserProfile) && record.eval.quality() >= 0.0;

@@ -454,5 +454,5 @@ fn which(types: Option<Vec<String>>, scopes: Option<Vec<String>>) -> Result<Whic
     let types = types.iter().map(|name| Type::parse(name)).collect::<Result<_, _>>();
     let types = types.map_err(|what| KnowledgeError::invalid("types", what))?;
     scopes.iter().try_for_each(|scope| check_scope(scope)).map_err(|what| KnowledgeError::invalid("scopes", what))?;
-    Ok(Which { types, scopes: scopes.into_iter().collect(), owner: None, min_score: None })
+    Ok(Which { types, scopes: scopes.into_iter().collect(), ..Which::default() })
 }

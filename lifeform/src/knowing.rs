@@ -75,6 +75,13 @@ impl Knowing {
             || self.trusts.iter().any(|trusted| *trusted.0 == *owner)
     }
 
+    /// Of whom that may be: for a search that is not to be crowded out by strangers.
+    fn trusted(&self, person: Option<&str>) -> BTreeSet<String> {
+        let own = self.me.scopes.iter().map(|scope| &*scope.0).filter(|scope| self.me.answers_for(scope));
+        let trusts = self.trusts.iter().map(|trusted| &*trusted.0);
+        own.chain(trusts).chain(person).chain([&*self.me.id.0]).map(str::to_owned).collect()
+    }
+
     /// What comes to mind at `words` of whoever `asks`: what is known of him, if he speaks alone, then what answers the words,
     /// then what it was told when it woke; of all that, what all may know who have spoken there.
     ///
@@ -122,7 +129,7 @@ impl Knowing {
         if text.trim().is_empty() {
             return Ok(Vec::new());
         }
-        let which = Which { min_score: Some(SCORE_MIN), ..Which::default() };
+        let which = Which { min_score: Some(SCORE_MIN), of_any: self.trusted(person), ..Which::default() };
         // Some are a stranger's, some a profile, that is told in its own place.
         let query = Query { which, router, ..Query::new(text, TOP_K_MAX) };
         let found = self.knowledge.search(&query, origin).await?;
@@ -140,7 +147,7 @@ impl Knowing {
         if let Some(known) = known {
             return Ok(known);
         }
-        let told = self.knowledge.briefing(BRIEFING_MAX, &self.acting_for(None, cause)).await?;
+        let told = self.knowledge.briefing(BRIEFING_MAX, self.trusted(None), &self.acting_for(None, cause)).await?;
         let told: Vec<String> = told.into_iter().map(|record| record.id).collect();
         *self.briefing.write().unwrap_or_else(PoisonError::into_inner) = Some(told.clone());
         Ok(told)

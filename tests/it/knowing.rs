@@ -497,3 +497,20 @@ async fn one_word_corrected_in_a_long_sentence_is_another_word_and_two_words_tak
         tokio::task::yield_now().await;
     }
 }
+
+#[tokio::test]
+async fn what_strangers_publish_crowds_out_nothing_that_is_trusted() {
+    let daemon = TestDaemon::start(echo).await;
+    let (_, base) = daemon.lifeform().await;
+    let (op, eve) = (&daemon.operator, daemon.member("user:eve", &[]).await);
+    let mine = json!({"task": "How the harbour of Faro is entered", "content": "By the flood, and slowly, as we found last year.", "types": ["strategy"]});
+    op.post(RECORDS, mine).await.expect(StatusCode::CREATED);
+    for at in 0..120 {
+        let public = json!({"task": "harbour Faro entered", "content": format!("Harbour of Faro, entered: {at}"), "types": ["strategy"], "scopes": ["public"], "score": 5});
+        eve.post(RECORDS, public).await.expect(StatusCode::CREATED);
+    }
+    let mut socket = live(op, &base).await;
+    op.topic(&base, "t").await;
+    let told = ask(op, &mut socket, &base, "t", "How is the harbour of Faro entered?").await;
+    assert!(told.contains("By the flood") && !told.contains("entered: 1"), "{told}");
+}

@@ -149,7 +149,7 @@ pub(super) fn which(types: Option<&String>, scopes: Option<&String>, owner: Opti
     scopes.iter().try_for_each(|scope| check_scope(scope)).map_err(wrong("scopes"))?;
     let owner = owner.filter(|owner| !owner.is_empty());
     owner.iter().try_for_each(|owner| check_owner(owner)).map_err(wrong("owner"))?;
-    Ok(Which { types, scopes: scopes.into_iter().map(str::to_owned).collect(), owner, min_score: None })
+    Ok(Which { types, scopes: scopes.into_iter().map(str::to_owned).collect(), owner, ..Which::default() })
 }
 
 /// Finds the records that answer a question best: first those that answer it, twice as many as are wanted, then the best
