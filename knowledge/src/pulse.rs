@@ -131,7 +131,8 @@ impl Knowledge {
         let id = document["id"].as_str().unwrap_or_default().to_owned();
         let (metadata, mut tags) = (document["metadata"].clone(), Map::new());
         tags.insert("domain".to_owned(), metadata["task_domain"].clone());
-        let owner = by.id.0.to_string();
+        // Whoever changes what is somebody else's, as operators may, leaves it his.
+        let owner = known.as_ref().map_or_else(|| by.id.0.to_string(), |known| known.owner.clone());
         let mut warnings = Vec::new();
         let word = metadata["visibility"].as_str().unwrap_or("private");
         let scopes = crate::Visibility::scopes(word, &owner, by, &mut warnings);

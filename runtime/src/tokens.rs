@@ -116,9 +116,10 @@ impl Tokens {
         let _turn = self.turn.lock().await;
         if let Some(known) = self.of(id).into_iter().next().map(|(_, known)| known.scopes) {
             if !scopes.is_empty() && known != principal.scopes {
-                let all: Vec<&str> = known.iter().map(|scope| &*scope.0).collect();
+                let own = Principal::new(id, kind, role).scopes;
+                let all: Vec<&str> = known.difference(&own).map(|scope| &*scope.0).collect();
                 bail!(
-                    "{id} is in {} with the token it has: `lifeformd token scopes {id} …` changes that",
+                    "{id} is in [{}] with the token it has: `lifeformd token scopes {id} …` changes that",
                     all.join(", ")
                 );
             }

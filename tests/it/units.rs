@@ -418,6 +418,14 @@ async fn a_unit_posted_back_as_it_was_told_changes_nothing_and_shows_it_to_nobod
     assert_eq!(taken["unchanged"], 2, "{taken}");
     assert_eq!(all().await, before);
     assert_eq!(get(&cy, "kp:pattern:knowledge-team", &[]).await.status, StatusCode::NOT_FOUND);
+    // An operator who shows it to fewer leaves it its owner's.
+    let mut hidden = get(&ada, "kp:pattern:bar", &[]).await.expect(StatusCode::OK);
+    hidden["metadata"]["visibility"] = "network".into();
+    ada.post(UNITS, hidden.clone()).await.expect(StatusCode::OK);
+    hidden["metadata"]["visibility"] = "private".into();
+    daemon.operator.post(UNITS, hidden).await.expect(StatusCode::OK);
+    let bar = ada.get("/api/knowledge?limit=1").await.expect(StatusCode::OK)["results"][0].clone();
+    assert_eq!((&bar["scopes"], &bar["owner"]), (&json!(["user:ada"]), &json!("user:ada")), "{bar}");
     // A long one is told whole.
     let mut long = pattern();
     long["description"] = "Before any bar ".repeat(200).into();
