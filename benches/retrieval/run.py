@@ -99,6 +99,8 @@ class Client:
 
     def settled(self, router):
         """Waits until what was posted can be found by meaning."""
+        # A connection that nobody used for a while is closed by the daemon; `http.client` opens the next one.
+        self.connection.close()
         while self.search("is it all read", router)[0] is None:
             time.sleep(0.5)
 
