@@ -335,11 +335,11 @@ impl Knowledge {
     /// [`KnowledgeError::Forbidden`], [`KnowledgeError::Conflict`].
     pub async fn delete_resource(&self, id: &str, force: bool, origin: &Origin) -> Result<(), KnowledgeError> {
         let resource = self.resource(id, origin).await?;
-        let needed = r#"FIND(COUNT(?k)) WHERE { (?k, "uses_resource", {type: "Resource", name: $id}) }"#;
-        let request = serde_json::from_value(json!({"command": needed, "parameters": {"id": id}}))
-            .map_err(|error| KnowledgeError::Refused(error.to_string()))?;
-        let needed = self.nexus.execute(&commons(), request, origin).await?;
-        if !force && needed["result"][0].as_u64().is_some_and(|count| count > 0) {
+        // A record that is deleted needs nothing; what is restored says what it misses.
+        let needed = r#"FIND(?k.metadata.status) WHERE { (?k, "uses_resource", {type: "Resource", name: $id}) }"#;
+        let needed = self.asked(needed, json!({"id": id}), origin).await?;
+        let is_used = |status: &Value| status.as_str().is_none_or(|status| status == "active");
+        if !force && needed.as_array().is_some_and(|found| found.iter().any(is_used)) {
             return Err(KnowledgeError::Conflict(format!("records need {id}")));
         }
         let command = r#"DELETE CONCEPT ?r DETACH WHERE { ?r {type: "Resource", name: $id} }"#;

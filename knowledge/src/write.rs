@@ -163,6 +163,45 @@ impl Knowledge {
         }
     }
 
+    /// What [`Self::save`] would warn of, or refuse; nothing is written, and nothing sealed.
+    pub(crate) async fn rehearse(&self, draft: Draft, origin: &Origin) -> Result<Vec<String>, KnowledgeError> {
+        self.check_names(&draft.body).await?;
+        self.check_new(&draft, origin).await?;
+        let metadata = metadata(&draft, origin);
+        let Draft { id, owner, scopes, mut body, first_case, mut warnings, .. } = draft;
+        if self.nexus.secrets() == SecretPolicy::Seal {
+            for text in [&mut body.task, &mut body.content].into_iter().flatten() {
+                let sealed = replaced(text, &mut |kind, _| {
+                    warnings.push(format!("a {kind} would be sealed"));
+                    "{{secret:credentials/auto}}".to_owned()
+                });
+                *text = sealed.unwrap_or_else(|| std::mem::take(text));
+            }
+        }
+        let id = id.unwrap_or_else(|| self.fresh_id());
+        let call = upsert(&id, "EXPECT VERSION 0", &body, &metadata, (&owner, &scopes));
+        let right = if first_case.is_some() { Right::Judge } else { Right::Own };
+        let answer = self.nexus.rehearse(&commons(), call, origin, right).await?;
+        outcome(&answer, &id)?;
+        warnings.extend(warned(&answer));
+        Ok(warnings)
+    }
+
+    /// Whether a record may be written for its owner, under its id.
+    async fn check_new(&self, draft: &Draft, origin: &Origin) -> Result<(), KnowledgeError> {
+        let Draft { id, owner, .. } = draft;
+        if !(origin.principal.answers_for(owner) || origin.principal.may(Role::Operator)) {
+            return Err(KnowledgeError::Forbidden(format!("a record cannot be given to {owner}")));
+        }
+        // What is refused for its name has nothing sealed for it.
+        match id {
+            Some(id) if self.any(id, &Origin::system("whether an id is taken")).await.is_ok() => {
+                Err(KnowledgeError::Conflict(format!("the id {id} is taken")))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Writes a new record, and in the same commit what goes with its id.
     pub(crate) async fn put(
         &self,
@@ -170,41 +209,10 @@ impl Knowledge {
         beside: &(dyn Fn(&str) -> Vec<Op> + Sync),
         origin: &Origin,
     ) -> Result<Saved, KnowledgeError> {
-        let Draft {
-            id: wanted,
-            owner,
-            scopes,
-            mut body,
-            score,
-            confidence,
-            first_case,
-            message_id,
-            source,
-            mut warnings,
-        } = draft;
-        if !(origin.principal.answers_for(&owner) || origin.principal.may(Role::Operator)) {
-            return Err(KnowledgeError::Forbidden(format!("a record cannot be given to {owner}")));
-        }
-        // What is refused for its name has nothing sealed for it.
-        if let Some(id) = &wanted
-            && self.any(id, &Origin::system("whether an id is taken")).await.is_ok()
-        {
-            return Err(KnowledgeError::Conflict(format!("the id {id} is taken")));
-        }
+        self.check_new(&draft, origin).await?;
+        let metadata = metadata(&draft, origin);
+        let Draft { id: wanted, owner, scopes, mut body, first_case, mut warnings, .. } = draft;
         warnings.extend(self.seal_found(&mut body, &owner, &scopes, &[], origin).await?);
-        let mut metadata = json!({
-            "source": said_source(&source, &owner), "author": origin.principal.id, OWNER_KEY: owner, SCOPES_KEY: scopes,
-            "score": score, "helpful": u64::from(first_case.is_some()), "harmful": 0,
-            "confidence": confidence.unwrap_or(CONFIDENCE), "status": "active",
-        });
-        let evidence = evidence(&source);
-        for (key, value) in
-            [("message_id", json!(message_id)), (SOURCE_KEY, json!(source)), ("evidence", json!(evidence))]
-        {
-            if !is_empty(&value) {
-                metadata[key] = value;
-            }
-        }
         let mut left = if wanted.is_some() { 1 } else { TRIES };
         loop {
             left -= 1;
@@ -353,8 +361,25 @@ impl Knowledge {
         let id = &before.id;
         let now = self.seen(id, origin).await?;
         self.let_go(id, before, &now.resource_ids, origin).await?;
+        self.link(&now, &before.resource_ids, origin).await
+    }
+
+    /// Links a record to what it names and was not there when it was written.
+    pub(crate) async fn link_what_came_later(&self, record: &Record, origin: &Origin) -> Result<(), KnowledgeError> {
+        if record.resource_ids.is_empty() {
+            return Ok(());
+        }
+        let linked = r#"FIND(?r.name) WHERE { ({type: "Knowledge", name: $id}, "uses_resource", ?r) }"#;
+        let linked = self.asked(linked, json!({"id": record.id}), origin).await?;
+        let linked: Vec<String> =
+            linked.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
+        self.link(record, &linked, origin).await
+    }
+
+    /// Links a record to the resources that it names and that are there, but for those that it is linked to.
+    async fn link(&self, record: &Record, linked: &[String], origin: &Origin) -> Result<(), KnowledgeError> {
         let mut there = Vec::new();
-        for resource in now.resource_ids.iter().filter(|resource| !before.resource_ids.contains(resource)) {
+        for resource in record.resource_ids.iter().filter(|resource| !linked.contains(resource)) {
             match self.resource(resource, origin).await {
                 Ok(_) => there.push(resource.clone()),
                 Err(KnowledgeError::NoResource(_)) => {}
@@ -364,8 +389,9 @@ impl Knowledge {
         if there.is_empty() {
             return Ok(());
         }
+        let id = &record.id;
         let (mut command, mut parameters) = ("UPSERT {\n".to_owned(), Map::from_iter([("id".to_owned(), json!(id))]));
-        write_links(&mut command, &there, (&now.owner, &now.scopes), &mut parameters);
+        write_links(&mut command, &there, (&record.owner, &record.scopes), &mut parameters);
         command.push('}');
         let call = Call { command, parameters };
         outcome(&self.nexus.write_with(&commons(), call, origin, Right::Own, Vec::new()).await?, id).map(drop)
@@ -397,6 +423,18 @@ impl Knowledge {
         Ok(())
     }
 
+    /// Asks the commons.
+    pub(crate) async fn asked(
+        &self,
+        command: &str,
+        parameters: Value,
+        origin: &Origin,
+    ) -> Result<Value, KnowledgeError> {
+        let request = serde_json::from_value(json!({"command": command, "parameters": parameters}))
+            .map_err(|error| KnowledgeError::Refused(error.to_string()))?;
+        Ok(self.nexus.execute(&commons(), request, origin).await?["result"].take())
+    }
+
     /// Runs a command on the commons.
     pub(crate) async fn kip(
         &self,
@@ -416,6 +454,24 @@ impl Knowledge {
         let day = self.store.clock().now().to_zoned(TimeZone::UTC).strftime("%Y%m%d").to_string();
         format!("knowledge-{day}-{}", random())
     }
+}
+
+/// What is known of a new record besides what it says.
+fn metadata(draft: &Draft, origin: &Origin) -> Value {
+    let Draft { owner, scopes, score, confidence, first_case, message_id, source, .. } = draft;
+    let mut metadata = json!({
+        "source": said_source(source, owner), "author": origin.principal.id, OWNER_KEY: owner, SCOPES_KEY: scopes,
+        "score": score, "helpful": u64::from(first_case.is_some()), "harmful": 0,
+        "confidence": confidence.unwrap_or(CONFIDENCE), "status": "active",
+    });
+    let evidence = evidence(source);
+    for (key, value) in [("message_id", json!(message_id)), (SOURCE_KEY, json!(source)), ("evidence", json!(evidence))]
+    {
+        if !is_empty(&value) {
+            metadata[key] = value;
+        }
+    }
+    metadata
 }
 
 /// That a record goes by these ids of the unit protocol, whoever else says so of his.

@@ -46,6 +46,12 @@ static KNOWN: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"\{\{secret:[^{}]*\}\}|\[REDACTED:[a-z_]+\]").unwrap_or_else(|error| unreachable!("{error}"))
 });
 
+/// What was left out of a text, or sealed by itself.
+static LEFT_OUT: LazyLock<Regex> = LazyLock::new(|| {
+    let shape = r"\{\{secret:credentials/auto-[^{}]*\}\}|\[REDACTED:[a-z_]+\]";
+    Regex::new(shape).unwrap_or_else(|error| unreachable!("{error}"))
+});
+
 /// A text without the secrets in it, and what they were; `None` of a text that has none.
 pub fn redacted(text: &str) -> Option<(String, Vec<&'static str>)> {
     let mut found = Vec::new();
@@ -54,6 +60,13 @@ pub fn redacted(text: &str) -> Option<(String, Vec<&'static str>)> {
         format!("{MARK}{name}]")
     })?;
     Some((left, found))
+}
+
+/// A text with one mark where there are secrets, or where one was left out or sealed: what was written of two texts that are
+/// alike so was the same, but for the secrets.
+pub fn masked(text: &str) -> String {
+    let left = replaced(text, &mut |_, _| format!("{MARK}secret]"));
+    LEFT_OUT.replace_all(left.as_deref().unwrap_or(text), format!("{MARK}secret]")).into_owned()
 }
 
 /// A text with something else where there were secrets, told by what sort each was and what it was. What stands for a secret

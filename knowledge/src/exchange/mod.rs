@@ -9,6 +9,7 @@ mod tree;
 use std::collections::BTreeSet;
 
 use nexus::Origin;
+use nexus::secrets::masked;
 use nexus::store::Hash;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -137,7 +138,7 @@ impl Format {
 fn object(value: Value) -> Result<Map<String, Value>, String> {
     match value {
         Value::Object(object) => Ok(object),
-        _ => Err("is an object".to_owned()),
+        _ => Err("is no JSON object".to_owned()),
     }
 }
 
@@ -209,7 +210,7 @@ impl Knowledge {
             let taken = match item {
                 Ok(Item::Record(record)) => self.take_record(record, dry_run, origin).await,
                 Ok(Item::Unit(unit)) => Box::pin(self.take_unit(unit, dry_run, origin)).await,
-                Err(what) => Err(KnowledgeError::invalid("", what)),
+                Err(what) => Err(KnowledgeError::Refused(what)),
             };
             match taken {
                 Ok((is_new, warnings)) => {
@@ -260,7 +261,12 @@ impl Knowledge {
         let is_operator = by.may(nexus::Role::Operator);
         match self.any(&id, origin).await {
             Ok(known) if known.status == Status::Active => match says(&known, &draft) {
-                true => return Ok((false, Vec::new())),
+                true => {
+                    if !dry_run && (is_operator || by.answers_for(&known.owner)) {
+                        self.link_what_came_later(&known, origin).await?;
+                    }
+                    return Ok((false, Vec::new()));
+                }
                 false => return Err(KnowledgeError::Conflict(format!("{id} is there and says something else"))),
             },
             Ok(known) if is_operator || by.answers_for(&known.owner) => {
@@ -270,26 +276,11 @@ impl Knowledge {
             Err(KnowledgeError::NotFound(_)) => {}
             Err(error) => return Err(error),
         }
-        let warnings = draft.warnings.clone();
-        if !dry_run {
-            let saved = self.save(draft, None, origin).await?;
-            return Ok((true, saved.warnings));
-        }
-        if self.any(&id, &Origin::system("whether an id is taken")).await.is_ok() {
-            return Err(KnowledgeError::Conflict(format!("the id {id} is taken")));
-        }
-        self.check_names(&draft.body).await?;
-        if is_operator {
-            return Ok((true, warnings));
-        }
-        if !by.answers_for(&draft.owner) {
-            return Err(KnowledgeError::Forbidden(format!("a record cannot be given to {}", draft.owner)));
-        }
-        // As the writer of the commons has it.
-        match draft.scopes.iter().find(|scope| !by.scopes.iter().any(|own| *own.0 == ***scope)) {
-            Some(scope) => Err(KnowledgeError::Forbidden(format!("{id} cannot be shown to {scope}"))),
-            None => Ok((true, warnings)),
-        }
+        let warnings = match dry_run {
+            true => self.rehearse(draft, origin).await?,
+            false => self.save(draft, None, origin).await?.warnings,
+        };
+        Ok((true, warnings))
     }
 
     async fn take_unit(
@@ -315,11 +306,14 @@ impl Knowledge {
     }
 }
 
-/// Whether a record says what a draft says.
+/// Whether a record says what a draft says. What was a secret in the draft was not written as it is.
 fn says(known: &Record, draft: &Draft) -> bool {
     let body = &draft.body;
-    body.task.as_ref() == Some(&known.task)
-        && body.content.as_ref() == Some(&known.content)
+    let same = |said: &Option<String>, known: &str| {
+        said.as_deref().is_some_and(|said| said == known || masked(said) == masked(known))
+    };
+    same(&body.task, &known.task)
+        && same(&body.content, &known.content)
         && body.types.as_ref() == Some(&known.types)
         && draft.owner == known.owner
         && draft.scopes == known.scopes

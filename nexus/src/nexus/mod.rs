@@ -145,10 +145,7 @@ impl Nexus {
         }
         let command = Command::of(call, request.dialect);
         if request.dry_run {
-            let tried = self.try_out(nexus, &command, origin).await?;
-            let tried =
-                tried.map(|tried| Answer { result: tried.receipt, warnings: tried.warnings, ..Answer::default() });
-            return Ok(envelope(tried, &command.call.command));
+            return self.answer_tried(nexus, &command, origin).await;
         }
         self.perform(nexus, command, origin).await
     }
@@ -288,6 +285,30 @@ impl Nexus {
         }
         let command = Command { right, beside, ..Command::of(call, kip::Dialect::default()) };
         self.perform(nexus, command, origin).await
+    }
+
+    /// What [`Self::write_with`] would answer; nothing is written.
+    ///
+    /// # Errors
+    /// Only when the store fails.
+    pub async fn rehearse(
+        &self,
+        nexus: &NexusId,
+        call: Call,
+        origin: &Origin,
+        right: Right,
+    ) -> Result<Value, NexusError> {
+        if !may_write(&origin.principal, nexus) && !may_share(&origin.principal, nexus) {
+            return Ok(json!({"error": owner::no_right().to_json(&call.command)}));
+        }
+        let command = Command { right, ..Command::of(call, kip::Dialect::default()) };
+        self.answer_tried(nexus, &command, origin).await
+    }
+
+    async fn answer_tried(&self, nexus: &NexusId, command: &Command, origin: &Origin) -> Result<Value, NexusError> {
+        let tried = self.try_out(nexus, command, origin).await?;
+        let tried = tried.map(|tried| Answer { result: tried.receipt, warnings: tried.warnings, ..Answer::default() });
+        Ok(envelope(tried, &command.call.command))
     }
 
     /// What a search by meaning goes by, if this is one and there is an embedder.

@@ -109,7 +109,8 @@ fn read_tree(folder: &Path) -> anyhow::Result<Map<String, Value>> {
             } else if path.extension().is_some_and(|end| end == "json") {
                 let text =
                     std::fs::read_to_string(&path).with_context(|| format!("{} cannot be read", path.display()))?;
-                let records = serde_json::from_str(&text).with_context(|| format!("{} is no JSON", path.display()))?;
+                // What is no JSON is told as one of those that are not taken, and keeps no other out.
+                let records = serde_json::from_str(&text).unwrap_or(Value::String(text));
                 let below = path.strip_prefix(folder).unwrap_or(&path);
                 files.insert(below.to_string_lossy().replace('\\', "/"), records);
             }

@@ -1,6 +1,7 @@
 //! The embedding model in this process: a BERT encoder (all-MiniLM-L6-v2) on the CPU, its words' vectors averaged and
 //! brought to length one. One thread owns the weights; requests wait in a bounded queue.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
@@ -101,7 +102,17 @@ impl Loaded {
         let padding = PaddingParams { strategy: PaddingStrategy::BatchLongest, ..PaddingParams::default() };
         let truncation = TruncationParams { max_length: TOKENS_MAX, ..TruncationParams::default() };
         tokenizer.with_padding(Some(padding)).with_truncation(Some(truncation)).map_err(|error| wrong(&error))?;
-        let weights = VarBuilder::from_buffered_safetensors(std::fs::read(model)?, DType::F32, &Device::Cpu)?;
+        let weights = candle_core::safetensors::load_buffer(&std::fs::read(model)?, &Device::Cpu)?;
+        // A product reads its matrix as it stands when the numbers of one input are together; else it copies them
+        // together, each time.
+        let weights: HashMap<String, Tensor> = weights
+            .into_iter()
+            .map(|(name, weight)| {
+                let is_matrix = weight.rank() == 2 && !name.contains("embeddings");
+                Ok((name, if is_matrix { weight.t()?.contiguous()?.t()? } else { weight }))
+            })
+            .collect::<candle_core::Result<_>>()?;
+        let weights = VarBuilder::from_tensors(weights, DType::F32, &Device::Cpu);
         Ok(Self { model: BertModel::load(weights, &config)?, tokenizer })
     }
 

@@ -387,7 +387,7 @@ impl State {
             match said {
                 Said::Nothing => {}
                 _ if !has_room => self.full = true,
-                Said::Known(vector) => self.table.put(el, vector),
+                Said::Known(vector) => self.table.put(el, &vector),
                 Said::Unknown(name) if self.refused.contains(&name) => {}
                 // What it said before is no longer what it means.
                 Said::Unknown(name) => drop(self.missing.insert(el, name)),
@@ -407,7 +407,7 @@ impl State {
             }
             self.missing.remove(el);
             if let Some(Some(vector)) = made.get(name) {
-                self.table.put(*el, vector.clone());
+                self.table.put(*el, vector);
             }
         }
     }
