@@ -21,6 +21,8 @@ const CONTEXT_CHARS_MAX: usize = 4_000;
 const ITEMS_MAX: usize = 32;
 /// Characters of a name, a label or an id.
 const NAME_CHARS_MAX: usize = 200;
+/// Characters of a message's name, with the place where it stands.
+const MESSAGE_CHARS_MAX: usize = 400;
 /// Characters of an address.
 const URL_CHARS_MAX: usize = 2_000;
 /// Bytes of members that are kept as they are.
@@ -248,7 +250,7 @@ fn eval(fields: &mut Fields, warnings: &mut Vec<String>) -> (Option<f64>, Option
 
 /// Where a record came from; a message that is named in one of two places is meant in both.
 fn source(fields: &mut Fields) -> (Map<String, Value>, Option<String>) {
-    let top = fields.text_or_nothing("message_id", NAME_CHARS_MAX);
+    let top = fields.text_or_nothing("message_id", MESSAGE_CHARS_MAX);
     let trace = fields.text_or_nothing("trace_id", NAME_CHARS_MAX);
     let url = |text: &str| match (1..=URL_CHARS_MAX).contains(&text.chars().count()) {
         true => Ok(()),
@@ -266,7 +268,7 @@ fn source(fields: &mut Fields) -> (Map<String, Value>, Option<String>) {
         if let Some(urls) = source.texts("urls", ITEMS_MAX, &url) {
             read.insert("urls".to_owned(), urls.into());
         }
-        (read, source.text_or_nothing("message_id", NAME_CHARS_MAX))
+        (read, source.text_or_nothing("message_id", MESSAGE_CHARS_MAX))
     }) {
         (source, inner) = read;
         source.extend(left);

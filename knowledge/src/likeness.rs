@@ -35,6 +35,13 @@ impl Tenor {
     }
 }
 
+impl Tenor {
+    /// Whether another text has all its facts, and denies as often.
+    pub(crate) fn is_within(&self, other: &Self) -> bool {
+        self.facts.is_subset(&other.facts) && self.negations == other.negations
+    }
+}
+
 /// Whether what two texts share stands in the same order in both: "tea over coffee" is not "coffee over tea".
 pub(crate) fn in_order(one: &str, other: &str) -> bool {
     let (in_one, in_other) = (words(one), words(other));

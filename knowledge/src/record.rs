@@ -196,6 +196,10 @@ const MEMBERS: [&str; 17] = [
     "version",
 ];
 
+/// Attributes of a record's concept that are told in their own places, or that only the unit's reader needs.
+const ATTRIBUTES: [&str; 10] =
+    ["task", "content", "types", "tags", "context", "resource_ids", EXTRA_KEY, UNIT_KEY, KP_ID_KEY, "form"];
+
 /// Members of a record that stand elsewhere than under their own name in its attributes.
 pub(crate) const EXTRA_KEY: &str = "x";
 /// Where it came from stands in the metadata under this.
@@ -231,6 +235,10 @@ impl Record {
             updated_at: time(concept.stamp.updated()),
             extra: {
                 let mut extra = object(attributes, EXTRA_KEY);
+                // What KIP wrote under a name of its own is told as well.
+                let own = attributes.pairs().iter().map(|(key, value)| (key.as_str(), value));
+                let own = own.filter(|(key, _)| !ATTRIBUTES.contains(key));
+                extra.extend(own.map(|(key, value)| (key.to_owned(), value.to_json())));
                 extra.retain(|key, _| !MEMBERS.contains(&key.as_str()));
                 extra
             },

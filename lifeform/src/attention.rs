@@ -314,6 +314,7 @@ mod tests {
             to_answer: true,
             supplements: None,
             cause: Cause::default(),
+            at: nexus::Timestamp::UNIX_EPOCH,
         }
     }
 

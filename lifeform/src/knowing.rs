@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use knowledge::{
     Cue, Deed, Judgement, Knowledge, KnowledgeError, Learned, Lesson, Query, Record, Router, TOP_K_MAX, Type, Which,
 };
-use nexus::{Cause, Clock, Origin, Principal, PrincipalId, Scope};
+use nexus::{Cause, Clock, Origin, Principal, PrincipalId, Scope, Timestamp};
 use serde_json::{Map, Value, json};
 
 use crate::agenda::Goal;
@@ -38,10 +38,12 @@ pub(crate) struct Knowing {
 pub(crate) struct Heard<'a> {
     /// Whose.
     pub(crate) person: &'a str,
-    /// The message.
+    /// The message, by where it stands: people choose the names of theirs, and may choose the same in two places.
     pub(crate) message: &'a str,
     /// What they were.
     pub(crate) content: &'a str,
+    /// When they were said.
+    pub(crate) at: Timestamp,
 }
 
 impl Knowing {
@@ -182,7 +184,7 @@ impl Knowing {
         read: &[(String, String)],
         cause: &Cause,
     ) -> Result<Vec<Learned>, KnowledgeError> {
-        let Heard { person, message, content } = heard;
+        let Heard { person, message, content, at } = heard;
         if !is_person(person) {
             return Ok(Vec::new());
         }
@@ -209,7 +211,7 @@ impl Knowing {
                 owner: person.to_owned(),
                 scopes: vec![person.to_owned()],
                 message_id: message.to_owned(),
-                at: self.clock.now(),
+                at,
                 agent_id: self.me.id.0.to_string(),
             };
             learned.push(self.knowledge.learn(lesson, &origin).await?);

@@ -34,7 +34,7 @@ WITH METADATA { source: $source, author: $person, evidence: [$source], confidenc
 /// Marks what a message stated as no longer so, when it was changed or taken back.
 const UNSAY: &str = r#"
 UPDATE ?f SET METADATA { status: $status, superseded_by: $source }
-WHERE { ?f {type: "Fact"} FILTER(?f.attributes.message == $message && ?f.metadata.status == "active") }"#;
+WHERE { ?f {type: "Fact"} FILTER(?f.attributes.message == $message && ?f.attributes.topic == $topic && ?f.metadata.status == "active") }"#;
 
 /// Marks what answers failed on.
 const SET_APART: &str = r#"
@@ -225,18 +225,14 @@ impl Memory {
         Ok(kept)
     }
 
-    /// What a message stated holds no more: it was changed (`superseded`) or taken back (`retracted`) by the entry `source`.
+    /// What a message stated holds no more: it was changed (`superseded`) or taken back (`retracted`) by an entry.
     ///
     /// # Errors
     /// The store's own.
-    pub(crate) async fn unsay(
-        &self,
-        message: &str,
-        status: &str,
-        source: &str,
-        cause: &Origin,
-    ) -> Result<(), NexusError> {
-        self.run(UNSAY, json!({"message": message, "status": status, "source": source}), cause).await.map(drop)
+    pub(crate) async fn unsay(&self, stated: Stated<'_>, status: &str, cause: &Origin) -> Result<(), NexusError> {
+        let Stated { topic, message, source, .. } = stated;
+        let unsaid = json!({"message": message, "topic": topic, "status": status, "source": source});
+        self.run(UNSAY, unsaid, cause).await.map(drop)
     }
 
     /// A concept comes to mind no more, until somebody has looked at it.

@@ -24,9 +24,9 @@ pub(super) fn write(record: &Record) -> String {
         let key = if is_name(key) { key.clone() } else { Value::from(key.as_str()).to_string() };
         let _ = writeln!(told, "{key}: {value}");
     }
-    // A task of several lines stands in the head: a heading is a line.
+    // A task of several lines, or with blanks around it, stands in the head: a heading is a line.
     let task = text(task);
-    if task.contains('\n') {
+    if task.contains('\n') || task.trim() != task {
         let _ = writeln!(told, "task: {}", Value::from(task.as_str()));
     }
     let heading = task.lines().next().unwrap_or_default();
@@ -62,11 +62,16 @@ pub(super) fn read(text: &str) -> Result<Records, String> {
     if is_head(&text) { Ok(heads(&text)) } else { sections(&text) }
 }
 
-/// Whether a text begins with the head of a record.
+/// The lines of the head of a record that a text begins with, if it does, whatever is wrong in them: each begins with a name.
+fn head(text: &str) -> Option<Vec<&str>> {
+    let lines: Vec<&str> = text.strip_prefix("---\n")?.lines().take_while(|line| *line != FENCE).collect();
+    let is_named = |line: &&str| line.starts_with('"') || line.split_once(':').is_some_and(|(key, _)| is_name(key));
+    (!lines.is_empty() && lines.iter().all(is_named)).then_some(lines)
+}
+
+/// Whether a text begins with the head of a record that is whole.
 fn is_head(text: &str) -> bool {
-    let Some(rest) = text.strip_prefix("---\n") else { return false };
-    let mut lines = rest.lines().take_while(|line| *line != FENCE).peekable();
-    lines.peek().is_some() && lines.all(|line| member(line).is_some()) && rest.lines().any(|line| line == FENCE)
+    head(text).is_some_and(|lines| lines.iter().all(|line| member(line).is_some()))
 }
 
 /// Whether a member stands in a head under its name as it is.
@@ -91,11 +96,20 @@ fn heads(text: &str) -> Records {
     let mut found = Vec::new();
     let mut rest = text;
     while let Some(inner) = rest.strip_prefix("---\n").filter(|_| found.len() <= ITEMS_MAX) {
-        let Some((head, body)) = inner.split_once("\n---\n") else { break };
+        let Some((lines, body)) = inner.split_once("\n---\n") else {
+            found.push(Err("has a head that does not end".to_owned()));
+            break;
+        };
         // The next head begins where a line opens one: a ruler within a content is none.
-        let next = body.match_indices("\n---\n").map(|(at, _)| at + 1).find(|at| is_head(&body[*at..]));
+        let next = body.match_indices("\n---\n").map(|(at, _)| at + 1).find(|at| head(&body[*at..]).is_some());
         let (body, after) = body.split_at(next.unwrap_or(body.len()));
-        let mut record: Map<String, Value> = head.lines().filter_map(member).collect();
+        rest = after;
+        let members: Vec<Option<(String, Value)>> = lines.lines().map(member).collect();
+        if let Some(at) = members.iter().position(Option::is_none) {
+            found.push(Err(format!("has a head whose line {} is no member: a name, a colon, and JSON", at + 1)));
+            continue;
+        }
+        let mut record: Map<String, Value> = members.into_iter().flatten().collect();
         let body = body.trim_start_matches('\n');
         let (heading, content) = body.split_once('\n').unwrap_or((body, ""));
         if let Some(task) = heading.strip_prefix("# ") {
@@ -109,7 +123,6 @@ fn heads(text: &str) -> Records {
         } else {
             found.push(Err("has a head and no heading after it".to_owned()));
         }
-        rest = after;
     }
     found
 }

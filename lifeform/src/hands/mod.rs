@@ -375,7 +375,7 @@ impl Hands {
             };
             let kept: Result<Vec<String>, nexus::NexusError> = async {
                 if let Some(status) = status.filter(|_| unsaid) {
-                    self.memory.unsay(&said.message, status, &said.source, origin).await?;
+                    self.memory.unsay(stated, status, origin).await?;
                 }
                 if said.change == Change::Retracted {
                     return Ok(Vec::new());
@@ -401,7 +401,9 @@ impl Hands {
         unsaid: bool,
         origin: &Origin,
     ) -> Result<(), ToolFailure> {
-        let heard = Heard { person: &said.sender, message: &said.message, content: &said.content };
+        let place = &here.perception.place;
+        let message = format!("{}/{}/{}", place.canvas, place.topic, said.message);
+        let heard = Heard { person: &said.sender, message: &message, content: &said.content, at: said.at };
         let cause = origin.cause.and(said.source.clone());
         if said.change == Change::Retracted {
             return self.knowing.unhear(heard, &[], &cause).await.map_err(failed);

@@ -94,6 +94,7 @@ pub(super) fn perceive(me: Me, entry: &Entry, op: &Op, state: &State, source: Ar
         urgent: false,
         supplements: None,
         cause: entry.cause.clone(),
+        at: entry.at,
     };
     Some(Heard::Said(place, said))
 }

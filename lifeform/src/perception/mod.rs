@@ -6,7 +6,7 @@ mod maps;
 use std::sync::Arc;
 
 use nexus::store::Entry;
-use nexus::{Cause, PrincipalId};
+use nexus::{Cause, PrincipalId, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -95,6 +95,9 @@ pub(crate) struct Said {
     /// What led to it.
     #[serde(default)]
     pub(crate) cause: Cause,
+    /// When it was said so.
+    #[serde(default)]
+    pub(crate) at: Timestamp,
 }
 
 /// What is thought about at once: the event that a reply job begins with.
@@ -234,6 +237,7 @@ pub(crate) fn perceive(me: Me, entry: &Entry, op: Op, state: &State, source: Arc
         source,
         change,
         cause: entry.cause.clone(),
+        at: entry.at,
     };
     Some(Heard::Said(topic, said))
 }
