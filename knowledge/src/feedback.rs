@@ -190,6 +190,18 @@ impl Knowledge {
         }
     }
 
+    /// What lets the judgements of a record that goes be counted of another one that gets its name.
+    pub(crate) async fn no_more_counted(&self, id: &str, origin: &Origin) -> Result<Vec<Op>, KnowledgeError> {
+        let mut batch = Batch::new(origin);
+        for entry in self.store.all_entries(&stream(id)).await?.into_iter().filter(|entry| &*entry.kind == CASE) {
+            let Kept { helpful, case, instead } = entry.decode()?;
+            if let Some(key) = (Judgement { helpful, case, instead }).key(id) {
+                batch = batch.delete(key, Expect::Any);
+            }
+        }
+        Ok(batch.ops)
+    }
+
     /// Counts several; what is wrong with one of them is told, and the others are counted.
     ///
     /// # Errors

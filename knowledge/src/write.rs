@@ -410,7 +410,8 @@ impl Knowledge {
         }
         if purge {
             let streams = [feedback::stream(id), versions_stream(KIND, id)];
-            let gone = streams.into_iter().map(|stream| Op::Forget { stream }).collect();
+            let mut gone = self.no_more_counted(id, origin).await?;
+            gone.extend(streams.into_iter().map(|stream| Op::Forget { stream }));
             let command = r#"DELETE CONCEPT ?k DETACH WHERE { ?k {type: "Knowledge", name: $id} }"#;
             self.kip(command, json!({"id": id}), Right::Own, gone, id, origin).await?;
             return Ok(());
