@@ -364,6 +364,7 @@ mod tests {
             to_answer: true,
             supplements: None,
             cause: Cause::default(),
+            at: Timestamp::UNIX_EPOCH,
         }
     }
 
