@@ -74,7 +74,7 @@ fn each_thing_is_known_only_where_it_belongs() {
             ],
         ),
         ("rmcp::", &["neurons/src/tools/mcp", "runtime/src/api/mcp.rs", "tests/"]),
-        ("std::env::", &["runtime/src/config", "tests/"]),
+        ("std::env", &["runtime/src/config", "runtime/src/cli/threads.rs", "tests/"]),
         ("Timestamp::now()", &["nexus/src/clock.rs", "neurons/src/llm/endpoint.rs"]),
     ];
     for (file, text) in sources() {

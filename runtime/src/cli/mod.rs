@@ -9,6 +9,9 @@ mod kip;
 mod knowledge;
 mod mcp;
 mod models;
+#[cfg(feature = "embedded")]
+mod threads;
+mod threads;
 mod token;
 mod up;
 
@@ -120,6 +123,10 @@ impl Settings {
 /// Runs the command of the process's arguments.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
+    #[cfg(feature = "embedded")]
+    if matches!(cli.command, Command::Up(_)) {
+        threads::name_them();
+    }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
