@@ -11,7 +11,6 @@ mod mcp;
 mod models;
 #[cfg(feature = "embedded")]
 mod threads;
-mod threads;
 mod token;
 mod up;
 
