@@ -182,3 +182,44 @@ async fn what_is_refused_is_told_by_its_file_its_place_and_its_id() {
     }
     assert_eq!(op.get(&format!("{RECORDS}/export?owner=dan")).await.status, StatusCode::UNPROCESSABLE_ENTITY);
 }
+
+#[tokio::test]
+async fn a_dry_run_warns_as_the_import_does_and_what_came_later_is_linked_by_another() {
+    let daemon = TestDaemon::start(honest).await;
+    let op = &daemon.operator;
+    let secret =
+        json!({"id": "s", "task": "log in", "content": "the password: hunter2hunter2 is old", "types": ["tool"]});
+    let needy = json!({"id": "n", "task": "run it", "content": "Run the script.", "types": ["tool"], "resource_ids": ["code/run.py"]});
+    let lines = format!("{secret}\n{needy}");
+    let would = import(op, "jsonl", &lines, "&dry_run=true").await;
+    let warnings = would["warnings"].to_string();
+    assert!(warnings.contains("password") && warnings.contains("link"), "{would}");
+    assert!(told(op).await.is_empty());
+    let done = import(op, "jsonl", &lines, "").await;
+    assert_eq!((&done["imported"], &done["warnings"]), (&json!(2), &would["warnings"]), "{done}");
+    let script = json!({"id": "code/run.py", "title": "a script", "body": "print(1)", "content_type": "code"});
+    op.post("/api/resource", script).await.expect(StatusCode::CREATED);
+    // The same again: what was left out is no other text, and what is there by now is linked.
+    let again = import(op, "jsonl", &lines, "").await;
+    assert_eq!((&again["unchanged"], &again["refused"]), (&json!(2), &json!(0)), "{again}");
+    op.delete("/api/resource/code/run.py").await.refused(409, "conflict");
+    // A record that is deleted needs nothing any more.
+    op.delete(&format!("{RECORDS}/n")).await.expect(StatusCode::NO_CONTENT);
+    op.delete("/api/resource/code/run.py").await.expect(StatusCode::NO_CONTENT);
+    // Another text beside the secret is another text.
+    let other = secret.to_string().replace("is old", "is new");
+    assert_eq!(import(op, "jsonl", &other, "").await["refused"], 1);
+}
+
+#[tokio::test]
+async fn what_kip_wrote_under_names_of_its_own_goes_through_the_other_doors() {
+    let daemon = TestDaemon::start(honest).await;
+    let op = &daemon.operator;
+    kip(op, r#"UPSERT { CONCEPT ?k { {type: "Knowledge", name: "tides"} SET ATTRIBUTES { task: "tides", content: "Four knots.", measured: {by: "ada"} } } }"#).await;
+    let record = op.get(&format!("{RECORDS}/tides")).await.expect(StatusCode::OK);
+    assert_eq!(record["measured"], json!({"by": "ada"}), "{record}");
+    let (text, to) = (export(op, "jsonl").await, TestDaemon::start(honest).await);
+    import(&to.operator, "jsonl", &text, "").await;
+    let there = to.operator.get(&format!("{RECORDS}/tides")).await.expect(StatusCode::OK);
+    assert_eq!(there["measured"], json!({"by": "ada"}), "{there}");
+}

@@ -514,3 +514,28 @@ async fn what_strangers_publish_crowds_out_nothing_that_is_trusted() {
     let told = ask(op, &mut socket, &base, "t", "How is the harbour of Faro entered?").await;
     assert!(told.contains("By the flood") && !told.contains("entered: 1"), "{told}");
 }
+
+#[tokio::test]
+async fn messages_that_are_named_alike_in_two_topics_are_two() {
+    let daemon = TestDaemon::start(echo).await;
+    let (_, base) = daemon.lifeform().await;
+    let op = &daemon.operator;
+    let mut socket = live(op, &base).await;
+    for (topic, content) in [("t", "My name is Ada Lovelace."), ("u", "I prefer TypeScript over JavaScript.")] {
+        op.topic(&base, topic).await;
+        let message = json!({"id": "m1", "content": content});
+        op.post(&format!("{base}/topics/{topic}/messages"), message).await.expect(StatusCode::CREATED);
+        socket.answer().await;
+    }
+    assert_eq!(records(op).await.len(), 2);
+    op.delete(&format!("{base}/topics/t/messages/m1")).await.expect(StatusCode::OK);
+    while records(op).await.len() == 2 {
+        tokio::task::yield_now().await;
+    }
+    // Something else that is heard after it, so that all of it is done.
+    ask(op, &mut socket, &base, "u", "What is new?").await;
+    let left = records(op).await;
+    assert_eq!(left.len(), 1, "{left:?}");
+    assert_eq!(left[0]["content"], "I prefer TypeScript over JavaScript.");
+    assert!(left[0]["message_id"].as_str().unwrap().ends_with("/u/m1"), "{left:?}");
+}

@@ -171,3 +171,23 @@ fn sections(text: &str) -> Result<Records, String> {
         Err("has no heading: each section becomes a record, named by its headings".into())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_that_is_broken_is_told_and_swallowed_by_no_other_record() {
+        let whole = |id: &str| format!("---\nid: \"{id}\"\ntypes: [\"tool\"]\n---\n# {id}\n\ncontent of {id}\n\n");
+        let text =
+            format!("{}---\nid: \"b\"\ntypes: [tool\n---\n# b\n\nlost\n\n{}---\nid: \"d\"\n", whole("a"), whole("c"));
+        let found = read(&text).unwrap();
+        assert_eq!(found.len(), 4, "{found:?}");
+        assert_eq!(found[0].as_ref().unwrap()["content"], "content of a");
+        assert!(found[1].as_ref().unwrap_err().contains("line 2"), "{found:?}");
+        assert_eq!(found[2].as_ref().unwrap()["content"], "content of c");
+        assert!(found[3].as_ref().unwrap_err().contains("does not end"), "{found:?}");
+        let ruler = format!("{}---\njust a ruler\n---\nend\n", whole("a"));
+        assert_eq!(read(&ruler).unwrap().len(), 1);
+    }
+}
