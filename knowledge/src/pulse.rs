@@ -2,6 +2,7 @@
 
 use nexus::kip::datum::{Datum, Sym};
 use nexus::kip::graph::{Concept, El, Look};
+use nexus::secrets::same_but_for_secrets;
 use nexus::{Origin, Principal, Right, Role};
 use serde_json::{Map, Value, json};
 
@@ -174,7 +175,8 @@ impl Knowledge {
                 // Who sees it is told in a word, which says less than its scopes.
                 let scopes = scopes.filter(|_| word != visibility_of(&known));
                 let name = known.id;
-                if told == document || known.unit.as_ref() == Some(&document) && scopes.is_none() {
+                let same = |one: &Value| same_but_for_secrets(&one.to_string(), &document.to_string());
+                if same(&told) || known.unit.as_ref().is_some_and(same) && scopes.is_none() {
                     return Ok(Contribution {
                         record: self.get(&name, origin).await?,
                         is_new: false,

@@ -5,6 +5,7 @@
 use std::sync::LazyLock;
 
 use nexus::Origin;
+use nexus::secrets::same_but_for_secrets;
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -275,8 +276,9 @@ impl Knowledge {
                 (saved.record, true, saved.warnings)
             }
             Some(known) if by.answers_for(&known.owner) || by.may(nexus::Role::Operator) => {
-                let is_same =
-                    Some(&known.content) == body.content.as_ref() && known.extra.get(MEMBER) == body.extra.get(MEMBER);
+                let head = |extra: &Map<String, Value>| json!(extra.get(MEMBER)).to_string();
+                let is_same = body.content.as_ref().is_some_and(|said| same_but_for_secrets(said, &known.content))
+                    && same_but_for_secrets(&head(&body.extra), &head(&known.extra));
                 // Who sees it is told in a word, which says less than its scopes.
                 let scopes = if word == crate::unit::visibility_of(&known) { known.scopes.clone() } else { scopes };
                 if is_same && known.scopes == scopes {

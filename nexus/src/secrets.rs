@@ -64,9 +64,14 @@ pub fn redacted(text: &str) -> Option<(String, Vec<&'static str>)> {
     Some((left, found))
 }
 
-/// A text with one mark where there are secrets, or where one was left out or sealed: what was written of two texts that are
-/// alike so was the same, but for the secrets.
-pub fn masked(text: &str) -> String {
+/// Whether two texts say the same but for the secrets in them, there or left out or sealed: writing the one where the other
+/// stands would change nothing.
+pub fn same_but_for_secrets(one: &str, other: &str) -> bool {
+    one == other || masked(one) == masked(other)
+}
+
+/// A text with one mark where there are secrets, or where one was left out or sealed.
+fn masked(text: &str) -> String {
     let left = replaced(text, &mut |_, _| format!("{MARK}secret]"));
     LEFT_OUT.replace_all(left.as_deref().unwrap_or(text), format!("{MARK}secret]")).into_owned()
 }
@@ -256,6 +261,18 @@ mod tests {
         ] {
             assert_eq!(redacted(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn what_was_left_out_of_a_text_makes_it_no_other() {
+        for left in ["the [REDACTED:password]", "the password: {{secret:credentials/auto-a2b3}}"] {
+            assert!(
+                same_but_for_secrets("the password: hunter22x", &left.replace("the [", "the password: [")),
+                "{left}"
+            );
+        }
+        assert!(!same_but_for_secrets("password: hunter22x, old", "password: [REDACTED:password], new"));
+        assert!(!same_but_for_secrets("see {{secret:one}}", "see {{secret:other}}"));
     }
 
     #[test]

@@ -9,7 +9,7 @@ mod tree;
 use std::collections::BTreeSet;
 
 use nexus::Origin;
-use nexus::secrets::masked;
+use nexus::secrets::same_but_for_secrets;
 use nexus::store::Hash;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -309,9 +309,7 @@ impl Knowledge {
 /// Whether a record says what a draft says. What was a secret in the draft was not written as it is.
 fn says(known: &Record, draft: &Draft) -> bool {
     let body = &draft.body;
-    let same = |said: &Option<String>, known: &str| {
-        said.as_deref().is_some_and(|said| said == known || masked(said) == masked(known))
-    };
+    let same = |said: &Option<String>, known: &str| said.as_ref().is_some_and(|said| same_but_for_secrets(said, known));
     same(&body.task, &known.task)
         && same(&body.content, &known.content)
         && body.types.as_ref() == Some(&known.types)
