@@ -66,6 +66,7 @@ def main():
     asked.add_argument("folder", type=pathlib.Path)
     asked.add_argument("--messages", type=int, default=500)
     asked.add_argument("--questions", type=int, default=0)
+    asked.add_argument("--patience", type=int, default=300, help="seconds that an answer may take: a small model on a few cores is slow")
     asked.add_argument("--model", default="none", help="what LIFEFORMD_MODELS__EMBEDDED is; questions need one")
     asked = asked.parse_args()
     file = asked.folder / "locomo10.json"
@@ -88,7 +89,7 @@ def main():
             if every and at % every == 0:
                 question = f"@Iris {questions[at // every - 1]}"
                 message = post(people[speaker], posted, question)
-                wait_for_answer(operator, posted, message)
+                wait_for_answer(operator, posted, message, asked.patience)
         settle(operator, life)
         took = time.perf_counter() - begun
         records = operator.ask("GET", "/api/knowledge?limit=1000")["results"]
@@ -134,13 +135,13 @@ def post(client, path, content):
         return read["id"]
 
 
-def wait_for_answer(client, path, message):
-    for _ in range(1200):
+def wait_for_answer(client, path, message, patience):
+    for _ in range(4 * patience):
         newest = client.ask("GET", f"{path}?limit=5")["messages"]
         if any(one.get("reply_to") == message and one["status"] == "final" for one in newest):
             return
         time.sleep(0.25)
-    raise SystemExit("no answer came within five minutes")
+    raise SystemExit(f"no answer came within {patience} s")
 
 
 def settle(client, life):
