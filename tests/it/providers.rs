@@ -312,6 +312,26 @@ async fn every_fault_of_a_stream_has_its_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_does_not_end_is_cut_at_what_it_may_have() {
+    let piece = chunk(json!({"content": "a".repeat(8 << 10)}), None);
+    let (url, _) =
+        server([Does::Writes(stream(&format!("{}{}", piece.repeat(40), chunk(json!({}), Some("stop")))))]).await;
+    let (deltas, mut pieces) = mpsc::channel(64);
+    let asked = ChatRequest { max_tokens: Some(16), ..asks() };
+    let came = provider(&url).chat(asked, Some(deltas)).await.map(|reply| reply.text.len().to_string());
+    assert!(matches!(&came, Err(LlmError::Broken { message, .. }) if message.contains("longer than")), "{came:?}");
+    let mut streamed = 0;
+    while let Some(Delta::Text(piece)) = pieces.recv().await {
+        streamed += piece.len();
+    }
+    assert!(streamed < 100 << 10, "{streamed}");
+    // As long as it may be, it is whole.
+    let (deltas, _pieces) = mpsc::channel(64);
+    let reply = provider(&url).chat(asks(), Some(deltas)).await.unwrap();
+    assert_eq!(reply.text.len(), 40 * (8 << 10));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn tool_calls_in_pieces_are_whole_even_when_names_are_said_again() {
     let piece = |index: usize, id: &str, name: &str, arguments: &str| {
         chunk(

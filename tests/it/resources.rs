@@ -272,6 +272,43 @@ async fn a_secret_in_ordinary_text_is_left_out_refused_or_sealed_by_whatever_doo
     let named = changed["knowledge"]["resource_ids"].as_array().unwrap();
     assert!(named.len() == 2 && named[0] == resource.as_str(), "{changed}");
     assert!(!journal(&daemon).await.contains(secret));
+    // What is refused, for its name or in a dry run, has nothing sealed for it.
+    let sealed = async || daemon.operator.get(&format!("{RESOURCES}?prefix=credentials")).await.expect(StatusCode::OK);
+    let before = sealed().await;
+    let taken = json!({"id": saved["id"], "task": "t", "content": format!("password: {secret}2"), "types": ["tool"]});
+    ada.post("/api/knowledge", taken.clone()).await.refused(409, "conflict");
+    let mut new = taken;
+    new["id"] = "another".into();
+    let would =
+        ada.text("/api/knowledge/import?format=jsonl&dry_run=true", new.to_string()).await.expect(StatusCode::OK);
+    assert!(would["warnings"].to_string().contains("would be sealed"), "{would}");
+    assert_eq!(sealed().await, before);
+    // The same again is the same record, though another secret was sealed by another name.
+    for count in [1, 0] {
+        let done = ada.text("/api/knowledge/import?format=jsonl", new.to_string()).await.expect(StatusCode::OK);
+        assert_eq!((&done["imported"], &done["refused"]), (&json!(count), &json!(0)), "{done}");
+    }
+}
+
+#[tokio::test]
+async fn a_unit_and_a_skill_with_a_secret_in_them_sent_again_change_nothing() {
+    let daemon = TestDaemon::start(honest).await;
+    let op = &daemon.operator;
+    let unit = json!({"@context": "https://openknowledgepulse.org/schema/v1", "@type": "Pattern", "id": "kp:pattern:login",
+                      "name": "Log in", "description": "use password: hunter2hunter2 there", "metadata": {"visibility": "network"}});
+    let skill = "---\nname: log-in\ndescription: Logging in\n---\nThe password: hunter2hunter2 is old.\n";
+    let mut versions = Vec::new();
+    for _ in 0..3 {
+        op.post("/v1/knowledge", unit.clone()).await;
+        op.post("/v1/skills", json!({"skill_md_content": skill})).await;
+        let all = op.get("/api/knowledge?limit=10").await.expect(StatusCode::OK);
+        let told = all["results"].as_array().unwrap().iter().map(|record| record["version"].as_u64().unwrap());
+        versions.push(told.collect::<Vec<_>>());
+    }
+    assert_eq!(versions, [[1, 1]; 3]);
+    op.post("/v1/skills", json!({"skill_md_content": skill.replace("old", "new")})).await;
+    let skill = op.get("/v1/skills/kp:skill:log-in:1.0.0").await.expect(StatusCode::OK);
+    assert!(skill.to_string().contains("is new") && !skill.to_string().contains("hunter2"), "{skill}");
 }
 
 /// Everything in a folder in which a marker stands, as it is or encoded.
