@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 
 /// Calls a function with the words from one on, in order, until it answers `false`.
 type WordsFrom<'w> = &'w dyn Fn(&str, &mut dyn FnMut(&str) -> bool);
+/// Whether a word stands anywhere, for whoever asks: one that stands only in what is hidden from him decides nothing.
+type IsThere<'w> = &'w dyn Fn(&str) -> bool;
 
 /// Other words taken up for one word of a query.
 const EXPANSIONS_MAX: usize = 48;
@@ -13,7 +15,7 @@ const LOOKED_AT_MAX: usize = 100_000;
 const ALPHABET: u32 = 128;
 
 /// The words that begin with `stem`, shortest first.
-pub(super) fn beginning(words_from: WordsFrom<'_>, stem: &str) -> Vec<String> {
+pub(super) fn beginning(words_from: WordsFrom<'_>, is_there: IsThere<'_>, stem: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     words_from(stem, &mut |word| {
         if word.starts_with(stem) && word != stem {
@@ -21,6 +23,7 @@ pub(super) fn beginning(words_from: WordsFrom<'_>, stem: &str) -> Vec<String> {
         }
         word.starts_with(stem) && found.len() < EXPANSIONS_MAX * 4
     });
+    found.retain(|word| is_there(word));
     found.sort_by(|a, b| a.len().cmp(&b.len()).then_with(|| a.cmp(b)));
     found.truncate(EXPANSIONS_MAX);
     found
@@ -28,7 +31,7 @@ pub(super) fn beginning(words_from: WordsFrom<'_>, stem: &str) -> Vec<String> {
 
 /// The words one slip away from `word`, or two if it is long, with the number of slips. A first letter is seldom wrong:
 /// those that share it are tried first, and then those in which nothing else is.
-pub(super) fn slips(words_from: WordsFrom<'_>, word: &str) -> Vec<(String, usize)> {
+pub(super) fn slips(words_from: WordsFrom<'_>, is_there: IsThere<'_>, word: &str) -> Vec<(String, usize)> {
     let letters: Vec<char> = word.chars().collect();
     let slips_max = match letters.len() {
         0..=3 => return Vec::new(),
@@ -42,7 +45,7 @@ pub(super) fn slips(words_from: WordsFrom<'_>, word: &str) -> Vec<(String, usize
         }
         Some(crate::lang::error::distance(word, known)).filter(|slips| *slips <= slips_max)
     };
-    let mut found = Vec::new();
+    let mut found: Vec<(String, usize)> = Vec::new();
     let (first, mut looked_at) = (letters[0].to_string(), 0);
     words_from(&first, &mut |known| {
         looked_at += 1;
@@ -52,10 +55,9 @@ pub(super) fn slips(words_from: WordsFrom<'_>, word: &str) -> Vec<(String, usize
         }
         has_first && looked_at < LOOKED_AT_MAX
     });
+    found.retain(|(known, _)| is_there(known));
     if found.is_empty() {
-        found.extend(
-            begun_otherwise(&letters).into_iter().filter(|other| is_word(words_from, other)).map(|one| (one, 1)),
-        );
+        found.extend(begun_otherwise(&letters).into_iter().filter(|other| is_there(other)).map(|one| (one, 1)));
     }
     found.sort_by(|a, b| a.1.cmp(&b.1).then_with(|| a.0.cmp(&b.0)));
     found.truncate(EXPANSIONS_MAX);
@@ -72,15 +74,6 @@ fn begun_otherwise(letters: &[char]) -> BTreeSet<String> {
     let mut found: BTreeSet<String> = others.flat_map(|other| [with(&[other], 1), with(&[other], 0)]).collect();
     found.extend([with(&[], 1), with(&[letters[1], letters[0]], 2)]);
     found
-}
-
-fn is_word(words_from: WordsFrom<'_>, word: &str) -> bool {
-    let mut is = false;
-    words_from(word, &mut |known| {
-        is |= known == word;
-        false
-    });
-    is
 }
 
 /// Which letters are in a word, and how many: enough to tell that two are far apart, at a glance.
@@ -112,12 +105,17 @@ mod tests {
     use super::*;
 
     fn slips_among(words: &[&str], word: &str) -> Vec<String> {
+        slips_of(words, &[], word)
+    }
+
+    fn slips_of(words: &[&str], hidden: &[&str], word: &str) -> Vec<String> {
         let mut known = words.to_vec();
         known.sort_unstable();
         let words_from = |first: &str, see: &mut dyn FnMut(&str) -> bool| {
             known.iter().filter(|word| **word >= first).all(|word| see(word));
         };
-        slips(&words_from, word).into_iter().map(|(word, _)| word).collect()
+        let is_there = |word: &str| words.contains(&word) && !hidden.contains(&word);
+        slips(&words_from, &is_there, word).into_iter().map(|(word, _)| word).collect()
     }
 
     #[test]
@@ -131,5 +129,9 @@ mod tests {
         assert_eq!(slips_among(&words, "nchor"), ["anchor"]);
         assert_eq!(slips_among(&words, "anchorage"), Vec::<String>::new());
         assert_eq!(slips_among(&words, "zo"), Vec::<String>::new());
+        // A hidden word that is nearer keeps no other from being found.
+        let words = ["harbour", "garbour"];
+        assert_eq!(slips_of(&words, &[], "garbou"), ["garbour"]);
+        assert_eq!(slips_of(&words, &["garbour"], "garbour"), ["harbour"]);
     }
 }

@@ -32,11 +32,13 @@ pub trait Words {
     fn words_from(&self, first: &str, see: &mut dyn FnMut(&str) -> bool);
     /// The words that begin with `stem`, shortest first.
     fn beginning(&self, stem: &str) -> Vec<String> {
-        fuzzy::beginning(&|first, see| self.words_from(first, see), stem)
+        let is_there = |word: &str| self.standing(word).is_some();
+        fuzzy::beginning(&|first, see| self.words_from(first, see), &is_there, stem)
     }
     /// The words a slip or two away from `word`, with the number of slips, the nearest first.
     fn slips(&self, word: &str) -> Vec<(String, usize)> {
-        fuzzy::slips(&|first, see| self.words_from(first, see), word)
+        let is_there = |word: &str| self.standing(word).is_some();
+        fuzzy::slips(&|first, see| self.words_from(first, see), &is_there, word)
     }
     /// How many elements hold any word.
     fn elements(&self) -> usize;
