@@ -20,6 +20,8 @@ const BRIEFING_MAX: usize = 3;
 const SCORE_MIN: f64 = 3.0;
 /// Characters of a question.
 const WORDS_MAX: usize = 2_000;
+/// The label of what it learned with people: who they were.
+const AMONG: &str = "among";
 
 /// See the module. Clones share the briefing.
 #[derive(Clone)]
@@ -60,9 +62,12 @@ impl Knowing {
     }
 
     /// Whether a record may be told where these people hear it: what only a circle knows stays in the circle. What the
-    /// lifeform made for itself is its own to tell.
+    /// lifeform made for itself is its own to tell, to those with whom it came by it.
     fn may_be_told(&self, record: &Record, people: &BTreeSet<String>) -> bool {
-        let mine = record.scopes.iter().any(|scope| *self.me.id.0 == **scope);
+        let among = record.tags.get(AMONG).and_then(Value::as_array);
+        let was_there = |person: &String| among.is_none_or(|among| among.iter().any(|one| *one == **person));
+        let mine = record.scopes.iter().any(|scope| *self.me.id.0 == **scope)
+            && people.iter().filter(|person| is_person(person)).all(was_there);
         let others = people.iter().map(String::as_str).filter(|person| *self.me.id.0 != **person);
         mine || self.knowledge.may_be_told(record, others)
     }
@@ -236,7 +241,8 @@ impl Knowing {
         Ok(())
     }
 
-    /// Keeps something that it learned by itself, by a job: its own, and shown to nobody else.
+    /// Keeps something that it learned by itself, by a job: its own, and shown to nobody else. What it learned with people is
+    /// told where no others hear it.
     ///
     /// # Errors
     /// As [`Self::hear`].
@@ -246,12 +252,18 @@ impl Knowing {
         task: &str,
         content: &str,
         from: &str,
+        among: impl IntoIterator<Item = &str>,
         cause: &Cause,
     ) -> Result<Learned, KnowledgeError> {
         let me = self.me.id.0.to_string();
+        let among: BTreeSet<&str> = among.into_iter().filter(|person| is_person(person)).collect();
+        let mut tags = Map::new();
+        if !among.is_empty() {
+            tags.insert(AMONG.to_owned(), json!(among));
+        }
         let lesson = Lesson {
             types: vec![kind],
-            tags: Map::new(),
+            tags,
             task: task.to_owned(),
             content: content.to_owned(),
             owner: me.clone(),

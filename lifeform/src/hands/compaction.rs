@@ -8,7 +8,7 @@ use nexus::{Event, Origin};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Hands, MESSAGE_CHARS, called, cut, failed};
+use super::{Hands, MESSAGE_CHARS, called, cut, failed, speakers};
 use crate::canvas::{Canvas, State, chat};
 use crate::perception::Place;
 
@@ -114,6 +114,7 @@ impl Hands {
             basis.push_str(&without_told(message["content"].as_str().unwrap_or_default()));
             basis.push('\n');
         }
+        let people = speakers(&state, &place.topic);
         let read = context.event("worth").map_or(Value::Null, |event| event.content.clone());
         let (mut kept, mut passed) = (Vec::new(), 0);
         for lesson in read["learned"].as_array().into_iter().flatten() {
@@ -123,7 +124,9 @@ impl Hands {
                 passed += 1;
                 continue;
             }
-            match self.knowing.learn(Type::Strategy, &task, &content, &upto, &origin.cause).await.map_err(failed)? {
+            let people = people.iter().map(String::as_str);
+            let kept_now = self.knowing.learn(Type::Strategy, &task, &content, &upto, people, &origin.cause).await;
+            match kept_now.map_err(failed)? {
                 Learned::Kept(id) | Learned::Confirmed(id) | Learned::Revised(id) => kept.push(id),
                 Learned::Passed(_) => passed += 1,
             }

@@ -161,7 +161,8 @@ impl Hands {
             self.knowing.keep_deed(&deed, &origin.cause).await?;
             let learned = planned["learned"].as_str().unwrap_or_default();
             if !learned.trim().is_empty() {
-                self.knowing.learn(Type::Strategy, &goal.title, learned, &context.job, &origin.cause).await?;
+                let by = [&*goal.by.0];
+                self.knowing.learn(Type::Strategy, &goal.title, learned, &context.job, by, &origin.cause).await?;
             }
             Ok::<_, KnowledgeError>(())
         };
@@ -181,7 +182,10 @@ impl Hands {
         let findings = context.event("research").map_or(Value::Null, |event| event.content.clone());
         let questions = planned["research"].as_array().into_iter().flatten().filter_map(Value::as_str);
         // Under the goal's own words, so that it comes to mind when that is turned to again.
-        let goal = Self::errand(context)?["title"].as_str().unwrap_or_default();
+        let errand = Self::errand(context)?;
+        let goal = errand["title"].as_str().unwrap_or_default();
+        let agenda = self.plans.agenda();
+        let by = errand["goal"].as_str().and_then(|id| Some(agenda.goals.get(id)?.by.0.clone()));
         let answers = findings.as_array().into_iter().flatten();
         let (mut kept, mut passed) = (Vec::new(), 0);
         for (question, answer) in questions.zip(answers) {
@@ -192,7 +196,8 @@ impl Hands {
             }
             let kind = Type::Definition;
             let task = format!("{goal}: {question}");
-            match self.knowing.learn(kind, &task, answer, &context.job, &origin.cause).await.map_err(failed)? {
+            let kept_now = self.knowing.learn(kind, &task, answer, &context.job, by.as_deref(), &origin.cause).await;
+            match kept_now.map_err(failed)? {
                 Learned::Kept(id) | Learned::Revised(id) => kept.push(id),
                 Learned::Confirmed(_) | Learned::Passed(_) => passed += 1,
             }
