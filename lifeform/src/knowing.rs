@@ -22,6 +22,7 @@ const SCORE_MIN: f64 = 3.0;
 const WORDS_MAX: usize = 2_000;
 /// The label of what it learned with people: who they were.
 const AMONG: &str = "among";
+const AMONG_MAX: usize = 32;
 
 /// See the module. Clones share the briefing.
 #[derive(Clone)]
@@ -259,7 +260,8 @@ impl Knowing {
         let among: BTreeSet<&str> = among.into_iter().filter(|person| is_person(person)).collect();
         let mut tags = Map::new();
         if !among.is_empty() {
-            tags.insert(AMONG.to_owned(), json!(among));
+            // A label holds so many; where there were more, those who are named are fewer, and it is told less often.
+            tags.insert(AMONG.to_owned(), among.into_iter().take(AMONG_MAX).collect());
         }
         let lesson = Lesson {
             types: vec![kind],

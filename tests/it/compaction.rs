@@ -1,5 +1,7 @@
 //! A topic that is longer than what an answer is given of it is said in short; what was said stays (MISSION L7).
 
+use std::sync::{Arc, Mutex};
+
 use neurons::llm::ChatRequest;
 use neurons::llm::scripted::Reply;
 use reqwest::StatusCode;
@@ -73,8 +75,11 @@ async fn a_long_topic_is_compacted_by_a_transformer_and_the_original_stays() {
 
 #[tokio::test]
 async fn what_is_said_in_short_leaves_a_record_where_peoples_own_words_bear_it_out() {
-    let daemon = TestDaemon::start(|request, n| {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let seen = asked.clone();
+    let daemon = TestDaemon::start(move |request, n| {
         let told = told(request);
+        seen.lock().unwrap().push(told.clone());
         match () {
             () if compresses(request) => {
                 let short = "boats need their keels scraped before every winter";
@@ -121,6 +126,17 @@ async fn what_is_said_in_short_leaves_a_record_where_peoples_own_words_bear_it_o
         (&kept[0]["owner"], &kept[0]["scopes"]),
         (&json!(format!("lifeform:{id}")), &json!([format!("lifeform:{id}")]))
     );
+    // It is told to those with whom it was learned, and where nobody else hears it.
+    assert_eq!(kept[0]["tags"]["among"], json!(["user:operator"]));
+    let bob = daemon.member("user:bob", &[]).await;
+    for (who, topic, is_told) in [(op, "u", true), (&bob, "v", false)] {
+        op.topic(&chat, topic).await;
+        who.say(&chat, topic, "What of the keels of wooden boats before every winter?").await;
+        socket.until(|frame| frame["kind"] == "message.finish").await;
+        let asked = std::mem::take(&mut *asked.lock().unwrap());
+        let told = asked.iter().any(|told| told.contains("What of the keels") && told.contains("<knowledge id="));
+        assert_eq!(told, is_told, "{topic}");
+    }
 }
 
 #[tokio::test]

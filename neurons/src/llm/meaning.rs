@@ -31,8 +31,7 @@ impl Embedder for Meaning {
 
     async fn embed(&self, origin: &Origin, texts: Vec<String>) -> Result<Vec<Vec<f32>>, EmbedError> {
         let payer = Payer { store: &self.store, origin, account: HOUSE };
-        let paid = paid::embed(payer, &self.model, texts).await;
-        paid.map(|paid| paid.vectors).map_err(|error| match error {
+        paid::embed_at_once(payer, &self.model, texts).await.map_err(|error| match error {
             // What the texts are to blame for; a wrong key or an empty account is not.
             NeuronError::Llm(LlmError::Refused { status: 400 | 413 | 422, .. }) => {
                 EmbedError::Refused(error.to_string())

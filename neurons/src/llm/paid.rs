@@ -140,7 +140,26 @@ fn name_calls(calls: &mut [WireToolCall]) {
 /// # Errors
 /// As a call of a language model.
 pub async fn embed(payer: Payer<'_>, model: &Model, texts: Vec<String>) -> Result<PaidVectors, NeuronError> {
-    embed_to_decide(payer, model, texts, None).await
+    buy(payer, model, texts, None, None).await
+}
+
+/// The same for somebody who waits: he has them before they are settled. What was set aside is on disk by then, and is charged
+/// in full if the daemon ends in between.
+///
+/// # Errors
+/// As [`embed`].
+pub(crate) async fn embed_at_once(
+    payer: Payer<'_>,
+    model: &Model,
+    texts: Vec<String>,
+) -> Result<Vec<Vec<f32>>, NeuronError> {
+    let (made, heard) = oneshot::channel();
+    tokio::select! {
+        biased;
+        // The call is the daemon's, and settled by it.
+        Ok(vectors) = heard => Ok(vectors),
+        paid = buy(payer, model, texts, None, Some(made)) => Ok(paid?.vectors),
+    }
 }
 
 /// What embeddings decide for an invocation, as an entry of its journal.
@@ -153,11 +172,27 @@ pub(crate) async fn embed_to_decide(
     texts: Vec<String>,
     deciding: Option<(Stream, Decision)>,
 ) -> Result<PaidVectors, NeuronError> {
+    buy(payer, model, texts, deciding, None).await
+}
+
+async fn buy(
+    payer: Payer<'_>,
+    model: &Model,
+    texts: Vec<String>,
+    deciding: Option<(Stream, Decision)>,
+    made: Option<oneshot::Sender<Vec<Vec<f32>>>>,
+) -> Result<PaidVectors, NeuronError> {
     let prompt = texts.iter().map(|text| text.len() as u64 + 8).sum();
     let bound = Usage { prompt_tokens: prompt, ..Usage::default() };
     let asked = json!({"texts": texts.len()});
     let (provider, name) = (model.provider.clone(), model.name.clone());
-    let work = async move { provider.embed(&name, texts).await };
+    let work = async move {
+        let embedded = provider.embed(&name, texts).await;
+        if let (Ok((vectors, _)), Some(made)) = (&embedded, made) {
+            let _ = made.send(vectors.clone());
+        }
+        embedded
+    };
     let (journal, decide) = deciding.unzip();
     let told = move |(vectors, usage): &(Vec<Vec<f32>>, Option<Usage>)| Told {
         usage: *usage,
