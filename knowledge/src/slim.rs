@@ -20,7 +20,7 @@ use crate::{Knowledge, KnowledgeError};
 pub const THRESHOLD: f64 = 0.85;
 /// Words that stand in a row.
 const ROW: usize = 3;
-/// A row of words in more records than this says nothing of which are alike.
+/// A row of words in more records than this finds none of them; those that rarer rows find are held against each other whole.
 const COMMON: usize = 500;
 
 /// One record that others were taken into.
@@ -147,9 +147,12 @@ fn groups(records: Vec<Record>, threshold: f64) -> Vec<Vec<Record>> {
                 *shared.entry(*other).or_default() += 1;
             }
         }
-        let likeness = |(other, shared): (&usize, &usize)| {
-            let of_both = own.len() + rows[*other].len() - shared;
-            (*shared as f64 / of_both.max(1) as f64, *other)
+        let unfound = own.iter().filter(|row| standing.get(row).is_some_and(|found| found.len() >= COMMON)).count();
+        let likeness = |(other, found): (&usize, &usize)| {
+            let with = |shared: usize| shared as f64 / (own.len() + rows[*other].len() - shared).max(1) as f64;
+            let most = with((found + unfound).min(own.len()).min(rows[*other].len()));
+            // Only what may be alike is held against each other.
+            (if most < threshold { most } else { with(own.intersection(&rows[*other]).count()) }, *other)
         };
         let in_common = |other: &usize| {
             let of_a_type = records[at].types.iter().any(|one| records[*other].types.contains(one));

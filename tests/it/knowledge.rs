@@ -437,3 +437,21 @@ async fn tokens_of_one_person_are_in_the_same_scopes_and_each_can_be_taken_back(
     left.sort();
     assert_eq!(left, [StatusCode::OK, StatusCode::UNAUTHORIZED]);
 }
+
+#[tokio::test]
+async fn among_many_of_one_wording_those_that_say_the_same_are_found() {
+    let daemon = TestDaemon::start(honest).await;
+    let op = &daemon.operator;
+    let line = |of: usize, twin: usize| {
+        json!({"id": format!("s{of}-{twin}"), "task": format!("deploy service number {of}"), "types": ["tool"],
+               "content": format!("Deploy the service called alpha{of} with care in the morning hours")})
+        .to_string()
+    };
+    let lines: Vec<String> = (0..600).flat_map(|of| [line(of, 0), line(of, 1)]).collect();
+    let done = op.text(&format!("{RECORDS}/import?format=jsonl"), lines.join("\n")).await.expect(StatusCode::OK);
+    assert_eq!(done["imported"], 1_200, "{done}");
+    let slimmed = op.post(&format!("{RECORDS}/slim"), json!({"dry_run": true})).await.expect(StatusCode::OK);
+    assert_eq!((&slimmed["before"], &slimmed["after"]), (&json!(1_200), &json!(600)));
+    let pairs = slimmed["merged"].as_array().unwrap();
+    assert!(pairs.iter().all(|pair| pair["absorbed"].as_array().unwrap().len() == 1), "{slimmed}");
+}
