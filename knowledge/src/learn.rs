@@ -346,10 +346,22 @@ impl Knowledge {
         metadata: &Value,
         origin: &Origin,
     ) -> Result<(), KnowledgeError> {
-        let whose = (known.owner.as_str(), known.scopes.as_slice());
-        let call = upsert(&known.id, &format!("EXPECT VERSION {}", known.version), &body, metadata, whose);
-        let answer = self.nexus.write_with(&commons(), call, origin, Right::Own, Vec::new()).await?;
-        outcome(&answer, &known.id).map(drop)
+        let (whose, mut version) = ((known.owner.as_str(), known.scopes.as_slice()), known.version);
+        loop {
+            let call = upsert(&known.id, &format!("EXPECT VERSION {version}"), &body, metadata, whose);
+            let answer = self.nexus.write_with(&commons(), call, origin, Right::Own, Vec::new()).await?;
+            match outcome(&answer, &known.id) {
+                // Somebody judged it meanwhile; what somebody wrote meanwhile stays.
+                Err(stale @ KnowledgeError::Stale(_)) => {
+                    let now = self.seen(&known.id, origin).await?;
+                    if now.content != known.content || now.version == version {
+                        return Err(stale);
+                    }
+                    version = now.version;
+                }
+                done => return done.map(drop),
+            }
+        }
     }
 }
 

@@ -35,6 +35,8 @@ struct Kept {
 
 /// Ids that are tried for one record.
 const TRIES: usize = 4;
+/// How often a change whose version nobody named is tried: each time it fails somebody else's went through.
+const TRIES_OF_A_CHANGE: usize = 64;
 
 /// A record that was written.
 #[derive(Clone, Debug, PartialEq)]
@@ -276,7 +278,7 @@ impl Knowledge {
             change
                 .warnings
                 .extend(self.seal_found(&mut body, &record.owner, scopes, &record.resource_ids, origin).await?);
-            let mut tries = TRIES;
+            let mut tries = TRIES_OF_A_CHANGE;
             let mut expected = version.unwrap_or(record.version);
             let whose = (record.owner.as_str(), scopes.as_slice());
             let answer = loop {

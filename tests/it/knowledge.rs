@@ -439,6 +439,20 @@ async fn tokens_of_one_person_are_in_the_same_scopes_and_each_can_be_taken_back(
 }
 
 #[tokio::test]
+async fn changes_at_once_that_name_no_version_all_go_through() {
+    let daemon = TestDaemon::start(honest).await;
+    let op = &daemon.operator;
+    let record = json!({"id": "one", "task": "t", "content": "c", "types": ["tool"]});
+    op.post(RECORDS, record).await.expect(StatusCode::CREATED);
+    let path = format!("{RECORDS}/one");
+    let puts = (0..24).map(|n| op.put(&path, json!({"content": format!("version {n}")})));
+    for done in futures::future::join_all(puts).await {
+        done.expect(StatusCode::OK);
+    }
+    assert_eq!(op.get(&path).await.expect(StatusCode::OK)["version"], 25);
+}
+
+#[tokio::test]
 async fn among_many_of_one_wording_those_that_say_the_same_are_found() {
     let daemon = TestDaemon::start(honest).await;
     let op = &daemon.operator;
