@@ -73,7 +73,7 @@ pub(crate) fn stream(id: &str) -> Stream {
 
 /// The case that a record begins with, which is counted once like any other.
 pub(crate) fn first(id: &str, case: &Map<String, Value>, origin: &Origin) -> Vec<Op> {
-    let judgement = Judgement { helpful: true, case: case.clone(), instead: false };
+    let judgement = Judgement { helpful: true, case: case.clone(), instead: false }.cleaned();
     let key = judgement.key(id);
     let kept = Kept { helpful: true, case: judgement.case, instead: false };
     let batch = Batch::new(origin).append(stream(id), CASE, &kept);
@@ -103,6 +103,14 @@ impl Counted {
 }
 
 impl Judgement {
+    /// What others will read holds no secret, whichever way it came; and it is named by what they read.
+    fn cleaned(self) -> Self {
+        let mut case = Value::Object(self.case);
+        let _ = nexus::secrets::clean(&mut case);
+        let Value::Object(case) = case else { unreachable!("an object stays one") };
+        Self { case, ..self }
+    }
+
     /// Under which name it is counted once.
     fn key(&self, id: &str) -> Option<Key> {
         self.key_of(id, self.helpful)
@@ -140,6 +148,7 @@ impl Knowledge {
 
     /// The same of a record that is there, by whoever sees to it that nobody else does so at the same time.
     pub(crate) async fn count(&self, id: &str, judgement: Judgement, origin: &Origin) -> Result<bool, KnowledgeError> {
+        let judgement = judgement.cleaned();
         let key = judgement.key(id);
         if let Some(key) = &key
             && self.store.document::<Counted>(key).await?.is_some()
@@ -171,11 +180,7 @@ impl Knowledge {
         let command = format!(
             r#"UPDATE ?k SET METADATA {{ {no_more}{counted}: ADD(COALESCE(?k.metadata.{counted}, 0), 1), confidence: {confidence} }} WHERE {{ ?k {{type: "Knowledge", name: $id}} }}"#
         );
-        // What others will read holds no secret, whichever way it came.
-        let mut case = Value::Object(judgement.case);
-        let _ = nexus::secrets::clean(&mut case);
-        let Value::Object(case) = case else { return Ok(false) };
-        let kept = Kept { helpful: judgement.helpful, case, instead: instead.is_some() };
+        let kept = Kept { helpful: judgement.helpful, case: judgement.case, instead: instead.is_some() };
         let mut beside = Batch::new(origin).append(stream(id), CASE, &kept);
         if let Some(key) = key {
             beside = beside.put(key, &by);

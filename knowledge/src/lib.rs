@@ -145,6 +145,8 @@ pub struct Knowledge {
     schemas: Arc<Schemas>,
     /// What is to be done once, by whatever name, is done one after the other.
     once: Arc<Mutex<()>>,
+    /// The same of what is taken in.
+    taking: Arc<Mutex<()>>,
     /// How often somebody may be shown what is sealed.
     reveals: Arc<Reveals>,
     /// Who sees what, besides whoever asks.
@@ -163,10 +165,11 @@ impl Knowledge {
     /// The records of the commons of `nexus`.
     pub fn new(store: Store, nexus: Nexus) -> Self {
         let reveals = RateLimiter::hashmap_with_clock(Quota::per_minute(REVEALS_A_MINUTE), MonotonicClock);
-        let (keys, schemas, once) = (KeyRing::default(), Arc::default(), Arc::default());
+        let (keys, schemas) = (KeyRing::default(), Arc::default());
+        let (once, taking) = (Arc::default(), Arc::default());
         let (reveals, profiles) = (Arc::new(reveals), Arc::default());
         let people: Arc<dyn People> = Arc::new(scope::Strangers);
-        Self { nexus, store, thinker: None, keys, schemas, once, reveals, people, profiles }
+        Self { nexus, store, thinker: None, keys, schemas, once, taking, reveals, people, profiles }
     }
 
     /// With somebody who tells who is in which circles; without, everybody is in his own alone.

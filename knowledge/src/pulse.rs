@@ -30,6 +30,20 @@ pub struct Contribution {
     pub warnings: Vec<String>,
 }
 
+/// A unit that is to be kept, held against what is there.
+struct Posted {
+    /// The id that it is to go by.
+    id: String,
+    /// What goes by it.
+    known: Option<Record>,
+    /// Whether that says the same.
+    is_same: bool,
+    /// As what it is to be kept.
+    draft: Draft,
+    /// Who is to see it, where that is to change.
+    scopes: Option<Vec<String>>,
+}
+
 /// Which units are asked for.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UnitsWanted {
@@ -117,8 +131,48 @@ impl Knowledge {
         posted: Map<String, Value>,
         origin: &Origin,
     ) -> Result<Contribution, KnowledgeError> {
-        let by = &origin.principal;
         let _turn = self.once.lock().await;
+        let Posted { id, known, is_same, draft, scopes } = self.posted(posted, origin).await?;
+        let Some(known) = known else {
+            let claim = |record: &str| claims(std::slice::from_ref(&id), record, origin);
+            let Saved { record, warnings, .. } = self.put(draft, &claim, origin).await?;
+            return Ok(Contribution { record, is_new: true, warnings });
+        };
+        if is_same {
+            return Ok(Contribution {
+                record: self.get(&known.id, origin).await?,
+                is_new: false,
+                warnings: Vec::new(),
+            });
+        }
+        let Draft { body, warnings, .. } = draft;
+        let change = crate::Change { body, scopes, warnings, ..crate::Change::default() };
+        let Saved { record, warnings, .. } = self.change(&known.id, change, None, origin).await?;
+        Ok(Contribution { record, is_new: false, warnings })
+    }
+
+    /// Whether [`Self::contribute`] would make a new record, and what it would warn of, or refuse; nothing is written.
+    pub(crate) async fn rehearse_unit(
+        &self,
+        posted: Map<String, Value>,
+        origin: &Origin,
+    ) -> Result<(bool, Vec<String>), KnowledgeError> {
+        let Posted { known, is_same, draft, scopes, .. } = self.posted(posted, origin).await?;
+        match known {
+            None => Ok((true, self.rehearse(draft, origin).await?)),
+            Some(_) if is_same => Ok((false, Vec::new())),
+            Some(known) => {
+                let scopes = scopes.unwrap_or_else(|| known.scopes.clone());
+                let expect = format!("EXPECT VERSION {}", known.version);
+                let draft = Draft { id: Some(known.id), owner: known.owner, scopes, ..draft };
+                Ok((false, self.rehearse_write(draft, &expect, &json!({}), Right::Own, origin).await?))
+            }
+        }
+    }
+
+    /// Reads a unit, and holds it against what is there.
+    async fn posted(&self, posted: Map<String, Value>, origin: &Origin) -> Result<Posted, KnowledgeError> {
+        let by = &origin.principal;
         let mut known = None;
         if let Some(id) = posted.get("id").and_then(Value::as_str) {
             let is_there = |status| status == Status::Active;
@@ -130,66 +184,44 @@ impl Knowledge {
         let Contributed { form, mut document } = Contributed::read(posted, since.unwrap_or(&now))?;
         without_told(&mut document);
         let id = document["id"].as_str().unwrap_or_default().to_owned();
-        let (metadata, mut tags) = (document["metadata"].clone(), Map::new());
-        tags.insert("domain".to_owned(), metadata["task_domain"].clone());
+        if known.as_ref().is_some_and(|known| !(by.answers_for(&known.owner) || by.may(Role::Operator))) {
+            return Err(KnowledgeError::Conflict(format!("the id {id} is taken")));
+        }
         // Whoever changes what is somebody else's, as operators may, leaves it his.
         let owner = known.as_ref().map_or_else(|| by.id.0.to_string(), |known| known.owner.clone());
-        let mut warnings = Vec::new();
+        let (metadata, mut warnings) = (&document["metadata"], Vec::new());
         let word = metadata["visibility"].as_str().unwrap_or("private");
         let scopes = crate::Visibility::scopes(word, &owner, by, &mut warnings);
+        // Who sees one that is there is told in a word, which says less than its scopes.
+        let changed = scopes.clone().filter(|_| known.as_ref().is_none_or(|known| word != visibility_of(known)));
+        let is_same = known.as_ref().is_some_and(|known| {
+            let words = Form::parse(document["@type"].as_str().unwrap_or_default()).map(|(_, words)| words);
+            let mut told = self::document(known, words);
+            without_told(&mut told);
+            let same = |one: &Value| same_but_for_secrets(&one.to_string(), &document.to_string());
+            same(&told) || known.unit.as_ref().is_some_and(same) && changed.is_none()
+        });
         let (task, content) = said(form, &document);
-        let body = Body {
-            task: Some(task),
-            content: Some(content),
-            types: Some(form.types()),
-            tags: Some(tags),
-            unit: Some(document.clone()),
-            ..Body::default()
+        let draft = Draft {
+            id: None,
+            owner,
+            scopes: scopes.unwrap_or_default(),
+            score: (1.0 + 4.0 * metadata["quality_score"].as_f64().unwrap_or(0.5)).round(),
+            confidence: document.pointer("/outcome/confidence").and_then(Value::as_f64),
+            body: Body {
+                task: Some(task),
+                content: Some(content),
+                types: Some(form.types()),
+                tags: Some(Map::from_iter([("domain".to_owned(), metadata["task_domain"].clone())])),
+                unit: Some(document),
+                ..Body::default()
+            },
+            first_case: None,
+            message_id: None,
+            source: Map::new(),
+            warnings,
         };
-        let score = (1.0 + 4.0 * metadata["quality_score"].as_f64().unwrap_or(0.5)).round();
-        match known {
-            None => {
-                let draft = Draft {
-                    id: None,
-                    owner,
-                    scopes: scopes.unwrap_or_default(),
-                    body,
-                    score,
-                    confidence: document.pointer("/outcome/confidence").and_then(Value::as_f64),
-                    first_case: None,
-                    message_id: None,
-                    source: Map::new(),
-                    warnings: Vec::new(),
-                };
-                let claim = |record: &str| claims(std::slice::from_ref(&id), record, origin);
-                let Saved { record, warnings: told, .. } = self.put(draft, &claim, origin).await?;
-                warnings.extend(told);
-                Ok(Contribution { record, is_new: true, warnings })
-            }
-            Some(known) if by.answers_for(&known.owner) || by.may(Role::Operator) => {
-                let mut told = self::document(
-                    &known,
-                    Form::parse(document["@type"].as_str().unwrap_or_default()).map(|(_, words)| words),
-                );
-                without_told(&mut told);
-                // Who sees it is told in a word, which says less than its scopes.
-                let scopes = scopes.filter(|_| word != visibility_of(&known));
-                let name = known.id;
-                let same = |one: &Value| same_but_for_secrets(&one.to_string(), &document.to_string());
-                if same(&told) || known.unit.as_ref().is_some_and(same) && scopes.is_none() {
-                    return Ok(Contribution {
-                        record: self.get(&name, origin).await?,
-                        is_new: false,
-                        warnings: Vec::new(),
-                    });
-                }
-                let change = crate::Change { body, scopes, ..crate::Change::default() };
-                let Saved { record, warnings: told, .. } = self.change(&name, change, None, origin).await?;
-                warnings.extend(told);
-                Ok(Contribution { record, is_new: false, warnings })
-            }
-            Some(_) => Err(KnowledgeError::Conflict(format!("the id {id} is taken"))),
-        }
+        Ok(Posted { id, known, is_same, draft, scopes: changed })
     }
 
     /// Units that the caller sees.

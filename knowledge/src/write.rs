@@ -1,6 +1,7 @@
 //! Records written: new ones, changes of what they say, and what is deleted. All of it is KIP, so that the writer of the
 //! commons judges it as it judges everybody's (MISSION R2, H2).
 
+use std::collections::HashMap;
 use std::fmt::Write;
 
 use jiff::tz::TimeZone;
@@ -170,19 +171,30 @@ impl Knowledge {
         self.check_names(&draft.body).await?;
         self.check_new(&draft, origin).await?;
         let metadata = metadata(&draft, origin);
-        let Draft { id, owner, scopes, mut body, first_case, mut warnings, .. } = draft;
+        let right = if draft.first_case.is_some() { Right::Judge } else { Right::Own };
+        self.rehearse_write(draft, "EXPECT VERSION 0", &metadata, right, origin).await
+    }
+
+    pub(crate) async fn rehearse_write(
+        &self,
+        draft: Draft,
+        expect: &str,
+        metadata: &Value,
+        right: Right,
+        origin: &Origin,
+    ) -> Result<Vec<String>, KnowledgeError> {
+        let Draft { id, owner, scopes, mut body, mut warnings, .. } = draft;
         if self.nexus.secrets() == SecretPolicy::Seal {
-            for text in [&mut body.task, &mut body.content].into_iter().flatten() {
-                let sealed = replaced(text, &mut |kind, _| {
-                    warnings.push(format!("a {kind} would be sealed"));
-                    "{{secret:credentials/auto}}".to_owned()
-                });
-                *text = sealed.unwrap_or_else(|| std::mem::take(text));
-            }
+            replace_secrets(&mut body, &mut |kind, _| {
+                let would = format!("a {kind} would be sealed");
+                if !warnings.contains(&would) {
+                    warnings.push(would);
+                }
+                SEALED.to_owned()
+            });
         }
         let id = id.unwrap_or_else(|| self.fresh_id());
-        let call = upsert(&id, "EXPECT VERSION 0", &body, &metadata, (&owner, &scopes));
-        let right = if first_case.is_some() { Right::Judge } else { Right::Own };
+        let call = upsert(&id, expect, &body, metadata, (&owner, &scopes));
         let answer = self.nexus.rehearse(&commons(), call, origin, right).await?;
         outcome(&answer, &id)?;
         warnings.extend(warned(&answer));
@@ -322,18 +334,16 @@ impl Knowledge {
         if self.nexus.secrets() != SecretPolicy::Seal {
             return Ok(Vec::new());
         }
-        let mut drafts = Vec::new();
-        for text in [&mut body.task, &mut body.content].into_iter().flatten() {
-            let sealed = replaced(text, &mut |kind, secret| {
-                // The name tells nothing of the secret: it is drawn.
+        let (mut drafts, mut names): (Vec<ResourceDraft>, HashMap<String, String>) = Default::default();
+        replace_secrets(body, &mut |kind, secret| {
+            // The name tells nothing of the secret: it is drawn. What stands in several places is sealed once.
+            let id = names.entry(secret.to_owned()).or_insert_with(|| {
                 let id = format!("credentials/auto-{}", random());
                 drafts.push(ResourceDraft::found(id.clone(), kind, secret, owner, scopes));
-                format!("{{{{secret:{id}}}}}")
+                id
             });
-            if let Some(sealed) = sealed {
-                *text = sealed;
-            }
-        }
+            format!("{{{{secret:{id}}}}}")
+        });
         let mut warnings = Vec::new();
         for draft in drafts {
             let (resource, ..) = self.save_resource(draft, false, origin).await?;
@@ -456,6 +466,32 @@ impl Knowledge {
     fn fresh_id(&self) -> String {
         let day = self.store.clock().now().to_zoned(TimeZone::UTC).strftime("%Y%m%d").to_string();
         format!("knowledge-{day}-{}", random())
+    }
+}
+
+/// What stands in a text for a secret that would be sealed.
+const SEALED: &str = "{{secret:credentials/auto}}";
+
+/// Writes something else in the place of each secret in the texts of a record, of its unit and of what else was sent with it.
+fn replace_secrets(body: &mut Body, by: &mut dyn FnMut(&'static str, &str) -> String) {
+    for text in [&mut body.task, &mut body.content].into_iter().flatten() {
+        if let Some(left) = replaced(text, by) {
+            *text = left;
+        }
+    }
+    body.unit.iter_mut().chain(body.extra.values_mut()).for_each(|value| replace_within(value, by));
+}
+
+fn replace_within(value: &mut Value, by: &mut dyn FnMut(&'static str, &str) -> String) {
+    match value {
+        Value::String(text) => {
+            if let Some(left) = replaced(text, by) {
+                *text = left;
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| replace_within(item, by)),
+        Value::Object(members) => members.values_mut().for_each(|member| replace_within(member, by)),
+        _ => {}
     }
 }
 

@@ -50,7 +50,7 @@ static KNOWN: LazyLock<Regex> = LazyLock::new(|| {
 
 /// What was left out of a text, or sealed by itself.
 static LEFT_OUT: LazyLock<Regex> = LazyLock::new(|| {
-    let shape = r"\{\{secret:credentials/auto-[^{}]*\}\}|\[REDACTED:[a-z_]+\]";
+    let shape = r"\{\{secret:credentials/auto[^{}]*\}\}|\[REDACTED:[a-z_]+\]";
     Regex::new(shape).unwrap_or_else(|error| unreachable!("{error}"))
 });
 

@@ -223,3 +223,57 @@ async fn what_kip_wrote_under_names_of_its_own_goes_through_the_other_doors() {
     let there = to.operator.get(&format!("{RECORDS}/tides")).await.expect(StatusCode::OK);
     assert_eq!(there["measured"], json!({"by": "ada"}), "{there}");
 }
+
+#[tokio::test]
+async fn a_dry_run_of_units_and_of_what_stands_in_a_file_twice_tells_what_the_import_does() {
+    let pattern = |id: &str, text: &str| {
+        json!({"@context": "https://openknowledgepulse.org/schema/v1", "@type": "Pattern", "id": id,
+               "name": "Cross", "description": text, "metadata": {"visibility": "org"}})
+    };
+    let units = json!([
+        pattern("kp:pattern:a", "password: hunter2hunter2 at the bar"),
+        pattern("kp:pattern:a", "another text"),
+        pattern("kp:pattern:b", "a bar"),
+    ])
+    .to_string();
+    let line =
+        |id: &str, content: &str| json!({"id": id, "task": "t", "content": content, "types": ["tool"]}).to_string();
+    let lines = [line("x", "one"), line("x", "one"), line("x", "two"), line("y", "three")].join("\n");
+    for policy in [nexus::SecretPolicy::Redact, nexus::SecretPolicy::Reject] {
+        let config = move |config: &mut runtime::Config| config.knowledge.secrets = policy;
+        let daemon = TestDaemon::configured(config, honest).await;
+        let op = &daemon.operator;
+        for (format, text) in [("units", &units), ("jsonl", &lines)] {
+            let would = import(op, format, text, "&dry_run=true").await;
+            assert!(told(op).await.iter().all(|record| record["id"] == "x" || format == "jsonl"), "{would}");
+            let done = import(op, format, text, "").await;
+            for member in ["imported", "unchanged", "refused", "errors"] {
+                assert_eq!(would[member], done[member], "{format} {policy:?}: {would} {done}");
+            }
+            assert_eq!(
+                would["warnings"].to_string().contains("password"),
+                done["warnings"].to_string().contains("password")
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn imports_of_the_same_at_once_find_each_others_records_there() {
+    let daemon = TestDaemon::start(honest).await;
+    let op = &daemon.operator;
+    let line = |at: usize| {
+        json!({"task": format!("t{at}"), "content": format!("content {at}"), "types": ["tool"]}).to_string()
+    };
+    let lines = (0..60).map(line).collect::<Vec<_>>().join("\n");
+    let done = futures::future::join_all((0..3).map(|_| import(op, "jsonl", &lines, ""))).await;
+    let sum = |member: &str| done.iter().map(|done| done[member].as_u64().unwrap()).sum::<u64>();
+    assert_eq!((sum("imported"), sum("unchanged"), sum("refused")), (60, 120, 0), "{done:?}");
+    // What is not taken of a record that is there is told.
+    let first = json!({"id": "tags", "task": "t", "content": "c", "types": ["tool"], "tags": {"domain": "sea"}});
+    let mut other = first.clone();
+    other["tags"]["domain"] = "land".into();
+    import(op, "jsonl", &first.to_string(), "").await;
+    let again = import(op, "jsonl", &other.to_string(), "").await;
+    assert!(again["unchanged"] == 1 && again["warnings"].to_string().contains("another tags"), "{again}");
+}

@@ -292,8 +292,13 @@ async fn a_secret_in_ordinary_text_is_left_out_refused_or_sealed_by_whatever_doo
 
 #[tokio::test]
 async fn a_unit_and_a_skill_with_a_secret_in_them_sent_again_change_nothing() {
-    let daemon = TestDaemon::start(honest).await;
-    let op = &daemon.operator;
+    for policy in [nexus::SecretPolicy::Redact, nexus::SecretPolicy::Seal] {
+        let config = move |config: &mut runtime::Config| config.knowledge.secrets = policy;
+        sent_again(&TestDaemon::configured(config, honest).await.operator, policy).await;
+    }
+}
+
+async fn sent_again(op: &Client, policy: nexus::SecretPolicy) {
     let unit = json!({"@context": "https://openknowledgepulse.org/schema/v1", "@type": "Pattern", "id": "kp:pattern:login",
                       "name": "Log in", "description": "use password: hunter2hunter2 there", "metadata": {"visibility": "network"}});
     let skill = "---\nname: log-in\ndescription: Logging in\n---\nThe password: hunter2hunter2 is old.\n";
@@ -305,7 +310,15 @@ async fn a_unit_and_a_skill_with_a_secret_in_them_sent_again_change_nothing() {
         let told = all["results"].as_array().unwrap().iter().map(|record| record["version"].as_u64().unwrap());
         versions.push(told.collect::<Vec<_>>());
     }
-    assert_eq!(versions, [[1, 1]; 3]);
+    assert_eq!(versions, [[1, 1]; 3], "{policy:?}");
+    // It comes back as it was, but for the secret, which is sealed once for all places.
+    let told = op.get("/v1/knowledge/kp:pattern:login").await.expect(StatusCode::OK);
+    let description = told["data"]["description"].as_str().or(told["description"].as_str()).unwrap().to_owned();
+    let sealed = op.get(RESOURCES).await.expect(StatusCode::OK);
+    let count = sealed["resources"].as_array().or(sealed["results"].as_array()).map(Vec::len);
+    assert!(description.starts_with("use password: ") && description.ends_with(" there"), "{told}");
+    assert_eq!(description.contains("{{secret:"), policy == nexus::SecretPolicy::Seal, "{told}");
+    assert_eq!(count, Some(if policy == nexus::SecretPolicy::Seal { 2 } else { 0 }), "{sealed}");
     op.post("/v1/skills", json!({"skill_md_content": skill.replace("old", "new")})).await;
     let skill = op.get("/v1/skills/kp:skill:log-in:1.0.0").await.expect(StatusCode::OK);
     assert!(skill.to_string().contains("is new") && !skill.to_string().contains("hunter2"), "{skill}");

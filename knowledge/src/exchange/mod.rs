@@ -6,7 +6,7 @@ mod markdown;
 mod others;
 mod tree;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use nexus::Origin;
 use nexus::secrets::same_but_for_secrets;
@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 
 use crate::draft::Draft;
 use crate::list::Which;
-use crate::record::{Record, Status, UNIT_KEY};
+use crate::record::{Record, SCORE, Status, UNIT_KEY};
 use crate::{Knowledge, KnowledgeError};
 
 /// Items of one request.
@@ -202,14 +202,15 @@ impl Knowledge {
         origin: &Origin,
     ) -> Result<Imported, KnowledgeError> {
         let mut done = Imported { dry_run, ..Imported::default() };
+        let mut rehearsal = dry_run.then(Rehearsal::default);
         for (place, item) in format.read(text)? {
             let id = match &item {
                 Ok(Item::Record(item) | Item::Unit(item)) => item.get("id").filter(|id| id.is_string()).cloned(),
                 Err(_) => None,
             };
             let taken = match item {
-                Ok(Item::Record(record)) => self.take_record(record, dry_run, origin).await,
-                Ok(Item::Unit(unit)) => Box::pin(self.take_unit(unit, dry_run, origin)).await,
+                Ok(Item::Record(record)) => self.take_record(record, rehearsal.as_mut(), origin).await,
+                Ok(Item::Unit(unit)) => Box::pin(self.take_unit(unit, rehearsal.as_mut(), origin)).await,
                 Err(what) => Err(KnowledgeError::Refused(what)),
             };
             match taken {
@@ -235,10 +236,11 @@ impl Knowledge {
         Ok(done)
     }
 
+    /// One at a time, so that of two imports of the same at once one finds it there.
     async fn take_record(
         &self,
         mut record: Map<String, Value>,
-        dry_run: bool,
+        rehearsal: Option<&mut Rehearsal>,
         origin: &Origin,
     ) -> Result<(bool, Vec<String>), KnowledgeError> {
         // Who is to have it twice does not: one without an id gets that of what it says.
@@ -255,6 +257,7 @@ impl Knowledge {
                 format!("knowledge-in-{}", &Hash::of(told.to_string().as_bytes()).hex()[..16]).into(),
             );
         }
+        let _turn = self.taking.lock().await;
         let draft = Draft::read(record, &origin.principal)?;
         let id = draft.id.clone().unwrap_or_default();
         let by = &origin.principal;
@@ -262,10 +265,10 @@ impl Knowledge {
         match self.any(&id, origin).await {
             Ok(known) if known.status == Status::Active => match says(&known, &draft) {
                 true => {
-                    if !dry_run && (is_operator || by.answers_for(&known.owner)) {
+                    if rehearsal.is_none() && (is_operator || by.answers_for(&known.owner)) {
                         self.link_what_came_later(&known, origin).await?;
                     }
-                    return Ok((false, Vec::new()));
+                    return Ok((false, kept_as_it_is(&known, &draft)));
                 }
                 false => return Err(KnowledgeError::Conflict(format!("{id} is there and says something else"))),
             },
@@ -276,33 +279,62 @@ impl Knowledge {
             Err(KnowledgeError::NotFound(_)) => {}
             Err(error) => return Err(error),
         }
-        let warnings = match dry_run {
-            true => self.rehearse(draft, origin).await?,
-            false => self.save(draft, None, origin).await?.warnings,
+        let Some(rehearsal) = rehearsal else {
+            return Ok((true, self.save(draft, None, origin).await?.warnings));
         };
-        Ok((true, warnings))
+        match rehearsal.records.get(&id) {
+            Some(earlier)
+                if earlier.body == draft.body && earlier.owner == draft.owner && earlier.scopes == draft.scopes =>
+            {
+                return Ok((false, Vec::new()));
+            }
+            Some(_) => return Err(KnowledgeError::Conflict(format!("{id} is there and says something else"))),
+            None => {}
+        }
+        rehearsal.records.insert(id, draft.clone());
+        Ok((true, self.rehearse(draft, origin).await?))
     }
 
     async fn take_unit(
         &self,
         unit: Map<String, Value>,
-        dry_run: bool,
+        rehearsal: Option<&mut Rehearsal>,
         origin: &Origin,
     ) -> Result<(bool, Vec<String>), KnowledgeError> {
-        if dry_run {
-            let now = self.store.clock().now().to_string();
-            let read = crate::unit::Contributed::read(unit, &now)?;
-            let id = read.document["id"].as_str().unwrap_or_default();
-            let by = &origin.principal;
-            return match self.unit(id, &Origin::system("whose a unit is")).await {
-                Ok(known) if by.answers_for(&known.owner) || by.may(nexus::Role::Operator) => Ok((false, Vec::new())),
-                Ok(_) => Err(KnowledgeError::Conflict(format!("the id {id} is taken"))),
-                Err(KnowledgeError::NotFound(_)) => Ok((true, Vec::new())),
-                Err(error) => Err(error),
-            };
-        }
-        let taken = Box::pin(self.contribute(unit, origin)).await?;
-        Ok((taken.is_new, taken.warnings))
+        let Some(rehearsal) = rehearsal else {
+            let taken = Box::pin(self.contribute(unit, origin)).await?;
+            return Ok((taken.is_new, taken.warnings));
+        };
+        let id = unit.get("id").and_then(Value::as_str).map(str::to_owned);
+        let (is_new, warnings) = Box::pin(self.rehearse_unit(unit, origin)).await?;
+        // Another of its name, after it, would be a version of it.
+        let is_first = id.is_none_or(|id| rehearsal.units.insert(id));
+        Ok((is_new && is_first, warnings))
+    }
+}
+
+/// What would be there by now.
+#[derive(Default)]
+struct Rehearsal {
+    records: HashMap<String, Draft>,
+    units: HashSet<String>,
+}
+
+/// What of a draft of the same text is not taken, where a record is there.
+fn kept_as_it_is(known: &Record, draft: &Draft) -> Vec<String> {
+    let body = &draft.body;
+    let other = |said: Value, known: Value| !same_but_for_secrets(&said.to_string(), &known.to_string());
+    let members = [
+        ("tags", body.tags.as_ref().is_some_and(|tags| other(json!(tags), json!(known.tags)))),
+        ("context", body.context.as_ref().is_some_and(|context| other(json!(context), json!(known.context)))),
+        ("resource_ids", body.resource_ids.iter().flatten().any(|resource| !known.resource_ids.contains(resource))),
+        ("score", draft.score != known.eval.score && draft.score != SCORE),
+        ("members of its own", other(json!(body.extra), json!(known.extra)) && !body.extra.is_empty()),
+    ];
+    let differing: Vec<&str> = members.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect();
+    match differing.is_empty() {
+        true => Vec::new(),
+        false => vec![format!("{} is there, with another {}, and stays as it is", known.id, differing.join(", "))],
     }
 }
 
