@@ -131,6 +131,16 @@ impl Judgement {
     }
 }
 
+/// How certain a record is after it helped, in KIP.
+fn helped(before: &str) -> String {
+    format!("ADD(MUL({before}, {}), {HELPED})", 1.0 - HELPED)
+}
+
+/// The same after it did not.
+fn harmed(before: &str) -> String {
+    format!("MUL({before}, {})", 1.0 - HARMED)
+}
+
 impl Knowledge {
     /// Counts what the caller says of a record; answers whether it was not counted before.
     ///
@@ -163,14 +173,15 @@ impl Knowledge {
             }
             None => None,
         };
-        let (counted, other, confidence) = match judgement.helpful {
-            true => {
-                let more = format!("ADD(MUL(COALESCE(?k.metadata.confidence, 0.5), {}), {HELPED})", 1.0 - HELPED);
-                ("helpful", "harmful", more)
-            }
-            false => {
-                let less = format!("MUL(COALESCE(?k.metadata.confidence, 0.5), {})", 1.0 - HARMED);
-                ("harmful", "helpful", less)
+        let known = "COALESCE(?k.metadata.confidence, 0.5)";
+        // What it replaces is taken back first: who says one thing and the other moves nothing by that.
+        let (counted, other, confidence) = match (judgement.helpful, instead.is_some()) {
+            (true, false) => ("helpful", "harmful", helped(known)),
+            (true, true) => ("helpful", "harmful", helped(&format!("MUL({known}, {})", 1.0 / (1.0 - HARMED)))),
+            (false, false) => ("harmful", "helpful", harmed(known)),
+            (false, true) => {
+                let before = format!("MUL(ADD({known}, -{HELPED}), {})", 1.0 / (1.0 - HELPED));
+                ("harmful", "helpful", harmed(&before))
             }
         };
         let no_more = match &instead {

@@ -8,7 +8,7 @@ use regex::{Captures, Regex};
 use serde_json::Value;
 
 /// Shapes of keys, each with what it is called; the part named `value` is the secret, else all of it.
-const SHAPES: [(&str, &str); 16] = [
+const SHAPES: [(&str, &str); 17] = [
     (
         "private_key",
         r"-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY(?: BLOCK)?-----|\z)",
@@ -23,9 +23,10 @@ const SHAPES: [(&str, &str); 16] = [
     ("google_key", r"\bAIza[0-9A-Za-z_-]{30,}"),
     ("daemon_token", r"\b(?:lfd_[A-Za-z0-9_-]{30,}|kp_[0-9a-f]{64})"),
     ("jwt", r"\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),
-    ("connection_string", r"\b[a-z][a-z0-9+.-]{1,20}://[^\s:@/]{0,100}:(?<value>[^\s/]{3,})@"),
+    ("connection_string", r"(?i)\b[a-z][a-z0-9+.-]{1,20}://[^\s:@/]{0,100}:(?<value>[^\s/]{3,})@"),
     ("basic", r#"(?i)\bauthorization["']?\s*[:=]\s*["']?basic\s+(?<value>[A-Za-z0-9+/]{8,}={0,2})"#),
     ("bearer", r"(?i)\bbearer\s+(?<value>[A-Za-z0-9._~+/-]{20,}=*)"),
+    ("password", r#"\b[A-Z0-9_]*_PASS["']?\s*[:=]\s*["']?(?<value>[^\s"',;&]{6,})"#),
     // By itself: the second pass over a text is none.
     ("password", r#"(?i)(?:^|[\n,;|/({&?]\s*["']?)pass["']?\s*[:=]\s*["']?(?<value>[^\s"',;&]{6,})"#),
     (
@@ -229,6 +230,8 @@ mod tests {
             ("Authorization: Basic YWRhOmh1bnRlcjI=", "Authorization: Basic [REDACTED:basic]"),
             ("postgres://ada:hunt@er22@db/x", "postgres://ada:[REDACTED:connection_string]@db/x"),
             ("user: ada, pass: hunter22x", "user: ada, pass: [REDACTED:password]"),
+            ("HTTPS://bob:hunter22@example.com", "HTTPS://bob:[REDACTED:connection_string]@example.com"),
+            ("export DB_PASS=hunter22x", "export DB_PASS=[REDACTED:password]"),
             ("pass=hunter22x", "pass=[REDACTED:password]"),
             ("redis://:hunter22@cache", "redis://:[REDACTED:connection_string]@cache"),
             ("'password' => 'hunter22x'", "'password' => '[REDACTED:password]'"),
@@ -258,6 +261,7 @@ mod tests {
             "sk-learn is a library",
             "in the second pass: v1.2.3 is built",
             "pass: everything works",
+            "render_pass = RenderPass2",
         ] {
             assert_eq!(redacted(text), None, "{text}");
         }

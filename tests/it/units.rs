@@ -507,3 +507,27 @@ async fn everybody_has_one_word_and_refusals_have_the_protocols_shape() {
     assert_eq!(ada.delete("/v1/skills/kp:skill:s:1.0.0").await.expect(StatusCode::OK)["deleted"], true);
     assert_eq!(ada.get("/v1/skills/kp:skill:s:1.0.0").await.status, StatusCode::NOT_FOUND);
 }
+
+#[tokio::test]
+async fn who_says_one_thing_and_then_the_other_moves_no_confidence_by_that() {
+    let daemon = TestDaemon::start(honest).await;
+    let (ada, bob) = (daemon.member("user:ada", &[]).await, daemon.member("user:bob", &[]).await);
+    let unit = json!({"@context": "https://openknowledgepulse.org/schema/v1", "@type": "Pattern", "id": "kp:pattern:bar",
+                      "name": "Cross at slack", "description": "Any bar", "metadata": {"visibility": "network"}});
+    ada.post(UNITS, unit.clone()).await.expect(StatusCode::CREATED);
+    let mut told = Vec::new();
+    for valid in [true, false, true, false] {
+        bob.post(&format!("{UNITS}/kp:pattern:bar/validate"), json!({"valid": valid})).await.expect(StatusCode::OK);
+        let listed = ada.get("/api/knowledge?limit=1").await.expect(StatusCode::OK);
+        let confidence = listed["results"][0]["eval"]["confidence"].as_f64().unwrap();
+        told.push((confidence * 1e6).round() / 1e6);
+    }
+    assert_eq!(told, [0.55, 0.4, 0.55, 0.4]);
+    // What was deleted is brought back by no import, of units either.
+    ada.delete(&format!("{UNITS}/kp:pattern:bar")).await;
+    for more in ["&dry_run=true", ""] {
+        let path = format!("/api/knowledge/import?format=units{more}");
+        let done = ada.text(&path, json!([unit]).to_string()).await.expect(StatusCode::OK);
+        assert_eq!((&done["imported"], &done["refused"]), (&json!(0), &json!(1)), "{done}");
+    }
+}

@@ -54,12 +54,12 @@ fn unfenced(content: &str) -> String {
 /// The records in a text.
 pub(super) fn read(text: &str) -> Result<Records, String> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    if is_head(text) {
+    if has_heads(text) {
         return Ok(heads(text));
     }
     // Another editor may have ended lines otherwise.
     let text = text.replace("\r\n", "\n");
-    if is_head(&text) { Ok(heads(&text)) } else { sections(&text) }
+    if has_heads(&text) { Ok(heads(&text)) } else { sections(&text) }
 }
 
 /// The lines of the head of a record that a text begins with, if it does, whatever is wrong in them: each begins with a name.
@@ -67,6 +67,13 @@ fn head(text: &str) -> Option<Vec<&str>> {
     let lines: Vec<&str> = text.strip_prefix("---\n")?.lines().take_while(|line| *line != FENCE).collect();
     let is_named = |line: &&str| line.starts_with('"') || line.split_once(':').is_some_and(|(key, _)| is_name(key));
     (!lines.is_empty() && lines.iter().all(is_named)).then_some(lines)
+}
+
+/// Whether a text is of records that have heads: it begins with one, and one of them is whole. A head of another sort, as other
+/// programs write it, is none.
+fn has_heads(text: &str) -> bool {
+    let mut later = text.match_indices("\n---\n").map(|(at, _)| at + 1);
+    is_head(text) || (head(text).is_some() && later.any(|at| is_head(&text[at..])))
 }
 
 /// Whether a text begins with the head of a record that is whole.
@@ -187,6 +194,10 @@ mod tests {
         assert!(found[1].as_ref().unwrap_err().contains("line 2"), "{found:?}");
         assert_eq!(found[2].as_ref().unwrap()["content"], "content of c");
         assert!(found[3].as_ref().unwrap_err().contains("does not end"), "{found:?}");
+        let first = format!("---\nid: a\n---\n# a\n\nlost\n\n{}", whole("b"));
+        let found = read(&first).unwrap();
+        assert!(found.len() == 2 && found[0].is_err() && found[1].is_ok(), "{found:?}");
+        assert_eq!(read("---\ntitle: My notes\n---\n# A\n\ntext\n").unwrap().len(), 2, "a head of another sort");
         let ruler = format!("{}---\njust a ruler\n---\nend\n", whole("a"));
         assert_eq!(read(&ruler).unwrap().len(), 1);
     }

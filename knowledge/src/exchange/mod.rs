@@ -301,6 +301,15 @@ impl Knowledge {
         rehearsal: Option<&mut Rehearsal>,
         origin: &Origin,
     ) -> Result<(bool, Vec<String>), KnowledgeError> {
+        if let Some(id) = unit.get("id").and_then(Value::as_str) {
+            let own = Origin::system("whose a unit was");
+            let is = async |wanted: Status| self.unit_that(id, &|status| status == wanted, &own).await;
+            let by = &origin.principal;
+            let was_deleted = |record: Record| by.may(nexus::Role::Operator) || by.answers_for(&record.owner);
+            if is(Status::Active).await?.is_none() && is(Status::Retracted).await?.is_some_and(was_deleted) {
+                return Err(KnowledgeError::Conflict(format!("{id} was deleted here: a rollback has it back")));
+            }
+        }
         let Some(rehearsal) = rehearsal else {
             let taken = Box::pin(self.contribute(unit, origin)).await?;
             return Ok((taken.is_new, taken.warnings));
