@@ -184,9 +184,6 @@ impl Knowledge {
         let Contributed { form, mut document } = Contributed::read(posted, since.unwrap_or(&now))?;
         without_told(&mut document);
         let id = document["id"].as_str().unwrap_or_default().to_owned();
-        if known.as_ref().is_some_and(|known| !(by.answers_for(&known.owner) || by.may(Role::Operator))) {
-            return Err(KnowledgeError::Conflict(format!("the id {id} is taken")));
-        }
         // Whoever changes what is somebody else's, as operators may, leaves it his.
         let owner = known.as_ref().map_or_else(|| by.id.0.to_string(), |known| known.owner.clone());
         let (metadata, mut warnings) = (&document["metadata"], Vec::new());
@@ -201,6 +198,11 @@ impl Knowledge {
             let same = |one: &Value| same_but_for_secrets(&one.to_string(), &document.to_string());
             same(&told) || known.unit.as_ref().is_some_and(same) && changed.is_none()
         });
+        let is_anothers = known.as_ref().is_some_and(|known| !(by.answers_for(&known.owner) || by.may(Role::Operator)));
+        // What somebody else says, and he sees, is there as it is.
+        if is_anothers && !(is_same && self.unit(&id, origin).await.is_ok()) {
+            return Err(KnowledgeError::Conflict(format!("the id {id} is taken")));
+        }
         let (task, content) = said(form, &document);
         let draft = Draft {
             id: None,

@@ -523,6 +523,14 @@ async fn who_says_one_thing_and_then_the_other_moves_no_confidence_by_that() {
         told.push((confidence * 1e6).round() / 1e6);
     }
     assert_eq!(told, [0.55, 0.4, 0.55, 0.4]);
+    // Somebody else's that he sees is there as it is, and another under its id is refused.
+    let mut other = unit.clone();
+    other["description"] = "Another".into();
+    for (unit, unchanged) in [(&unit, 1), (&other, 0)] {
+        let done =
+            bob.text("/api/knowledge/import?format=units", json!([unit]).to_string()).await.expect(StatusCode::OK);
+        assert_eq!((&done["unchanged"], &done["refused"]), (&json!(unchanged), &json!(1 - unchanged)), "{done}");
+    }
     // What was deleted is brought back by no import, of units either.
     ada.delete(&format!("{UNITS}/kp:pattern:bar")).await;
     for more in ["&dry_run=true", ""] {
