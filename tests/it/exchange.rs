@@ -247,7 +247,11 @@ async fn a_dry_run_of_units_and_of_what_stands_in_a_file_twice_tells_what_the_im
             let would = import(op, format, text, "&dry_run=true").await;
             assert!(told(op).await.iter().all(|record| record["id"] == "x" || format == "jsonl"), "{would}");
             let done = import(op, format, text, "").await;
-            for member in ["imported", "unchanged", "refused", "errors"] {
+            let places = |told: &Value| -> Vec<Value> {
+                told["errors"].as_array().unwrap().iter().map(|error| error["at"].clone()).collect()
+            };
+            assert_eq!(places(&would), places(&done), "{format} {policy:?}: {would} {done}");
+            for member in ["imported", "unchanged", "refused"] {
                 assert_eq!(would[member], done[member], "{format} {policy:?}: {would} {done}");
             }
             assert_eq!(
