@@ -7,7 +7,9 @@ use nexus::{Origin, Right, Role, StoreError, Version, versions_stream};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::record::KIND;
+use crate::draft::Body;
+use crate::record::{EXTRA_KEY, KIND, UNIT_KEY};
+use crate::write::claims;
 use crate::{Knowledge, KnowledgeError, Record};
 
 /// Versions that are told at once.
@@ -74,8 +76,9 @@ impl Knowledge {
     ///
     /// # Errors
     /// [`KnowledgeError::Forbidden`] where it is not the caller's, [`KnowledgeError::Invalid`] where there was no such
-    /// version.
+    /// version, [`KnowledgeError::Conflict`] where another record has got its id of the unit protocol since.
     pub async fn roll_back(&self, id: &str, version: u64, origin: &Origin) -> Result<Record, KnowledgeError> {
+        let _turn = self.once.lock().await;
         let record = self.any(id, origin).await?;
         if !(origin.principal.answers_for(&record.owner) || origin.principal.may(Role::Operator)) {
             return Err(match record.status {
@@ -92,6 +95,7 @@ impl Knowledge {
         for key in now.and_then(|(_, now)| now.attributes).unwrap_or_default().keys() {
             then.entry(key.clone()).or_insert(Value::Null);
         }
+        let names = self.names_again(&record, &then).await?;
         let mut parameters = Map::new();
         parameters.insert("id".into(), id.into());
         let mut set = Vec::new();
@@ -103,8 +107,22 @@ impl Knowledge {
             r#"UPDATE ?k SET ATTRIBUTES {{ {} }} SET METADATA {{ status: "active" }} WHERE {{ ?k {{type: "{KIND}", name: $id}} }}"#,
             set.join(", ")
         );
-        self.kip(&command, json!(parameters), Right::Own, Vec::new(), id, origin).await?;
+        self.kip(&command, json!(parameters), Right::Own, claims(&names, id, origin), id, origin).await?;
         self.link_anew(&record, origin).await?;
         self.get(id, origin).await
+    }
+
+    /// The names of the unit protocol that a record goes by when it says again what it said `then`.
+    async fn names_again(&self, record: &Record, then: &Map<String, Value>) -> Result<Vec<String>, KnowledgeError> {
+        let unit = then.get(UNIT_KEY).filter(|unit| unit.is_object()).cloned();
+        let extra = then.get(EXTRA_KEY).and_then(Value::as_object).cloned().unwrap_or_default();
+        let names = Body { unit, extra, ..Body::default() }.names();
+        let own = crate::unit::id_of(record);
+        for name in names.iter().chain([&own]) {
+            if self.bearer(name).await?.is_some_and(|other| other.id != record.id) {
+                return Err(KnowledgeError::Conflict(format!("the id {name} is taken")));
+            }
+        }
+        Ok(names)
     }
 }

@@ -142,17 +142,21 @@ impl Knowledge {
 
     /// Whether the names of the unit protocol that something is to go by are free.
     pub(crate) async fn check_names(&self, body: &Body) -> Result<(), KnowledgeError> {
-        let origin = Origin::system("whose a name is");
         for id in body.names() {
-            let known = match id.starts_with(skill::PREFIX) {
-                true => self.find_skill(&id, &origin).await?,
-                false => self.unit_that(&id, &|status| status == Status::Active, &origin).await?,
-            };
-            if known.is_some() {
+            if self.bearer(&id).await?.is_some() {
                 return Err(KnowledgeError::Conflict(format!("the id {id} is taken")));
             }
         }
         Ok(())
+    }
+
+    /// The record that goes by a name of the unit protocol.
+    pub(crate) async fn bearer(&self, name: &str) -> Result<Option<Record>, KnowledgeError> {
+        let origin = Origin::system("whose a name is");
+        match name.starts_with(skill::PREFIX) {
+            true => self.find_skill(name, &origin).await,
+            false => self.unit_that(name, &|status| status == Status::Active, &origin).await,
+        }
     }
 
     /// The record that was given an id of the unit protocol, of those that `origin` sees, whatever has become of it; `None`

@@ -515,6 +515,8 @@ async fn who_says_one_thing_and_then_the_other_moves_no_confidence_by_that() {
     let unit = json!({"@context": "https://openknowledgepulse.org/schema/v1", "@type": "Pattern", "id": "kp:pattern:bar",
                       "name": "Cross at slack", "description": "Any bar", "metadata": {"visibility": "network"}});
     ada.post(UNITS, unit.clone()).await.expect(StatusCode::CREATED);
+    let listed = ada.get("/api/knowledge?limit=1").await.expect(StatusCode::OK);
+    let first = listed["results"][0]["id"].as_str().unwrap().to_owned();
     let mut told = Vec::new();
     for valid in [true, false, true, false] {
         bob.post(&format!("{UNITS}/kp:pattern:bar/validate"), json!({"valid": valid})).await.expect(StatusCode::OK);
@@ -538,4 +540,16 @@ async fn who_says_one_thing_and_then_the_other_moves_no_confidence_by_that() {
         let done = ada.text(&path, json!([unit]).to_string()).await.expect(StatusCode::OK);
         assert_eq!((&done["imported"], &done["refused"]), (&json!(0), &json!(1)), "{done}");
     }
+    // Contributed anew it is another record; the one before is not brought back beside it.
+    let before = json!({"version": 1});
+    let known = bob.get("/api/knowledge?limit=1").await.expect(StatusCode::OK);
+    assert_eq!(known["count"], 0, "{known}");
+    let anew = ada.post(UNITS, unit).await.expect(StatusCode::CREATED);
+    let found = ada.get("/api/knowledge?limit=10").await.expect(StatusCode::OK);
+    assert_eq!(found["results"].as_array().unwrap().len(), 1, "{anew}");
+    let path = format!("/api/knowledge/{first}/rollback");
+    ada.post(&path, before.clone()).await.refused(409, "conflict");
+    ada.delete(&format!("{UNITS}/kp:pattern:bar")).await;
+    ada.post(&path, before).await.expect(StatusCode::OK);
+    ada.get(&format!("{UNITS}/kp:pattern:bar")).await.expect(StatusCode::OK);
 }

@@ -76,6 +76,16 @@ fn has_heads(text: &str) -> bool {
     is_head(text) || (head(text).is_some() && later.any(|at| is_head(&text[at..])))
 }
 
+/// A text without what other programs keep of it in lines of YAML at its beginning.
+fn without_front_matter(text: &str) -> &str {
+    let Some((lines, rest)) = text.strip_prefix("---\n").and_then(|text| text.split_once("\n---\n")) else {
+        return text;
+    };
+    let is_yaml =
+        |line: &str| line.starts_with([' ', '-', '#']) || line.split_once(':').is_some_and(|(key, _)| is_name(key));
+    if lines.lines().all(is_yaml) { rest } else { text }
+}
+
 /// Whether a text begins with the head of a record that is whole.
 fn is_head(text: &str) -> bool {
     head(text).is_some_and(|lines| lines.iter().all(|line| member(line).is_some()))
@@ -136,6 +146,7 @@ fn heads(text: &str) -> Records {
 
 /// A record a section, named by the headings above it.
 fn sections(text: &str) -> Result<Records, String> {
+    let text = without_front_matter(text);
     let mut found: Records = Vec::new();
     let (mut path, mut content, mut is_code): (Vec<(usize, String)>, String, bool) = (Vec::new(), String::new(), false);
     let mut has_heading = false;
@@ -197,7 +208,8 @@ mod tests {
         let first = format!("---\nid: a\n---\n# a\n\nlost\n\n{}", whole("b"));
         let found = read(&first).unwrap();
         assert!(found.len() == 2 && found[0].is_err() && found[1].is_ok(), "{found:?}");
-        assert_eq!(read("---\ntitle: My notes\n---\n# A\n\ntext\n").unwrap().len(), 2, "a head of another sort");
+        let notes = read("---\ntitle: My notes\ntags:\n  - a\n---\n# A\n\ntext\n").unwrap();
+        assert!(notes.len() == 1 && notes[0].as_ref().unwrap()["task"] == "A", "{notes:?}");
         let ruler = format!("{}---\njust a ruler\n---\nend\n", whole("a"));
         assert_eq!(read(&ruler).unwrap().len(), 1);
     }
