@@ -131,6 +131,16 @@ impl Knowledge {
         posted: Map<String, Value>,
         origin: &Origin,
     ) -> Result<Contribution, KnowledgeError> {
+        self.keep_unit(posted, true, origin).await
+    }
+
+    /// The same; what says something else than what goes by its id is kept, where that may `change` it, or refused.
+    pub(crate) async fn keep_unit(
+        &self,
+        posted: Map<String, Value>,
+        change: bool,
+        origin: &Origin,
+    ) -> Result<Contribution, KnowledgeError> {
         let _turn = self.once.lock().await;
         let Posted { id, known, is_same, draft, scopes } = self.posted(posted, origin).await?;
         let Some(known) = known else {
@@ -145,28 +155,26 @@ impl Knowledge {
                 warnings: Vec::new(),
             });
         }
+        if !change {
+            return Err(says_something_else(&id));
+        }
         let Draft { body, warnings, .. } = draft;
         let change = crate::Change { body, scopes, warnings, ..crate::Change::default() };
         let Saved { record, warnings, .. } = self.change(&known.id, change, None, origin).await?;
         Ok(Contribution { record, is_new: false, warnings })
     }
 
-    /// Whether [`Self::contribute`] would make a new record, and what it would warn of, or refuse; nothing is written.
+    /// Whether a unit that is taken in would be a new record, and what it would warn of, or refuse; nothing is written.
     pub(crate) async fn rehearse_unit(
         &self,
         posted: Map<String, Value>,
         origin: &Origin,
     ) -> Result<(bool, Vec<String>), KnowledgeError> {
-        let Posted { known, is_same, draft, scopes, .. } = self.posted(posted, origin).await?;
+        let Posted { id, known, is_same, draft, .. } = self.posted(posted, origin).await?;
         match known {
             None => Ok((true, self.rehearse(draft, origin).await?)),
             Some(_) if is_same => Ok((false, Vec::new())),
-            Some(known) => {
-                let scopes = scopes.unwrap_or_else(|| known.scopes.clone());
-                let expect = format!("EXPECT VERSION {}", known.version);
-                let draft = Draft { id: Some(known.id), owner: known.owner, scopes, ..draft };
-                Ok((false, self.rehearse_write(draft, &expect, &json!({}), Right::Own, origin).await?))
-            }
+            Some(_) => Err(says_something_else(&id)),
         }
     }
 
@@ -341,6 +349,11 @@ impl Knowledge {
         }
         self.get(&record.id, origin).await
     }
+}
+
+/// Why what goes by an id is not overwritten.
+pub(crate) fn says_something_else(id: &str) -> KnowledgeError {
+    KnowledgeError::Conflict(format!("{id} is there and says something else"))
 }
 
 /// What is told of a unit and is not its contributor's to say.

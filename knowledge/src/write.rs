@@ -176,17 +176,6 @@ impl Knowledge {
         self.check_new(&draft, origin).await?;
         let metadata = metadata(&draft, origin);
         let right = if draft.first_case.is_some() { Right::Judge } else { Right::Own };
-        self.rehearse_write(draft, "EXPECT VERSION 0", &metadata, right, origin).await
-    }
-
-    pub(crate) async fn rehearse_write(
-        &self,
-        draft: Draft,
-        expect: &str,
-        metadata: &Value,
-        right: Right,
-        origin: &Origin,
-    ) -> Result<Vec<String>, KnowledgeError> {
         let Draft { id, owner, scopes, mut body, mut warnings, .. } = draft;
         if self.nexus.secrets() == SecretPolicy::Seal {
             replace_secrets(&mut body, &mut |kind, _| {
@@ -198,7 +187,7 @@ impl Knowledge {
             });
         }
         let id = id.unwrap_or_else(|| self.fresh_id());
-        let call = upsert(&id, expect, &body, metadata, (&owner, &scopes));
+        let call = upsert(&id, "EXPECT VERSION 0", &body, &metadata, (&owner, &scopes));
         let answer = self.nexus.rehearse(&commons(), call, origin, right).await?;
         outcome(&answer, &id)?;
         warnings.extend(warned(&answer));

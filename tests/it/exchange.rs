@@ -263,6 +263,27 @@ async fn a_dry_run_of_units_and_of_what_stands_in_a_file_twice_tells_what_the_im
 }
 
 #[tokio::test]
+async fn what_was_changed_since_is_overwritten_by_no_import() {
+    let daemon = TestDaemon::start(honest).await;
+    let op = &daemon.operator;
+    for id in ["a", "b"] {
+        let record = json!({"id": id, "task": format!("task {id}"), "content": "as it was", "types": ["tool"]});
+        op.post(RECORDS, record).await.expect(StatusCode::CREATED);
+    }
+    let texts = [("jsonl", export(op, "jsonl").await), ("units", export(op, "units").await)];
+    op.put(&format!("{RECORDS}/a"), json!({"content": "as it is"})).await.expect(StatusCode::OK);
+    let now = told(op).await;
+    for (format, text) in texts {
+        for more in ["&dry_run=true", ""] {
+            let done = import(op, format, &text, more).await;
+            assert_eq!((&done["unchanged"], &done["refused"]), (&json!(1), &json!(1)), "{format}: {done}");
+            assert!(done["errors"][0]["error"].as_str().unwrap().ends_with("says something else"), "{done}");
+        }
+        assert_eq!(told(op).await, now, "{format}");
+    }
+}
+
+#[tokio::test]
 async fn imports_of_the_same_at_once_find_each_others_records_there() {
     let daemon = TestDaemon::start(honest).await;
     let op = &daemon.operator;

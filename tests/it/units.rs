@@ -528,7 +528,7 @@ async fn who_says_one_thing_and_then_the_other_moves_no_confidence_by_that() {
     // Somebody else's that he sees is there as it is, and another under its id is refused.
     let mut other = unit.clone();
     other["description"] = "Another".into();
-    for (unit, unchanged) in [(&unit, 1), (&other, 0)] {
+    for (unit, unchanged) in [(&unit, 1_u64), (&other, 0)] {
         let done =
             bob.text("/api/knowledge/import?format=units", json!([unit]).to_string()).await.expect(StatusCode::OK);
         assert_eq!((&done["unchanged"], &done["refused"]), (&json!(unchanged), &json!(1 - unchanged)), "{done}");

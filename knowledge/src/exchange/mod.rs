@@ -6,7 +6,7 @@ mod markdown;
 mod others;
 mod tree;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 
 use nexus::Origin;
 use nexus::secrets::same_but_for_secrets;
@@ -16,6 +16,7 @@ use serde_json::{Map, Value, json};
 
 use crate::draft::Draft;
 use crate::list::Which;
+use crate::pulse::says_something_else;
 use crate::record::{Record, SCORE, Status, UNIT_KEY};
 use crate::{Knowledge, KnowledgeError};
 
@@ -270,7 +271,7 @@ impl Knowledge {
                     }
                     return Ok((false, kept_as_it_is(&known, &draft)));
                 }
-                false => return Err(KnowledgeError::Conflict(format!("{id} is there and says something else"))),
+                false => return Err(says_something_else(&id)),
             },
             Ok(known) if is_operator || by.answers_for(&known.owner) => {
                 return Err(KnowledgeError::Conflict(format!("{id} was deleted here: a rollback has it back")));
@@ -288,11 +289,12 @@ impl Knowledge {
             {
                 return Ok((false, Vec::new()));
             }
-            Some(_) => return Err(KnowledgeError::Conflict(format!("{id} is there and says something else"))),
+            Some(_) => return Err(says_something_else(&id)),
             None => {}
         }
-        rehearsal.records.insert(id, draft.clone());
-        Ok((true, self.rehearse(draft, origin).await?))
+        let warnings = self.rehearse(draft.clone(), origin).await?;
+        rehearsal.records.insert(id, draft);
+        Ok((true, warnings))
     }
 
     async fn take_unit(
@@ -311,14 +313,19 @@ impl Knowledge {
             }
         }
         let Some(rehearsal) = rehearsal else {
-            let taken = Box::pin(self.contribute(unit, origin)).await?;
+            // What was changed since is not overwritten by the way.
+            let taken = Box::pin(self.keep_unit(unit, false, origin)).await?;
             return Ok((taken.is_new, taken.warnings));
         };
-        let id = unit.get("id").and_then(Value::as_str).map(str::to_owned);
-        let (is_new, warnings) = Box::pin(self.rehearse_unit(unit, origin)).await?;
-        // Another of its name, after it, would be a version of it.
-        let is_first = id.is_none_or(|id| rehearsal.units.insert(id));
-        Ok((is_new && is_first, warnings))
+        let (id, said) = (unit.get("id").and_then(Value::as_str).map(str::to_owned), Value::from(unit.clone()));
+        match id.as_ref().and_then(|id| rehearsal.units.get(id)) {
+            Some(earlier) if *earlier == said => return Ok((false, Vec::new())),
+            Some(_) => return Err(says_something_else(&id.unwrap_or_default())),
+            None => {}
+        }
+        let taken = Box::pin(self.rehearse_unit(unit, origin)).await?;
+        rehearsal.units.extend(id.map(|id| (id, said)));
+        Ok(taken)
     }
 }
 
@@ -326,7 +333,7 @@ impl Knowledge {
 #[derive(Default)]
 struct Rehearsal {
     records: HashMap<String, Draft>,
-    units: HashSet<String>,
+    units: HashMap<String, Value>,
 }
 
 /// What of a draft of the same text is not taken, where a record is there.

@@ -5,7 +5,8 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Subcommand;
-use serde_json::{Map, Value};
+use knowledge::IMPORTED_MAX;
+use serde_json::{Map, Value, json};
 
 use super::client::Client;
 use super::say;
@@ -13,6 +14,8 @@ use crate::config::Config;
 
 /// The format that is many files.
 const TREE: &str = "tree";
+/// The format that is an item a line.
+const LINES: &str = "jsonl";
 
 #[derive(Subcommand)]
 pub(super) enum Knowledge {
@@ -74,11 +77,46 @@ pub(super) async fn run(config: Config, command: Knowledge) -> anyhow::Result<Ex
                 }
             };
             let path = format!("/api/knowledge/import?format={format}&dry_run={dry_run}");
-            let answer = client.send_text(&path, text).await?;
+            let mut answer = Value::Null;
+            for (first, part) in parts(&format, text) {
+                let done = client.send_text(&path, part).await?;
+                answer = if answer.is_null() { done } else { together(answer, done, first) };
+            }
             say(&serde_json::to_string_pretty(&answer)?);
             Ok(if answer["refused"] == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
     }
+}
+
+/// What is sent at once, each with how many items were before it: lines go in as many requests as they need.
+fn parts(format: &str, text: String) -> Vec<(usize, String)> {
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    if format != LINES || lines.len() <= IMPORTED_MAX {
+        return vec![(0, text)];
+    }
+    let part = |(at, lines): (usize, &[&str])| (at * IMPORTED_MAX, lines.join("\n"));
+    lines.chunks(IMPORTED_MAX).enumerate().map(part).collect()
+}
+
+/// The answer to all requests so far, and to the one after them, before whose items so many were.
+fn together(mut answer: Value, mut next: Value, first: usize) -> Value {
+    for count in ["imported", "unchanged", "refused"] {
+        answer[count] = json!(answer[count].as_u64().unwrap_or(0) + next[count].as_u64().unwrap_or(0));
+    }
+    for error in next["errors"].as_array_mut().into_iter().flatten() {
+        error["at"] = json!(error["at"].as_u64().unwrap_or(0) + first as u64);
+    }
+    for list in ["errors", "warnings"] {
+        let more = next[list].take();
+        if let (Some(all), Value::Array(more)) = (answer[list].as_array_mut(), more) {
+            for one in more {
+                if !all.contains(&one) {
+                    all.push(one);
+                }
+            }
+        }
+    }
+    answer
 }
 
 /// Writes files below a folder; none of them beside it.
@@ -107,8 +145,8 @@ fn read_tree(folder: &Path) -> anyhow::Result<Map<String, Value>> {
             if kind.is_dir() {
                 folders.push(path);
             } else if path.extension().is_some_and(|end| end == "json") {
-                let text =
-                    std::fs::read_to_string(&path).with_context(|| format!("{} cannot be read", path.display()))?;
+                let bytes = std::fs::read(&path).with_context(|| format!("{} cannot be read", path.display()))?;
+                let text = String::from_utf8_lossy(&bytes).into_owned();
                 // What is no JSON is told as one of those that are not taken, and keeps no other out.
                 let records = serde_json::from_str(&text).unwrap_or(Value::String(text));
                 let below = path.strip_prefix(folder).unwrap_or(&path);
@@ -117,4 +155,21 @@ fn read_tree(folder: &Path) -> anyhow::Result<Map<String, Value>> {
         }
     }
     Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_lines_than_a_request_takes_go_in_several_and_are_told_as_one() {
+        let text = (0..=2 * IMPORTED_MAX).map(|at| format!("{{\"id\":\"{at}\"}}\n\n")).collect::<String>();
+        let sent = parts(LINES, text.clone());
+        assert_eq!(sent.iter().map(|(first, _)| *first).collect::<Vec<_>>(), [0, IMPORTED_MAX, 2 * IMPORTED_MAX]);
+        assert_eq!((sent[2].1.as_str(), parts("units", text).len()), ("{\"id\":\"20000\"}", 1));
+        let answer = |at: u64| json!({"imported": 1, "unchanged": 2, "refused": 1, "errors": [{"at": at, "error": "no"}], "warnings": ["w"]});
+        let all = together(answer(3), answer(4), IMPORTED_MAX);
+        assert_eq!((&all["imported"], &all["errors"][1]["at"]), (&json!(2), &json!(10_004)));
+        assert_eq!(all["warnings"], json!(["w"]));
+    }
 }
