@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value, json};
 
-use super::{ITEMS_MAX, Records, written};
+use super::{IMPORTED_MAX, Records, written};
 use crate::record::Record;
 
 /// Stands around a head.
@@ -112,7 +112,7 @@ fn member(line: &str) -> Option<(String, Value)> {
 fn heads(text: &str) -> Records {
     let mut found = Vec::new();
     let mut rest = text;
-    while let Some(inner) = rest.strip_prefix("---\n").filter(|_| found.len() <= ITEMS_MAX) {
+    while let Some(inner) = rest.strip_prefix("---\n").filter(|_| found.len() <= IMPORTED_MAX) {
         let Some((lines, body)) = inner.split_once("\n---\n") else {
             found.push(Err("has a head that does not end".to_owned()));
             break;
@@ -170,7 +170,7 @@ fn sections(text: &str) -> Result<Records, String> {
             Some(title) => {
                 has_heading = true;
                 // One more than are taken tells that there are too many.
-                if end(&path, &mut content) > ITEMS_MAX {
+                if end(&path, &mut content) > IMPORTED_MAX {
                     break;
                 }
                 path.retain(|(above, _)| *above < depth);

@@ -21,7 +21,7 @@ use crate::record::{Record, SCORE, Status, UNIT_KEY};
 use crate::{Knowledge, KnowledgeError};
 
 /// Items of one request.
-pub const ITEMS_MAX: usize = 10_000;
+pub const IMPORTED_MAX: usize = 10_000;
 /// Lines of one request that may hold items, empty ones and those of an indented list included.
 const LINES_MAX: usize = 1_000_000;
 /// Faults that are told of one request.
@@ -100,7 +100,7 @@ impl Format {
 
     fn read(self, text: &str) -> Result<Vec<Placed>, KnowledgeError> {
         let wrong = |what: String| KnowledgeError::invalid("body", what);
-        let many = || wrong(format!("has at most {ITEMS_MAX} records"));
+        let many = || wrong(format!("has at most {IMPORTED_MAX} records"));
         // Before anything is made of them.
         if matches!(self, Self::Jsonl | Self::Units) && text.lines().nth(LINES_MAX).is_some() {
             return Err(many());
@@ -130,7 +130,7 @@ impl Format {
         };
         match items.len() {
             0 => Err(wrong("has nothing in it that could be a record".to_owned())),
-            1..=ITEMS_MAX => Ok(items),
+            1..=IMPORTED_MAX => Ok(items),
             _ => Err(many()),
         }
     }
@@ -145,7 +145,7 @@ fn object(value: Value) -> Result<Map<String, Value>, String> {
 
 fn lines(text: &str) -> Records {
     // One more than are taken tells that there are too many.
-    let lines = text.lines().filter(|line| !line.trim().is_empty()).take(ITEMS_MAX + 1);
+    let lines = text.lines().filter(|line| !line.trim().is_empty()).take(IMPORTED_MAX + 1);
     lines.map(|line| serde_json::from_str(line).map_err(|error| format!("is no JSON object: {error}"))).collect()
 }
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Subcommand;
-use knowledge::IMPORTED_MAX;
+use knowledge::exchange::IMPORTED_MAX;
 use serde_json::{Map, Value, json};
 
 use super::client::Client;
