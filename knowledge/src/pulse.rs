@@ -131,7 +131,7 @@ impl Knowledge {
         posted: Map<String, Value>,
         origin: &Origin,
     ) -> Result<Contribution, KnowledgeError> {
-        self.keep_unit(posted, true, origin).await
+        Box::pin(self.keep_unit(posted, true, origin)).await
     }
 
     /// The same; what says something else than what goes by its id is kept, where that may `change` it, or refused.

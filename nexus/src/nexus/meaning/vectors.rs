@@ -235,10 +235,13 @@ mod tests {
         let (mut table, odd) = (Table::default(), Vector::of(&[1.0; 3]).unwrap());
         table.put(El::concept(1), &odd);
         table.remove(El::concept(1));
-        table.put(El::concept(1), &vector(1));
+        for no in [1, 3] {
+            table.put(El::concept(no), &vector(1));
+        }
         table.put(El::concept(1), &odd);
         table.put(El::concept(2), &odd);
-        assert_eq!((table.len(), table.get(El::concept(1))), (0, None));
+        assert_eq!((table.len(), table.get(El::concept(1)), table.get(El::concept(2))), (1, None, None));
+        table.remove(El::concept(3));
         table.put(El::concept(2), &odd);
         assert_eq!(table.get(El::concept(2)), Some(odd.packed()));
     }
