@@ -246,7 +246,9 @@ impl Knowledge {
         let scopes = Visibility::scopes(word, &owner, by, &mut warnings)
             .ok_or_else(|| KnowledgeError::invalid("visibility", "is one of private, org, network"))?;
         let domain = head.more.get("kp").and_then(|kp| kp["domain"].as_str()).unwrap_or("general");
-        let tags = Map::from_iter([("domain".to_owned(), domain.into())]);
+        // It is found by its name, too.
+        let tags = [("domain", domain), ("skill", head.name.as_str())];
+        let tags = Map::from_iter(tags.map(|(label, value)| (label.to_owned(), value.into())));
         let body = Body {
             task: Some(head.description.clone()),
             content: Some(content),

@@ -553,3 +553,15 @@ async fn who_says_one_thing_and_then_the_other_moves_no_confidence_by_that() {
     ada.post(&path, before).await.expect(StatusCode::OK);
     ada.get(&format!("{UNITS}/kp:pattern:bar")).await.expect(StatusCode::OK);
 }
+
+#[tokio::test]
+async fn a_skill_is_found_by_its_name() {
+    let daemon = TestDaemon::start(honest).await;
+    let op = &daemon.operator;
+    let text = "---\nname: moor-up\ndescription: How a boat is tied\n---\nUse two lines.\n";
+    op.post("/v1/skills", json!({"skill_md_content": text})).await.expect(StatusCode::CREATED);
+    for asked in ["moor-up", "moor", "tied", "lines"] {
+        let found = op.get(&format!("/v1/skills?q={asked}")).await.expect(StatusCode::OK);
+        assert_eq!(found["total"], 1, "{asked}: {found}");
+    }
+}
