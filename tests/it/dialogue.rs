@@ -398,6 +398,24 @@ async fn what_turns_out_to_be_wrong_is_amended_with_a_reason_and_what_an_answer_
 }
 
 #[tokio::test]
+async fn where_it_has_not_spoken_yet_a_lifeform_is_called_by_its_name() {
+    let daemon = TestDaemon::start(honest).await;
+    let op = &daemon.operator;
+    let definition = json!({"definition": {"name": "Iris"}});
+    let made = op.post("/v1/lifeforms", definition).await.expect(StatusCode::CREATED);
+    let life = format!("/v1/lifeforms/{}", made["id"].as_str().unwrap());
+    op.post(&format!("{life}/start"), json!({})).await.expect(StatusCode::OK);
+    let base = format!("{life}/canvases/canvas_chat_main");
+    let mut socket = live(op, &base).await;
+    let topic = json!({"id": "t", "title": "t", "turns": "mentioned"});
+    op.post(&format!("{base}/topics"), topic).await.expect(StatusCode::CREATED);
+    op.say(&base, "t", "My cat is called Miso.").await;
+    op.say(&base, "t", "@Iris what is my cat called?").await;
+    let answer = socket.until(|frame| frame["kind"] == "message.finish").await;
+    assert!(text_of(answer.last().unwrap()).contains("Miso"), "{answer:?}");
+}
+
+#[tokio::test]
 async fn in_turns_a_lifeform_answers_whom_it_is_called_by_and_heeds_the_rest() {
     let daemon = TestDaemon::start(honest).await;
     let (id, base) = daemon.lifeform().await;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::canvas::chat::{self, TopicRole, Turns};
-use crate::canvas::{Op, State};
+use crate::canvas::{Op, State, called as calls};
 
 /// Messages of lifeforms in a row after which none of them answers another one until a person says something.
 const ECHO_MAX: usize = 6;
@@ -193,7 +193,7 @@ pub(crate) fn perceive(me: Me, entry: &Entry, op: Op, state: &State, source: Arc
         Op::Chat(op) => op,
         Op::Mind(op) => return maps::perceive(me, entry, &op, state, source),
     };
-    let me = me.id;
+    let (whom, me) = (me, me.id);
     let (topic, id, content, change) = match op {
         chat::Op::Append { topic, id, content, .. } | chat::Op::Finish { topic, id, content, .. } => {
             (topic, id, Some(content), Change::New)
@@ -228,7 +228,7 @@ pub(crate) fn perceive(me: Me, entry: &Entry, op: Op, state: &State, source: Arc
     let said = Said {
         rev: entry.seq,
         since: entry.seq,
-        to_answer: is_for(me, state, &topic, message, &change),
+        to_answer: is_for(whom, state, &topic, message, &change),
         content: content.unwrap_or_else(|| message["content"].as_str().unwrap_or_default().to_owned()),
         urgent: change == Change::New && message["urgent"] == true,
         supplements: link("supplements"),
@@ -252,12 +252,14 @@ fn before(message: &Value) -> (String, String) {
 
 /// Whether a message is for `me` to answer, by the turns and roles of its topic. What a lifeform says is answered only by
 /// whom it speaks to: two that answer everything would never end.
-fn is_for(me: &PrincipalId, state: &State, topic: &str, message: &Value, change: &Change) -> bool {
+fn is_for(Me { id: me, name }: Me<'_>, state: &State, topic: &str, message: &Value, change: &Change) -> bool {
     let Some(in_topic) = state.get(&chat::topic_path(topic)) else { return false };
     let role = serde_json::from_value::<TopicRole>(in_topic["roles"][&*me.0].clone()).ok();
     let turns = serde_json::from_value::<Turns>(in_topic["turns"].clone()).unwrap_or_default();
     let called: Vec<&str> = message["mentions"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    let is_called = called.contains(&&*me.0);
+    // Where it has not spoken yet its name is nobody's.
+    let is_named = || calls(message["content"].as_str().unwrap_or_default()).contains(&name.to_lowercase());
+    let is_called = called.contains(&&*me.0) || (called.is_empty() && is_named());
     let calls_another = called.iter().any(|who| who.starts_with("lifeform:") && *who != &*me.0);
     let sender_of = |id: &Value| Some(state.get(&chat::message_path(topic, id.as_str()?))?["sender"] == *me.0);
     let replies = sender_of(&message["reply_to"]).unwrap_or(false);
