@@ -8,8 +8,8 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::draft::Body;
+use crate::names::claims;
 use crate::record::{EXTRA_KEY, KIND, UNIT_KEY};
-use crate::write::claims;
 use crate::{Knowledge, KnowledgeError, Record};
 
 /// Versions that are told at once.

@@ -9,11 +9,11 @@ use serde_json::{Map, Value, json};
 use crate::draft::{Body, Draft};
 use crate::feedback::Judgement;
 use crate::list::{Which, newest};
+use crate::names::claims;
 use crate::record::{KIND, KP_ID_KEY, Record, Status, Type, VALIDATED_KEY, status_of};
 use crate::search::{Query, TOP_K_WIDE};
 use crate::unit::versions::{Resolved, SchemaVersion};
 use crate::unit::{Contributed, Form, Vocabulary, document, id_of, said, visibility_of};
-use crate::write::claims;
 use crate::{Knowledge, KnowledgeError, Saved, commons, read};
 
 /// Elements that are looked at at once.

@@ -13,9 +13,9 @@ use serde_json::{Map, Value, json};
 use crate::draft::{Body, Draft};
 use crate::fields::Fault;
 use crate::list::Which;
+use crate::names::claims;
 use crate::record::{Record, SCORE, Status, Type};
 use crate::search::{Query, TOP_K_WIDE};
-use crate::write::claims;
 use crate::{CONTENT_CHARS_MAX, Knowledge, KnowledgeError, TASK_CHARS_MAX, Visibility};
 
 /// Under which member of a record the head of its skill stands.

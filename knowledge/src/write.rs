@@ -17,14 +17,16 @@ use serde_json::{Map, Value, json};
 use crate::draft::{self, Body, Draft, OWNERS_OWN};
 use crate::feedback::{self, Judgement};
 use crate::fields::Fields;
+use crate::links::write_links;
+use crate::names::claims;
 use crate::record::{CONFIDENCE, EXTRA_KEY, KIND, KP_ID_KEY, Record, SOURCE_KEY, Status, Type, UNIT_KEY};
-use crate::skill;
 use crate::unit::Form;
 use crate::{Knowledge, KnowledgeError, ResourceDraft, commons, outcome, warned};
 
 /// Letters of the random end of an id: none that is taken for another.
 pub(crate) const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
 pub(crate) const LETTERS_OF_AN_ID: usize = 8;
+
 /// What was kept under a key.
 #[derive(Serialize, Deserialize)]
 struct Kept {
@@ -138,36 +140,6 @@ impl Knowledge {
             kept.ops.into_iter().chain(claims(&names, id, origin)).collect()
         };
         self.put(draft, &beside, origin).await
-    }
-
-    /// Whether the names of the unit protocol that something is to go by are free.
-    pub(crate) async fn check_names(&self, body: &Body) -> Result<(), KnowledgeError> {
-        for id in body.names() {
-            if self.bearer(&id).await?.is_some() {
-                return Err(KnowledgeError::Conflict(format!("the id {id} is taken")));
-            }
-        }
-        Ok(())
-    }
-
-    /// The record that goes by a name of the unit protocol.
-    pub(crate) async fn bearer(&self, name: &str) -> Result<Option<Record>, KnowledgeError> {
-        let origin = Origin::system("whose a name is");
-        match name.starts_with(skill::PREFIX) {
-            true => self.find_skill(name, &origin).await,
-            false => self.unit_that(name, &|status| status == Status::Active, &origin).await,
-        }
-    }
-
-    /// The record that was given an id of the unit protocol, of those that `origin` sees, whatever has become of it; `None`
-    /// where none was.
-    pub(crate) async fn named(&self, id: &str, origin: &Origin) -> Result<Option<Option<Record>>, KnowledgeError> {
-        let Some(claim) = self.store.document::<String>(&Key::new(Kind::Unit, id)).await? else { return Ok(None) };
-        match self.any(&claim.value, origin).await {
-            Ok(record) => Ok(Some(Some(record))),
-            Err(KnowledgeError::NotFound(_)) => Ok(Some(None)),
-            Err(error) => Err(error),
-        }
     }
 
     /// What [`Self::save`] would warn of, or refuse; nothing is written, and nothing sealed.
@@ -346,62 +318,6 @@ impl Knowledge {
         Ok(warnings)
     }
 
-    /// Removes the links to resources that a record does not need any more.
-    async fn let_go(
-        &self,
-        id: &str,
-        before: &Record,
-        wanted: &[String],
-        origin: &Origin,
-    ) -> Result<(), KnowledgeError> {
-        for gone in before.resource_ids.iter().filter(|resource| !wanted.contains(resource)) {
-            let command = r#"DELETE PROPOSITIONS ?l WHERE { ?l ({type: "Knowledge", name: $id}, "uses_resource", {type: "Resource", name: $gone}) }"#;
-            self.kip(command, json!({"id": id, "gone": gone}), Right::Own, Vec::new(), id, origin).await?;
-        }
-        Ok(())
-    }
-
-    /// Links a record to the resources that it names now, where it named others `before`. One that is gone is not linked.
-    pub(crate) async fn link_anew(&self, before: &Record, origin: &Origin) -> Result<(), KnowledgeError> {
-        let id = &before.id;
-        let now = self.seen(id, origin).await?;
-        self.let_go(id, before, &now.resource_ids, origin).await?;
-        self.link(&now, &before.resource_ids, origin).await
-    }
-
-    /// Links a record to what it names and was not there when it was written.
-    pub(crate) async fn link_what_came_later(&self, record: &Record, origin: &Origin) -> Result<(), KnowledgeError> {
-        if record.resource_ids.is_empty() {
-            return Ok(());
-        }
-        let linked = r#"FIND(?r.name) WHERE { ({type: "Knowledge", name: $id}, "uses_resource", ?r) }"#;
-        let linked = self.asked(linked, json!({"id": record.id}), origin).await?;
-        let linked: Vec<String> =
-            linked.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
-        self.link(record, &linked, origin).await
-    }
-
-    /// Links a record to the resources that it names and that are there, but for those that it is linked to.
-    async fn link(&self, record: &Record, linked: &[String], origin: &Origin) -> Result<(), KnowledgeError> {
-        let mut there = Vec::new();
-        for resource in record.resource_ids.iter().filter(|resource| !linked.contains(resource)) {
-            match self.resource(resource, origin).await {
-                Ok(_) => there.push(resource.clone()),
-                Err(KnowledgeError::NoResource(_)) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        if there.is_empty() {
-            return Ok(());
-        }
-        let id = &record.id;
-        let (mut command, mut parameters) = ("UPSERT {\n".to_owned(), Map::from_iter([("id".to_owned(), json!(id))]));
-        write_links(&mut command, &there, (&record.owner, &record.scopes), &mut parameters);
-        command.push('}');
-        let call = Call { command, parameters };
-        outcome(&self.nexus.write_with(&commons(), call, origin, Right::Own, Vec::new()).await?, id).map(drop)
-    }
-
     /// Deletes a record: it is found no more, and its owner may restore it. With `purge` it is gone, with its versions and
     /// cases; what the journal of the commons keeps of it is an operator's.
     ///
@@ -506,12 +422,6 @@ fn metadata(draft: &Draft, origin: &Origin) -> Value {
     metadata
 }
 
-/// That a record goes by these ids of the unit protocol, whoever else says so of his.
-pub(crate) fn claims(names: &[String], record: &str, origin: &Origin) -> Vec<Op> {
-    let claim = |batch: Batch, name: &String| batch.put(Key::new(Kind::Unit, name.as_str()), record);
-    names.iter().fold(Batch::new(origin), claim).ops
-}
-
 /// Letters that nobody can guess.
 pub(crate) fn random() -> String {
     let mut random = rand::rng();
@@ -542,21 +452,6 @@ pub(crate) fn upsert(id: &str, expect: &str, body: &Body, metadata: &Value, whos
     }
     text.push('}');
     Call { command: text, parameters }
-}
-
-/// Writes the links of the record `$id` to resources. They say for themselves whose they are; what else is known of the record
-/// is not known of them.
-fn write_links(text: &mut String, resources: &[String], whose: (&str, &[String]), parameters: &mut Map<String, Value>) {
-    let _ = write!(text, "  CONCEPT ?l {{\n    {{type: \"{KIND}\", name: $id}}\n    SET PROPOSITIONS {{\n");
-    for (at, resource) in resources.iter().enumerate() {
-        let _ = writeln!(text, "      (\"uses_resource\", {{type: \"Resource\", name: $r{at}}})");
-        parameters.insert(format!("r{at}"), resource.as_str().into());
-    }
-    text.push_str("    }\n  }");
-    let (owner, scopes) = whose;
-    let whose = Map::from_iter([(OWNER_KEY.to_owned(), owner.into()), (SCOPES_KEY.to_owned(), json!(scopes))]);
-    write_object(text, " WITH METADATA", "l_", &whose, parameters);
-    text.push('\n');
 }
 
 /// Writes an object whose values are parameters.

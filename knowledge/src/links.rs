@@ -1,0 +1,90 @@
+//! Links of records to the resources that they need (MISSION H4): kept as what the records say changes.
+
+use std::fmt::Write;
+
+use nexus::kip::Call;
+use nexus::kip::graph::SCOPES_KEY;
+use nexus::{OWNER_KEY, Origin, Right};
+use serde_json::{Map, Value, json};
+
+use crate::record::{KIND, Record};
+use crate::write::write_object;
+use crate::{Knowledge, KnowledgeError, commons, outcome};
+
+impl Knowledge {
+    /// Removes the links to resources that a record does not need any more.
+    pub(crate) async fn let_go(
+        &self,
+        id: &str,
+        before: &Record,
+        wanted: &[String],
+        origin: &Origin,
+    ) -> Result<(), KnowledgeError> {
+        for gone in before.resource_ids.iter().filter(|resource| !wanted.contains(resource)) {
+            let command = r#"DELETE PROPOSITIONS ?l WHERE { ?l ({type: "Knowledge", name: $id}, "uses_resource", {type: "Resource", name: $gone}) }"#;
+            self.kip(command, json!({"id": id, "gone": gone}), Right::Own, Vec::new(), id, origin).await?;
+        }
+        Ok(())
+    }
+
+    /// Links a record to the resources that it names now, where it named others `before`. One that is gone is not linked.
+    pub(crate) async fn link_anew(&self, before: &Record, origin: &Origin) -> Result<(), KnowledgeError> {
+        let id = &before.id;
+        let now = self.seen(id, origin).await?;
+        self.let_go(id, before, &now.resource_ids, origin).await?;
+        self.link(&now, &before.resource_ids, origin).await
+    }
+
+    /// Links a record to what it names and was not there when it was written.
+    pub(crate) async fn link_what_came_later(&self, record: &Record, origin: &Origin) -> Result<(), KnowledgeError> {
+        if record.resource_ids.is_empty() {
+            return Ok(());
+        }
+        let linked = r#"FIND(?r.name) WHERE { ({type: "Knowledge", name: $id}, "uses_resource", ?r) }"#;
+        let linked = self.asked(linked, json!({"id": record.id}), origin).await?;
+        let linked: Vec<String> =
+            linked.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
+        self.link(record, &linked, origin).await
+    }
+
+    /// Links a record to the resources that it names and that are there, but for those that it is linked to.
+    async fn link(&self, record: &Record, linked: &[String], origin: &Origin) -> Result<(), KnowledgeError> {
+        let mut there = Vec::new();
+        for resource in record.resource_ids.iter().filter(|resource| !linked.contains(resource)) {
+            match self.resource(resource, origin).await {
+                Ok(_) => there.push(resource.clone()),
+                Err(KnowledgeError::NoResource(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if there.is_empty() {
+            return Ok(());
+        }
+        let id = &record.id;
+        let (mut command, mut parameters) = ("UPSERT {\n".to_owned(), Map::from_iter([("id".to_owned(), json!(id))]));
+        write_links(&mut command, &there, (&record.owner, &record.scopes), &mut parameters);
+        command.push('}');
+        let call = Call { command, parameters };
+        outcome(&self.nexus.write_with(&commons(), call, origin, Right::Own, Vec::new()).await?, id).map(drop)
+    }
+}
+
+/// Writes the links of the record `$id` to resources. They say for themselves whose they are; what else is known of the record
+/// is not known of them.
+pub(crate) fn write_links(
+    text: &mut String,
+    resources: &[String],
+    whose: (&str, &[String]),
+    parameters: &mut Map<String, Value>,
+) {
+    let _ = write!(text, "  CONCEPT ?l {{\n    {{type: \"{KIND}\", name: $id}}\n    SET PROPOSITIONS {{\n");
+    for (at, resource) in resources.iter().enumerate() {
+        let _ = writeln!(text, "      (\"uses_resource\", {{type: \"Resource\", name: $r{at}}})");
+        parameters.insert(format!("r{at}"), resource.as_str().into());
+    }
+    text.push_str("    }\n  }");
+    let (owner, scopes) = whose;
+    let whose = Map::from_iter([(OWNER_KEY.to_owned(), owner.into()), (SCOPES_KEY.to_owned(), json!(scopes))]);
+    write_object(text, " WITH METADATA", "l_", &whose, parameters);
+    text.push('\n');
+}

@@ -1,0 +1,47 @@
+//! Names of the unit protocol (MISSION P1): whose each is, from the commit that gives it.
+
+use nexus::store::{Key, Kind, Op};
+use nexus::{Batch, Origin};
+
+use crate::draft::Body;
+use crate::record::{Record, Status};
+use crate::skill;
+use crate::{Knowledge, KnowledgeError};
+
+impl Knowledge {
+    /// Whether the names of the unit protocol that something is to go by are free.
+    pub(crate) async fn check_names(&self, body: &Body) -> Result<(), KnowledgeError> {
+        for id in body.names() {
+            if self.bearer(&id).await?.is_some() {
+                return Err(KnowledgeError::Conflict(format!("the id {id} is taken")));
+            }
+        }
+        Ok(())
+    }
+
+    /// The record that goes by a name of the unit protocol.
+    pub(crate) async fn bearer(&self, name: &str) -> Result<Option<Record>, KnowledgeError> {
+        let origin = Origin::system("whose a name is");
+        match name.starts_with(skill::PREFIX) {
+            true => self.find_skill(name, &origin).await,
+            false => self.unit_that(name, &|status| status == Status::Active, &origin).await,
+        }
+    }
+
+    /// The record that was given an id of the unit protocol, of those that `origin` sees, whatever has become of it; `None`
+    /// where none was.
+    pub(crate) async fn named(&self, id: &str, origin: &Origin) -> Result<Option<Option<Record>>, KnowledgeError> {
+        let Some(claim) = self.store.document::<String>(&Key::new(Kind::Unit, id)).await? else { return Ok(None) };
+        match self.any(&claim.value, origin).await {
+            Ok(record) => Ok(Some(Some(record))),
+            Err(KnowledgeError::NotFound(_)) => Ok(Some(None)),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// That a record goes by these ids of the unit protocol, whoever else says so of his.
+pub(crate) fn claims(names: &[String], record: &str, origin: &Origin) -> Vec<Op> {
+    let claim = |batch: Batch, name: &String| batch.put(Key::new(Kind::Unit, name.as_str()), record);
+    names.iter().fold(Batch::new(origin), claim).ops
+}
