@@ -256,7 +256,7 @@ impl Knowledge {
                 let again =
                     named("message_id").filter(|message| *message != but && named("outcome") == Some(SAID_AGAIN));
                 if let Some(message) = again
-                    && !self.is_unsaid(&record.owner, message).await?
+                    && !self.is_unsaid(record, message).await?
                 {
                     return Ok(true);
                 }

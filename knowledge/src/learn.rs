@@ -1,15 +1,17 @@
 //! Records made of what was said and done (MISSION R3, R4): what is worth nothing is passed over, what is known is confirmed,
 //! what somebody says anew of the one thing he has replaces what he said, and the same again, after a crash, is done once.
 
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use nexus::kip::graph::text::terms_of_query;
 use nexus::secrets::redacted;
-use nexus::store::{Entry, Expect, Hash, Key, Kind};
+use nexus::store::{Entry, Hash, Key, Kind};
 use nexus::{Batch, Origin, Right, Version};
 use regex::Regex;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::cues::sentences;
@@ -148,11 +150,21 @@ impl Knowledge {
             return Ok(Learned::Passed(why));
         }
         let _turn = self.once.lock().await;
-        // What was taken back is said again, and stands.
         let unsaid = unsaid(&lesson.owner, &lesson.message_id);
-        if self.store.document::<Value>(&unsaid).await?.is_some() {
-            self.store.commit(Batch::new(origin).delete(unsaid, Expect::Any)).await?;
+        let learned = self.keep(lesson, origin).await?;
+        // What a changed message says again it says.
+        if let Some(id) = learned.record()
+            && let Some(known) = self.store.document::<Unsaid>(&unsaid).await?
+            && !known.value.still.contains(id)
+        {
+            let mut now = known.value;
+            now.still.insert(id.to_owned());
+            self.store.commit(Batch::new(origin).put(unsaid, &now)).await?;
         }
+        Ok(learned)
+    }
+
+    async fn keep(&self, lesson: Lesson, origin: &Origin) -> Result<Learned, KnowledgeError> {
         let (first, mut id, mut more) = (lesson.id(), lesson.id(), 1);
         // An earlier try may have made it. One that went when its message was changed is not the one that it says anew.
         loop {
@@ -231,17 +243,15 @@ impl Knowledge {
         origin: &Origin,
     ) -> Result<usize, KnowledgeError> {
         let which = Which { owner: Some(owner.to_owned()), ..Which::default() };
-        let of_it = |record: &Record| {
-            record.message_id.as_deref() == Some(message)
-                && record.source.get("category").and_then(Value::as_str) == Some(EXTRACTED)
-                && !learned.iter().any(|learned| learned.record() == Some(record.id.as_str()))
-        };
-        if learned.is_empty() {
-            let unsaid = Batch::new(origin).put(unsaid(owner, message), &json!({"unsaid": message}));
-            self.store.commit(unsaid).await?;
-        }
+        let now = Unsaid { still: learned.iter().filter_map(|learned| learned.record().map(str::to_owned)).collect() };
+        self.store.commit(Batch::new(origin).put(unsaid(owner, message), &now)).await?;
         let mut gone = 0;
-        let (of_it, others): (Vec<Record>, Vec<Record>) = self.all(&which, origin).await?.into_iter().partition(of_it);
+        let mut records = self.all(&which, origin).await?;
+        records.retain(|record| {
+            record.source.get("category").and_then(Value::as_str) == Some(EXTRACTED) && !now.still.contains(&record.id)
+        });
+        let of_it = |record: &Record| record.message_id.as_deref() == Some(message);
+        let (of_it, others): (Vec<Record>, Vec<Record>) = records.into_iter().partition(of_it);
         for record in of_it {
             let mut versions = self.own_versions(&record.id).await?;
             let said = |(_, version): &(Entry, Version)| version.metadata.get("message_id").cloned();
@@ -258,13 +268,10 @@ impl Knowledge {
                 }
             }
         }
-        // What it only said again, of a message that was taken back before.
+        // What it only said again, of a message that says it no more.
         for record in others {
-            let is_learned = record.source.get("category").and_then(Value::as_str) == Some(EXTRACTED);
-            let Some(first) = record.message_id.as_deref().filter(|first| is_learned && *first != message) else {
-                continue;
-            };
-            if self.is_unsaid(owner, first).await?
+            let Some(first) = record.message_id.as_deref() else { continue };
+            if self.is_unsaid(&record, first).await?
                 && !self.is_said_again(&record, record.created_at, message).await?
                 && self.delete(&record.id, false, origin).await.is_ok()
             {
@@ -274,9 +281,10 @@ impl Knowledge {
         Ok(gone)
     }
 
-    /// Whether a message was taken back.
-    pub(crate) async fn is_unsaid(&self, owner: &str, message: &str) -> Result<bool, KnowledgeError> {
-        Ok(self.store.document::<Value>(&unsaid(owner, message)).await?.is_some())
+    /// Whether a message was changed or taken back, and does not say any more what a record says.
+    pub(crate) async fn is_unsaid(&self, record: &Record, message: &str) -> Result<bool, KnowledgeError> {
+        let known = self.store.document::<Unsaid>(&unsaid(&record.owner, message)).await?;
+        Ok(known.is_some_and(|known| !known.value.still.contains(&record.id)))
     }
 
     /// Makes a record say what it said before, by a message that still stands; answers whether there is one.
@@ -292,7 +300,7 @@ impl Knowledge {
             let (Some(content), Some(message)) = (text(&then, "content"), text(&metadata, "message_id")) else {
                 continue;
             };
-            if self.is_unsaid(&record.owner, &message).await? {
+            if self.is_unsaid(record, &message).await? {
                 continue;
             }
             let of_then = ["confidence", "message_id", SOURCE_KEY, "evidence", "source"].into_iter();
@@ -364,7 +372,15 @@ impl Knowledge {
     }
 }
 
-/// Where it stands that a message was taken back.
+/// Of a message that was changed or taken back.
+#[derive(Serialize, Deserialize)]
+struct Unsaid {
+    /// The records that it says still, or again.
+    #[serde(default)]
+    still: BTreeSet<String>,
+}
+
+/// Where it stands that a message was changed or taken back.
 fn unsaid(owner: &str, message: &str) -> Key {
     Key::new(Kind::Feedback, Hash::of(json!(["unsaid", owner, message]).to_string().as_bytes()).hex())
 }

@@ -539,3 +539,36 @@ async fn messages_that_are_named_alike_in_two_topics_are_two() {
     assert_eq!(left[0]["content"], "I prefer TypeScript over JavaScript.");
     assert!(left[0]["message_id"].as_str().unwrap().ends_with("/u/m1"), "{left:?}");
 }
+
+#[tokio::test]
+async fn what_a_changed_message_still_says_stays_and_what_it_says_no_more_counts_no_more() {
+    let daemon = TestDaemon::start(echo).await;
+    let (_, base) = daemon.lifeform().await;
+    let op = &daemon.operator;
+    let mut socket = live(op, &base).await;
+    op.topic(&base, "t").await;
+    let mut said = Vec::new();
+    for _ in 0..2 {
+        let message = op.say(&base, "t", "I prefer tea in the morning.").await;
+        socket.answer().await;
+        said.push(format!("{base}/topics/t/messages/{}", message["id"].as_str().unwrap()));
+    }
+    let first = records(op).await;
+    assert_eq!(first.len(), 1, "{first:?}");
+    // The first is taken back, and the second changed, which says it still.
+    op.delete(&said[0]).await.expect(StatusCode::OK);
+    ask(op, &mut socket, &base, "t", "What is new?").await;
+    let change = async |socket: &mut Socket, content: &str| {
+        op.patch(&said[1], json!({"content": content})).await.expect(StatusCode::OK);
+        socket.answer().await;
+        ask(op, socket, &base, "t", "What is new now?").await;
+        records(op).await
+    };
+    let still = change(&mut socket, "I prefer tea in the morning. And a good day to you!").await;
+    assert_eq!(still.len(), 1, "{still:?}");
+    assert_eq!((&still[0]["id"], &still[0]["eval"]["helpful"]), (&first[0]["id"], &first[0]["eval"]["helpful"]));
+    // It says something else: nobody says the first any more, and it is not brought back.
+    let other = change(&mut socket, "I prefer coffee in the evening.").await;
+    assert_eq!(other.len(), 1, "{other:?}");
+    assert_eq!(other[0]["content"], "I prefer coffee in the evening.");
+}
