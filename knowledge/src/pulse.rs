@@ -179,7 +179,7 @@ impl Knowledge {
     }
 
     /// Reads a unit, and holds it against what is there.
-    async fn posted(&self, posted: Map<String, Value>, origin: &Origin) -> Result<Posted, KnowledgeError> {
+    async fn posted(&self, mut posted: Map<String, Value>, origin: &Origin) -> Result<Posted, KnowledgeError> {
         let by = &origin.principal;
         let mut known = None;
         if let Some(id) = posted.get("id").and_then(Value::as_str) {
@@ -187,6 +187,11 @@ impl Knowledge {
             known = self.unit_that(id, &is_there, &Origin::system("whose a unit is")).await?;
         }
         // What is left out of one that is there is as it was.
+        if let Some(known) = &known
+            && let Some(metadata) = posted.entry("metadata").or_insert_with(|| json!({})).as_object_mut()
+        {
+            metadata.entry("visibility").or_insert_with(|| visibility_of(known).into());
+        }
         let since = known.as_ref().and_then(|known| known.unit.as_ref()?.pointer("/metadata/created_at")?.as_str());
         let now = self.store.clock().now().to_string();
         let Contributed { form, mut document } = Contributed::read(posted, since.unwrap_or(&now))?;
@@ -212,6 +217,10 @@ impl Knowledge {
             return Err(KnowledgeError::Conflict(format!("the id {id} is taken")));
         }
         let (task, content) = said(form, &document);
+        // What a unit does not tell of its record stays as it is: of which sorts it is, and its other labels.
+        let mut tags = known.as_ref().map(|known| known.tags.clone()).unwrap_or_default();
+        tags.insert("domain".to_owned(), metadata["task_domain"].clone());
+        let types = Some(form.types()).filter(|_| known.as_ref().is_none_or(|known| Form::of(known) != form));
         let draft = Draft {
             id: None,
             owner,
@@ -221,8 +230,8 @@ impl Knowledge {
             body: Body {
                 task: Some(task),
                 content: Some(content),
-                types: Some(form.types()),
-                tags: Some(Map::from_iter([("domain".to_owned(), metadata["task_domain"].clone())])),
+                types,
+                tags: Some(tags),
                 unit: Some(document),
                 ..Body::default()
             },

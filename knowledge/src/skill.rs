@@ -16,6 +16,7 @@ use crate::list::Which;
 use crate::names::claims;
 use crate::record::{Record, SCORE, Status, Type};
 use crate::search::{Query, TOP_K_WIDE};
+use crate::unit::visibility_of;
 use crate::{CONTENT_CHARS_MAX, Knowledge, KnowledgeError, TASK_CHARS_MAX, Visibility};
 
 /// Under which member of a record the head of its skill stands.
@@ -189,7 +190,7 @@ pub fn as_markdown(record: &Record) -> String {
         version: VERSION.to_owned(),
         more: Map::from_iter([(
             "kp".to_owned(),
-            json!({"domain": record.tags.get("domain").cloned().unwrap_or_else(|| "general".into()), "visibility": crate::unit::visibility_of(record)}),
+            json!({"domain": record.tags.get("domain").cloned().unwrap_or_else(|| "general".into()), "visibility": visibility_of(record)}),
         )]),
     });
     let head = serde_saphyr::to_string(&head).unwrap_or_default();
@@ -216,7 +217,7 @@ pub fn told(record: &Record) -> Value {
     let mut told = json!({
         "id": id_of(&head), "name": name, "description": description, "version": version,
         "content": seen(&record.content), "skill_md_content": as_markdown(record),
-        "quality_score": crate::unit::quality_of(record), "visibility": crate::unit::visibility_of(record),
+        "quality_score": crate::unit::quality_of(record), "visibility": visibility_of(record),
         "record_id": record.id, "created_at": record.created_at, "updated_at": record.updated_at,
     });
     for (member, value) in head.more {
@@ -240,25 +241,28 @@ impl Knowledge {
     ) -> Result<crate::Contribution, KnowledgeError> {
         let Skill { head, body: content, mut warnings } = Skill::read(text)?;
         let by = &origin.principal;
-        let owner = by.id.0.to_string();
+        let _turn = self.once.lock().await;
+        let known = self.find_skill(&id_of(&head), &Origin::system("whose a skill is")).await?;
+        // Whoever changes what is somebody else's, as operators may, leaves it his.
+        let owner = known.as_ref().map_or_else(|| by.id.0.to_string(), |known| known.owner.clone());
         let own = head.more.get("kp").and_then(|kp| kp["visibility"].as_str());
-        let word = visibility.or(own).unwrap_or("private");
+        let word = visibility.or(own).or(known.as_ref().map(visibility_of)).unwrap_or("private");
         let scopes = Visibility::scopes(word, &owner, by, &mut warnings)
             .ok_or_else(|| KnowledgeError::invalid("visibility", "is one of private, org, network"))?;
         let domain = head.more.get("kp").and_then(|kp| kp["domain"].as_str()).unwrap_or("general");
-        // It is found by its name, too.
-        let tags = [("domain", domain), ("skill", head.name.as_str())];
-        let tags = Map::from_iter(tags.map(|(label, value)| (label.to_owned(), value.into())));
+        // It is found by its name, too. What a file does not tell of its record stays as it is.
+        let (mut tags, mut extra) =
+            known.as_ref().map(|known| (known.tags.clone(), known.extra.clone())).unwrap_or_default();
+        tags.extend([("domain", domain), ("skill", &head.name)].map(|(label, value)| (label.to_owned(), value.into())));
+        extra.insert(MEMBER.to_owned(), json!(head));
         let body = Body {
             task: Some(head.description.clone()),
             content: Some(content),
-            types: Some(vec![Type::Plan, Type::Tool]),
+            types: known.is_none().then(|| vec![Type::Plan, Type::Tool]),
             tags: Some(tags),
-            extra: Map::from_iter([(MEMBER.to_owned(), json!(head))]),
+            extra,
             ..Body::default()
         };
-        let _turn = self.once.lock().await;
-        let known = self.find_skill(&id_of(&head), &Origin::system("whose a skill is")).await?;
         let (record, is_new, told) = match known {
             None => {
                 let draft = Draft {
@@ -282,7 +286,7 @@ impl Knowledge {
                 let is_same = body.content.as_ref().is_some_and(|said| same_but_for_secrets(said, &known.content))
                     && same_but_for_secrets(&head(&body.extra), &head(&known.extra));
                 // Who sees it is told in a word, which says less than its scopes.
-                let scopes = if word == crate::unit::visibility_of(&known) { known.scopes.clone() } else { scopes };
+                let scopes = if word == visibility_of(&known) { known.scopes.clone() } else { scopes };
                 if is_same && known.scopes == scopes {
                     (known, false, Vec::new())
                 } else {

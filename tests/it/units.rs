@@ -565,3 +565,39 @@ async fn a_skill_is_found_by_its_name() {
         assert_eq!(found["total"], 1, "{asked}: {found}");
     }
 }
+
+#[tokio::test]
+async fn what_a_unit_or_a_skill_does_not_tell_of_its_record_stays_as_it_is() {
+    let daemon = TestDaemon::start(honest).await;
+    let (ada, op) = (daemon.member("user:ada", &[]).await, &daemon.operator);
+    let record = json!({"id": "bar", "task": "cross the bar", "content": "At slack.", "types": ["definition", "usecase"],
+                        "tags": {"domain": "sailing", "category": "harbour"}, "scopes": ["public"]});
+    ada.post("/api/knowledge", record).await.expect(StatusCode::CREATED);
+    let listed = ada.get(&format!("{UNITS}?limit=1")).await.expect(StatusCode::OK);
+    let mut unit = listed["data"][0].clone();
+    let id = unit["id"].as_str().unwrap().to_owned();
+    unit["description"] = "At slack water.".into();
+    unit["metadata"].as_object_mut().unwrap().remove("visibility");
+    ada.post(UNITS, unit.clone()).await.expect(StatusCode::OK);
+    let known = ada.get("/api/knowledge/bar").await.expect(StatusCode::OK);
+    assert_eq!((&known["types"], &known["scopes"]), (&json!(["definition", "usecase"]), &json!(["public"])), "{known}");
+    assert_eq!(known["tags"], json!({"domain": "sailing", "category": "harbour"}), "{known}");
+    assert!(known["content"].as_str().unwrap().contains("slack water"), "{known}");
+    let version = known["version"].clone();
+    ada.post(UNITS, unit).await.expect(StatusCode::OK);
+    assert_eq!(ada.get("/api/knowledge/bar").await.expect(StatusCode::OK)["version"], version, "{id}");
+    // Of a skill the same; and an operator who makes it private leaves it its owner's.
+    let skill = "---\nname: moor\ndescription: How a boat is tied\n---\nUse two lines.\n";
+    let sent = |visibility: Option<&str>| json!({"skill_md_content": skill, "visibility": visibility});
+    ada.post("/v1/skills", sent(Some("network"))).await.expect(StatusCode::CREATED);
+    let scopes = async || {
+        let all = ada.get("/api/knowledge?limit=10").await.expect(StatusCode::OK);
+        let mut skills = all["results"].as_array().unwrap().iter().filter(|record| record["id"] != "bar");
+        skills.next().unwrap()["scopes"].clone()
+    };
+    let unsaid = json!({"skill_md_content": skill});
+    ada.post("/v1/skills", unsaid).await.expect(StatusCode::OK);
+    assert_eq!(scopes().await, json!(["public"]));
+    op.post("/v1/skills", sent(Some("private"))).await.expect(StatusCode::OK);
+    assert_eq!(scopes().await, json!(["user:ada"]));
+}
