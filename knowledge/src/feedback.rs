@@ -131,6 +131,11 @@ impl Judgement {
     }
 }
 
+/// How certain a record was before, in KIP: others may have said something since, so that it is kept within its bounds.
+fn taken_back(before: &str) -> String {
+    format!("CLAMP({before}, 0, 1)")
+}
+
 /// How certain a record is after it helped, in KIP.
 fn helped(before: &str) -> String {
     format!("ADD(MUL({before}, {}), {HELPED})", 1.0 - HELPED)
@@ -177,11 +182,13 @@ impl Knowledge {
         // What it replaces is taken back first: who says one thing and the other moves nothing by that.
         let (counted, other, confidence) = match (judgement.helpful, instead.is_some()) {
             (true, false) => ("helpful", "harmful", helped(known)),
-            (true, true) => ("helpful", "harmful", helped(&format!("MUL({known}, {})", 1.0 / (1.0 - HARMED)))),
+            (true, true) => {
+                ("helpful", "harmful", helped(&taken_back(&format!("MUL({known}, {})", 1.0 / (1.0 - HARMED)))))
+            }
             (false, false) => ("harmful", "helpful", harmed(known)),
             (false, true) => {
                 let before = format!("MUL(ADD({known}, -{HELPED}), {})", 1.0 / (1.0 - HELPED));
-                ("harmful", "helpful", harmed(&before))
+                ("harmful", "helpful", harmed(&taken_back(&before)))
             }
         };
         let no_more = match &instead {

@@ -169,6 +169,8 @@ async fn what_is_refused_is_told_by_its_file_its_place_and_its_id() {
         ("units", "[]".into()),
         ("markdown", "just a text".into()),
         ("jsonl", "{}\n".repeat(10_001)),
+        ("units", format!("[{}0]", "0,".repeat(2_000_001))),
+        ("tree", format!("{{\"a\":[{}0]}}", "0,".repeat(2_000_001))),
     ] {
         let refused = op.text(&import_path(format), text).await.refused(422, "invalid");
         assert_eq!(refused["path"], "body", "{format}: {refused}");
@@ -238,14 +240,19 @@ async fn a_dry_run_of_units_and_of_what_stands_in_a_file_twice_tells_what_the_im
     .to_string();
     let line =
         |id: &str, content: &str| json!({"id": id, "task": "t", "content": content, "types": ["tool"]}).to_string();
-    let lines = [line("x", "one"), line("x", "one"), line("x", "two"), line("y", "three")].join("\n");
+    let mut labelled: Value = serde_json::from_str(&line("x", "one")).unwrap();
+    labelled["tags"] = json!({"domain": "sea"});
+    let named = |id: &str| json!({"id": id, "task": "t", "content": "c", "types": ["tool"], "skill": {"name": "moor", "description": "d"}});
+    let lines = [line("x", "one"), line("x", "one"), labelled.to_string(), line("x", "two"), line("y", "three")];
+    let lines = [lines.join("\n"), named("p").to_string(), named("q").to_string()].join("\n");
     for policy in [nexus::SecretPolicy::Redact, nexus::SecretPolicy::Reject] {
         let config = move |config: &mut runtime::Config| config.knowledge.secrets = policy;
         let daemon = TestDaemon::configured(config, honest).await;
         let op = &daemon.operator;
         for (format, text) in [("units", &units), ("jsonl", &lines)] {
+            let before = told(op).await;
             let would = import(op, format, text, "&dry_run=true").await;
-            assert!(told(op).await.iter().all(|record| record["id"] == "x" || format == "jsonl"), "{would}");
+            assert_eq!(told(op).await, before, "{would}");
             let done = import(op, format, text, "").await;
             let places = |told: &Value| -> Vec<Value> {
                 told["errors"].as_array().unwrap().iter().map(|error| error["at"].clone()).collect()

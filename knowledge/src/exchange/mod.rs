@@ -14,7 +14,7 @@ use nexus::store::Hash;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::draft::Draft;
+use crate::draft::{Body, Draft};
 use crate::list::Which;
 use crate::pulse::says_something_else;
 use crate::record::{Record, SCORE, Status, UNIT_KEY};
@@ -24,6 +24,8 @@ use crate::{Knowledge, KnowledgeError};
 pub const IMPORTED_MAX: usize = 10_000;
 /// Lines of one request that may hold items, empty ones and those of an indented list included.
 const LINES_MAX: usize = 1_000_000;
+/// Values in the JSON of one request: that of 10,000 records has far fewer.
+const VALUES_MAX: usize = 2_000_000;
 /// Faults that are told of one request.
 const TOLD_MAX: usize = 100;
 
@@ -104,6 +106,10 @@ impl Format {
         // Before anything is made of them.
         if matches!(self, Self::Jsonl | Self::Units) && text.lines().nth(LINES_MAX).is_some() {
             return Err(many());
+        }
+        // Each value but one in a list or an object has a comma beside it.
+        if self != Self::Markdown && text.bytes().filter(|byte| *byte == b',').count() > VALUES_MAX {
+            return Err(wrong(format!("has at most {VALUES_MAX} values")));
         }
         let records = |records: Records| placed(records, None, Item::Record);
         let whole = || serde_json::from_str::<Value>(text).map_err(|error| wrong(format!("is no JSON: {error}")));
@@ -283,16 +289,21 @@ impl Knowledge {
         let Some(rehearsal) = rehearsal else {
             return Ok((true, self.save(draft, None, origin).await?.warnings));
         };
+        let told = |draft: &Draft| {
+            let Body { task, content, types, .. } = &draft.body;
+            json!([task, content, types, draft.owner, draft.scopes]).to_string()
+        };
         match rehearsal.records.get(&id) {
-            Some(earlier)
-                if earlier.body == draft.body && earlier.owner == draft.owner && earlier.scopes == draft.scopes =>
-            {
-                return Ok((false, Vec::new()));
-            }
+            Some(earlier) if same_but_for_secrets(&told(earlier), &told(&draft)) => return Ok((false, Vec::new())),
             Some(_) => return Err(says_something_else(&id)),
             None => {}
         }
+        let names = draft.body.names();
+        if let Some(taken) = names.iter().find(|name| rehearsal.units.contains_key(*name)) {
+            return Err(KnowledgeError::Conflict(format!("the id {taken} is taken")));
+        }
         let warnings = self.rehearse(draft.clone(), origin).await?;
+        rehearsal.units.extend(names.into_iter().map(|name| (name, Value::Null)));
         rehearsal.records.insert(id, draft);
         Ok((true, warnings))
     }
