@@ -572,3 +572,25 @@ async fn what_a_changed_message_still_says_stays_and_what_it_says_no_more_counts
     assert_eq!(other.len(), 1, "{other:?}");
     assert_eq!(other[0]["content"], "I prefer coffee in the evening.");
 }
+
+#[tokio::test]
+async fn a_record_of_any_name_is_judged_by_the_answer_it_was_given_to_and_is_named_to_who_sees_it() {
+    let daemon = TestDaemon::start(echo).await;
+    let (_, base) = daemon.lifeform().await;
+    let (op, bob) = (&daemon.operator, daemon.member("user:bob", &[]).await);
+    let mut socket = live(op, &base).await;
+    op.topic(&base, "t").await;
+    let name = format!("the bar of Faro {}", "~".repeat(180));
+    let record = json!({"id": name, "task": "crossing the bar of Faro", "content": "Cross the bar of Faro at slack water.", "types": ["strategy"]});
+    op.post(RECORDS, record).await.expect(StatusCode::CREATED);
+    let told = ask(op, &mut socket, &base, "t", "How is the bar of Faro crossed?").await;
+    assert!(told.contains("slack water"), "{told}");
+    let messages = op.get(&format!("{base}/topics/t/messages?limit=1")).await.expect(StatusCode::OK);
+    let evidence = format!("{base}/topics/t/messages/{}/evidence", messages["messages"][0]["id"].as_str().unwrap());
+    let rests_on = async |client: &Client| client.get(&evidence).await.expect(StatusCode::OK)["rests_on"].clone();
+    assert_eq!(rests_on(op).await[0]["record"]["id"], name.as_str());
+    assert!(!rests_on(&bob).await.to_string().contains("Faro"), "{}", rests_on(&bob).await);
+    ask(op, &mut socket, &base, "t", "That helped, thanks!").await;
+    let found = records(op).await;
+    assert_eq!(found[0]["eval"]["helpful"], 1, "{found:?}");
+}

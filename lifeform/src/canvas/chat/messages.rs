@@ -92,9 +92,12 @@ pub(super) fn link(message: &mut Value, state: &State, topic: &str, answers: &[A
     Ok(())
 }
 
+/// Bytes of the id of a memory, or of a record, whose id may be any name.
+pub(crate) const RESTS_ON_BYTES_MAX: usize = 1_024;
+
 pub(super) fn concepts(ids: &[Arc<str>]) -> Result<&[Arc<str>], Refusal> {
-    match ids.len() > LINKS_MAX || ids.iter().any(|id| id.is_empty() || id.len() > 128) {
-        true => Err(Refusal::schema("rests_on", format!("at most {LINKS_MAX} ids of 1 to 128 bytes"))),
+    match ids.len() > LINKS_MAX || ids.iter().any(|id| !(1..=RESTS_ON_BYTES_MAX).contains(&id.len())) {
+        true => Err(Refusal::schema("rests_on", format!("at most {LINKS_MAX} ids of 1 to {RESTS_ON_BYTES_MAX} bytes"))),
         false => Ok(ids),
     }
 }

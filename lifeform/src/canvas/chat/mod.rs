@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use super::edit::{check_text, mentions};
 use super::state::{Collection, escape};
 use super::{Ask, Edit, Refusal, State};
+pub(crate) use messages::RESTS_ON_BYTES_MAX;
 use messages::{
     check_attachments, concepts, interrupt, link, message, purge, react, reopen, restore, revise, settle, settled,
     suggest, write,
