@@ -16,6 +16,8 @@ use crate::config::Config;
 const TREE: &str = "tree";
 /// The format that is an item a line.
 const LINES: &str = "jsonl";
+/// Bytes of lines that are sent at once: half of what a request may bring.
+const PART_BYTES_MAX: usize = 32 << 20;
 
 #[derive(Subcommand)]
 pub(super) enum Knowledge {
@@ -79,7 +81,15 @@ pub(super) async fn run(config: Config, command: Knowledge) -> anyhow::Result<Ex
             let path = format!("/api/knowledge/import?format={format}&dry_run={dry_run}");
             let mut answer = Value::Null;
             for (first, part) in parts(&format, text) {
-                let done = client.send_text(&path, part).await?;
+                let done = match client.send_text(&path, part).await {
+                    Ok(done) => done,
+                    Err(error) if answer.is_null() => return Err(error),
+                    // What was done is told.
+                    Err(error) => {
+                        say(&serde_json::to_string_pretty(&answer)?);
+                        return Err(error.context(format!("items from {first} on")));
+                    }
+                };
                 answer = if answer.is_null() { done } else { together(answer, done, first) };
             }
             say(&serde_json::to_string_pretty(&answer)?);
@@ -90,12 +100,22 @@ pub(super) async fn run(config: Config, command: Knowledge) -> anyhow::Result<Ex
 
 /// What is sent at once, each with how many items were before it: lines go in as many requests as they need.
 fn parts(format: &str, text: String) -> Vec<(usize, String)> {
-    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
-    if format != LINES || lines.len() <= IMPORTED_MAX {
+    if format != LINES {
         return vec![(0, text)];
     }
-    let part = |(at, lines): (usize, &[&str])| (at * IMPORTED_MAX, lines.join("\n"));
-    lines.chunks(IMPORTED_MAX).enumerate().map(part).collect()
+    let (mut parts, mut count): (Vec<(usize, String)>, usize) = (Vec::new(), 0);
+    for line in text.lines().filter(|line| !line.trim().is_empty()) {
+        match parts.last_mut() {
+            Some((first, part)) if count - *first < IMPORTED_MAX && part.len() + line.len() < PART_BYTES_MAX => {
+                part.push('\n');
+                part.push_str(line);
+            }
+            _ => parts.push((count, line.to_owned())),
+        }
+        count += 1;
+    }
+    // What is empty is refused as it is.
+    if parts.is_empty() { vec![(0, text)] } else { parts }
 }
 
 /// The answer to all requests so far, and to the one after them, before whose items so many were.
