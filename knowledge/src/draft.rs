@@ -87,7 +87,7 @@ impl Draft {
         let mut warnings = Vec::new();
         let id = fields.text("id", NAME_CHARS_MAX);
         if id.as_ref().is_some_and(|id| !is_id(id)) {
-            fields.fault("id", "is a name in one line, with no space around it");
+            fields.fault("id", "is a name in one line, with no space around it, and none of search, export, import, slim, batch_update");
         }
         let owner = owner(&mut fields).unwrap_or_else(|| by.id.0.to_string());
         let scopes = scopes(&mut fields, &owner, by, &mut warnings).unwrap_or_else(|| vec![owner.clone()]);
@@ -318,9 +318,12 @@ pub(crate) fn extra(fields: &mut Fields) -> Map<String, Value> {
     extra
 }
 
+/// Names that stand for something else where records are asked for by theirs.
+const ROUTES: [&str; 5] = ["search", "export", "import", "slim", "batch_update"];
+
 /// Whether a text may be the id of a record: any name that KIP gives, in one line.
 fn is_id(id: &str) -> bool {
-    id == id.trim() && !id.chars().any(char::is_control)
+    id == id.trim() && !id.chars().any(char::is_control) && !ROUTES.contains(&id)
 }
 
 /// Checks the id of a resource: a path of names.

@@ -173,12 +173,19 @@ impl Knowledge {
             return Err(KnowledgeError::Forbidden(format!("a record cannot be given to {owner}")));
         }
         // What is refused for its name has nothing sealed for it.
-        match id {
-            Some(id) if self.any(id, &Origin::system("whether an id is taken")).await.is_ok() => {
-                Err(KnowledgeError::Conflict(format!("the id {id} is taken")))
-            }
-            _ => Ok(()),
+        let Some(id) = id else { return Ok(()) };
+        let origin = Origin::system("whether an id is taken");
+        if self.any(id, &origin).await.is_ok() {
+            return Err(KnowledgeError::Conflict(format!("the id {id} is taken")));
         }
+        // Told as a unit, it would go by one of these.
+        for name in Form::ALL.iter().map(|form| format!("{}{id}", form.prefix())) {
+            let known = self.named(&name, &origin).await?.flatten();
+            if known.is_some_and(|known| known.status == Status::Active) {
+                return Err(KnowledgeError::Conflict(format!("the id {name} is taken")));
+            }
+        }
+        Ok(())
     }
 
     /// Writes a new record, and in the same commit what goes with its id.

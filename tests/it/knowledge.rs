@@ -439,6 +439,21 @@ async fn tokens_of_one_person_are_in_the_same_scopes_and_each_can_be_taken_back(
 }
 
 #[tokio::test]
+async fn a_name_that_stands_for_something_else_is_no_id() {
+    let daemon = TestDaemon::start(honest).await;
+    let op = &daemon.operator;
+    let record = |id: &str| json!({"id": id, "task": "t", "content": "c", "types": ["tool"]});
+    for id in ["search", "export", "import", "slim", "batch_update"] {
+        op.post(RECORDS, record(id)).await.refused(422, "invalid");
+    }
+    // Told as units two would go by one id.
+    let unit = json!({"@context": "https://openknowledgepulse.org/schema/v1", "@type": "Pattern", "id": "kp:pattern:bar",
+                      "name": "Cross", "description": "Any bar"});
+    op.post("/v1/knowledge", unit).await.expect(StatusCode::CREATED);
+    op.post(RECORDS, record("bar")).await.refused(409, "conflict");
+}
+
+#[tokio::test]
 async fn changes_at_once_that_name_no_version_all_go_through() {
     let daemon = TestDaemon::start(honest).await;
     let op = &daemon.operator;
