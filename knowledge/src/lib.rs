@@ -241,6 +241,9 @@ impl Knowledge {
     }
 }
 
+/// What whoever sends a text again that holds a secret is told.
+const SECRETS_STAY: &str = "a secret in it was left out, or sealed, before: that stays as it is";
+
 fn commons() -> NexusId {
     COMMONS.into()
 }

@@ -2,7 +2,7 @@
 
 use nexus::kip::datum::{Datum, Sym};
 use nexus::kip::graph::{Concept, El, Look};
-use nexus::secrets::same_but_for_secrets;
+use nexus::secrets::same_json_but_for_secrets;
 use nexus::{Origin, Principal, Right, Role};
 use serde_json::{Map, Value, json};
 
@@ -149,11 +149,8 @@ impl Knowledge {
             return Ok(Contribution { record, is_new: true, warnings });
         };
         if is_same {
-            return Ok(Contribution {
-                record: self.get(&known.id, origin).await?,
-                is_new: false,
-                warnings: Vec::new(),
-            });
+            let record = self.get(&known.id, origin).await?;
+            return Ok(Contribution { record, is_new: false, warnings: draft.warnings });
         }
         if !change {
             return Err(says_something_else(&id));
@@ -173,7 +170,7 @@ impl Knowledge {
         let Posted { id, known, is_same, draft, .. } = self.posted(posted, origin).await?;
         match known {
             None => Ok((true, self.rehearse(draft, origin).await?)),
-            Some(_) if is_same => Ok((false, Vec::new())),
+            Some(_) if is_same => Ok((false, draft.warnings)),
             Some(_) => Err(says_something_else(&id)),
         }
     }
@@ -204,13 +201,18 @@ impl Knowledge {
         let scopes = crate::Visibility::scopes(word, &owner, by, &mut warnings);
         // Who sees one that is there is told in a word, which says less than its scopes.
         let changed = scopes.clone().filter(|_| known.as_ref().is_none_or(|known| word != visibility_of(known)));
-        let is_same = known.as_ref().is_some_and(|known| {
-            let words = Form::parse(document["@type"].as_str().unwrap_or_default()).map(|(_, words)| words);
-            let mut told = self::document(known, words);
-            without_told(&mut told);
-            let same = |one: &Value| same_but_for_secrets(&one.to_string(), &document.to_string());
-            same(&told) || known.unit.as_ref().is_some_and(same) && changed.is_none()
-        });
+        let is_there = |same: &dyn Fn(&Value) -> bool| {
+            known.as_ref().is_some_and(|known| {
+                let words = Form::parse(document["@type"].as_str().unwrap_or_default()).map(|(_, words)| words);
+                let mut told = self::document(known, words);
+                without_told(&mut told);
+                same(&told) || known.unit.as_ref().is_some_and(same) && changed.is_none()
+            })
+        };
+        let is_same = is_there(&|one| same_json_but_for_secrets(one, &document));
+        if is_same && !is_there(&|one| *one == document) {
+            warnings.push(crate::SECRETS_STAY.to_owned());
+        }
         let is_anothers = known.as_ref().is_some_and(|known| !(by.answers_for(&known.owner) || by.may(Role::Operator)));
         // What somebody else says, and he sees, is there as it is.
         if is_anothers && !(is_same && self.unit(&id, origin).await.is_ok()) {

@@ -5,7 +5,7 @@
 use std::sync::LazyLock;
 
 use nexus::Origin;
-use nexus::secrets::same_but_for_secrets;
+use nexus::secrets::{same_but_for_secrets, same_json_but_for_secrets};
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -282,13 +282,16 @@ impl Knowledge {
                 (saved.record, true, saved.warnings)
             }
             Some(known) if by.answers_for(&known.owner) || by.may(nexus::Role::Operator) => {
-                let head = |extra: &Map<String, Value>| json!(extra.get(MEMBER)).to_string();
+                let head = |extra: &Map<String, Value>| json!(extra.get(MEMBER));
                 let is_same = body.content.as_ref().is_some_and(|said| same_but_for_secrets(said, &known.content))
-                    && same_but_for_secrets(&head(&body.extra), &head(&known.extra));
+                    && same_json_but_for_secrets(&head(&body.extra), &head(&known.extra));
                 // Who sees it is told in a word, which says less than its scopes.
                 let scopes = if word == visibility_of(&known) { known.scopes.clone() } else { scopes };
                 if is_same && known.scopes == scopes {
-                    (known, false, Vec::new())
+                    let is_exact =
+                        body.content.as_ref() == Some(&known.content) && head(&body.extra) == head(&known.extra);
+                    let told = if is_exact { None } else { Some(crate::SECRETS_STAY.to_owned()) };
+                    (known, false, told.into_iter().collect())
                 } else {
                     let change = crate::Change { body, scopes: Some(scopes), ..crate::Change::default() };
                     let saved = Box::pin(self.change(&known.id, change, None, origin)).await?;

@@ -71,6 +71,28 @@ pub fn same_but_for_secrets(one: &str, other: &str) -> bool {
     one == other || masked(one) == masked(other)
 }
 
+/// The same of two values, of which a key may tell that what stands under it is a secret.
+pub fn same_json_but_for_secrets(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::String(one), Value::String(other)) => same_but_for_secrets(one, other),
+        (Value::Array(one), Value::Array(other)) => {
+            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| same_json_but_for_secrets(one, other))
+        }
+        (Value::Object(one), Value::Object(members)) => {
+            let same = |(key, one): (&String, &Value)| match (one, members.get(key)) {
+                (Value::String(one), Some(Value::String(other))) => {
+                    same_but_for_secrets(one, other)
+                        || same_but_for_secrets(&format!("{key}: {one}"), &format!("{key}: {other}"))
+                }
+                (one, Some(other)) => same_json_but_for_secrets(one, other),
+                (_, None) => false,
+            };
+            one.len() == members.len() && one.iter().all(same)
+        }
+        _ => one == other,
+    }
+}
+
 /// A text with one mark where there are secrets, or where one was left out or sealed.
 fn masked(text: &str) -> String {
     let left = replaced(text, &mut |_, _| format!("{MARK}secret]"));
@@ -276,6 +298,12 @@ mod tests {
             );
         }
         assert!(!same_but_for_secrets("password: hunter22x, old", "password: [REDACTED:password], new"));
+        let (posted, kept) = (
+            serde_json::json!({"name": "a", "password": "hunter22x", "n": [1, "token=abc123def"]}),
+            serde_json::json!({"n": [1, "token=[REDACTED:password]"], "password": "[REDACTED:password]", "name": "a"}),
+        );
+        assert!(same_json_but_for_secrets(&posted, &kept));
+        assert!(!same_json_but_for_secrets(&posted, &serde_json::json!({"name": "b", "password": "x", "n": []})));
         assert!(!same_but_for_secrets("see {{secret:one}}", "see {{secret:other}}"));
     }
 

@@ -584,7 +584,9 @@ async fn what_a_unit_or_a_skill_does_not_tell_of_its_record_stays_as_it_is() {
     assert_eq!(known["tags"], json!({"domain": "sailing", "category": "harbour"}), "{known}");
     assert!(known["content"].as_str().unwrap().contains("slack water"), "{known}");
     let version = known["version"].clone();
-    ada.post(UNITS, unit).await.expect(StatusCode::OK);
+    // The same in another order is the same.
+    let turned: Vec<(String, Value)> = unit.as_object().unwrap().clone().into_iter().rev().collect();
+    ada.post(UNITS, Value::Object(turned.into_iter().collect())).await.expect(StatusCode::OK);
     assert_eq!(ada.get("/api/knowledge/bar").await.expect(StatusCode::OK)["version"], version, "{id}");
     // Of a skill the same; and an operator who makes it private leaves it its owner's.
     let skill = "---\nname: moor\ndescription: How a boat is tied\n---\nUse two lines.\n";

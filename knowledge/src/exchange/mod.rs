@@ -9,7 +9,7 @@ mod tree;
 use std::collections::{BTreeSet, HashMap};
 
 use nexus::Origin;
-use nexus::secrets::same_but_for_secrets;
+use nexus::secrets::{same_but_for_secrets, same_json_but_for_secrets};
 use nexus::store::Hash;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -291,10 +291,12 @@ impl Knowledge {
         };
         let told = |draft: &Draft| {
             let Body { task, content, types, .. } = &draft.body;
-            json!([task, content, types, draft.owner, draft.scopes]).to_string()
+            json!([task, content, types, draft.owner, draft.scopes])
         };
         match rehearsal.records.get(&id) {
-            Some(earlier) if same_but_for_secrets(&told(earlier), &told(&draft)) => return Ok((false, Vec::new())),
+            Some(earlier) if same_json_but_for_secrets(&told(earlier), &told(&draft)) => {
+                return Ok((false, Vec::new()));
+            }
             Some(_) => return Err(says_something_else(&id)),
             None => {}
         }
@@ -350,7 +352,7 @@ struct Rehearsal {
 /// What of a draft of the same text is not taken, where a record is there.
 fn kept_as_it_is(known: &Record, draft: &Draft) -> Vec<String> {
     let body = &draft.body;
-    let other = |said: Value, known: Value| !same_but_for_secrets(&said.to_string(), &known.to_string());
+    let other = |said: Value, known: Value| !same_json_but_for_secrets(&said, &known);
     let members = [
         ("tags", body.tags.as_ref().is_some_and(|tags| other(json!(tags), json!(known.tags)))),
         ("context", body.context.as_ref().is_some_and(|context| other(json!(context), json!(known.context)))),
