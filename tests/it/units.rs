@@ -582,7 +582,7 @@ async fn what_a_unit_or_a_skill_does_not_tell_of_its_record_stays_as_it_is() {
     let known = ada.get("/api/knowledge/bar").await.expect(StatusCode::OK);
     assert_eq!((&known["types"], &known["scopes"]), (&json!(["definition", "usecase"]), &json!(["public"])), "{known}");
     assert_eq!(known["tags"], json!({"domain": "sailing", "category": "harbour"}), "{known}");
-    assert!(known["content"].as_str().unwrap().contains("slack water"), "{known}");
+    assert!(known["task"].as_str().unwrap().contains("slack water"), "{known}");
     let version = known["version"].clone();
     // The same in another order is the same.
     let turned: Vec<(String, Value)> = unit.as_object().unwrap().clone().into_iter().rev().collect();
