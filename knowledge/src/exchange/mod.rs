@@ -121,9 +121,9 @@ impl Format {
             }
             Self::Units => {
                 let units = match serde_json::from_str::<Value>(text) {
-                    Ok(Value::Array(units)) => units.into_iter().map(object).collect(),
+                    Ok(Value::Array(units)) => units.into_iter().take(IMPORTED_MAX + 1).map(object).collect(),
                     Ok(mut wrapped) if wrapped["data"].is_array() => match wrapped["data"].take() {
-                        Value::Array(units) => units.into_iter().map(object).collect(),
+                        Value::Array(units) => units.into_iter().take(IMPORTED_MAX + 1).map(object).collect(),
                         _ => Vec::new(),
                     },
                     _ => lines(text),
