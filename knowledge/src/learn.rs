@@ -151,7 +151,7 @@ impl Knowledge {
         }
         let _turn = self.once.lock().await;
         let unsaid = unsaid(&lesson.owner, &lesson.message_id);
-        let learned = self.keep(lesson, origin).await?;
+        let learned = Box::pin(self.keep(lesson, origin)).await?;
         // What a changed message says again it says.
         if let Some(id) = learned.record()
             && let Some(known) = self.store.document::<Unsaid>(&unsaid).await?

@@ -221,7 +221,7 @@ impl Knowing {
                 at,
                 agent_id: self.me.id.0.to_string(),
             };
-            learned.push(self.knowledge.learn(lesson, &origin).await?);
+            learned.push(Box::pin(self.knowledge.learn(lesson, &origin)).await?);
         }
         Ok(learned)
     }
@@ -238,7 +238,7 @@ impl Knowing {
     ) -> Result<(), KnowledgeError> {
         if is_person(heard.person) {
             let origin = self.acting_for(Some(heard.person), cause);
-            self.knowledge.unlearn(heard.message, heard.person, learned, &origin).await?;
+            Box::pin(self.knowledge.unlearn(heard.message, heard.person, learned, &origin)).await?;
         }
         Ok(())
     }
@@ -275,7 +275,7 @@ impl Knowing {
             at: self.clock.now(),
             agent_id: me,
         };
-        self.knowledge.learn(lesson, &self.acting_for(None, cause)).await
+        Box::pin(self.knowledge.learn(lesson, &self.acting_for(None, cause))).await
     }
 
     /// Keeps what was done for a goal that is reached, and makes of it what can be made (P1).
