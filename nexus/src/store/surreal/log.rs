@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fs::{File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -29,6 +30,8 @@ pub(super) struct Log {
     /// Segments that are full, oldest first, each with its last number.
     full: VecDeque<(PathBuf, u64)>,
     active: Option<Segment>,
+    /// The segment after the active one, made while that one fills: nobody waits for eight megabytes of zeros.
+    ahead: Option<JoinHandle<Result<Segment, StoreError>>>,
     /// The number of the next segment's file.
     next: u64,
 }
@@ -107,7 +110,7 @@ impl Log {
             }
             full.push_back((path, last));
         }
-        Ok((Self { folder: folder.to_path_buf(), full, active: None, next }, rows))
+        Ok((Self { folder: folder.to_path_buf(), full, active: None, ahead: None, next }, rows))
     }
 
     /// Writes row `n`; it is on the disk when this returns.
@@ -125,7 +128,7 @@ impl Log {
             Some(segment) if segment.written + bytes.len() <= segment.size => segment,
             other => {
                 self.full.extend(other.map(|segment| (segment.path, segment.last)));
-                self.begin(bytes.len().max(SEGMENT_BYTES))?
+                self.begin(bytes.len())?
             }
         };
         let written = segment.file.write_all(&bytes).and_then(|()| segment.file.sync_data());
@@ -137,14 +140,53 @@ impl Log {
         }
         segment.written += bytes.len();
         segment.last = n;
+        if self.ahead.is_none() && segment.written > segment.size / 2 {
+            let (folder, path) = (self.folder.clone(), self.name());
+            self.ahead = Some(std::thread::spawn(move || Segment::make(&folder, path, SEGMENT_BYTES)));
+        }
         self.active = Some(segment);
         Ok(())
     }
 
-    /// A new segment, as long as it will be, and known to its folder.
-    fn begin(&mut self, size: usize) -> Result<Segment, StoreError> {
-        let path = self.folder.join(format!("{:020}.log", self.next));
+    /// The segment that takes a record of so many bytes next.
+    fn begin(&mut self, bytes: usize) -> Result<Segment, StoreError> {
+        match self.ahead.take().and_then(|ahead| ahead.join().ok()) {
+            Some(Ok(segment)) if bytes <= segment.size => return Ok(segment),
+            // Segments are read in the order of their names, so one that was passed over is not used any more.
+            Some(Ok(segment)) => remove(&segment.path),
+            // What could not be made ahead may be made now.
+            Some(Err(_)) | None => {}
+        }
+        let path = self.name();
+        Segment::make(&self.folder, path, bytes.max(SEGMENT_BYTES))
+    }
+
+    /// The name of one more segment.
+    fn name(&mut self) -> PathBuf {
         self.next += 1;
+        self.folder.join(format!("{:020}.log", self.next - 1))
+    }
+
+    /// Lets go of segments that hold nothing past number `upto`, and answers their files, which whoever asked
+    /// [removes](remove) while others append.
+    #[must_use]
+    pub(super) fn trim(&mut self, upto: u64) -> Vec<PathBuf> {
+        std::iter::from_fn(|| self.full.pop_front_if(|(_, last)| *last <= upto)).map(|(path, _)| path).collect()
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        // Whoever opens the log again finds nothing that is still being made.
+        if let Some(Ok(Ok(segment))) = self.ahead.take().map(JoinHandle::join) {
+            remove(&segment.path);
+        }
+    }
+}
+
+impl Segment {
+    /// A new one, as long as it will be, and known to its folder.
+    fn make(folder: &Path, path: PathBuf, size: usize) -> Result<Self, StoreError> {
         let made = (|| {
             let mut file = OpenOptions::new().write(true).create_new(true).open(&path)?;
             let zeros = vec![0; 1 << 20];
@@ -155,12 +197,12 @@ impl Log {
                 left -= some;
             }
             file.sync_all()?;
-            File::open(&self.folder)?.sync_all()?;
+            File::open(folder)?.sync_all()?;
             file.seek(SeekFrom::Start(0))?;
             Ok(file)
         })();
         match made {
-            Ok(file) => Ok(Segment { path, file, written: 0, size, last: 0 }),
+            Ok(file) => Ok(Self { path, file, written: 0, size, last: 0 }),
             Err(error) => {
                 let failed = io(&path)(error);
                 let _ = std::fs::remove_file(&path);
@@ -168,14 +210,12 @@ impl Log {
             }
         }
     }
+}
 
-    /// Lets go of segments that hold nothing past number `upto`.
-    pub(super) fn trim(&mut self, upto: u64) {
-        while let Some((path, _)) = self.full.pop_front_if(|(_, last)| *last <= upto) {
-            if let Err(error) = std::fs::remove_file(&path) {
-                tracing::warn!(path = %path.display(), %error, "a segment of the log that is no longer needed stays");
-            }
-        }
+/// Removes a segment that is no longer needed.
+pub(super) fn remove(path: &Path) {
+    if let Err(error) = std::fs::remove_file(path) {
+        tracing::warn!(path = %path.display(), %error, "a segment of the log that is no longer needed stays");
     }
 }
 
@@ -216,15 +256,41 @@ mod tests {
             found.iter().map(|(n, row)| (*n, row.len())).collect::<Vec<_>>(),
             [(3, 5), (4, 2 * SEGMENT_BYTES), (5, 0)]
         );
-        log.trim(4);
+        log.trim(4).iter().for_each(|path| remove(path));
         assert_eq!(segments(folder.path()).len(), 1);
         assert_eq!(rows(folder.path(), 4).unwrap(), [(5, vec![])]);
         drop(log);
         let (mut log, _) = Log::open(folder.path(), 4).unwrap();
         log.append(6, b"six").unwrap();
         assert_eq!(rows(folder.path(), 4).unwrap().len(), 2);
-        log.trim(5);
+        log.trim(5).iter().for_each(|path| remove(path));
         assert_eq!(segments(folder.path()).len(), 1);
+    }
+
+    #[test]
+    fn a_segment_made_ahead_is_taken_or_passed_over_and_the_rows_stay_in_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut log, _) = Log::open(folder.path(), 0).unwrap();
+        let row = |n: u64| vec![n as u8; SEGMENT_BYTES / 5];
+        // Each segment holds four; after the third the next one is made.
+        for n in 1..=11 {
+            log.append(n, &row(n)).unwrap();
+        }
+        assert!(log.ahead.is_some());
+        // What fits into none that was made ahead has one of its own.
+        log.append(12, &vec![12; 2 * SEGMENT_BYTES]).unwrap();
+        for n in 13..=15 {
+            log.append(n, &row(n)).unwrap();
+        }
+        let found = rows(folder.path(), 0).unwrap();
+        assert!(
+            found.iter().map(|(n, _)| *n).eq(1..=15) && found.iter().all(|(n, row)| row.iter().all(|b| *b == *n as u8))
+        );
+        drop(log);
+        assert_eq!(segments(folder.path()).len(), 5, "what was made ahead goes with the log");
+        let (mut log, _) = Log::open(folder.path(), 0).unwrap();
+        log.append(16, b"and on").unwrap();
+        assert_eq!(rows(folder.path(), 15).unwrap(), [(16, b"and on".to_vec())]);
     }
 
     #[test]

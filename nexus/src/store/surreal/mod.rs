@@ -374,7 +374,8 @@ impl Backend for Surreal {
         let before = self.projected.swap(upto, Ordering::SeqCst);
         let log = self.log.clone();
         let trimmed = tokio::task::spawn_blocking(move || {
-            log.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(|log| log.trim(before))
+            let gone = log.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(|log| log.trim(before));
+            gone.iter().flatten().for_each(|path| log::remove(path));
         });
         drop(trimmed.await);
         Ok(())
