@@ -8,7 +8,7 @@ use regex::{Captures, Regex};
 use serde_json::Value;
 
 /// Shapes of keys, each with what it is called; the part named `value` is the secret, else all of it.
-const SHAPES: [(&str, &str); 17] = [
+const SHAPES: [(&str, &str); 18] = [
     (
         "private_key",
         r"-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY(?: BLOCK)?-----|\z)",
@@ -23,7 +23,11 @@ const SHAPES: [(&str, &str); 17] = [
     ("google_key", r"\bAIza[0-9A-Za-z_-]{30,}"),
     ("daemon_token", r"\b(?:lfd_[A-Za-z0-9_-]{30,}|kp_[0-9a-f]{64})"),
     ("jwt", r"\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),
-    ("connection_string", r"(?i)\b[a-z][a-z0-9+.-]{1,20}://[^\s:@/]{0,100}:(?<value>[^\s/]{3,})@"),
+    ("connection_string", r"(?i)(?:\b[a-z][a-z0-9+.-]{1,20}:)?//[^\s:@/]{0,100}:(?<value>[^\s/]{3,})@"),
+    (
+        "login",
+        r#"(?i)\b(?:curl|wget|http|https)\b[^\n]*?\s(?:-u|--user|--auth|-a)[\s=]+["']?[^\s:"']{1,100}:(?<value>[^\s"']{3,})"#,
+    ),
     ("basic", r#"(?i)\bauthorization["']?\s*[:=]\s*["']?basic\s+(?<value>[A-Za-z0-9+/]{8,}={0,2})"#),
     ("bearer", r"(?i)\bbearer\s+(?<value>[A-Za-z0-9._~+/-]{20,}=*)"),
     ("password", r#"\b[A-Z0-9_]*_PASS["']?\s*[:=]\s*["']?(?<value>[^\s"',;&]{6,})"#),
@@ -253,6 +257,9 @@ mod tests {
             ("postgres://ada:hunt@er22@db/x", "postgres://ada:[REDACTED:connection_string]@db/x"),
             ("user: ada, pass: hunter22x", "user: ada, pass: [REDACTED:password]"),
             ("HTTPS://bob:hunter22@example.com", "HTTPS://bob:[REDACTED:connection_string]@example.com"),
+            ("//bob:hunter22@cache/0", "//bob:[REDACTED:connection_string]@cache/0"),
+            ("curl -s -u ada:hunter22 https://x.y/z", "curl -s -u ada:[REDACTED:login] https://x.y/z"),
+            ("curl --user='ada:hunter22' x.y", "curl --user='ada:[REDACTED:login]' x.y"),
             ("export DB_PASS=hunter22x", "export DB_PASS=[REDACTED:password]"),
             ("pass=hunter22x", "pass=[REDACTED:password]"),
             ("redis://:hunter22@cache", "redis://:[REDACTED:connection_string]@cache"),
@@ -283,6 +290,10 @@ mod tests {
             "sk-learn is a library",
             "in the second pass: v1.2.3 is built",
             "pass: everything works",
+            "// note: ask ada@example.com",
+            "curl -u ada https://x.y/z asks for the rest",
+            "curl -u ada:{{secret:credentials/x}} https://x.y",
+            "docker run -u 1000:1000 image",
             "render_pass = RenderPass2",
         ] {
             assert_eq!(redacted(text), None, "{text}");
