@@ -12,6 +12,7 @@ use nexus::store::{Entry, Expect, Follow, Key, Kind, Op, Stream};
 use nexus::{Batch, Event, Origin, Principal, PrincipalId, Role, Store, Timestamp};
 use ractor::ActorCell;
 use serde_json::Value;
+use tokio::sync::broadcast;
 
 use crate::as_tool::Runner;
 use crate::catalogue::Catalogue;
@@ -60,7 +61,21 @@ pub(crate) struct Inner {
     busy: AtomicUsize,
     /// The hands of those who own jobs.
     toolboxes: Mutex<HashMap<Arc<str>, Arc<dyn Toolbox>>>,
+    /// Tells which jobs came to their end.
+    ended: broadcast::Sender<Ended>,
 }
+
+/// A job that came to its end, however it did.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    /// Its name.
+    pub job: JobId,
+    /// Whose it was.
+    pub owner: Arc<str>,
+}
+
+/// Ends of jobs that whoever listens may be behind.
+const ENDED_MAX: usize = 4_096;
 
 /// A job that has an actor.
 struct Running {
@@ -117,6 +132,12 @@ impl Inner {
         } else {
             self.busy.fetch_sub(1, Ordering::SeqCst);
         }
+    }
+
+    /// A job has come to its end, and its journal says so.
+    pub(crate) fn has_ended(&self, head: &Head) {
+        // Nobody may be listening.
+        let _ = self.ended.send(Ended { job: head.id.clone(), owner: head.owner.clone() });
     }
 
     fn handle(&self, job: &JobId) -> Option<Handle> {
@@ -184,6 +205,11 @@ fn may(who: &Principal, head: &Head) -> bool {
 }
 
 impl Fascicles {
+    /// Tells of every job that comes to its end from here on.
+    pub fn ended(&self) -> broadcast::Receiver<Ended> {
+        self.inner.ended.subscribe()
+    }
+
     /// The neurons that its fascicles are made of.
     pub fn neurons(&self) -> &Neurons {
         &self.inner.neurons
@@ -208,6 +234,7 @@ impl Fascicles {
             serial: AtomicU64::new(0),
             busy: AtomicUsize::new(0),
             toolboxes: Mutex::default(),
+            ended: broadcast::Sender::new(ENDED_MAX),
         };
         let this = Self { inner: Arc::new(inner), supervisor: plant().await? };
         let weak = WeakFascicles(Arc::downgrade(&this.inner), this.supervisor.clone());

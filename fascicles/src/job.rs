@@ -205,6 +205,7 @@ impl Actor for JobActor {
         if job.args.run.status().is_final() {
             // What its steps called as tools ends with it.
             let (inner, id) = (job.args.inner.clone(), job.args.head.id.clone());
+            inner.has_ended(&job.args.head);
             tokio::spawn(async move { inner.cancel_within(&id).await });
             me.stop(None);
         }

@@ -26,7 +26,7 @@ use std::sync::Arc;
 pub use catalogue::{Version, read, schema};
 pub use draw::{dot, mermaid};
 pub use dry_run::{DryRun, Script, StepTaken};
-pub use fascicles::{Fascicles, JobFilter, JobOrder};
+pub use fascicles::{Ended, Fascicles, JobFilter, JobOrder};
 pub use fault::{Fault, Faults};
 pub use graph::{Graph, Plan};
 pub use job::{Head as JobHead, Waiting};

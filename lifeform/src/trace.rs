@@ -225,9 +225,24 @@ fn names(cause: &str, asked: &str, entry: &str) -> bool {
     cause == asked || cause == entry || is_step(asked)
 }
 
+/// Entries from the end among which it is looked first for what happened lately.
+const LATELY: u64 = 32;
+
 /// The number of the last entry of a stream that was written before `at`.
 async fn before(store: &Store, stream: &Stream, at: Timestamp) -> Result<u64, StoreError> {
     let (mut low, mut high) = (0, store.head(stream).await?);
+    // What is asked about happened lately, most often: it is looked for from the end, further back each time.
+    let mut back = LATELY;
+    while back < high {
+        match store.entries(stream, high - back, 1).await?.first() {
+            Some(entry) if entry.at < at => {
+                low = entry.seq;
+                break;
+            }
+            Some(_) => (high, back) = (high - back, back.saturating_mul(4)),
+            None => break,
+        }
+    }
     while low < high {
         let middle = low + (high - low) / 2;
         match store.entries(stream, middle, 1).await?.first() {

@@ -1,5 +1,6 @@
 //! Settings: defaults, then a file, then the environment, then flags. The only reader of the environment.
 
+mod telemetry;
 mod tools;
 
 use std::collections::BTreeMap;
@@ -8,11 +9,13 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use http::{HeaderName, HeaderValue};
 use neurons::Tier;
 use neurons::llm::{Abilities, Price};
 use neurons::tools::Reach;
 use nexus::SecretPolicy;
 use serde::Deserialize;
+pub use telemetry::Telemetry;
 pub use tools::{Host, Server, Tools};
 
 /// The shipped defaults; the file is also the documentation of every key.
@@ -60,6 +63,8 @@ pub struct Config {
     pub house_tokens: i64,
     /// What the house account is opened with.
     pub house_micro_usd: i64,
+    /// Who is told what lifeforms do.
+    pub telemetry: Telemetry,
     /// What is kept, and for how long.
     pub keep: Keep,
     /// What may be done to canvases, and how long their logs are kept.
@@ -303,6 +308,27 @@ impl Provider {
     pub fn key(&self) -> anyhow::Result<String> {
         key(&self.key_env, &self.key_file)
     }
+}
+
+/// A header with a secret, if one is named; `authorization: Bearer …` unless it says which.
+fn secret(
+    key_env: &Option<String>,
+    key_file: &Option<PathBuf>,
+    header: &Option<String>,
+) -> anyhow::Result<Option<(HeaderName, HeaderValue)>> {
+    if key_env.is_none() && key_file.is_none() {
+        return if header.is_none() { Ok(None) } else { bail!("header is of a secret: give key_env or key_file") };
+    }
+    let key = key(key_env, key_file)?;
+    let name = match header {
+        None => http::header::AUTHORIZATION,
+        Some(name) => HeaderName::try_from(name).with_context(|| format!("header \"{name}\""))?,
+    };
+    let text = if name == http::header::AUTHORIZATION { format!("Bearer {key}") } else { key };
+    // Neither the value nor an error may show it.
+    let Ok(mut value) = HeaderValue::try_from(text) else { bail!("the secret cannot stand in a header") };
+    value.set_sensitive(true);
+    Ok(Some((name, value)))
 }
 
 /// A secret from the environment or a file; empty when neither is named.

@@ -22,6 +22,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::api::{self, App};
+use crate::collector::Collector;
 use crate::config::{Config, FASCICLES, LIFEFORMS};
 use crate::house::{self, House};
 use crate::tokens::Tokens;
@@ -52,6 +53,8 @@ pub struct Daemon {
     door: axum_server::Handle<SocketAddr>,
     server: JoinHandle<std::io::Result<()>>,
     keeper: JoinHandle<()>,
+    /// Tells a collector what is done, if there is one.
+    telling: Option<JoinHandle<()>>,
 }
 
 /// What a daemon is made of besides its settings; tests bring their own.
@@ -136,9 +139,12 @@ impl Daemon {
         neurons.tools().keep_secrets_in(vault);
         let shipped = shipped_fascicles()?;
         let fascicles = Box::pin(Fascicles::open(store.clone(), neurons.clone(), shipped, house::tools())).await?;
+        // Of what is gone on with it is told, too.
+        let (collector, ended) = (Collector::new(&config.telemetry)?, fascicles.ended());
         let (minds, thoughts) = (nexus.clone(), fascicles.clone());
         let opened = Lifeforms::open(store.clone(), minds, thoughts, knowledge.clone(), config.canvas, config.guard);
         let lifeforms = Box::pin(opened).await?;
+        let telling = collector.map(|collector| tokio::spawn(collector.run(lifeforms.clone(), ended)));
         let lifeform = match parts.first {
             Some(definition) => Some(Box::pin(first_lifeform(&lifeforms, definition)).await?),
             None => None,
@@ -164,7 +170,7 @@ impl Daemon {
         // WebSockets over HTTP/2 (RFC 8441).
         server.http_builder().http2().enable_connect_protocol().keep_alive_interval(HEAD_MAX);
         let server = tokio::spawn(server.serve(service));
-        Ok(Self { address, token, token_is_new, locked, lifeform, app, stop, door, server, keeper })
+        Ok(Self { address, token, token_is_new, locked, lifeform, app, stop, door, server, keeper, telling })
     }
 
     /// Stops taking requests, ends the open ones, halts the lifeforms as they are, closes the store.
@@ -185,6 +191,7 @@ impl Daemon {
         let _ = tokio::time::timeout_at(drained, answered).await;
         self.app.lifeforms.halt().await;
         self.app.fascicles.halt_all().await;
+        self.telling.iter().for_each(JoinHandle::abort);
         let mut server = self.server;
         if tokio::time::timeout_at(drained, &mut server).await.is_err() {
             tracing::warn!("connections are still open, closing them");

@@ -2,10 +2,12 @@
 
 pub mod api;
 pub mod cli;
+mod collector;
 pub mod config;
 pub mod daemon;
 mod house;
 pub mod models;
+mod otlp;
 mod retention;
 mod signal;
 pub mod telemetry;

@@ -62,9 +62,11 @@ impl Spans {
             let whole: Arc<str> = stream.into();
             match fact {
                 Fact::Accepted { .. } => {
+                    let cause = entry.cause.0.iter().map(|cause| &**cause).collect::<Vec<_>>().join(" ");
                     let attributes = vec![
                         attribute("gen_ai.operation.name", &json!("invoke_agent")),
                         attribute("lifeformd.job", &json!(job)),
+                        attribute("lifeformd.cause", &json!(cause)),
                     ];
                     self.open(whole, span(format!("invoke_agent {job}"), attributes));
                 }
@@ -118,7 +120,7 @@ impl Spans {
 }
 
 /// A walk as an `ExportTraceServiceRequest`.
-pub(super) fn export(lifeform: &str, walk: &Walk) -> Value {
+pub(crate) fn export(lifeform: &str, walk: &Walk) -> Value {
     let mut spans = Spans::default();
     spans.take(&walk.from);
     walk.forward.iter().for_each(|step| spans.take(step));

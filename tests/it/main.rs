@@ -9,6 +9,7 @@ mod canvas_protocol;
 mod canvases;
 mod checkpoints;
 mod co_author;
+mod collector;
 mod commons;
 mod compaction;
 mod conformance;

@@ -19,7 +19,6 @@ mod members;
 mod neurons;
 mod nexus;
 mod openai;
-mod otlp;
 mod resources;
 mod skills;
 mod system;

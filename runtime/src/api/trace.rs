@@ -19,7 +19,7 @@ use super::error::ApiError;
 use super::extract::{ApiPath, ApiQuery, Caller};
 use super::lifeforms::journal;
 use super::neurons::Entries;
-use super::otlp;
+use crate::otlp;
 
 /// Which part of a trace is asked for.
 #[derive(Deserialize, utoipa::IntoParams)]

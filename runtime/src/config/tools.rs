@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use http::{HeaderName, HeaderValue, header};
 use neurons::spec::{Approval, check_id};
 use neurons::tools::{At, Host as AllowedHost, McpServer, Reach};
 use serde::Deserialize;
+
+use super::secret;
 
 /// What of the daemon's environment every server is given.
 const ENVIRONMENT: [&str; 5] = ["PATH", "HOME", "LANG", "TMPDIR", "USER"];
@@ -151,25 +152,4 @@ impl Server {
             _ => bail!("a server has either a command or a url"),
         }
     }
-}
-
-/// A header with a secret, if one is named.
-fn secret(
-    key_env: &Option<String>,
-    key_file: &Option<PathBuf>,
-    header: &Option<String>,
-) -> anyhow::Result<Option<(HeaderName, HeaderValue)>> {
-    if key_env.is_none() && key_file.is_none() {
-        return if header.is_none() { Ok(None) } else { bail!("header is of a secret: give key_env or key_file") };
-    }
-    let key = super::key(key_env, key_file)?;
-    let name = match header {
-        None => header::AUTHORIZATION,
-        Some(name) => HeaderName::try_from(name).with_context(|| format!("header \"{name}\""))?,
-    };
-    let text = if name == header::AUTHORIZATION { format!("Bearer {key}") } else { key };
-    // Neither the value nor an error may show it.
-    let Ok(mut value) = HeaderValue::try_from(text) else { bail!("the secret cannot stand in a header") };
-    value.set_sensitive(true);
-    Ok(Some((name, value)))
 }

@@ -199,11 +199,11 @@ impl Session {
             // What happened is read as the socket takes it: who is slow is behind, and holds nothing up.
             while behind && self.outbox.has_room() {
                 let told = *head.borrow_and_update();
-                if sent < told {
+                while sent < told && self.outbox.has_room() {
                     sent = self.page_of(sent, told).await?;
-                    // What goes out without waiting goes out now.
-                    self.outbox.send(&mut self.socket).now_or_never().transpose()?;
                 }
+                // What goes out without waiting goes out now, several pages at once.
+                self.outbox.send(&mut self.socket).now_or_never().transpose()?;
                 behind = sent < told;
             }
             if self.outbox.is_due() && patience.deadline() != self.outbox.patience_ends() {

@@ -1,0 +1,121 @@
+//! Spans of what lifeforms do, sent to an OpenTelemetry collector as each job ends (MISSION L6): OTLP over HTTP in its JSON
+//! encoding, to `/v1/traces`.
+//!
+//! Nobody waits for a collector. What it does not take within a minute, or what ends while too much waits for it, it is not told;
+//! the journal keeps everything, and `GET /v1/lifeforms/{id}/trace?format=otlp` tells it as long as that does.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use fascicles::Ended;
+use http::header::RETRY_AFTER;
+use lifeform::{LifeformError, LifeformId, Lifeforms};
+use reqwest::{Client, Response};
+use serde_json::{Value, json};
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::{Instant, sleep};
+use tracing::warn;
+
+use crate::config::Telemetry;
+use crate::otlp;
+
+/// Jobs in one request.
+const JOBS_AT_ONCE: usize = 64;
+/// How long one request may take.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// How long a request is tried, and how long is waited before it is tried for the second time, which doubles.
+const TRIED_FOR: Duration = Duration::from_secs(60);
+const FIRST_WAIT: Duration = Duration::from_millis(500);
+
+/// See the module.
+pub(crate) struct Collector {
+    client: Client,
+    url: String,
+}
+
+impl Collector {
+    /// The one that is configured, if one is.
+    ///
+    /// # Errors
+    /// When its secret is not where it is said to be.
+    pub(crate) fn new(config: &Telemetry) -> anyhow::Result<Option<Self>> {
+        if config.collector.is_empty() {
+            return Ok(None);
+        }
+        let headers = config.secret().context("telemetry")?.into_iter().collect();
+        let client = Client::builder().timeout(ANSWER_MAX).default_headers(headers).build()?;
+        let url = format!("{}/v1/traces", config.collector.trim_end_matches('/'));
+        url.parse::<reqwest::Url>()
+            .with_context(|| format!("telemetry.collector \"{}\" is no URL", config.collector))?;
+        Ok(Some(Self { client, url }))
+    }
+
+    /// Sends what each of these jobs did, until there are no more.
+    pub(crate) async fn run(self, lifeforms: Lifeforms, mut ended: Receiver<Ended>) {
+        loop {
+            let first = match ended.recv().await {
+                Ok(job) => job,
+                Err(RecvError::Lagged(jobs)) => {
+                    warn!(jobs, "more ended than the collector takes: it is not told of these");
+                    continue;
+                }
+                Err(RecvError::Closed) => return,
+            };
+            let more = std::iter::from_fn(|| ended.try_recv().ok()).take(JOBS_AT_ONCE - 1);
+            let mut spans = Vec::new();
+            for job in std::iter::once(first).chain(more) {
+                match of_job(&lifeforms, &job).await {
+                    Ok(told) => spans.extend(told),
+                    Err(error) => warn!(job = %job.job, %error, "the collector is not told of a job"),
+                }
+            }
+            if !spans.is_empty()
+                && let Err(why) = self.send(&json!({"resourceSpans": spans})).await
+            {
+                warn!(%why, jobs = spans.len(), "the collector is not told of these");
+            }
+        }
+    }
+
+    /// Sends a request until it is taken, refused, or too old.
+    async fn send(&self, request: &Value) -> Result<(), String> {
+        let (until, mut wait) = (Instant::now() + TRIED_FOR, FIRST_WAIT);
+        loop {
+            let (why, told) = match self.client.post(&self.url).json(request).send().await {
+                Ok(answer) if answer.status().is_success() => return Ok(()),
+                Ok(answer) if !may_be_tried_again(answer.status().as_u16()) => return Err(answer.status().to_string()),
+                Ok(answer) => (answer.status().to_string(), told_to_wait(&answer)),
+                Err(error) => (error.without_url().to_string(), None),
+            };
+            let pause = told.unwrap_or(wait);
+            if Instant::now() + pause > until {
+                return Err(why);
+            }
+            sleep(pause).await;
+            wait *= 2;
+        }
+    }
+}
+
+/// The spans of a job; none of one that no lifeform owns.
+async fn of_job(lifeforms: &Lifeforms, Ended { job, owner }: &Ended) -> Result<Vec<Value>, LifeformError> {
+    let Some(lifeform) = owner.strip_prefix("lifeform:").map(LifeformId::from) else { return Ok(Vec::new()) };
+    let walk = match lifeforms.trace(&lifeform, &format!("job:{job}")).await {
+        Ok(walk) => walk,
+        Err(LifeformError::NotFound(_)) => None,
+        Err(error) => return Err(error),
+    };
+    let spans = walk.map(|walk| otlp::export(&lifeform, &walk)["resourceSpans"].take());
+    Ok(spans.as_ref().and_then(Value::as_array).cloned().unwrap_or_default())
+}
+
+/// What OTLP calls retryable.
+fn may_be_tried_again(status: u16) -> bool {
+    matches!(status, 429 | 502 | 503 | 504)
+}
+
+fn told_to_wait(answer: &Response) -> Option<Duration> {
+    let seconds = answer.headers().get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
+    Some(Duration::from_secs(seconds))
+}

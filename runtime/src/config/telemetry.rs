@@ -1,0 +1,31 @@
+//! `[telemetry]`: who is told what lifeforms do.
+
+use std::path::PathBuf;
+
+use http::{HeaderName, HeaderValue};
+use serde::Deserialize;
+
+use super::secret;
+
+/// A collector of OpenTelemetry.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Telemetry {
+    /// Its address, up to what stands before `/v1/traces`; empty is none.
+    pub collector: String,
+    /// The environment variable of a secret that is sent there.
+    #[serde(default)]
+    pub key_env: Option<String>,
+    /// The file of a secret that is sent there.
+    #[serde(default)]
+    pub key_file: Option<PathBuf>,
+    /// The header that it is sent in; `authorization: Bearer …` by default.
+    #[serde(default)]
+    pub header: Option<String>,
+}
+
+impl Telemetry {
+    pub(crate) fn secret(&self) -> anyhow::Result<Option<(HeaderName, HeaderValue)>> {
+        secret(&self.key_env, &self.key_file, &self.header)
+    }
+}
