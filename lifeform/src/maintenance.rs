@@ -9,7 +9,7 @@ use nexus::{Cause, NexusError, Origin, Principal, PrincipalKind, Request, Role};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::memory::Memory;
+use crate::memory::{Memory, Place, also_in, holds, places_of};
 
 /// Facts and persons that one run looks at.
 const LOOKED_AT_MAX: usize = 2_000;
@@ -20,7 +20,7 @@ const AWAY: SignedDuration = SignedDuration::from_hours(90 * 24);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Task {
-    /// Of facts that say the same in the same words one holds, stated by all who stated them; the others are superseded by it.
+    /// Of what somebody stated several times in the same words one fact holds, and names all places; the others are superseded by it.
     ConsolidateMemory,
     /// Attributes that are used and not declared are declared.
     EvolveSchema,
@@ -47,9 +47,7 @@ impl Task {
 
 const FACTS: &str = r#"FIND(?f) WHERE { ?f {type: "Fact"} } LIMIT $limit"#;
 const STATERS: &str = r#"FIND(?p.name) WHERE { (?f {id: $fact}, "stated_by", ?p) }"#;
-const ALSO_STATED: &str = r#"
-UPSERT { CONCEPT ?f { {id: $fact} SET PROPOSITIONS { ("stated_by", {type: "Person", name: $person}) } } }
-WITH METADATA { source: "maintenance", confidence: 1.0, status: "active" }"#;
+const ALSO_STATED: &str = r#"UPDATE ?f SET ATTRIBUTES { also_in: $also_in } WHERE { ?f {id: $fact} }"#;
 const SAID_BY: &str =
     r#"UPDATE ?f SET METADATA { status: "superseded", superseded_by: $kept } WHERE { ?f {id: $fact} }"#;
 const EXPIRE: &str = r#"
@@ -105,26 +103,31 @@ impl Gardener<'_> {
     }
 
     async fn consolidate(&mut self) -> Result<Value, NexusError> {
-        let mut same: BTreeMap<Vec<String>, Vec<(String, String)>> = BTreeMap::new();
+        let mut same: BTreeMap<Vec<String>, Vec<Value>> = BTreeMap::new();
         for fact in self.run(FACTS, json!({"limit": LOOKED_AT_MAX})).await? {
-            let holds = fact["metadata"]["status"].as_str().is_none_or(|status| status == "active");
-            let (Some(id), Some(statement)) = (fact["id"].as_str(), fact["attributes"]["statement"].as_str()) else {
-                continue;
-            };
-            if holds {
-                let words = terms(statement).into_iter().map(|term| term.to_string()).collect();
-                same.entry(words).or_default().push((id.to_owned(), statement.to_owned()));
-            }
+            let Some(statement) = fact["attributes"]["statement"].as_str().filter(|_| holds(&fact)) else { continue };
+            let words = terms(statement).into_iter().map(|term| term.to_string()).collect();
+            same.entry(words).or_default().push(fact);
         }
         let mut merged = Vec::new();
         for facts in same.into_values().filter(|facts| facts.len() > 1) {
-            let Some(((kept, _), others)) = facts.split_first() else { continue };
-            for (other, statement) in others {
-                for person in self.run(STATERS, json!({"fact": other})).await? {
-                    self.run(ALSO_STATED, json!({"fact": kept, "person": person})).await?;
+            // What two people say in the same words may be two things.
+            let mut by_whom: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+            for fact in facts {
+                let mut people = self.run(STATERS, json!({"fact": fact["id"]})).await?;
+                people.sort_by_key(Value::to_string);
+                by_whom.entry(json!(people).to_string()).or_default().push(fact);
+            }
+            for facts in by_whom.into_values().filter(|facts| facts.len() > 1) {
+                let Some((kept, others)) = facts.split_first() else { continue };
+                let mut places: Vec<Place> = others.iter().flat_map(places_of).collect();
+                let last = places_of(kept);
+                places.extend(last.into_iter().rev().skip(1));
+                self.run(ALSO_STATED, json!({"fact": kept["id"], "also_in": also_in(places)})).await?;
+                for other in others {
+                    self.run(SAID_BY, json!({"fact": other["id"], "kept": kept["id"]})).await?;
+                    merged.push(json!({"statement": other["attributes"]["statement"], "into": kept["id"]}));
                 }
-                self.run(SAID_BY, json!({"fact": other, "kept": kept})).await?;
-                merged.push(json!({"statement": statement, "into": kept}));
             }
         }
         Ok(json!({"merged": merged}))

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use nexus::kip::graph::text::terms;
 use nexus::{Clock, Nexus, NexusError, NexusId, Origin, Request};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 /// Names whoever talks, and keeps when, how often and about what (K13).
@@ -22,8 +23,8 @@ const MET: &str = r#"FIND(?p.attributes.interaction_summary) WHERE { ?p {type: "
 /// Keeps one fact with who said it and where.
 const LEARN: &str = r#"
 UPSERT {
-  CONCEPT ?fact { {type: "Fact", name: $statement}
-    SET ATTRIBUTES { statement: $statement, subject: $subject, topic: $topic, message: $message }
+  CONCEPT ?fact { {type: "Fact", name: $name}
+    SET ATTRIBUTES { statement: $statement, subject: $subject, canvas: $canvas, topic: $topic, message: $message, also_in: $also_in }
     SET PROPOSITIONS {
       ("stated_by", {type: "Person", name: $person})
       ("belongs_to_domain", {type: "Domain", name: "Conversation"})
@@ -31,10 +32,26 @@ UPSERT {
 }
 WITH METADATA { source: $source, author: $person, evidence: [$source], confidence: 0.8, status: "active" }"#;
 
+/// A fact by its name, with those who stated it.
+const NAMED: &str = r#"FIND(?f, ?p.name) WHERE { ?f {type: "Fact", name: $name} OPTIONAL { (?f, "stated_by", ?p) } }"#;
+
+/// What a message was the last to state.
+const STATED_IN: &str = r#"
+FIND(?f) WHERE { ?f {type: "Fact"} FILTER(?f.attributes.message == $message && ?f.attributes.topic == $topic && ?f.metadata.status == "active") }"#;
+
+/// What was stated more than once.
+const STATED_AGAIN: &str = r#"
+FIND(?f) WHERE { ?f {type: "Fact"} FILTER(IS_NOT_NULL(?f.attributes.also_in) && ?f.metadata.status == "active") }"#;
+
 /// Marks what a message stated as no longer so, when it was changed or taken back.
 const UNSAY: &str = r#"
 UPDATE ?f SET METADATA { status: $status, superseded_by: $source }
-WHERE { ?f {type: "Fact"} FILTER(?f.attributes.message == $message && ?f.attributes.topic == $topic && ?f.metadata.status == "active") }"#;
+WHERE { ?f {id: $fact} }"#;
+
+/// Notes where a fact is stated still.
+const STILL_SAID: &str = r#"
+UPDATE ?f SET ATTRIBUTES { canvas: $canvas, topic: $topic, message: $message, also_in: $also_in }
+WHERE { ?f {id: $fact} }"#;
 
 /// Marks what answers failed on.
 const SET_APART: &str = r#"
@@ -95,6 +112,8 @@ pub(crate) struct Stated<'a> {
     pub(crate) topic: &'a str,
     /// In which message.
     pub(crate) message: &'a str,
+    /// On which canvas, by its name among all: people choose the ids of topics and messages, and may choose the same twice.
+    pub(crate) canvas: &'a str,
     /// The canvas revision, as a reference.
     pub(crate) source: &'a str,
 }
@@ -164,13 +183,12 @@ impl Memory {
         let mut recalled = Vec::new();
         for hit in hits["result"].as_array().into_iter().flatten() {
             let score = hit["metadata"]["_score"].as_f64().unwrap_or(0.0);
-            let holds = hit["metadata"]["status"].as_str().is_none_or(|status| status == "active");
             let (Some(id), Some(statement)) = (hit["id"].as_str(), hit["attributes"]["statement"].as_str()) else {
                 continue;
             };
             let is_beside =
                 hit["attributes"]["message"].as_str().is_some_and(|stated| besides.iter().any(|id| **id == *stated));
-            if holds && !is_beside && score >= RELEVANCE_FLOOR && recalled.len() < RECALLED_MAX {
+            if holds(hit) && !is_beside && score >= RELEVANCE_FLOOR && recalled.len() < RECALLED_MAX {
                 let person = run(STATED_BY, json!({"fact": id})).await?["result"][0].as_str().map(Into::into);
                 recalled.push(Recalled { id: id.into(), statement: statement.into(), person, score });
             }
@@ -216,23 +234,73 @@ impl Memory {
         facts: &[Fact],
         cause: &Origin,
     ) -> Result<Vec<String>, NexusError> {
-        let Stated { person, topic, message, source } = stated;
+        let Stated { person, canvas, topic, message, source } = stated;
         let mut kept = Vec::new();
         for fact in facts {
-            let answer = self.run(LEARN, json!({"statement": fact.statement, "subject": fact.subject, "topic": topic, "message": message, "person": person, "source": source}), cause).await?;
+            let (name, also_in) = self.name_of(&fact.statement, stated, cause).await?;
+            let learned = json!({
+                "name": name, "statement": fact.statement, "subject": fact.subject, "person": person, "source": source,
+                "canvas": canvas, "topic": topic, "message": message, "also_in": also_in,
+            });
+            let answer = self.run(LEARN, learned, cause).await?;
             kept.extend(answer["result"]["upsert_concept_nodes"][0].as_str().map(Into::into));
         }
         Ok(kept)
     }
 
-    /// What a message stated holds no more: it was changed (`superseded`) or taken back (`retracted`) by an entry.
+    /// The name of what somebody states, and where else he stated it. Two people may say the same and mean two things ("my boat
+    /// is called Petrel"), so each has a fact of his own.
+    async fn name_of(
+        &self,
+        statement: &str,
+        stated: Stated<'_>,
+        cause: &Origin,
+    ) -> Result<(String, Option<Vec<Place>>), NexusError> {
+        let own = format!("{statement} ({})", stated.person);
+        let found = self.run(NAMED, json!({"name": statement}), cause).await?;
+        let mut rows = found["result"].as_array().cloned().unwrap_or_default();
+        let is_his = |row: &Value| row[1].is_null() || row[1] == stated.person;
+        let name = if rows.is_empty() || rows.iter().any(is_his) { statement } else { &*own };
+        if name == own {
+            let found = self.run(NAMED, json!({"name": own}), cause).await?;
+            rows = found["result"].as_array().cloned().unwrap_or_default();
+        }
+        let known = rows.first().map(|row| &row[0]).filter(|fact| holds(fact));
+        let mut places = known.map(places_of).unwrap_or_default();
+        places.retain(|place| !place.is_of(stated));
+        Ok((name.to_owned(), also_in(places)))
+    }
+
+    /// What a message stated holds no more, unless another one states it, too: it was changed (`superseded`) or taken back
+    /// (`retracted`) by an entry.
     ///
     /// # Errors
     /// The store's own.
     pub(crate) async fn unsay(&self, stated: Stated<'_>, status: &str, cause: &Origin) -> Result<(), NexusError> {
         let Stated { topic, message, source, .. } = stated;
-        let unsaid = json!({"message": message, "topic": topic, "status": status, "source": source});
-        self.run(UNSAY, unsaid, cause).await.map(drop)
+        let last = self.run(STATED_IN, json!({"message": message, "topic": topic}), cause).await?;
+        let again = self.run(STATED_AGAIN, json!({}), cause).await?;
+        let facts = [last, again].into_iter().flat_map(|found| found["result"].as_array().cloned().unwrap_or_default());
+        let mut seen = BTreeSet::new();
+        for fact in facts.filter(|fact| seen.insert(fact["id"].to_string())) {
+            let mut places = places_of(&fact);
+            let before = places.len();
+            places.retain(|place| !place.is_of(stated));
+            if places.len() == before {
+                continue;
+            }
+            match places.pop() {
+                Some(Place(canvas, topic, message)) => {
+                    let still = json!({"fact": fact["id"], "canvas": canvas, "topic": topic, "message": message, "also_in": also_in(places)});
+                    self.run(STILL_SAID, still, cause).await?;
+                }
+                None => {
+                    let unsaid = json!({"fact": fact["id"], "status": status, "source": source});
+                    self.run(UNSAY, unsaid, cause).await?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// A concept comes to mind no more, until somebody has looked at it.
@@ -250,6 +318,42 @@ impl Memory {
     pub(crate) async fn supersede(&self, fact: &str, by: &str, cause: &Origin) -> Result<(), NexusError> {
         self.run(SUPERSEDE, json!({"fact": fact, "by": by}), cause).await.map(drop)
     }
+}
+
+/// Where something was stated: canvas, topic, message.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Place(String, String, String);
+
+impl Place {
+    fn is_of(&self, Stated { canvas, topic, message, .. }: Stated<'_>) -> bool {
+        // What was kept before facts named their canvas is told by topic and message.
+        (self.0.is_empty() || self.0 == canvas) && self.1 == topic && self.2 == message
+    }
+}
+
+/// Places that are kept of one fact.
+const PLACES_MAX: usize = 64;
+
+/// Where a fact is stated, the last place last.
+pub(crate) fn places_of(fact: &Value) -> Vec<Place> {
+    let attributes = &fact["attributes"];
+    let mut places: Vec<Place> = serde_json::from_value(attributes["also_in"].clone()).unwrap_or_default();
+    let text = |member: &str| attributes[member].as_str().map(str::to_owned);
+    if let (Some(topic), Some(message)) = (text("topic"), text("message")) {
+        places.push(Place(text("canvas").unwrap_or_default(), topic, message));
+    }
+    places
+}
+
+/// The places besides the last one, as a fact keeps them.
+pub(crate) fn also_in(mut places: Vec<Place>) -> Option<Vec<Place>> {
+    places.drain(..places.len().saturating_sub(PLACES_MAX));
+    Some(places).filter(|places| !places.is_empty())
+}
+
+/// Whether a fact, or whatever else is kept with a status, is so.
+pub(crate) fn holds(fact: &Value) -> bool {
+    fact["metadata"]["status"].as_str().is_none_or(|status| status == "active")
 }
 
 /// Something worth keeping.

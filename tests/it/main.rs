@@ -32,6 +32,7 @@ mod knowledge;
 mod lifeforms;
 mod mcp_server;
 mod meaning;
+mod memory;
 mod metabolism;
 mod mind_maps;
 mod minds;

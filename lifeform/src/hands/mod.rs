@@ -516,7 +516,13 @@ fn resumed(here: &Here) -> Option<Arc<str>> {
 }
 
 fn stated<'a>(here: &'a Here, said: &'a Said) -> Stated<'a> {
-    Stated { person: &said.sender, topic: here.topic(), message: &said.message, source: &said.source }
+    Stated {
+        person: &said.sender,
+        canvas: here.canvas.name(),
+        topic: here.topic(),
+        message: &said.message,
+        source: &said.source,
+    }
 }
 
 #[async_trait]
