@@ -221,7 +221,12 @@ impl Knowing {
                 at,
                 agent_id: self.me.id.0.to_string(),
             };
-            learned.push(Box::pin(self.knowledge.learn(lesson, &origin)).await?);
+            match Box::pin(self.knowledge.learn(lesson, &origin)).await {
+                Ok(done) => learned.push(done),
+                Err(error @ KnowledgeError::Nexus(_)) => return Err(error),
+                // One that is refused keeps the others of the message from nothing.
+                Err(error) => tracing::warn!(%person, %message, %error, "what somebody said is not kept as a record"),
+            }
         }
         Ok(learned)
     }

@@ -104,7 +104,7 @@ async fn chinese_and_japanese_are_found_by_one_two_and_more_characters_in_any_wi
         for at in &wanted {
             assert!(hits.contains(&ids[*at]), "{question}: {hits:?}");
         }
-        assert_eq!(hits[0], ids[wanted[0]].clone().max(hits[0].clone()).min(hits[0].clone()), "{question}");
+        assert!(wanted.iter().any(|at| ids[*at] == hits[0]), "{question}: {hits:?}");
     }
     assert_eq!(found(&ada, "q=葡萄牙").await, [""; 0]);
 }
