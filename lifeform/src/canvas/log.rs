@@ -308,6 +308,9 @@ impl Log {
 
     /// Reads what was done under ids before the rows were written, which only somebody who uses ids has to know.
     pub(super) async fn remember(&self, head: &Head, done: &mut Done) -> Result<(), StoreError> {
+        if done.unread == 0 {
+            return Ok(());
+        }
         let upto = std::mem::take(&mut done.unread);
         let mut after = head.floor.max(upto.saturating_sub(DONE_MAX as u64));
         let mut earlier = Done::default();
