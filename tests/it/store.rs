@@ -291,7 +291,7 @@ async fn a_checkpoint_that_fills_the_databases_memory_survives_a_kill() {
         let projection = Projection {
             upto: n,
             documents: vec![made, gone],
-            journals: vec![(stream(n), vec![entry.clone()])],
+            journals: vec![(stream(n), vec![Arc::new(entry.clone())])],
             forgotten: vec![stream(n - 1)],
             ..Projection::default()
         };

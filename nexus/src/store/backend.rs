@@ -27,7 +27,7 @@ pub struct Projection {
     /// Documents as they stand.
     pub documents: Vec<Projected>,
     /// New journal entries of each stream, in order and without gaps.
-    pub journals: Vec<(Stream, Vec<Entry>)>,
+    pub journals: Vec<(Stream, Vec<Arc<Entry>>)>,
     /// Streams that were removed, before what is new in them.
     pub forgotten: Vec<Stream>,
     /// Streams whose entries up to a number may go, before what is new in them is written.

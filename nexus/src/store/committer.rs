@@ -307,7 +307,8 @@ impl Committer {
             match &written {
                 Ok(()) => {
                     debug!(upto, bytes, took = ?begun.elapsed(), "checkpoint");
-                    state.write().unwrap_or_else(PoisonError::into_inner).projected(upto);
+                    let gone = state.write().unwrap_or_else(PoisonError::into_inner).projected(upto);
+                    drop(gone);
                 }
                 // The log still holds everything; the next quiet moment tries again.
                 Err(failure) => {

@@ -92,7 +92,7 @@ impl Backend for Memory {
             rows.journals.entry(stream.clone()).or_default().retain(|entry| entry.seq > *upto);
         }
         for (stream, entries) in projection.journals {
-            rows.journals.entry(stream).or_default().extend(entries);
+            rows.journals.entry(stream).or_default().extend(entries.into_iter().map(Arc::unwrap_or_clone));
         }
         rows.accounts.extend(projection.accounts);
         for (nexus, no, body) in projection.elements {

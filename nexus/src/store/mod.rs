@@ -118,7 +118,7 @@ impl Store {
             if state.dirty_bytes > DIRTY_BYTES {
                 backend.project(state.projection()).await?;
                 state.dirty_bytes = 0;
-                state.projected(n);
+                drop(state.projected(n));
                 state.forget_clean();
             }
         }

@@ -1,7 +1,7 @@
 //! What the store keeps in memory: everything committed that no projection holds yet, and the versions and accounts the
 //! committer has lately had to know.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -42,8 +42,8 @@ struct Document {
 #[derive(Default)]
 struct Journal {
     head: u64,
-    /// Entries no projection holds, each with its log row.
-    fresh: std::collections::VecDeque<(u64, Entry)>,
+    /// Entries no projection holds, each with its log row; a checkpoint shares them.
+    fresh: VecDeque<(u64, Arc<Entry>)>,
     /// The log row that removed what projections hold of it; 0 when none did.
     forgotten: u64,
     /// The last entry that projections need not hold, and the log row that said so; 0 when none did.
@@ -85,6 +85,16 @@ pub(super) struct State {
     pub(super) logged_bytes: usize,
     /// Whether a checkpoint failed, and what it wrote may be there or not.
     unsure: bool,
+    /// How many documents, journals and accounts may be known before those that are clean are let go of.
+    bounds: [usize; 3],
+}
+
+/// What a checkpoint has written, and nobody needs any more.
+#[derive(Default)]
+pub(super) struct Gone {
+    entries: Vec<VecDeque<(u64, Arc<Entry>)>>,
+    elements: Vec<Elements>,
+    payloads: Vec<(Hash, (Bytes, u64))>,
 }
 
 /// The effects of one row under way: seen by the batches behind it, not yet by readers.
@@ -112,6 +122,7 @@ impl State {
             dirty_bytes: 0,
             logged_bytes: 0,
             unsure: false,
+            bounds: [CLEAN_MAX, CLEAN_MAX, ACCOUNTS_MAX],
         }
     }
 
@@ -138,8 +149,9 @@ impl State {
         let Some(journal) = self.journals.get(stream) else { return (None, Vec::new()) };
         if journal.forgotten > 0 {
             // Whatever the backend still holds is no more.
-            let fresh = journal.fresh.iter().map(|(_, entry)| entry).filter(|entry| entry.seq > after);
-            return (Some(after.saturating_add(1)), fresh.take(limit).cloned().collect());
+            let fresh = journal.fresh.iter().filter(|(_, entry)| entry.seq > after);
+            let fresh = fresh.take(limit).map(|(_, entry)| Entry::clone(entry));
+            return (Some(after.saturating_add(1)), fresh.collect());
         }
         let Some((_, first)) = journal.fresh.front() else {
             // Everything is projected; a reader at the head needs no database for that.
@@ -151,7 +163,7 @@ impl State {
         };
         let first = first.seq;
         let skip = after.saturating_add(1).saturating_sub(first) as usize;
-        (Some(first), journal.fresh.iter().skip(skip).take(limit).map(|(_, entry)| entry.clone()).collect())
+        (Some(first), journal.fresh.iter().skip(skip).take(limit).map(|(_, entry)| Entry::clone(entry)).collect())
     }
 
     pub(super) fn head(&self, stream: &Stream) -> Option<u64> {
@@ -390,7 +402,7 @@ impl State {
                 Op::Restore { stream, entries } => {
                     let journal = self.journals.entry(stream.clone()).or_default();
                     journal.head = entries.last().map_or(journal.head, |last| last.seq);
-                    journal.fresh.extend(entries.iter().map(|entry| (n, entry.clone())));
+                    journal.fresh.extend(entries.iter().map(|entry| (n, Arc::new(entry.clone()))));
                 }
                 Op::Forget { stream } => {
                     let gone = Journal { forgotten: n, ..Journal::default() };
@@ -431,7 +443,7 @@ impl State {
         journal.head += 1;
         let entry =
             Entry { seq: journal.head, at: frame.at, by: frame.by.clone(), cause: frame.cause.clone(), kind, data };
-        journal.fresh.push_back((n, entry));
+        journal.fresh.push_back((n, Arc::new(entry)));
         if is_packed {
             self.spare(ROW_BYTES);
         }
@@ -472,25 +484,26 @@ impl State {
             (!is_nothing).then(|| Projected { key: key.clone(), document, stored: known.stored })
         });
         let documents = documents.collect();
-        let dirty_journals = self.journals.iter().filter(|(_, journal)| !journal.fresh.is_empty());
+        let (mut journals, mut forgotten, mut trimmed) = (Vec::new(), Vec::new(), Vec::new());
+        for (stream, journal) in &self.journals {
+            if !journal.fresh.is_empty() {
+                // What was let go of before it was ever written is not written.
+                let kept = journal.fresh.iter().filter(|(_, entry)| entry.seq > journal.trimmed.0);
+                journals.push((stream.clone(), kept.map(|(_, entry)| entry.clone()).collect()));
+            }
+            if journal.forgotten > 0 {
+                forgotten.push(stream.clone());
+            }
+            if journal.trimmed.1 > 0 {
+                trimmed.push((stream.clone(), journal.trimmed.0));
+            }
+        }
         Projection {
             upto: self.row,
             documents,
-            journals: dirty_journals
-                .map(|(stream, journal)| {
-                    // What was let go of before it was ever written is not written.
-                    let kept = journal.fresh.iter().filter(|(_, entry)| entry.seq > journal.trimmed.0);
-                    (stream.clone(), kept.map(|(_, entry)| entry.clone()).collect())
-                })
-                .collect(),
-            forgotten: {
-                let forgotten = self.journals.iter().filter(|(_, journal)| journal.forgotten > 0);
-                forgotten.map(|(stream, _)| stream.clone()).collect()
-            },
-            trimmed: {
-                let trimmed = self.journals.iter().filter(|(_, journal)| journal.trimmed.1 > 0);
-                trimmed.map(|(stream, journal)| (stream.clone(), journal.trimmed.0)).collect()
-            },
+            journals,
+            forgotten,
+            trimmed,
             accounts: self
                 .accounts
                 .iter()
@@ -513,8 +526,10 @@ impl State {
         self.unsure = true;
     }
 
-    /// Lets go of what the projection up to row `upto` holds.
-    pub(super) fn projected(&mut self, upto: u64) {
+    /// Lets go of what the projection up to row `upto` holds. Answers it, so that nobody waits here until all of it is given back.
+    #[must_use]
+    pub(super) fn projected(&mut self, upto: u64) -> Gone {
+        let mut gone = Gone::default();
         self.checkpoint = upto;
         for known in self.documents.values_mut() {
             known.stored = known.storing.take().unwrap_or(known.stored);
@@ -523,8 +538,10 @@ impl State {
             }
         }
         for journal in self.journals.values_mut() {
-            while journal.fresh.front().is_some_and(|(row, _)| *row <= upto) {
-                journal.fresh.pop_front();
+            let kept = journal.fresh.partition_point(|(row, _)| *row <= upto);
+            if kept > 0 {
+                let rest = journal.fresh.split_off(kept);
+                gone.entries.push(std::mem::replace(&mut journal.fresh, rest));
             }
             if journal.forgotten <= upto {
                 journal.forgotten = 0;
@@ -538,10 +555,15 @@ impl State {
             *row = 0;
         }
         self.elements.retain(|_, fresh| {
-            fresh.retain(|_, (_, row)| *row > upto);
+            if fresh.values().all(|(_, row)| *row <= upto) {
+                gone.elements.push(std::mem::take(fresh));
+            } else {
+                fresh.retain(|_, (_, row)| *row > upto);
+            }
             !fresh.is_empty()
         });
-        self.payloads.retain(|_, (_, row)| *row > upto);
+        gone.payloads.extend(self.payloads.extract_if(|_, (_, row)| *row <= upto));
+        gone
     }
 
     /// Lets go of what is only remembered for its version. Only between rows: a batch that was judged by
@@ -550,16 +572,21 @@ impl State {
         if self.kept.len() > CLEAN_MAX {
             self.kept.clear();
         }
-        if self.documents.len() > CLEAN_MAX {
+        // What is left is not looked through again before there is as much more: all of it may be dirty.
+        let [documents, journals, accounts] = &mut self.bounds;
+        if self.documents.len() > *documents {
             self.documents.retain(|_, known| known.row > 0);
+            *documents = CLEAN_MAX.max(2 * self.documents.len());
         }
-        if self.accounts.len() >= ACCOUNTS_MAX {
+        if self.accounts.len() >= *accounts {
             self.accounts.retain(|_, (_, row)| *row > 0);
             self.accounts_forgotten += 1;
+            *accounts = ACCOUNTS_MAX.max(2 * self.accounts.len());
         }
-        if self.journals.len() > CLEAN_MAX {
+        if self.journals.len() > *journals {
             self.journals
                 .retain(|_, journal| !journal.fresh.is_empty() || journal.forgotten > 0 || journal.trimmed.1 > 0);
+            *journals = CLEAN_MAX.max(2 * self.journals.len());
         }
     }
 

@@ -225,12 +225,13 @@ impl Surreal {
             UPDATE meta:checkpoint SET n = $upto, again = (again ?? 0) + 1 RETURN NONE;
             COMMIT;";
         let end = if rows.upto.is_some() { END } else { AHEAD };
-        let (db, epoch) = (self.db()?, self.epoch());
+        let (db, epoch, rows) = (self.db()?, self.epoch(), Arc::new(rows));
         let again = AtomicBool::new(false);
         self.surely(|| {
             let (db, rows) = (db.clone(), rows.clone());
             let again = again.swap(true, Ordering::SeqCst);
             self.on_its_threads(async move {
+                let rows = Rows::clone(&rows);
                 let asked = if again {
                     db.query([BEGIN, AGAIN, end].concat()).bind(("written", rows.written()))
                 } else {
@@ -346,15 +347,17 @@ impl Backend for Surreal {
     }
 
     async fn project(&self, mut projection: Projection) -> Result<(), StoreError> {
+        // All that is put together here is put together by threads that stand back: it may be much.
         let (upto, unsure) = (projection.upto, projection.unsure);
         let ahead = || Rows { unsure, ..Rows::default() };
         let mut rows = ahead();
         let db = self.db()?;
         for some in by_the_page(std::mem::take(&mut projection.elements)) {
             let db = db.clone();
-            let pages = self.on_its_threads(async move { pages_of(&db, some).await }).await?;
-            for (name, page) in pages {
-                rows.add_page(name, &page)?;
+            let packed = async move { pages_of(&db, some).await?.into_iter().map(PackedPage::of).collect() };
+            let pages: Vec<PackedPage> = self.on_its_threads(packed).await?;
+            for page in pages {
+                rows.add_page(page);
                 if rows.bytes > AHEAD_BYTES {
                     self.write(std::mem::replace(&mut rows, ahead())).await?;
                 }
@@ -367,8 +370,12 @@ impl Backend for Surreal {
             }
         }
         let (forgotten, trimmed) = (projection.forgotten.clone(), projection.trimmed.clone());
-        rows.gone.extend(self.on_its_threads(async move { rows_of(&db, &forgotten, &trimmed).await }).await?);
-        rows.add(projection)?;
+        let all = async move {
+            rows.gone.extend(rows_of(&db, &forgotten, &trimmed).await?);
+            rows.add(projection)?;
+            Ok(rows)
+        };
+        let rows = self.on_its_threads(all).await?;
         self.write(rows).await?;
         // One projection's worth of rows is kept longer than it must be: should the database lose the last one, they are there.
         let before = self.projected.swap(upto, Ordering::SeqCst);
@@ -671,6 +678,31 @@ struct ChangedPage {
     elements: BTreeMap<u64, Bytes>,
 }
 
+/// A page as it is written.
+enum PackedPage {
+    /// Nothing stands in it any more.
+    Empty(RecordId),
+    Changed {
+        row: PageRow,
+        /// Whether it is there already.
+        stored: bool,
+        bytes: usize,
+    },
+}
+
+impl PackedPage {
+    fn of(((nexus, no), page): ((Arc<str>, u64), ChangedPage)) -> Result<Self, StoreError> {
+        let (nexus, no) = (nexus.to_string(), no as i64);
+        let id = record("page", &nexus, no);
+        if page.elements.is_empty() {
+            return Ok(Self::Empty(id));
+        }
+        let packed = pack_page(&page.elements)?;
+        let bytes = packed.len();
+        Ok(Self::Changed { row: PageRow { id, nexus, no, b: DbBytes::from(packed) }, stored: page.stored, bytes })
+    }
+}
+
 /// Pages that are read and changed at once.
 const PAGES_AT_ONCE: usize = 128;
 /// Bytes of pages and payloads that may stand in one transaction with the rest. A page is written whole for one element
@@ -802,19 +834,15 @@ impl Rows {
     }
 
     /// A page as it stands; one that is empty goes.
-    fn add_page(&mut self, (nexus, no): (Arc<str>, u64), page: &ChangedPage) -> Result<(), StoreError> {
-        let (nexus, no) = (nexus.to_string(), no as i64);
-        let id = record("page", &nexus, no);
+    fn add_page(&mut self, page: PackedPage) {
         self.bytes += ROW_BYTES;
-        if page.elements.is_empty() {
-            self.gone.push(id);
-            return Ok(());
+        match page {
+            PackedPage::Empty(id) => self.gone.push(id),
+            PackedPage::Changed { row, stored, bytes } => {
+                self.bytes += bytes;
+                if stored { &mut self.old_pages } else { &mut self.new_pages }.push(row);
+            }
         }
-        let packed = pack_page(&page.elements)?;
-        self.bytes += packed.len();
-        let row = PageRow { id, nexus, no, b: DbBytes::from(packed) };
-        if page.stored { &mut self.old_pages } else { &mut self.new_pages }.push(row);
-        Ok(())
     }
 
     fn add_payload(&mut self, hash: Hash, body: &Bytes) {
