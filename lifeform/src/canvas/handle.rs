@@ -15,7 +15,8 @@ use super::allowance::Allowance;
 use super::log::{FRAMES_BYTES, Head, Loaded, Log, Ring};
 use super::owner::{Applied, Owner, What, Write};
 use super::presence::{Presence, Present, STATE_BYTES_MAX, TTL_MAX};
-use super::{CanvasId, Frames, Kind, Limits, Op, Refusal, Sleepers, State, telling};
+use super::telling::{self, Crowd, HeldUp};
+use super::{CanvasId, Frames, Kind, Limits, Op, Refusal, Sleepers, State};
 use crate::LifeformError;
 
 /// Requests that may wait for one canvas.
@@ -108,6 +109,7 @@ pub struct Canvas {
     /// The revision that is published, and how far subscribers are told.
     newest: watch::Receiver<u64>,
     head: watch::Receiver<u64>,
+    crowd: Arc<Crowd>,
     ephemeral: broadcast::Sender<Shown>,
     presence: Arc<Mutex<Presence>>,
     /// How much each may still upload.
@@ -166,7 +168,8 @@ impl Canvas {
         let alive = Arc::new(());
         let (owner, shared) =
             Owner::new(log.clone(), loaded, limits, sleepers.clone(), inbox, published, closed, alive.clone());
-        tokio::spawn(telling::run(newest.clone(), told, ephemeral.downgrade()));
+        let crowd: Arc<Crowd> = Arc::default();
+        tokio::spawn(telling::run(newest.clone(), told, ephemeral.downgrade(), crowd.clone()));
         tokio::spawn(owner.run());
         let presence = Arc::default();
         let close = Arc::new(close);
@@ -181,6 +184,7 @@ impl Canvas {
             writer,
             newest,
             head,
+            crowd,
             ephemeral,
             presence,
             uploads,
@@ -243,6 +247,16 @@ impl Canvas {
     /// A watch on the revision, as subscribers are told of it: at once, or where they are many, a few together.
     pub fn watch(&self) -> watch::Receiver<u64> {
         self.head.clone()
+    }
+
+    /// Notes that a subscriber has taken what it was told: where they are many, they are told more when all have.
+    pub fn took(&self) {
+        self.crowd.done();
+    }
+
+    /// Notes that a subscriber cannot take more just now; nobody waits for it until this is dropped.
+    pub fn hold_up(&self) -> HeldUp {
+        self.crowd.hold_up()
     }
 
     /// A watch on the revision as it is published.

@@ -33,6 +33,7 @@ pub use owner::{Applied, What};
 pub use presence::Present;
 pub use sleepers::Sleepers;
 pub use state::{Misfit, State, Touched, escape, with_lists};
+pub use telling::HeldUp;
 
 /// Names a canvas within its lifeform.
 pub type CanvasId = Arc<str>;

@@ -1,10 +1,12 @@
 //! When subscribers are told how far a canvas is. Whoever is alone is told at once. Where many subscribe, telling them takes a
 //! while: they are told together of what comes within that while, so that a crowd costs a busy canvas no more than a few do.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{broadcast, watch};
-use tokio::time::{Instant, sleep_until};
+use tokio::sync::{Notify, broadcast, watch};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::handle::Shown;
 
@@ -14,6 +16,8 @@ const EACH: Duration = Duration::from_micros(50);
 const SHORTEST: Duration = Duration::from_millis(1);
 /// The longest that something waits to be told together with what follows it.
 const LONGEST: Duration = Duration::from_millis(8);
+/// The longest that a crowd is waited for which has not taken yet what it was told before: it would be sent more in pieces.
+const BUSY: Duration = Duration::from_millis(25);
 /// After a rest the crowd is told once this part of the while has passed: what comes alone rarely comes alone.
 const FIRST: u32 = 8;
 
@@ -23,19 +27,81 @@ fn takes(subscribers: usize) -> Duration {
     if all < SHORTEST { Duration::ZERO } else { all.min(LONGEST) }
 }
 
+/// How far those who subscribe are with what they were told.
+#[derive(Debug, Default)]
+pub(super) struct Crowd {
+    /// Those who have taken it.
+    done: AtomicUsize,
+    /// Those whose sockets take nothing at the moment: nobody waits for them.
+    held_up: AtomicUsize,
+    /// How many are waited for.
+    wanted: AtomicUsize,
+    changed: Notify,
+}
+
+/// A subscriber that is not waited for, as long as this is kept.
+#[derive(Debug)]
+pub struct HeldUp(Arc<Crowd>);
+
+impl Drop for HeldUp {
+    fn drop(&mut self) {
+        self.0.held_up.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Crowd {
+    /// One of them has taken what it was told.
+    pub(super) fn done(&self) {
+        self.done.fetch_add(1, Ordering::Relaxed);
+        if self.is_done() {
+            self.changed.notify_one();
+        }
+    }
+
+    /// One of them cannot take it.
+    pub(super) fn hold_up(self: &Arc<Self>) -> HeldUp {
+        self.held_up.fetch_add(1, Ordering::Relaxed);
+        if self.is_done() {
+            self.changed.notify_one();
+        }
+        HeldUp(self.clone())
+    }
+
+    fn is_done(&self) -> bool {
+        let [done, held_up, wanted] = [&self.done, &self.held_up, &self.wanted].map(|it| it.load(Ordering::Relaxed));
+        done + held_up >= wanted
+    }
+
+    /// So many are told something.
+    fn begin(&self, wanted: usize) {
+        self.done.store(0, Ordering::Relaxed);
+        self.wanted.store(wanted, Ordering::Relaxed);
+    }
+
+    async fn all_done(&self) {
+        while !self.is_done() {
+            self.changed.notified().await;
+        }
+    }
+}
+
 /// Passes on what is `published` to those who watch `told`, until its owner is gone; whoever subscribes listens to `shown`.
 pub(super) async fn run(
     mut published: watch::Receiver<u64>,
     told: watch::Sender<u64>,
     shown: broadcast::WeakSender<Shown>,
+    crowd: Arc<Crowd>,
 ) {
     let mut told_at = Instant::now();
     while published.changed().await.is_ok() {
-        let takes = takes(shown.upgrade().map_or(0, |shown| shown.receiver_count()));
+        let subscribers = shown.upgrade().map_or(0, |shown| shown.receiver_count());
+        let takes = takes(subscribers);
         if !takes.is_zero() {
             sleep_until((told_at + takes).max(Instant::now() + takes / FIRST)).await;
+            let _ = timeout_at(told_at + BUSY, crowd.all_done()).await;
         }
         told_at = Instant::now();
+        crowd.begin(subscribers);
         told.send_replace(*published.borrow_and_update());
     }
 }
@@ -51,19 +117,34 @@ mod tests {
         assert_eq!(takes(usize::MAX), LONGEST);
     }
 
+    /// A canvas on which so many subscribe.
+    struct Canvas {
+        publish: watch::Sender<u64>,
+        hears: watch::Receiver<u64>,
+        crowd: Arc<Crowd>,
+        shown: Vec<broadcast::Receiver<Shown>>,
+    }
+
+    fn canvas(subscribers: usize) -> Canvas {
+        let (publish, published) = watch::channel(0);
+        let (told, hears) = watch::channel(0);
+        let (shown, _) = broadcast::channel(1);
+        let crowd: Arc<Crowd> = Arc::default();
+        tokio::spawn(run(published, told, shown.downgrade(), crowd.clone()));
+        let shown = (0..subscribers).map(|_| shown.subscribe()).collect();
+        Canvas { publish, hears, crowd, shown }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_crowd_is_told_together_and_of_the_last_before_the_end() {
-        let (publish, published) = watch::channel(0);
-        let (told, mut hears) = watch::channel(0);
-        let (shown, _) = broadcast::channel(1);
-        let crowd: Vec<_> = (0..100).map(|_| shown.subscribe()).collect();
-        tokio::spawn(run(published, told, shown.downgrade()));
+        let Canvas { publish, mut hears, crowd, shown } = canvas(100);
         let begun = Instant::now();
         publish.send_replace(1);
         hears.changed().await.unwrap();
         assert!(begun.elapsed() <= takes(100), "after a rest it is told soon: {:?}", begun.elapsed());
         let mut heard = 0;
         for rev in 2..=50 {
+            (0..100).for_each(|_| crowd.done());
             publish.send_replace(rev);
             tokio::time::sleep(Duration::from_millis(1)).await;
             heard += usize::from(hears.has_changed().unwrap());
@@ -71,9 +152,29 @@ mod tests {
         }
         assert!((8..=13).contains(&heard), "of fifty within fifty milliseconds it heard {heard} times");
         publish.send_replace(51);
-        drop((publish, crowd));
+        drop((publish, shown));
         hears.changed().await.unwrap();
         assert_eq!(*hears.borrow_and_update(), 51);
         assert!(hears.changed().await.is_err(), "then it is over");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_crowd_is_waited_for_a_while_and_nobody_who_takes_nothing() {
+        let Canvas { publish, mut hears, crowd, shown: _shown } = canvas(100);
+        publish.send_replace(1);
+        hears.changed().await.unwrap();
+        let told = async |rev: u64, hears: &mut watch::Receiver<u64>| {
+            let begun = Instant::now();
+            publish.send_replace(rev);
+            hears.changed().await.unwrap();
+            begun.elapsed()
+        };
+        assert!(told(2, &mut hears).await >= BUSY - takes(100), "nobody has taken anything yet");
+        let one = crowd.hold_up();
+        (0..99).for_each(|_| crowd.done());
+        assert!(told(3, &mut hears).await <= takes(100), "all have but one, who takes nothing");
+        drop(one);
+        (0..99).for_each(|_| crowd.done());
+        assert!(told(4, &mut hears).await > takes(100), "who takes something again is waited for");
     }
 }

@@ -24,6 +24,8 @@ use super::App;
 use super::error::ApiError;
 use super::extract::{ApiPath, ApiUpgrade};
 
+/// What a socket is read by: so much memory is cleared for each look at it.
+const READ_BYTES: usize = 2 << 10;
 /// The subprotocol's name.
 pub(super) const SUBPROTOCOL: &str = "ailf.canvas.v1";
 /// The largest frame a client may send.
@@ -107,7 +109,7 @@ pub(super) async fn subscribe(
         .protocols(offered(&headers, SUBPROTOCOL))
         .max_message_size(FRAME_BYTES_MAX)
         .max_frame_size(FRAME_BYTES_MAX)
-        .read_buffer_size(4096)
+        .read_buffer_size(READ_BYTES)
         .write_buffer_size(4096);
     Ok(upgrade.on_upgrade(move |socket| async move {
         let Ok(_permit) = app.sockets.clone().try_acquire_owned() else {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use axum::extract::ws::{Utf8Bytes, WebSocket};
 use bytes::Bytes;
-use futures::future::poll_fn;
-use futures::stream::FuturesOrdered;
+use futures::future::{poll_fn, ready};
+use futures::stream::{BoxStream, FuturesOrdered, SelectAll, once, select_all};
 use futures::{FutureExt, StreamExt};
 use lifeform::canvas::{Applied, Frames, Shown, Snapshot, What};
 use lifeform::{Canvas, CanvasId, LifeformError, LifeformId};
@@ -15,8 +15,7 @@ use nexus::{Cause, Origin, Principal, Role};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout};
-use tokio_stream::wrappers::BroadcastStream;
-use tokio_stream::wrappers::errors::BroadcastStreamRecvError;
+use tokio_stream::wrappers::{BroadcastStream, IntervalStream};
 
 use super::super::App;
 use super::super::error::ApiError;
@@ -104,6 +103,18 @@ async fn turn(socket: &mut WebSocket, outbox: &mut Outbox, reads: bool) -> Resul
     .await
 }
 
+/// What happens to a socket besides what is done on its canvas.
+enum Besides {
+    /// Something is shown that need not last.
+    Shown(Shown),
+    /// Nothing is shown here any more: the canvas ended.
+    Ended,
+    /// A ping is due.
+    Ping,
+    /// The daemon stops.
+    Stopping,
+}
+
 /// The answer to an op that is on its way.
 type Answer = (Arc<str>, Result<Applied, LifeformError>);
 type Pending = FuturesOrdered<futures::future::BoxFuture<'static, Answer>>;
@@ -180,23 +191,19 @@ impl Session {
     async fn converse(&mut self, held: Option<FromClient>) -> Result<(), Closing> {
         // Watching begins before reading: no op can fall between the replay and what follows.
         let mut head = self.canvas.watch();
-        // One that is asked again and again keeps its place; a receiver would take a new one each time.
-        let mut shown = BroadcastStream::new(self.canvas.ephemeral());
-        let mut stopping = self.app.stopping.clone();
-        let stopped = async move { drop(stopping.wait_for(|stop| *stop).await) };
-        tokio::pin!(stopped);
+        let mut besides = self.besides();
         let mut sent = self.greet().await?;
         // Kept, and set when it is needed: most often all that waits is taken at once.
         let patience = sleep_until(self.outbox.patience_ends());
         tokio::pin!(patience);
-        let mut pings = tokio::time::interval_at(Instant::now() + PING_EVERY, PING_EVERY);
         let mut unanswered = 0;
         if let Some(frame) = held {
             self.take(frame)?;
         }
-        let mut behind = true;
+        let (mut behind, mut held_up) = (true, None);
         loop {
             // What happened is read as the socket takes it: who is slow is behind, and holds nothing up.
+            let was_behind = behind;
             while behind && self.outbox.has_room() {
                 let told = *head.borrow_and_update();
                 while sent < told && self.outbox.has_room() {
@@ -205,6 +212,12 @@ impl Session {
                 // What goes out without waiting goes out now, several pages at once.
                 self.outbox.send(&mut self.socket).now_or_never().transpose()?;
                 behind = sent < told;
+            }
+            if was_behind && !behind {
+                held_up = None;
+                self.canvas.took();
+            } else if behind && held_up.is_none() {
+                held_up = Some(self.canvas.hold_up());
             }
             if self.outbox.is_due() && patience.deadline() != self.outbox.patience_ends() {
                 patience.as_mut().reset(self.outbox.patience_ends());
@@ -232,28 +245,40 @@ impl Session {
                     let answer = self.told(&cid, answer);
                     self.outbox.push(answer.to_string().into())?;
                 }
-                frame = shown.next() => match frame {
-                    Some(Ok(frame)) => self.show(&frame),
-                    // Ephemeral frames may be missed; the next checkpoint brings their text.
-                    Some(Err(BroadcastStreamRecvError::Lagged(_))) => {}
-                    None => return Err(Closing::because(4410, "terminated")),
+                Some(besides) = besides.next() => match besides {
+                    Besides::Shown(frame) => self.show(&frame),
+                    Besides::Ended => return Err(Closing::because(4410, "terminated")),
+                    Besides::Ping => {
+                        if !self.app.tokens.knows(&self.principal) {
+                            return Err(Closing::because(4401, "unauthorized"));
+                        }
+                        unanswered += 1;
+                        if unanswered > 2 {
+                            return Err(Closing::because(SLOW, "no_pong"));
+                        }
+                        self.outbox.ping();
+                    }
+                    Besides::Stopping => {
+                        let bye = json!({"t": "bye", "retry_after_ms": 500});
+                        return Err(Closing { code: 1012, reason: "restart", last: Some(bye) });
+                    }
                 },
-                _ = pings.tick() => {
-                    if !self.app.tokens.knows(&self.principal) {
-                        return Err(Closing::because(4401, "unauthorized"));
-                    }
-                    unanswered += 1;
-                    if unanswered > 2 {
-                        return Err(Closing::because(SLOW, "no_pong"));
-                    }
-                    self.outbox.ping();
-                }
-                () = &mut stopped => {
-                    let bye = json!({"t": "bye", "retry_after_ms": 500});
-                    return Err(Closing { code: 1012, reason: "restart", last: Some(bye) });
-                }
             }
         }
+    }
+
+    /// What happens besides ops. It comes together, so that whoever is woken by an op looks at none of it.
+    fn besides(&self) -> SelectAll<BoxStream<'static, Besides>> {
+        // Ephemeral frames may be missed; the next checkpoint brings their text.
+        let shown = BroadcastStream::new(self.canvas.ephemeral()).filter_map(|shown| ready(shown.ok()));
+        let pings = tokio::time::interval_at(Instant::now() + PING_EVERY, PING_EVERY);
+        let mut stopping = self.app.stopping.clone();
+        let stopped = async move { drop(stopping.wait_for(|stop| *stop).await) };
+        select_all([
+            shown.map(Besides::Shown).chain(once(ready(Besides::Ended))).boxed(),
+            IntervalStream::new(pings).map(|_| Besides::Ping).boxed(),
+            once(stopped).map(|()| Besides::Stopping).boxed(),
+        ])
     }
 
     /// Sends a frame and waits until it is received: while replaying, the subscriber sets the pace.
