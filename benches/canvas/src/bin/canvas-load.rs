@@ -21,6 +21,8 @@ use tokio_tungstenite::{
 };
 
 type Ws = WebSocketStream<TcpStream>;
+/// A reader clears as much memory for each read: the default of 128 KiB costs more than what is read.
+const READ_BYTES: usize = 16 << 10;
 fn vu(b: &mut Vec<u8>, mut n: u64) {
     while n > 0x7f {
         b.push(0x80 | (n as u8 & 0x7f));
@@ -79,7 +81,7 @@ async fn connect(c: &Cfg, doc: &str) -> Ws {
     for i in 0..50 {
         if let Ok(s) = TcpStream::connect(&c.addr).await {
             let _ = s.set_nodelay(true);
-            if let Ok((w, _)) = client_async_with_config(req.clone(), s, Some(WebSocketConfig::default())).await {
+            if let Ok((w, _)) = client_async_with_config(req.clone(), s, Some(WebSocketConfig::default().read_buffer_size(READ_BYTES))).await {
                 return w;
             }
         }
