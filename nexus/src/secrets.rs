@@ -24,9 +24,10 @@ const SHAPES: [(&str, &str); 18] = [
     ("daemon_token", r"\b(?:lfd_[A-Za-z0-9_-]{30,}|kp_[0-9a-f]{64})"),
     ("jwt", r"\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),
     ("connection_string", r"(?i)(?:\b[a-z][a-z0-9+.-]{1,20}:)?//[^\s:@/]{0,100}:(?<value>[^\s/]{3,})@"),
+    // The tool is called: it is not the beginning of an address.
     (
         "login",
-        r#"(?i)\b(?:curl|wget|http|https)\b[^\n]*?\s(?:-u|--user|--auth|-a)[\s=]+["']?[^\s:"']{1,100}:(?<value>[^\s"']{3,})"#,
+        r#"(?i)\b(?:curl|wget|https?)(?:\s(?:\\\n|[^\n])*?)?\s(?:-[a-z]*u\s*|(?:--user|--auth|-a)[\s=]+)["']?[^\s:"'/]{1,100}:(?<value>[^\s"'$<%{][^\s"']{2,})"#,
     ),
     ("basic", r#"(?i)\bauthorization["']?\s*[:=]\s*["']?basic\s+(?<value>[A-Za-z0-9+/]{8,}={0,2})"#),
     ("bearer", r"(?i)\bbearer\s+(?<value>[A-Za-z0-9._~+/-]{20,}=*)"),
@@ -259,6 +260,8 @@ mod tests {
             ("HTTPS://bob:hunter22@example.com", "HTTPS://bob:[REDACTED:connection_string]@example.com"),
             ("//bob:hunter22@cache/0", "//bob:[REDACTED:connection_string]@cache/0"),
             ("curl -s -u ada:hunter22 https://x.y/z", "curl -s -u ada:[REDACTED:login] https://x.y/z"),
+            ("curl https://x.y \\\n  -u ada:hunter22", "curl https://x.y \\\n  -u ada:[REDACTED:login]"),
+            ("curl -sSuada:hunter22 x.y", "curl -sSuada:[REDACTED:login] x.y"),
             ("curl --user='ada:hunter22' x.y", "curl --user='ada:[REDACTED:login]' x.y"),
             ("export DB_PASS=hunter22x", "export DB_PASS=[REDACTED:password]"),
             ("pass=hunter22x", "pass=[REDACTED:password]"),
@@ -293,7 +296,9 @@ mod tests {
             "// note: ask ada@example.com",
             "curl -u ada https://x.y/z asks for the rest",
             "curl -u ada:{{secret:credentials/x}} https://x.y",
-            "docker run -u 1000:1000 image",
+            "see https://docs.x.y then docker run -u 1000:1000 image",
+            "curl -u ada:$TOKEN https://x.y",
+            "curl -u ada:<password> https://x.y",
             "render_pass = RenderPass2",
         ] {
             assert_eq!(redacted(text), None, "{text}");

@@ -187,7 +187,7 @@ impl State {
         match self.accounts.get(name) {
             Some((known, _)) => known.clone(),
             None => {
-                if self.accounts_forgotten == forgotten && self.accounts.len() < ACCOUNTS_MAX {
+                if self.accounts_forgotten == forgotten && self.accounts.len() < self.bounds[2] {
                     self.accounts.insert(name.into(), (asked.clone(), 0));
                 }
                 asked
@@ -538,9 +538,9 @@ impl State {
             }
         }
         for journal in self.journals.values_mut() {
-            let kept = journal.fresh.partition_point(|(row, _)| *row <= upto);
-            if kept > 0 {
-                let rest = journal.fresh.split_off(kept);
+            let written = journal.fresh.partition_point(|(row, _)| *row <= upto);
+            if written > 0 {
+                let rest = journal.fresh.split_off(written);
                 gone.entries.push(std::mem::replace(&mut journal.fresh, rest));
             }
             if journal.forgotten <= upto {

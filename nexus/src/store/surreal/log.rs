@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fs::{File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -140,11 +140,13 @@ impl Log {
         }
         segment.written += bytes.len();
         segment.last = n;
-        if self.ahead.is_none() && segment.written > segment.size / 2 {
-            let (folder, path) = (self.folder.clone(), self.name());
-            self.ahead = Some(std::thread::spawn(move || Segment::make(&folder, path, SEGMENT_BYTES)));
-        }
+        let is_half_full = segment.written > segment.size / 2;
         self.active = Some(segment);
+        if self.ahead.is_none() && is_half_full {
+            let (folder, path) = (self.folder.clone(), self.name());
+            // Where there is no thread for it, it is made when it is needed.
+            self.ahead = Builder::new().spawn(move || Segment::make(&folder, path, SEGMENT_BYTES)).ok();
+        }
         Ok(())
     }
 
