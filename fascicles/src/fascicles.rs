@@ -75,7 +75,7 @@ pub struct Ended {
 }
 
 /// Ends of jobs that whoever listens may be behind.
-const ENDED_MAX: usize = 4_096;
+const ENDED_MAX: usize = 1_024;
 
 /// A job that has an actor.
 struct Running {
@@ -312,7 +312,10 @@ impl Fascicles {
         // From here on it is the daemon's: whoever ordered it may go away.
         let begun = tokio::spawn(async move {
             match this.inner.store.commit(batch).await {
-                Ok(_) if head.status.is_final() => Ok(()),
+                Ok(_) if head.status.is_final() => {
+                    this.inner.has_ended(&head);
+                    Ok(())
+                }
                 Ok(_) => this.spawn(head, run, toolbox, out.effects, None).await,
                 Err(nexus::StoreError::Conflict { what, .. })
                     if what.starts_with("job:") || what.starts_with("running:") =>
@@ -458,6 +461,9 @@ impl Fascicles {
         let out = run.on(news, now);
         let batch = commit_of(&mut head, &run, &out.facts, Expect::Any, now);
         self.inner.store.commit(batch).await?;
+        if head.status.is_final() {
+            self.inner.has_ended(&head);
+        }
         Ok((head, run, out.effects))
     }
 
@@ -483,7 +489,7 @@ impl Fascicles {
         let (this, job) = (self.clone(), job.clone());
         let begun = tokio::spawn(async move {
             match this.inner.store.commit(batch).await {
-                Ok(_) if head.status.is_final() => {}
+                Ok(_) if head.status.is_final() => this.inner.has_ended(&head),
                 Ok(_) => this.spawn(head.clone(), run, toolbox, out.effects, None).await?,
                 Err(nexus::StoreError::Conflict { what, .. }) if what.starts_with("running:") => {
                     return Err(FascicleError::NotFailed(job));

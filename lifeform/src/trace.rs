@@ -12,6 +12,8 @@ use serde_json::{Value, json};
 
 /// Entries that a walk in one direction answers.
 const STEPS_MAX: usize = 200;
+/// Entries that are told of one job to somebody who keeps them.
+const KEPT_MAX: usize = 10_000;
 /// Entries of one stream that a walk forward looks at.
 const LOOKED_AT_MAX: usize = 5_000;
 /// Jobs whose journals a walk forward reads.
@@ -139,8 +141,27 @@ pub(crate) async fn walk(
 ) -> Result<Option<Walk>, StoreError> {
     let Some(from) = resolve(store, lifeform, reference).await? else { return Ok(None) };
     let (back, roots, cut_back) = walk_back(store, lifeform, &from).await?;
-    let (forward, cut_forward) = walk_forward(store, lifeform, canvases, reference, &from).await?;
-    Ok(Some(Walk { from, back, roots, forward, more: cut_back || cut_forward }))
+    let (mut forward, cut_forward) = walk_forward(store, lifeform, canvases, reference, &from).await?;
+    let more = cut_back || cut_forward || forward.len() > STEPS_MAX;
+    forward.truncate(STEPS_MAX);
+    Ok(Some(Walk { from, back, roots, forward, more }))
+}
+
+/// What `reference` led to, and nothing of what led to it. `None` when nothing of the lifeform's has that name.
+///
+/// # Errors
+/// The store's own.
+pub(crate) async fn effects(
+    store: &Store,
+    lifeform: &str,
+    canvases: &[Stream],
+    reference: &str,
+) -> Result<Option<Walk>, StoreError> {
+    let Some(from) = resolve(store, lifeform, reference).await? else { return Ok(None) };
+    let (mut forward, cut) = walk_forward(store, lifeform, canvases, reference, &from).await?;
+    let more = cut || forward.len() > KEPT_MAX;
+    forward.truncate(KEPT_MAX);
+    Ok(Some(Walk { from, back: Vec::new(), roots: Vec::new(), forward, more }))
 }
 
 async fn walk_back(store: &Store, lifeform: &str, from: &Step) -> Result<(Vec<Step>, Vec<Arc<str>>, bool), StoreError> {
@@ -214,8 +235,6 @@ async fn walk_forward(
         }
     }
     forward.sort_by(|a, b| (a.entry.at, &a.reference).cmp(&(b.entry.at, &b.reference)));
-    more |= forward.len() > STEPS_MAX;
-    forward.truncate(STEPS_MAX);
     Ok((forward, more))
 }
 

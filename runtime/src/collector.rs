@@ -6,11 +6,12 @@
 
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use fascicles::Ended;
 use http::header::RETRY_AFTER;
 use lifeform::{LifeformError, LifeformId, Lifeforms};
-use reqwest::{Client, Response};
+use reqwest::redirect::Policy;
+use reqwest::{Client, Response, Url};
 use serde_json::{Value, json};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
@@ -31,8 +32,11 @@ const FIRST_WAIT: Duration = Duration::from_millis(500);
 /// See the module.
 pub(crate) struct Collector {
     client: Client,
-    url: String,
+    url: Url,
 }
+
+/// Where a collector takes spans.
+const TRACES: &str = "/v1/traces";
 
 impl Collector {
     /// The one that is configured, if one is.
@@ -44,10 +48,17 @@ impl Collector {
             return Ok(None);
         }
         let headers = config.secret().context("telemetry")?.into_iter().collect();
-        let client = Client::builder().timeout(ANSWER_MAX).default_headers(headers).build()?;
-        let url = format!("{}/v1/traces", config.collector.trim_end_matches('/'));
-        url.parse::<reqwest::Url>()
-            .with_context(|| format!("telemetry.collector \"{}\" is no URL", config.collector))?;
+        // What is meant for it, a secret too, goes nowhere else.
+        let client = Client::builder().redirect(Policy::none()).no_proxy().timeout(ANSWER_MAX).default_headers(headers);
+        let client = client.build()?;
+        let named = || format!("telemetry.collector \"{}\"", config.collector);
+        let mut url: Url = config.collector.parse().with_context(|| format!("{} is no URL", named()))?;
+        let is_web = matches!(url.scheme(), "http" | "https") && url.has_host() && url.port() != Some(0);
+        if !is_web || url.query().is_some() || url.fragment().is_some() {
+            bail!("{} is not as http://127.0.0.1:4318: http or https, a host, and no ? or #", named());
+        }
+        let path = url.path().trim_end_matches('/').trim_end_matches(TRACES).to_owned();
+        url.set_path(&format!("{path}{TRACES}"));
         Ok(Some(Self { client, url }))
     }
 
@@ -82,13 +93,13 @@ impl Collector {
     async fn send(&self, request: &Value) -> Result<(), String> {
         let (until, mut wait) = (Instant::now() + TRIED_FOR, FIRST_WAIT);
         loop {
-            let (why, told) = match self.client.post(&self.url).json(request).send().await {
+            let (why, told) = match self.client.post(self.url.clone()).json(request).send().await {
                 Ok(answer) if answer.status().is_success() => return Ok(()),
                 Ok(answer) if !may_be_tried_again(answer.status().as_u16()) => return Err(answer.status().to_string()),
                 Ok(answer) => (answer.status().to_string(), told_to_wait(&answer)),
                 Err(error) => (error.without_url().to_string(), None),
             };
-            let pause = told.unwrap_or(wait);
+            let pause = told.map_or(wait, |told| told.clamp(wait, TRIED_FOR));
             if Instant::now() + pause > until {
                 return Err(why);
             }
@@ -101,12 +112,15 @@ impl Collector {
 /// The spans of a job; none of one that no lifeform owns.
 async fn of_job(lifeforms: &Lifeforms, Ended { job, owner }: &Ended) -> Result<Vec<Value>, LifeformError> {
     let Some(lifeform) = owner.strip_prefix("lifeform:").map(LifeformId::from) else { return Ok(Vec::new()) };
-    let walk = match lifeforms.trace(&lifeform, &format!("job:{job}")).await {
+    let walk = match lifeforms.effects(&lifeform, &format!("job:{job}")).await {
         Ok(walk) => walk,
         Err(LifeformError::NotFound(_)) => None,
         Err(error) => return Err(error),
     };
-    let spans = walk.map(|walk| otlp::export(&lifeform, &walk)["resourceSpans"].take());
+    if walk.as_ref().is_some_and(|walk| walk.more) {
+        warn!(%job, "the collector is not told all of a job, which is long");
+    }
+    let spans = walk.map(|walk| otlp::export(&lifeform, &walk, false)["resourceSpans"].take());
     Ok(spans.as_ref().and_then(Value::as_array).cloned().unwrap_or_default())
 }
 
@@ -118,4 +132,40 @@ fn may_be_tried_again(status: u16) -> bool {
 fn told_to_wait(answer: &Response) -> Option<Duration> {
     let seconds = answer.headers().get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
     Some(Duration::from_secs(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url_of(collector: &str) -> Result<String, String> {
+        let config = Telemetry { collector: collector.into(), key_env: None, key_file: None, header: None };
+        let made = Collector::new(&config).map_err(|error| format!("{error:#}"))?;
+        Ok(made.map_or_else(String::new, |made| made.url.to_string()))
+    }
+
+    #[test]
+    fn a_collector_is_named_by_what_stands_before_its_path_or_with_it() {
+        for (named, at) in [
+            ("", ""),
+            ("http://127.0.0.1:4318", "http://127.0.0.1:4318/v1/traces"),
+            ("https://c.example.com/otlp/", "https://c.example.com/otlp/v1/traces"),
+            ("http://127.0.0.1:4318/v1/traces", "http://127.0.0.1:4318/v1/traces"),
+        ] {
+            assert_eq!(url_of(named).as_deref(), Ok(at), "{named}");
+        }
+        let wrong = [
+            "ftp://a/",
+            "file:///etc/passwd",
+            "javascript:alert(1)",
+            "http://",
+            "http://a:0",
+            "http://a/?x=1",
+            "http://a/#f",
+            "a",
+        ];
+        for wrong in wrong {
+            assert!(url_of(wrong).is_err_and(|why| why.contains(wrong)), "{wrong}");
+        }
+    }
 }

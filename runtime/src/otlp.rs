@@ -119,8 +119,8 @@ impl Spans {
     }
 }
 
-/// A walk as an `ExportTraceServiceRequest`.
-pub(crate) fn export(lifeform: &str, walk: &Walk) -> Value {
+/// A walk as an `ExportTraceServiceRequest`; with `reasons` it says why something failed, which may repeat what was said.
+pub(crate) fn export(lifeform: &str, walk: &Walk, reasons: bool) -> Value {
     let mut spans = Spans::default();
     spans.take(&walk.from);
     walk.forward.iter().for_each(|step| spans.take(step));
@@ -140,7 +140,10 @@ pub(crate) fn export(lifeform: &str, walk: &Walk) -> Value {
             shown["parentSpanId"] = json!(id_of(parent));
         }
         if let Some(error) = &span.failed {
-            shown["status"] = json!({"code": 2, "message": error});
+            shown["status"] = json!({"code": 2});
+            if reasons {
+                shown["status"]["message"] = json!(error);
+            }
         }
         shown
     });

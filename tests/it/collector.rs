@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use axum::http::{HeaderMap, StatusCode as Status};
 use axum::routing::post;
 use axum::{Json, Router};
+use neurons::llm::ChatRequest;
+use neurons::llm::scripted::Reply;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 use tests::{TestDaemon, honest};
@@ -31,8 +33,8 @@ async fn collector(
     (format!("http://{address}/"), sent)
 }
 
-/// A daemon that tells such a collector.
-async fn telling(address: &str) -> TestDaemon {
+/// A daemon that tells such a collector, and answers by a script.
+async fn telling(address: &str, script: fn(&ChatRequest, usize) -> Reply) -> TestDaemon {
     let address = address.to_owned();
     let folder = tempfile::tempdir().unwrap();
     let key = folder.path().join("key");
@@ -43,7 +45,7 @@ async fn telling(address: &str) -> TestDaemon {
             config.telemetry.key_file = Some(key.clone());
             config.telemetry.header = Some("x-api-key".into());
         },
-        honest,
+        script,
     )
     .await;
     drop(folder);
@@ -78,7 +80,7 @@ async fn a_collector_is_told_each_job_as_it_ends_and_asked_again_when_it_is_busy
         _ => Status::OK,
     };
     let (address, mut sent) = collector(busy).await;
-    let daemon = telling(&address).await;
+    let daemon = telling(&address, honest).await;
     let (id, base) = daemon.lifeform().await;
     daemon.operator.topic(&base, "t").await;
     daemon.operator.say(&base, "t", "The narrows of Faro run four knots.").await;
@@ -96,6 +98,31 @@ async fn a_collector_is_told_each_job_as_it_ends_and_asked_again_when_it_is_busy
 }
 
 #[tokio::test]
+async fn a_collector_is_told_that_something_failed_and_not_what_was_said_in_it() {
+    let (address, mut sent) = collector(|_| Status::OK).await;
+    // Why a provider refuses may repeat what it was asked.
+    let daemon = telling(&address, |request, n| match request.response_format.is_some() {
+        true => honest(request, n),
+        false => Reply::Status(400, "nothing is said here of knots".into()),
+    })
+    .await;
+    let (id, base) = daemon.lifeform().await;
+    daemon.operator.topic(&base, "t").await;
+    let said = daemon.operator.say(&base, "t", "The narrows of Faro run four knots.").await;
+    let told = loop {
+        let (_, _, body) = sent.recv().await.unwrap();
+        if body.to_string().contains(r#""status":{"code":2}"#) {
+            break body.to_string();
+        }
+    };
+    assert!(!told.contains("knots"), "{told}");
+    // Whoever asks the daemon is told why.
+    let from = format!("canvas:{id}/canvas_chat_main@{}", said["rev"]);
+    let spans = daemon.operator.get(&format!("/v1/lifeforms/{id}/trace?from={from}&format=otlp")).await;
+    assert!(spans.expect(StatusCode::OK).to_string().contains("of knots"));
+}
+
+#[tokio::test]
 async fn what_a_collector_refuses_keeps_nothing_up() {
     let refused = Arc::new(AtomicBool::new(false));
     let fussy = move |told: &Value| match is_of_a_call(told) && !refused.swap(true, Ordering::SeqCst) {
@@ -103,7 +130,7 @@ async fn what_a_collector_refuses_keeps_nothing_up() {
         false => Status::OK,
     };
     let (address, mut sent) = collector(fussy).await;
-    let daemon = telling(&address).await;
+    let daemon = telling(&address, honest).await;
     let (_, base) = daemon.lifeform().await;
     daemon.operator.topic(&base, "t").await;
     for (text, answered) in [("The narrows run four knots.", Status::BAD_REQUEST), ("The bar breaks.", Status::OK)] {
@@ -112,7 +139,7 @@ async fn what_a_collector_refuses_keeps_nothing_up() {
     }
     // A daemon that cannot reach it answers all the same.
     drop(sent);
-    let lonely = telling("http://127.0.0.1:1").await;
+    let lonely = telling("http://127.0.0.1:1", honest).await;
     let (_, base) = lonely.lifeform().await;
     let mut socket = lonely.operator.subscribe(&base, None).await;
     lonely.operator.topic(&base, "t").await;

@@ -265,10 +265,22 @@ impl Lifeforms {
     /// # Errors
     /// [`LifeformError::NotFound`].
     pub async fn trace(&self, id: &LifeformId, from: &str) -> Result<Option<Walk>, LifeformError> {
+        Ok(trace::walk(&self.inner.store, id, &self.journals(id).await?, from).await?)
+    }
+
+    /// What an entry of that name, or a job, led to; more of it than a [trace](Self::trace) shows, and nothing of what led to it.
+    ///
+    /// # Errors
+    /// [`LifeformError::NotFound`].
+    pub async fn effects(&self, id: &LifeformId, from: &str) -> Result<Option<Walk>, LifeformError> {
+        Ok(trace::effects(&self.inner.store, id, &self.journals(id).await?, from).await?)
+    }
+
+    /// The journals of the canvases that a lifeform takes part in.
+    async fn journals(&self, id: &LifeformId) -> Result<Vec<Arc<str>>, LifeformError> {
         let own = self.canvases(id).await?.into_iter().map(|(name, ..)| format!("{id}/{name}").into());
         let others = self.memberships(id).await?.into_iter().map(|(name, _)| name);
-        let canvases: Vec<Arc<str>> = own.chain(others).map(|name: Arc<str>| format!("canvas:{name}").into()).collect();
-        Ok(trace::walk(&self.inner.store, id, &canvases, from).await?)
+        Ok(own.chain(others).map(|name: Arc<str>| format!("canvas:{name}").into()).collect())
     }
 
     /// The KIP that the answer of a job was given, as it was run.

@@ -71,7 +71,7 @@ pub(super) async fn trace(
             .hint("canvas:{lifeform}/{canvas}@{rev}, job:{job} and job:{job}/{step} are names; a walk answers more of them")
     })?;
     if asked.format == Format::Otlp {
-        return Ok(Json(otlp::export(&id, &walk)));
+        return Ok(Json(otlp::export(&id, &walk, true)));
     }
     let prompts = caller.0.principal.may(Role::Operator);
     let shown = |steps: &[Step]| steps.iter().map(|step| step.to_json(prompts)).collect::<Vec<_>>();

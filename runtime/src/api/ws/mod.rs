@@ -91,7 +91,7 @@ pub(super) fn offered(headers: &HeaderMap, ours: &'static str) -> Vec<String> {
 /// "v": 1, "token"?, "resume"?: {"epoch", "rev"}, "want"?: ["stream", "presence"], "paths"?, "max_lag"?}`; who sends none within
 /// a moment is served from the start. The token comes by header, by the subprotocol `bearer.<token>` or in the hello.
 ///
-/// It is answered by `hello`, a `snapshot` or the deltas since, and `live`. Close codes: 1000 the client said `bye`, 1002 another
+/// It is answered by `hello`, a `snapshot` or the deltas since, and `live`. Close codes: 1000 the client closed it, 1002 another
 /// version or a second hello, 1003 a binary frame, 1007 no frame of this protocol, 1011 the store failed, 1012 the daemon stops,
 /// 4401 no token or one that is not known any more, 4404 no such canvas, 4408 too slow (resume), 4410 the lifeform was ended,
 /// 4413 a frame too large or too many paths, 4429 too many sockets. A `{"t": "error", "code", "fatal": true}` comes before a code of

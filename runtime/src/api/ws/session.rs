@@ -14,7 +14,7 @@ use lifeform::{Canvas, CanvasId, LifeformError, LifeformId};
 use nexus::{Cause, Origin, Principal, Role};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, MissedTickBehavior, sleep_until, timeout};
 use tokio_stream::wrappers::{BroadcastStream, IntervalStream};
 
 use super::super::App;
@@ -192,6 +192,8 @@ impl Session {
         // Watching begins before reading: no op can fall between the replay and what follows.
         let mut head = self.canvas.watch();
         let mut besides = self.besides();
+        // Nobody waits for one that is being greeted.
+        let mut held_up = Some(self.canvas.hold_up());
         let mut sent = self.greet().await?;
         // Kept, and set when it is needed: most often all that waits is taken at once.
         let patience = sleep_until(self.outbox.patience_ends());
@@ -200,7 +202,7 @@ impl Session {
         if let Some(frame) = held {
             self.take(frame)?;
         }
-        let (mut behind, mut held_up) = (true, None);
+        let mut behind = true;
         loop {
             // What happened is read as the socket takes it: who is slow is behind, and holds nothing up.
             let was_behind = behind;
@@ -271,7 +273,9 @@ impl Session {
     fn besides(&self) -> SelectAll<BoxStream<'static, Besides>> {
         // Ephemeral frames may be missed; the next checkpoint brings their text.
         let shown = BroadcastStream::new(self.canvas.ephemeral()).filter_map(|shown| ready(shown.ok()));
-        let pings = tokio::time::interval_at(Instant::now() + PING_EVERY, PING_EVERY);
+        let mut pings = tokio::time::interval_at(Instant::now() + PING_EVERY, PING_EVERY);
+        // Of those that were due while it was greeted one is sent.
+        pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut stopping = self.app.stopping.clone();
         let stopped = async move { drop(stopping.wait_for(|stop| *stop).await) };
         select_all([
