@@ -9,7 +9,7 @@ use nexus::{Cause, NexusError, Origin, Principal, PrincipalKind, Request, Role};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::memory::{Memory, Place, also_in, holds, places_of};
+use crate::memory::{Memory, Place, also_in, earlier_places_of, holds, places_of};
 
 /// Facts and persons that one run looks at.
 const LOOKED_AT_MAX: usize = 2_000;
@@ -121,8 +121,7 @@ impl Gardener<'_> {
             for facts in by_whom.into_values().filter(|facts| facts.len() > 1) {
                 let Some((kept, others)) = facts.split_first() else { continue };
                 let mut places: Vec<Place> = others.iter().flat_map(places_of).collect();
-                let last = places_of(kept);
-                places.extend(last.into_iter().rev().skip(1));
+                places.extend(earlier_places_of(kept));
                 self.run(ALSO_STATED, json!({"fact": kept["id"], "also_in": also_in(places)})).await?;
                 for other in others {
                     self.run(SAID_BY, json!({"fact": other["id"], "kept": kept["id"]})).await?;

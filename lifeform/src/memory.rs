@@ -8,6 +8,7 @@ use nexus::kip::graph::text::terms;
 use nexus::{Clock, Nexus, NexusError, NexusId, Origin, Request};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tokio::sync::Mutex;
 
 /// Names whoever talks, and keeps when, how often and about what (K13).
 const MEET: &str = r#"
@@ -121,6 +122,8 @@ pub(crate) struct Stated<'a> {
 /// What a lifeform keeps in mind.
 #[derive(Clone)]
 pub(crate) struct Memory {
+    /// What is written after a look at what is there is written by one at a time.
+    turn: Arc<Mutex<()>>,
     nexus: Nexus,
     clock: Arc<dyn Clock>,
     id: NexusId,
@@ -130,7 +133,7 @@ pub(crate) struct Memory {
 impl Memory {
     /// The memory of the lifeform that `me` acts for.
     pub(crate) fn new(nexus: Nexus, clock: Arc<dyn Clock>, id: NexusId, me: Origin) -> Self {
-        Self { nexus, clock, id, me }
+        Self { turn: Arc::default(), nexus, clock, id, me }
     }
 
     /// Now.
@@ -224,7 +227,8 @@ impl Memory {
         self.run(MEET, met, cause).await.map(drop)
     }
 
-    /// Keeps facts that somebody stated; answers the ids of their concepts.
+    /// Keeps facts that somebody stated, if what he said stands as it was heard; answers the ids of their concepts. Whoever takes a
+    /// message's facts back waits for its turn after this look, and finds what was kept.
     ///
     /// # Errors
     /// The store's own.
@@ -232,10 +236,15 @@ impl Memory {
         &self,
         stated: Stated<'_>,
         facts: &[Fact],
+        stands: impl Fn() -> bool,
         cause: &Origin,
     ) -> Result<Vec<String>, NexusError> {
         let Stated { person, canvas, topic, message, source } = stated;
         let mut kept = Vec::new();
+        let _turn = self.turn.lock().await;
+        if !stands() {
+            return Ok(kept);
+        }
         for fact in facts {
             let (name, also_in) = self.name_of(&fact.statement, stated, cause).await?;
             let learned = json!({
@@ -256,19 +265,25 @@ impl Memory {
         stated: Stated<'_>,
         cause: &Origin,
     ) -> Result<(String, Option<Vec<Place>>), NexusError> {
-        let own = format!("{statement} ({})", stated.person);
-        let found = self.run(NAMED, json!({"name": statement}), cause).await?;
-        let mut rows = found["result"].as_array().cloned().unwrap_or_default();
         let is_his = |row: &Value| row[1].is_null() || row[1] == stated.person;
-        let name = if rows.is_empty() || rows.iter().any(is_his) { statement } else { &*own };
-        if name == own {
-            let found = self.run(NAMED, json!({"name": own}), cause).await?;
-            rows = found["result"].as_array().cloned().unwrap_or_default();
+        let (mut name, mut n) = (statement.to_owned(), 0);
+        loop {
+            let found = self.run(NAMED, json!({"name": name}), cause).await?;
+            let rows = found["result"].as_array().cloned().unwrap_or_default();
+            if rows.is_empty() || rows.iter().any(is_his) {
+                let known = rows.first().map(|row| &row[0]).filter(|fact| holds(fact));
+                let mut places = known.map(places_of).unwrap_or_default();
+                places.retain(|place| !place.is_of(stated));
+                return Ok((name, also_in(places)));
+            }
+            // Somebody may have said just that.
+            n += 1;
+            name = if n == 1 {
+                format!("{statement} ({})", stated.person)
+            } else {
+                format!("{statement} ({}, {n})", stated.person)
+            };
         }
-        let known = rows.first().map(|row| &row[0]).filter(|fact| holds(fact));
-        let mut places = known.map(places_of).unwrap_or_default();
-        places.retain(|place| !place.is_of(stated));
-        Ok((name.to_owned(), also_in(places)))
     }
 
     /// What a message stated holds no more, unless another one states it, too: it was changed (`superseded`) or taken back
@@ -278,6 +293,7 @@ impl Memory {
     /// The store's own.
     pub(crate) async fn unsay(&self, stated: Stated<'_>, status: &str, cause: &Origin) -> Result<(), NexusError> {
         let Stated { topic, message, source, .. } = stated;
+        let _turn = self.turn.lock().await;
         let last = self.run(STATED_IN, json!({"message": message, "topic": topic}), cause).await?;
         let again = self.run(STATED_AGAIN, json!({}), cause).await?;
         let facts = [last, again].into_iter().flat_map(|found| found["result"].as_array().cloned().unwrap_or_default());
@@ -334,10 +350,15 @@ impl Place {
 /// Places that are kept of one fact.
 const PLACES_MAX: usize = 64;
 
+/// Where a fact was stated before.
+pub(crate) fn earlier_places_of(fact: &Value) -> Vec<Place> {
+    serde_json::from_value(fact["attributes"]["also_in"].clone()).unwrap_or_default()
+}
+
 /// Where a fact is stated, the last place last.
 pub(crate) fn places_of(fact: &Value) -> Vec<Place> {
     let attributes = &fact["attributes"];
-    let mut places: Vec<Place> = serde_json::from_value(attributes["also_in"].clone()).unwrap_or_default();
+    let mut places = earlier_places_of(fact);
     let text = |member: &str| attributes[member].as_str().map(str::to_owned);
     if let (Some(topic), Some(message)) = (text("topic"), text("message")) {
         places.push(Place(text("canvas").unwrap_or_default(), topic, message));

@@ -59,6 +59,29 @@ async fn two_people_who_say_the_same_each_have_a_fact_and_a_word_to_take_back() 
 }
 
 #[tokio::test]
+async fn what_is_changed_before_it_was_heard_leaves_nothing_behind() {
+    let daemon = TestDaemon::start(honest).await;
+    let (id, base) = daemon.lifeform().await;
+    let op = &daemon.operator;
+    op.topic(&base, "t").await;
+    for n in 0..20 {
+        let (said, changed) = (format!("The bridge {n} opens at noon."), format!("The kettle {n} is blue."));
+        op.post(&format!("{base}/topics/t/messages"), json!({"id": format!("m{n}"), "content": said})).await;
+        let path = format!("{base}/topics/t/messages/m{n}");
+        op.patch(&path, json!({"content": changed, "reason": "a slip"})).await.expect(StatusCode::OK);
+    }
+    let active = async || {
+        let all = facts(op, &id).await;
+        let names = all.iter().filter(|fact| fact[2] == "active").map(|fact| fact[0].as_str().unwrap().to_owned());
+        names.collect::<std::collections::BTreeSet<_>>()
+    };
+    let wanted = (0..20).map(|n| format!("The kettle {n} is blue.")).collect();
+    while active().await != wanted {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
 async fn what_somebody_says_twice_holds_until_both_are_taken_back() {
     let daemon = TestDaemon::start(honest).await;
     let (id, base) = daemon.lifeform().await;

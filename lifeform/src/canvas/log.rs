@@ -308,14 +308,14 @@ impl Log {
 
     /// Reads what was done under ids before the rows were written, which only somebody who uses ids has to know.
     pub(super) async fn remember(&self, head: &Head, done: &mut Done) -> Result<(), StoreError> {
-        if done.unread == 0 {
+        let upto = done.unread;
+        if upto == 0 {
             return Ok(());
         }
-        let upto = std::mem::take(&mut done.unread);
         let mut after = head.floor.max(upto.saturating_sub(DONE_MAX as u64));
         let mut earlier = Done::default();
         while after < upto {
-            let page = self.store.entries(&self.stream, after, usize::MAX).await.inspect_err(|_| done.unread = upto)?;
+            let page = self.store.entries(&self.stream, after, usize::MAX).await?;
             let Some(last) = page.last() else { break };
             after = last.seq;
             for entry in page.iter().filter(|entry| entry.seq <= upto) {

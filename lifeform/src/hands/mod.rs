@@ -148,6 +148,12 @@ impl Here {
         self.canvas.snapshot().state.get(&chat::message_path(self.topic(), id)).cloned()
     }
 
+    /// Whether a message says what was heard in it: somebody may have changed it meanwhile, and what it says now is heard, too.
+    fn says_still(&self, said: &Said) -> bool {
+        let now = self.message(&said.message);
+        now.is_some_and(|now| now["content"] == *said.content && now["status"] != "retracted")
+    }
+
     fn status(&self, id: &str) -> Option<String> {
         self.message(id)?["status"].as_str().map(Into::into)
     }
@@ -381,7 +387,8 @@ impl Hands {
                     return Ok(Vec::new());
                 }
                 self.memory.meet(stated, origin).await?;
-                self.memory.learn(stated, &facts(&said.content, &read), origin).await
+                let stands = || here.says_still(said);
+                self.memory.learn(stated, &facts(&said.content, &read), stands, origin).await
             }
             .await;
             learned.extend(kept.map_err(ToolFailure::passing)?);
