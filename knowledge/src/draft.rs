@@ -1,6 +1,7 @@
 //! What somebody posts as a record, and the rule of each member of it (MISSION R1, H2).
 
 use nexus::Principal;
+use nexus::kip::graph::El;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -321,9 +322,9 @@ pub(crate) fn extra(fields: &mut Fields) -> Map<String, Value> {
 /// Names that stand for something else where records are asked for by theirs.
 const ROUTES: [&str; 5] = ["search", "export", "import", "slim", "batch_update"];
 
-/// Whether a text may be the id of a record: any name that KIP gives, in one line.
+/// Whether a text may be the id of a record: any name that KIP gives, in one line, but that of an element.
 fn is_id(id: &str) -> bool {
-    id == id.trim() && !id.chars().any(char::is_control) && !ROUTES.contains(&id)
+    id == id.trim() && !id.chars().any(char::is_control) && !ROUTES.contains(&id) && El::parse(id).is_none()
 }
 
 /// Checks the id of a resource: a path of names.

@@ -244,12 +244,14 @@ impl Knowledge {
     ) -> Result<usize, KnowledgeError> {
         let which = Which { owner: Some(owner.to_owned()), ..Which::default() };
         let now = Unsaid { still: learned.iter().filter_map(|learned| learned.record().map(str::to_owned)).collect() };
+        let mut records = self.all(&which, origin).await?;
+        records.retain(|record| record.source.get("category").and_then(Value::as_str) == Some(EXTRACTED));
+        if records.is_empty() {
+            return Ok(0);
+        }
         self.store.commit(Batch::new(origin).put(unsaid(owner, message), &now)).await?;
         let mut gone = 0;
-        let mut records = self.all(&which, origin).await?;
-        records.retain(|record| {
-            record.source.get("category").and_then(Value::as_str) == Some(EXTRACTED) && !now.still.contains(&record.id)
-        });
+        records.retain(|record| !now.still.contains(&record.id));
         let of_it = |record: &Record| record.message_id.as_deref() == Some(message);
         let (of_it, others): (Vec<Record>, Vec<Record>) = records.into_iter().partition(of_it);
         for record in of_it {

@@ -205,7 +205,7 @@ impl Knowing {
             }
         }
         let origin = self.acting_for(Some(person), cause);
-        let mut learned = Vec::new();
+        let (mut learned, mut refused) = (Vec::new(), None);
         for cue in cues {
             let mut tags = Map::new();
             tags.insert("category".to_owned(), cue.category.into());
@@ -224,11 +224,11 @@ impl Knowing {
             match Box::pin(self.knowledge.learn(lesson, &origin)).await {
                 Ok(done) => learned.push(done),
                 Err(error @ KnowledgeError::Nexus(_)) => return Err(error),
-                // One that is refused keeps the others of the message from nothing.
-                Err(error) => tracing::warn!(%person, %message, %error, "what somebody said is not kept as a record"),
+                // One that is refused keeps no other of the message out.
+                Err(error) => drop(refused.get_or_insert(error)),
             }
         }
-        Ok(learned)
+        refused.map_or(Ok(learned), Err)
     }
 
     /// What was learned of a message holds no more, but for what was `learned` of it just now: it was changed, or taken back.

@@ -1,6 +1,7 @@
 //! Months of life by stepping the clock: what was told on the first day is still known, and nothing grows that should not.
 //! `SOAK_DAYS=30 cargo test --release -p tests --test it soak -- --nocapture --test-threads=1` is the long form.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -39,6 +40,25 @@ fn held() -> (u64, usize) {
     (resident / 1024, std::fs::read_dir("/proc/self/fd").unwrap().count())
 }
 
+/// What an account holds still, by its statement.
+async fn holds(client: &Client, life: &str) -> BTreeSet<String> {
+    let (mut held, mut after) = (BTreeSet::new(), 0);
+    loop {
+        let page = client.get(&format!("{life}/resources?after={after}&limit=200")).await.expect(StatusCode::OK);
+        let lines = page["transactions"].as_array().unwrap();
+        let Some(last) = lines.last() else { return held };
+        after = last["seq"].as_u64().unwrap();
+        for (done, of) in lines.iter().flat_map(|line| line["data"]["op"].as_object().unwrap()) {
+            let id = of["id"].as_str().unwrap_or_default();
+            match done.as_str() {
+                "hold" => drop(held.insert(id.to_owned())),
+                "settle" | "return" => drop(held.remove(id)),
+                _ => {}
+            }
+        }
+    }
+}
+
 async fn live_for(days: usize, name: &str, backend: impl Fn(&Path) -> Arc<dyn Backend>, kept_on_disk: bool) {
     let folder = tempfile::tempdir().unwrap();
     let store = folder.path().join("store");
@@ -46,6 +66,8 @@ async fn live_for(days: usize, name: &str, backend: impl Fn(&Path) -> Arc<dyn Ba
     let mut config = Config::load(None, &flags).unwrap();
     // The log of a canvas is cut within the time of this test.
     (config.canvas.keep_ops, config.canvas.keep_days) = (200, 2);
+    // So is what was thought.
+    (config.keep.jobs_days, config.keep.invocations_days) = (7, 7);
     // Hours pass here while a job does what takes it milliseconds.
     config.guard.stuck_s = 100 * 24 * 3_600;
     (config.canvas.ops_per_s, config.canvas.bytes_per_s) = (1e9, 1e12);
@@ -118,6 +140,10 @@ async fn live_for(days: usize, name: &str, backend: impl Fn(&Path) -> Arc<dyn Ba
     let canvas = client.get(&chat).await.expect(StatusCode::OK);
     let (rev, floor) = (canvas["rev"].as_u64().unwrap(), canvas["log"]["from_rev"].as_u64().unwrap());
     println!("{name}: revision {rev}, its log begins at {floor}");
+    // The last thing it learned gives back what was set aside for it.
+    while !holds(&client, &life).await.is_empty() {
+        tokio::task::yield_now().await;
+    }
     let account = client.get(&format!("{life}/resources")).await.expect(StatusCode::OK);
     assert!(account["balance"]["tokens"].as_i64() > Some(0) && account["held"]["tokens"] == 0, "{account}");
     if days >= 20 {

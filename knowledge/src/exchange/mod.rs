@@ -90,6 +90,23 @@ fn placed(items: Records, file: Option<&str>, item: fn(Map<String, Value>) -> It
 /// An item, or what is wrong with it.
 type Placed = (Place, Result<Item, String>);
 
+/// How many values a text of JSON has at most: each begins a list or an object, or stands after a comma, or before one.
+fn values_of(text: &str) -> usize {
+    let (mut quoted, mut escaped, mut values) = (false, false, 1);
+    for byte in text.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            // No string goes on in the next line.
+            b'\n' => quoted = false,
+            b'\\' if quoted => escaped = true,
+            b'"' => quoted = !quoted,
+            b',' | b'[' | b'{' if !quoted => values += 1,
+            _ => {}
+        }
+    }
+    values
+}
+
 impl Format {
     /// The media type in which it is told.
     pub fn media_type(self) -> &'static str {
@@ -107,8 +124,7 @@ impl Format {
         if matches!(self, Self::Jsonl | Self::Units) && text.lines().nth(LINES_MAX).is_some() {
             return Err(many());
         }
-        // Each value but one in a list or an object has a comma beside it.
-        if self != Self::Markdown && text.bytes().filter(|byte| *byte == b',').count() > VALUES_MAX {
+        if self != Self::Markdown && values_of(text) > VALUES_MAX {
             return Err(wrong(format!("has at most {VALUES_MAX} values")));
         }
         let records = |records: Records| placed(records, None, Item::Record);
