@@ -425,6 +425,11 @@ async fn what_an_operator_purges_is_gone_from_state_history_log_and_earlier_revi
     ada.delete(&format!("{path}?purge=1")).await.refused(403, "forbidden");
     op.delete(&format!("{path}?purge=2")).await.refused(422, "invalid");
     op.delete(&format!("{path}?purge=1&reason=privacy")).await.expect(StatusCode::OK);
+    let restored = op.post(&format!("{path}/restore"), json!({"reason": "after all"})).await;
+    assert_eq!(
+        restored.refused(409, "state")["detail"],
+        "it was taken away for good: nothing of it is left to restore"
+    );
     let seen = watching.until(|frame| frame["kind"] == "message.purge").await;
     assert!(!json!(seen).to_string().contains("Xyzzy"));
     for _ in 0..2 {

@@ -154,6 +154,12 @@ impl Here {
         now.is_some_and(|now| now["content"] == *said.content && now["status"] != "retracted")
     }
 
+    /// Whether a message said something else before. What is new to this thought may have been heard by one that was broken off.
+    fn is_changed(&self, said: &Said) -> bool {
+        let was_amended = |now: &Value| now["revisions"].as_object().is_some_and(|before| !before.is_empty());
+        said.change != Change::New || self.message(&said.message).as_ref().is_some_and(was_amended)
+    }
+
     fn status(&self, id: &str) -> Option<String> {
         self.message(id)?["status"].as_str().map(Into::into)
     }
@@ -375,9 +381,9 @@ impl Hands {
         for said in &here.perception.said {
             let stated = stated(here, said);
             let status = match &said.change {
-                Change::New => None,
-                Change::Amended { .. } => Some("superseded"),
                 Change::Retracted => Some("retracted"),
+                _ if here.is_changed(said) => Some("superseded"),
+                _ => None,
             };
             let kept: Result<Vec<String>, nexus::NexusError> = async {
                 if let Some(status) = status.filter(|_| unsaid) {
@@ -420,7 +426,7 @@ impl Hands {
         let read: Vec<(String, String)> = facts.map(|fact| (text(fact, "sort"), text(fact, "statement"))).collect();
         match self.knowing.hear(heard, &read, &cause).await {
             // What a message says no more since it was changed goes; what it still says stays as it is.
-            Ok(learned) if said.change != Change::New && unsaid => {
+            Ok(learned) if here.is_changed(said) && unsaid => {
                 self.knowing.unhear(heard, &learned, &cause).await.map_err(failed)?;
             }
             Ok(_) => {}

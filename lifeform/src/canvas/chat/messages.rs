@@ -239,6 +239,9 @@ pub(super) fn restore(state: &State, topic: &str, id: &str, reason: &str, ask: &
     if found["status"] != "retracted" {
         return Err(Refusal::State("only a message that was retracted can be restored".into()));
     }
+    if found.get("purged_by").is_some() {
+        return Err(Refusal::State("it was taken away for good: nothing of it is left to restore".into()));
+    }
     let last = &found["revisions"][count(&found["revisions"]).to_string()];
     let (content, status) = (last["content"].as_str().unwrap_or_default(), last["status"].as_str().unwrap_or("final"));
     revise(found, &message_path(topic, id), content, status, reason, state, ask)
