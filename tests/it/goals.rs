@@ -495,3 +495,26 @@ async fn it_sets_schedules_for_itself_when_it_plans() {
     assert_eq!((&own["what"], &own["cron"]), (&json!("Look at the tide"), &json!("0 6 * * *")));
     assert!(own["by"].as_str().unwrap().starts_with("lifeform:"), "{own}");
 }
+
+#[tokio::test]
+async fn a_reminder_that_no_model_could_read_is_put_down_where_it_is_plain_and_told_where_it_is_not() {
+    // It answers nothing that fits what a promise is.
+    let daemon = TestDaemon::start(honest).await;
+    let (life, chat) = born(&daemon, json!({"name": "Iris"})).await;
+    let mut socket = live(&daemon, &chat).await;
+    let op = &daemon.operator;
+    op.topic(&chat, "t").await;
+    op.say(&chat, "t", "Remind me in two hours to buy bread.").await;
+    let schedules = loop {
+        let all = op.get(&format!("{life}/schedules")).await.expect(StatusCode::OK)["schedules"].clone();
+        if all.as_array().is_some_and(|all| !all.is_empty()) {
+            break all;
+        }
+        tokio::task::yield_now().await;
+    };
+    assert_eq!(schedules[0]["what"], "Remind me in two hours to buy bread.", "{schedules}");
+    op.say(&chat, "t", "Remind me at some time to rest.").await;
+    let told = socket.until(|frame| text_of(frame).starts_with("I could not put that down")).await;
+    assert!(text_of(told.last().unwrap()).contains("say when"), "{:?}", told.last());
+    assert_eq!(op.get(&format!("{life}/schedules")).await.body["schedules"].as_array().unwrap().len(), 1);
+}

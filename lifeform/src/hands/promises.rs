@@ -61,6 +61,21 @@ struct Promise {
     cron: String,
 }
 
+impl Asked {
+    /// One thing, in the words in which it was asked for.
+    fn plainly(words: &str) -> Self {
+        Self { promises: vec![Promise { what: words.trim().to_owned(), ..Promise::default() }] }
+    }
+}
+
+/// Words by which somebody asks to be reminded, and means just that.
+const REMINDERS: [&str; 4] = ["remind me", "提醒我", "リマインド", "思い出させて"];
+
+fn is_reminder(words: &str) -> bool {
+    let words = words.to_lowercase();
+    REMINDERS.iter().any(|asked| words.contains(asked))
+}
+
 /// What an event says of who asked.
 const ASKED_BY: &str = "asked_by";
 
@@ -103,12 +118,21 @@ impl Hands {
         let metadata = context.events.iter().find(|event| event.metadata.contains_key(ASKED_BY));
         let told = |member: &str| metadata.and_then(|event| event.metadata.get(member)?.as_str()).unwrap_or_default();
         let (by, from) = (PrincipalId::new(told(ASKED_BY)), self.said_at(here, told("message")));
-        let asked = context.event("read").map_or(Value::Null, |event| event.content.clone());
-        let asked: Asked = serde_json::from_value(asked).unwrap_or_default();
         let words = metadata.map(nexus::Event::as_text).unwrap_or_default();
+        let read = context.event("read").and_then(|event| serde_json::from_value(event.content.clone()).ok());
+        let (mut set, mut refused) = (Vec::new(), Vec::new());
+        let asked: Asked = match read {
+            Some(asked) => asked,
+            // No model could read it. What is said plainly needs none.
+            None if is_reminder(&words) && minutes_in(&words).is_some() => Asked::plainly(&words),
+            None if is_reminder(&words) => {
+                refused.push("I cannot read it; say when, as in \"in two hours\"".to_owned());
+                Asked::default()
+            }
+            None => Asked::default(),
+        };
         // Several things may be asked for at once; then a model has to tell them apart.
         let said = minutes_in(&words).filter(|_| asked.promises.len() == 1);
-        let (mut set, mut refused) = (Vec::new(), Vec::new());
         for promise in asked.promises.iter().filter(|promise| !promise.what.trim().is_empty()).take(PROMISES_MAX) {
             let what: String = promise.what.chars().filter(|c| !c.is_control()).take(200).collect();
             let kept = self.put_down(&what, promise, (said, from), here, &by, origin).await;
