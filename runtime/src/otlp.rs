@@ -19,6 +19,8 @@ struct Span {
     cause: Vec<Arc<str>>,
     attributes: Vec<Value>,
     failed: Option<String>,
+    /// 1 is within the daemon, 3 a request to somebody else.
+    kind: u8,
 }
 
 fn attribute(key: &str, value: &Value) -> Value {
@@ -56,6 +58,7 @@ impl Spans {
             cause: entry.cause.0.clone(),
             attributes,
             failed: None,
+            kind: 1,
         };
         if let (Some(job), Ok(fact)) = (stream.strip_prefix("job:"), entry.decode::<Fact>()) {
             let of = |step: &str| Arc::from(format!("job:{job}/{step}"));
@@ -68,7 +71,9 @@ impl Spans {
                         attribute("lifeformd.job", &json!(job)),
                         attribute("lifeformd.cause", &json!(cause)),
                     ];
-                    self.open(whole, span(format!("invoke_agent {job}"), attributes));
+                    // Whose it was; which job is an attribute, so that spans of one kind have one name.
+                    let agent = job.split('.').next().unwrap_or(job);
+                    self.open(whole, span(format!("invoke_agent {agent}"), attributes));
                 }
                 Fact::Started { step, attempt, .. } => {
                     let attributes = vec![attribute("lifeformd.attempt", &json!(attempt))];
@@ -94,7 +99,7 @@ impl Spans {
                     attribute("gen_ai.provider.name", &data["provider"]),
                 ];
                 let model = data["model"].as_str().unwrap_or_default();
-                self.open(name, span(format!("chat {model}"), attributes));
+                self.open(name, Span { kind: 3, ..span(format!("chat {model}"), attributes) });
             } else if let Some(call) = self.by_name.get_mut(&name) {
                 call.end = entry.at;
                 call.failed = data["error"].as_str().map(str::to_owned);
@@ -114,7 +119,8 @@ impl Spans {
 
     fn end(&mut self, name: &str, at: Timestamp, failed: Option<String>) {
         if let Some(span) = self.by_name.get_mut(name) {
-            (span.end, span.failed) = (at, failed);
+            // What is passed over after it failed has failed.
+            (span.end, span.failed) = (at, failed.or(span.failed.take()));
         }
     }
 }
@@ -132,7 +138,7 @@ pub(crate) fn export(lifeform: &str, walk: &Walk, reasons: bool) -> Value {
         let named = span.cause.iter().rev().find(|cause| *cause != name && spans.by_name.contains_key(*cause));
         let parent = named.or(root.as_ref()).filter(|parent| *parent != name);
         let mut shown = json!({
-            "traceId": trace, "spanId": id_of(name), "name": span.name, "kind": 1,
+            "traceId": trace, "spanId": id_of(name), "name": span.name, "kind": span.kind,
             "startTimeUnixNano": nanos(span.start), "endTimeUnixNano": nanos(span.end.max(span.start)),
             "attributes": span.attributes,
         });
