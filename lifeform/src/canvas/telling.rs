@@ -122,7 +122,7 @@ mod tests {
         publish: watch::Sender<u64>,
         hears: watch::Receiver<u64>,
         crowd: Arc<Crowd>,
-        shown: Vec<broadcast::Receiver<Shown>>,
+        shown: (broadcast::Sender<Shown>, Vec<broadcast::Receiver<Shown>>),
     }
 
     fn canvas(subscribers: usize) -> Canvas {
@@ -131,8 +131,8 @@ mod tests {
         let (shown, _) = broadcast::channel(1);
         let crowd: Arc<Crowd> = Arc::default();
         tokio::spawn(run(published, told, shown.downgrade(), crowd.clone()));
-        let shown = (0..subscribers).map(|_| shown.subscribe()).collect();
-        Canvas { publish, hears, crowd, shown }
+        let subscribed = (0..subscribers).map(|_| shown.subscribe()).collect();
+        Canvas { publish, hears, crowd, shown: (shown, subscribed) }
     }
 
     #[tokio::test(start_paused = true)]
