@@ -89,8 +89,13 @@ function draw() {
   }));
   const list = $("messages");
   const atEnd = list.scrollHeight - list.scrollTop - list.clientHeight < 80;
-  list.replaceChildren(...(topic ? ordered(state.topics[topic].messages) : []).map(shown));
+  list.replaceChildren(...(topic ? ordered(state.topics[topic].messages) : []).filter(says).map(shown));
   if (atEnd) list.scrollTop = list.scrollHeight;
+}
+
+// What was broken off before it said anything is nothing to look at.
+function says(message) {
+  return message.content !== "" || message.status !== "interrupted";
 }
 
 function shown(message) {
