@@ -31,7 +31,7 @@ const REMEMBERED: &str = "remembered";
 pub const CATEGORIES: [&str; 4] = ["preference", "habit", "background", "constraint"];
 
 /// How each is said, in English, Chinese and Japanese, the surer first. What is said stands after the cue, or before it.
-const SHAPES: [(&str, Option<&str>, &str); 17] = [
+const SHAPES: [(&str, Option<&str>, &str); 22] = [
     (
         "background",
         Some("name"),
@@ -41,6 +41,9 @@ const SHAPES: [(&str, Option<&str>, &str); 17] = [
     ("background", Some("name"), r"^(?:私|僕|俺)の名前は(?<said>.+)"),
     ("background", Some("home"), r"^(?i:now |and )?(?i:i (?:now )?live in)\s+(?<said>\p{Lu}.+)"),
     ("background", Some("home"), r"^我(?:现在)?住在(?<said>.+)"),
+    ("background", Some("home"), r"^(?:私|僕|俺)は(?:今は?|現在は?)?、?(?<said>.+?)に(?:住んで|暮らして)"),
+    ("background", Some("work"), r"^(?:私|僕|俺)は(?:今は?|現在は?)?、?(?<said>.+?)で働いて"),
+    ("background", Some("work"), r"^我(?:现在)?在(?<said>[^努认正家他她它这那].*?)(?:工作|上班)$"),
     ("background", Some("work"), r"(?i)^(?:now |and )?i (?:now )?work (?:as|at|for)\s+(?<said>.+)"),
     (
         "background",
@@ -48,7 +51,7 @@ const SHAPES: [(&str, Option<&str>, &str); 17] = [
         r"(?i)^(?:i am|i'm) (?:from \p{L}+|an? (?:\p{L}+ ){0,2}(?:engineer|developer|teacher|doctor|nurse|student|designer|manager|lawyer|artist|writer|sailor|scientist|researcher|programmer|vegetarian|vegan))(?<said>.*)",
     ),
     ("background", None, r"^我(?:来自|是一[名个位]|是个)(?<said>.+)"),
-    ("background", None, r"^(?:私|僕|俺)は(?<said>.+?)(?:に住んで|で働いて|出身)"),
+    ("background", None, r"^(?:私|僕|俺)は(?<said>.+?)(?:の)?出身"),
     (
         "constraint",
         None,
@@ -58,7 +61,18 @@ const SHAPES: [(&str, Option<&str>, &str); 17] = [
     (
         "constraint",
         None,
-        r"(?i)^(?:from now on,?|in (?:the )?future,?|please,? (?:always|never))\s+(?<said>.+)|^(?:以后|今后|从现在起|每次)(?<also>.*(?:不要|别|请|都|要|用).+)|^(?:これから|今後|次から)は?、?(?<end>.+(?:ください|しないで|して))",
+        r"(?i)^(?:from now on,?|in (?:the )?future,?|please,? (?:always|never))\s+(?<said>.+)|^(?:以后|今后|从现在起|每次)(?<also>.*(?:不要|别|请|都|要|用).+)|^(?:これから|今後|次から|いつも|必ず)は?、?(?<end>.+(?:ください|ないで|て))$",
+    ),
+    // An order by itself: the words that say what is always, or never, to be done to somebody.
+    (
+        "constraint",
+        None,
+        r"(?i)^(?:always|never)\s+(?<said>(?:address|answer|ask|call|check|commit|contact|delete|e-?mail|explain|give|include|keep|mention|message|push|put|reply|respond|send|share|show|speak|talk|tell|use|wake|write)\s.+)",
+    ),
+    (
+        "constraint",
+        None,
+        r"^请?(?:不要|别)再?(?<said>(?:给|对|跟|向|叫|在).+)|^(?:私|僕|俺)(?:に|を|の)(?<end>.+ないで(?:ください)?)$",
     ),
     (
         "preference",
@@ -101,9 +115,13 @@ static FINDERS: LazyLock<Vec<(&str, Option<&str>, Regex)>> = LazyLock::new(|| {
     SHAPES.into_iter().map(finder).collect()
 });
 
+/// What is quoted as code is no word of whoever quotes it.
+static CODE: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"(?s)```.*?(?:```|\z)").unwrap_or_else(|error| unreachable!("{error}")));
+
 /// What a message says so, one cue a sentence.
 pub fn cues(message: &str) -> Vec<Cue> {
-    sentences(message).iter().filter_map(|sentence| cue(sentence)).collect()
+    sentences(&CODE.replace_all(message, "\n")).iter().filter_map(|sentence| cue(sentence)).collect()
 }
 
 fn cue(sentence: &str) -> Option<Cue> {
@@ -225,6 +243,31 @@ mod tests {
             told("私はコーヒーが好きです。今後は短く答えてください。"),
             ["preference: 私はコーヒーが好きです。", "constraint: 今後は短く答えてください。"]
         );
+    }
+
+    #[test]
+    fn what_somebody_has_one_of_is_known_in_three_languages_and_orders_stand_by_themselves() {
+        assert_eq!(
+            told("私は東京に住んでいます。私は今、大阪で働いています。我在腾讯工作。我在努力工作。"),
+            [
+                "background/home: 私は東京に住んでいます。",
+                "background/work: 私は今、大阪で働いています。",
+                "background/work: 我在腾讯工作。"
+            ]
+        );
+        assert_eq!(
+            told("Never call me before nine. Always answer in English. Never mind that. Always a pleasure."),
+            ["constraint: Never call me before nine.", "constraint: Always answer in English."]
+        );
+        assert_eq!(
+            told("不要给我发邮件。今後は短く答えて。私に電話しないでください。"),
+            [
+                "constraint: 不要给我发邮件。",
+                "constraint: 今後は短く答えて。",
+                "constraint: 私に電話しないでください。"
+            ]
+        );
+        assert_eq!(told("See:\n```\nI prefer tabs.\n```\nI like tea."), ["preference: I like tea."]);
     }
 
     #[test]

@@ -2,10 +2,11 @@
 
 use nexus::Principal;
 use nexus::kip::graph::El;
+use nexus::secrets::redacted;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::fields::{Fault, Fields};
+use crate::fields::{Fault, Fields, is_invisible};
 use crate::record::{SCORE, Type, UNIT_KEY};
 use crate::scope::{self, Visibility};
 use crate::skill;
@@ -324,7 +325,9 @@ const ROUTES: [&str; 5] = ["search", "export", "import", "slim", "batch_update"]
 
 /// Whether a text may be the id of a record: any name that KIP gives, in one line, but that of an element.
 fn is_id(id: &str) -> bool {
-    id == id.trim() && !id.chars().any(char::is_control) && !ROUTES.contains(&id) && El::parse(id).is_none()
+    let is_seen = |c: char| !(c.is_control() || is_invisible(c));
+    let is_step = [".", ".."].contains(&id);
+    id == id.trim() && id.chars().all(is_seen) && !is_step && !ROUTES.contains(&id) && El::parse(id).is_none()
 }
 
 /// Checks the id of a resource: a path of names.
@@ -336,6 +339,7 @@ pub(crate) fn check_resource_id(id: &str) -> Result<(), String> {
             && part.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c))
     };
     match id.len() <= 256 && id.split('/').all(name) {
+        true if redacted(id).is_some() => Err("holds a secret".to_owned()),
         true => Ok(()),
         false => Err("is a path of letters, digits, '.', '_' and '-', as in code/selenium/login".to_owned()),
     }

@@ -20,7 +20,7 @@ impl Knowledge {
         origin: &Origin,
     ) -> Result<Option<String>, KnowledgeError> {
         let wish = redacted(&wish).map_or(wish, |(wish, _)| wish);
-        let beside = Batch::new(origin).append(feedback::stream(id), "wish", &json!({"wish": wish}));
+        let beside = Batch::new(origin).append(feedback::stream(id), feedback::WISH, &json!({"wish": wish}));
         let command = r#"UPDATE ?k SET METADATA { needs_evolution: ADD(COALESCE(?k.metadata.needs_evolution, 0), 1) } WHERE { ?k {type: "Knowledge", name: $id} }"#;
         self.kip(command, json!({"id": id}), Right::Judge, beside.ops, id, origin).await?;
         let record = self.seen(id, origin).await?;

@@ -44,6 +44,10 @@ pub struct Judged {
 
 /// The kind of the entries that are cases.
 const CASE: &str = "case";
+/// The member of a case that names who validated so: one word each.
+pub(crate) const VALIDATION: &str = "validation";
+/// The kind of an entry that is to be better about a record.
+pub(crate) const WISH: &str = "wish";
 /// What a case says of somebody who says what a record says.
 pub(crate) const SAID_AGAIN: &str = "it was said again";
 
@@ -88,6 +92,9 @@ pub(crate) fn case(fields: &mut Fields, path: &str, helpful: bool, case: Map<Str
     if Value::Object(case.clone()).to_string().len() > CASE_BYTES_MAX {
         fields.fault(path, format!("is at most {CASE_BYTES_MAX} bytes"));
     }
+    if case.contains_key(VALIDATION) {
+        fields.fault(&format!("{path}.{VALIDATION}"), "is said where a unit is validated");
+    }
     for key in ["task", "outcome", "reason", "timestamp", "message_id", "trace_id"] {
         if case.get(key).is_some_and(|value| !(value.is_string() || value.is_null())) {
             fields.fault(&format!("{path}.{key}"), "is a text");
@@ -122,7 +129,7 @@ impl Judgement {
     }
 
     fn key_of(&self, id: &str, helpful: bool) -> Option<Key> {
-        let named = ["message_id", "trace_id"].into_iter().find_map(|key| {
+        let named = [VALIDATION, "message_id", "trace_id"].into_iter().find_map(|key| {
             let name = self.case.get(key)?.as_str().filter(|name| !name.is_empty())?;
             Some([key, name])
         })?;
@@ -294,13 +301,16 @@ impl Knowledge {
                 case.insert("by".to_owned(), json!(entry.by));
                 if kept.instead {
                     let is_same = |told: &Value| {
-                        ["by", "message_id", "trace_id"].iter().all(|key| told.get(key) == case.get(*key))
+                        ["by", VALIDATION, "message_id", "trace_id"].iter().all(|key| told.get(key) == case.get(*key))
                     };
                     told[usize::from(kept.helpful)].retain(|told| !is_same(told));
                 }
                 case.entry("timestamp").or_insert(json!(entry.at));
                 told[usize::from(!kept.helpful)].push(Value::Object(case));
             }
+        }
+        if record.wishes > 0 {
+            record.pending_feedback = self.wishes(record).await?;
         }
         let [helpful, harmful] = told.map(|mut cases| cases.split_off(cases.len().saturating_sub(TOLD_MAX)));
         record.eval.helpful_history = Some(helpful);
@@ -309,9 +319,28 @@ impl Knowledge {
     }
 }
 
+impl Knowledge {
+    /// What is to be better about a record and is not yet.
+    async fn wishes(&self, record: &Record) -> Result<Vec<Value>, KnowledgeError> {
+        let entries = self.store.all_entries(&stream(&record.id)).await?;
+        let own = |entry: &&Entry| &*entry.kind == WISH && entry.at >= record.created_at;
+        let mut wishes = Vec::new();
+        for entry in entries.iter().filter(own) {
+            let told: Value = entry.decode()?;
+            wishes.push(json!({"feedback": told["wish"], "by": entry.by, "timestamp": entry.at}));
+        }
+        Ok(wishes.split_off(wishes.len().saturating_sub(record.wishes.min(TOLD_MAX))))
+    }
+}
+
 /// One of several judgements, as the seed's `batch_update` says it.
 fn read(item: Value) -> Result<Judgement, KnowledgeError> {
-    let Value::Object(item) = item else { return Err(KnowledgeError::invalid("", "is an object")) };
+    let Value::Object(item) = item else {
+        return Err(KnowledgeError::invalid(
+            "feedback_list",
+            "has items that are objects: {knowledge_id, is_helpful, case?}",
+        ));
+    };
     let mut fields = Fields::of(item);
     if fields.text("knowledge_id", 200).is_none() {
         fields.missing("knowledge_id");

@@ -3,6 +3,16 @@
 use secrecy::SecretString;
 use serde_json::{Map, Value};
 
+/// Whether a character is one that people do not see and models read.
+pub(crate) fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202f}' | '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// Whether a text says nothing.
+fn is_blank(text: &str) -> bool {
+    text.chars().all(|c| c.is_whitespace() || is_invisible(c))
+}
+
 /// What is wrong with one member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
@@ -52,7 +62,7 @@ impl Fields {
     /// A text of up to `most` characters that is not blank.
     pub(crate) fn text(&mut self, key: &str, most: usize) -> Option<String> {
         match self.take(key)? {
-            Value::String(text) if !text.trim().is_empty() && text.chars().count() <= most => Some(text),
+            Value::String(text) if !is_blank(&text) && text.chars().count() <= most => Some(text),
             _ => {
                 self.fault(key, format!("is a text of 1 to {most} characters"));
                 None
@@ -62,7 +72,7 @@ impl Fields {
 
     /// The same, where an empty text is none.
     pub(crate) fn text_or_nothing(&mut self, key: &str, most: usize) -> Option<String> {
-        if self.left.get(key).and_then(Value::as_str).is_some_and(|text| text.trim().is_empty()) {
+        if self.left.get(key).and_then(Value::as_str).is_some_and(is_blank) {
             self.left.shift_remove(key);
         }
         self.text(key, most)

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::draft::Body;
 use crate::names::claims;
-use crate::record::{EXTRA_KEY, KIND, UNIT_KEY};
+use crate::record::{EXTRA_KEY, KIND, Status, UNIT_KEY};
 use crate::{Knowledge, KnowledgeError, Record};
 
 /// Versions that are told at once.
@@ -82,7 +82,7 @@ impl Knowledge {
         let record = self.any(id, origin).await?;
         if !(origin.principal.answers_for(&record.owner) || origin.principal.may(Role::Operator)) {
             return Err(match record.status {
-                crate::Status::Active => KnowledgeError::Forbidden(format!("{id} belongs to somebody else")),
+                Status::Active => KnowledgeError::Forbidden(format!("{id} belongs to somebody else")),
                 _ => KnowledgeError::NotFound(id.to_owned()),
             });
         }
@@ -108,6 +108,12 @@ impl Knowledge {
             set.join(", ")
         );
         self.kip(&command, json!(parameters), Right::Own, claims(&names, id, origin), id, origin).await?;
+        if record.status == Status::Merged {
+            let apart = format!(
+                r#"DELETE PROPOSITIONS ?l WHERE {{ ?l ({{type: "{KIND}", name: $id}}, "merged_into", ?kept) }}"#
+            );
+            self.kip(&apart, json!({"id": id}), Right::Own, Vec::new(), id, origin).await?;
+        }
         self.link_anew(&record, origin).await?;
         self.get(id, origin).await
     }

@@ -90,7 +90,7 @@ impl Knowledge {
     /// As [`Self::contribute`].
     pub async fn keep_deed(&self, deed: &Deed, origin: &Origin) -> Result<Record, KnowledgeError> {
         let trace = deed.trace(&origin.principal.id.0);
-        Ok(Box::pin(self.contribute(trace, origin)).await?.record)
+        Ok(Box::pin(self.contribute(trace, None, origin)).await?.record)
     }
 
     /// Makes patterns of the caller's traces, and SOPs of the patterns. The same traces make the same patterns: where nothing
@@ -137,7 +137,7 @@ impl Knowledge {
             }
             Err(error) => return Err(error),
         };
-        let record = Box::pin(self.contribute(unit, origin)).await?.record;
+        let record = Box::pin(self.contribute(unit, None, origin)).await?.record;
         let is_news = before != Some(record.version);
         // An earlier try may have written the unit and not its links.
         for sources in from.chunks(LINKS_AT_ONCE) {

@@ -6,7 +6,6 @@ use std::sync::LazyLock;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use nexus::kip::graph::text::terms_of_query;
 use nexus::secrets::redacted;
 use nexus::store::{Entry, Hash, Key, Kind};
 use nexus::{Batch, Origin, Right, Version};
@@ -17,7 +16,7 @@ use serde_json::{Map, Value, json};
 use crate::cues::sentences;
 use crate::draft::{Body, Draft};
 use crate::feedback::{Judgement, SAID_AGAIN};
-use crate::likeness::{Tenor, differ, in_order, likeness, words};
+use crate::likeness::{Tenor, are_opposite, differ, in_order, likeness, telling, words};
 use crate::list::Which;
 use crate::record::{CONFIDENCE, Record, SCORE, SOURCE_KEY, Status, Type};
 use crate::search::{Query, Router};
@@ -132,7 +131,7 @@ pub fn without_told(text: &str) -> String {
 /// Whether a sentence of `said` says what `read` does: it has all its telling words and its facts, and as many denials. Words
 /// of several sentences bear nothing out.
 pub fn is_borne_out(read: &str, said: &str) -> bool {
-    let (telling, tenor) = (terms_of_query(read), Tenor::of(read));
+    let (telling, tenor) = (telling(read), Tenor::of(read));
     let bears = |sentence: &String| {
         let known = words(sentence);
         tenor.is_within(&Tenor::of(sentence)) && telling.iter().all(|word| known.contains(word))
@@ -180,7 +179,7 @@ impl Knowledge {
                 Err(error) => return Err(error),
             }
         }
-        if let Some(known) = self.alike(&lesson, origin).await? {
+        if let Some(known) = self.near(&lesson, &|record| says(record, &lesson), origin).await? {
             let mut case = Map::new();
             case.insert("task".to_owned(), lesson.task.into());
             case.insert("outcome".to_owned(), SAID_AGAIN.into());
@@ -191,7 +190,12 @@ impl Knowledge {
             }
             return Ok(Learned::Confirmed(known.id));
         }
-        if let Some(known) = self.in_slot(&lesson, origin).await? {
+        let opposite = self.near(&lesson, &|record| are_opposite(&record.content, &lesson.content), origin).await?;
+        let replaced = match opposite {
+            None => self.in_slot(&lesson, origin).await?,
+            opposite => opposite,
+        };
+        if let Some(known) = replaced {
             // A slow model may have read it after what was said later.
             if lesson.is_older_than(&known) {
                 return Ok(Learned::Passed("something newer was said"));
@@ -314,20 +318,19 @@ impl Knowledge {
         Ok(false)
     }
 
-    /// A record of the same owner that says the same. What others wrote is theirs, and no word for it is taken.
-    async fn alike(&self, lesson: &Lesson, origin: &Origin) -> Result<Option<Record>, KnowledgeError> {
+    /// A record of the same owner among those nearest to what is learned. What others wrote is theirs, and no word for it is
+    /// taken.
+    async fn near(
+        &self,
+        lesson: &Lesson,
+        is_it: &(dyn Fn(&Record) -> bool + Sync),
+        origin: &Origin,
+    ) -> Result<Option<Record>, KnowledgeError> {
         let text: String = sentences(&lesson.content).join(" ").chars().take(LESSON_CHARS_MAX).collect();
         let which = Which { owner: Some(lesson.owner.clone()), ..Which::default() };
         let query = Query { which, router: Some(Router::Lexical), ..Query::new(text, ALIKE_MAX) };
-        let found = self.search(&query, origin).await?.hits.into_iter().map(|hit| hit.record);
-        let (said, tenor) = (words(&lesson.content), Tenor::of(&lesson.content));
-        let says_it = |record: &Record| {
-            let content = record.content.as_str();
-            let alike = likeness(&words(content), &said) >= SAME;
-            let same = Tenor::of(content) == tenor && in_order(content, &lesson.content);
-            alike && same && !differ(content, &lesson.content)
-        };
-        Ok(found.into_iter().find(says_it))
+        let mut found = self.search(&query, origin).await?.hits.into_iter().map(|hit| hit.record);
+        Ok(found.find(is_it))
     }
 
     /// The record of the one thing that its owner has.
@@ -372,6 +375,13 @@ impl Knowledge {
             }
         }
     }
+}
+
+/// Whether a record says what is learned.
+fn says(record: &Record, lesson: &Lesson) -> bool {
+    let (known, said) = (record.content.as_str(), lesson.content.as_str());
+    let alike = likeness(&words(known), &words(said)) >= SAME;
+    alike && Tenor::of(known) == Tenor::of(said) && in_order(known, said) && !differ(known, said)
 }
 
 /// Of a message that was changed or taken back.
@@ -461,6 +471,9 @@ mod tests {
         assert!(!is_borne_out("I live in Kiel and stand coffee", two));
         assert!(!is_borne_out("I like tea and my sister lives in Kiel", two));
         assert!(!is_borne_out("Always use blue-green deployments with feature flags", said));
+        let said = "我们把发布改到十四点半，因为数据库中午会锁。私は大阪に住んでいます。";
+        assert!(is_borne_out("发布改到十四点半", said) && is_borne_out("大阪に住んでいます", said));
+        assert!(!is_borne_out("发布改到十五点半", said) && !is_borne_out("東京に住んでいます", said));
         assert_eq!(without_told("a <knowledge id=\"x\">b</knowledge> c <knowledge"), "a   c <knowledge");
         assert_eq!(without_told("a <knowledge id=\"x\">b"), "a  ");
     }

@@ -19,6 +19,7 @@ mod list;
 mod names;
 mod pulse;
 mod record;
+mod reputation;
 mod resource;
 mod scope;
 mod seal;
@@ -31,6 +32,7 @@ mod tools;
 pub mod unit;
 mod write;
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -149,6 +151,8 @@ pub struct Knowledge {
     once: Arc<Mutex<()>>,
     /// The same of what is taken in.
     taking: Arc<Mutex<()>>,
+    /// One change of a record, or of a resource, after the other; several share a lock.
+    changing: Arc<[Mutex<()>; CHANGED_AT_ONCE]>,
     /// How often somebody may be shown what is sealed.
     reveals: Arc<Reveals>,
     /// Who sees what, besides whoever asks.
@@ -156,6 +160,9 @@ pub struct Knowledge {
     /// Where the profiles of people stand.
     profiles: Arc<std::sync::Mutex<told::Profiles>>,
 }
+
+/// Records and resources that are changed at the same time at most.
+const CHANGED_AT_ONCE: usize = 64;
 
 /// Counts by who asks.
 type Reveals = RateLimiter<Arc<str>, HashMapStateStore<Arc<str>>, MonotonicClock, NoOpMiddleware<std::time::Instant>>;
@@ -169,9 +176,10 @@ impl Knowledge {
         let reveals = RateLimiter::hashmap_with_clock(Quota::per_minute(REVEALS_A_MINUTE), MonotonicClock);
         let (keys, schemas) = (KeyRing::default(), Arc::default());
         let (once, taking) = (Arc::default(), Arc::default());
+        let changing = Arc::new(std::array::from_fn(|_| Mutex::default()));
         let (reveals, profiles) = (Arc::new(reveals), Arc::default());
         let people: Arc<dyn People> = Arc::new(scope::Strangers);
-        Self { nexus, store, thinker: None, keys, schemas, once, taking, reveals, people, profiles }
+        Self { nexus, store, thinker: None, keys, schemas, once, taking, changing, reveals, people, profiles }
     }
 
     /// With somebody who tells who is in which circles; without, everybody is in his own alone.
@@ -214,6 +222,13 @@ impl Knowledge {
         Self { thinker: self.thinker.clone().map(|thinker| thinker.paid_by(account)), ..self.clone() }
     }
 
+    /// What whoever changes a record, or a resource, of that name holds.
+    fn changing(&self, id: &str) -> &Mutex<()> {
+        let mut hasher = DefaultHasher::new();
+        id.hash(&mut hasher);
+        &self.changing[hasher.finish() as usize % CHANGED_AT_ONCE]
+    }
+
     /// A record that the caller sees, with its newest cases.
     ///
     /// # Errors
@@ -221,6 +236,11 @@ impl Knowledge {
     pub async fn get(&self, id: &str, origin: &Origin) -> Result<Record, KnowledgeError> {
         let mut record = self.seen(id, origin).await?;
         self.add_cases(&mut record).await?;
+        for resource in &record.resource_ids {
+            if let Err(KnowledgeError::NoResource(gone)) = self.resource(resource, origin).await {
+                record.missing_resource_ids.push(gone);
+            }
+        }
         Ok(record)
     }
 

@@ -57,12 +57,62 @@ pub(crate) fn in_order(one: &str, other: &str) -> bool {
 /// Whether each of two texts has a telling word that the other lacks: a harbour "in Kiel" is not one "in Oslo", however much
 /// else is said of both.
 pub(crate) fn differ(one: &str, other: &str) -> bool {
-    let (in_one, in_other) = (terms_of_query(one), terms_of_query(other));
+    let (in_one, in_other) = (telling(one), telling(other));
     let lacks = |those: &[Arc<str>], of: &str| {
         let known = words(of);
         those.iter().any(|word| !known.contains(word))
     };
     lacks(&in_one, other) && lacks(&in_other, one)
+}
+
+/// The words of a text that say something. Of writings without spaces these are the pairs of letters: a letter by itself is
+/// in too much.
+pub(crate) fn telling(text: &str) -> Vec<Arc<str>> {
+    let all = words(text);
+    let mut telling = terms_of_query(text);
+    telling.retain(|word| all.contains(word));
+    telling
+}
+
+/// How people say that they like something, and that they do not; what is liked stands after it, or before it.
+const LIKINGS: [(bool, &str); 6] = [
+    (
+        false,
+        r"(?i)^(?:(?:and|but|well),? )?i (?:really |absolutely |now )*(?:(?:do not|don't) (?:really )?(?:like|love)|no longer (?:like|love)|hate|dislike|can't stand|cannot stand) (?<what>.+?)(?: any ?more| at all)?$",
+    ),
+    (
+        true,
+        r"(?i)^(?:(?:and|but|well),? )?i (?:really |absolutely |now |do )*(?:like|love) (?<what>.+?)(?: now| again)?$",
+    ),
+    (false, r"^我(?:现在|真的|再也|也)*(?:不太?喜欢|不再喜欢|讨厌)(?<what>.+?)了?$"),
+    (true, r"^我(?:现在|真的|更|最|很|特别|比较|也)*喜欢(?<what>.+?)了?$"),
+    (
+        false,
+        r"^(?:私|僕|俺)は(?:もう)?(?<what>.+?)(?:が|は)(?:大?嫌い|苦手|好き(?:では|じゃ)(?:ない|ありません))(?:です|だ)?$",
+    ),
+    (true, r"^(?:私|僕|俺)は(?<what>.+?)が(?:大?好き)(?:です|だ)?$"),
+];
+
+static LIKING_FINDERS: LazyLock<Vec<(bool, Regex)>> = LazyLock::new(|| {
+    let finder = |(likes, shape): (bool, &str)| {
+        (likes, Regex::new(shape).unwrap_or_else(|error| unreachable!("the shape of a liking: {error}")))
+    };
+    LIKINGS.into_iter().map(finder).collect()
+});
+
+/// Whether somebody likes something, and the words for it; nothing where he says nothing of the sort.
+fn liking(text: &str) -> Option<(bool, Words)> {
+    let plain = text.replace('’', "'");
+    let plain = plain.trim().trim_end_matches(['.', '!', '。', '！', ' ']);
+    LIKING_FINDERS
+        .iter()
+        .find_map(|(likes, finder)| Some((*likes, words(finder.captures(plain)?.name("what")?.as_str()))))
+}
+
+/// Whether of two texts one says that somebody likes just what he does not like by the other.
+pub(crate) fn are_opposite(one: &str, other: &str) -> bool {
+    let (Some((likes, what)), Some((likes_too, other))) = (liking(one), liking(other)) else { return false };
+    likes != likes_too && !what.is_empty() && what == other
 }
 
 /// The words of a text, each once.
@@ -101,5 +151,28 @@ mod tests {
         assert!(differ("I live in Kiel, in the small house", "I live in Oslo, in the small house"));
         assert!(!differ("Well, I live in Kiel", "I live in Kiel") && !differ("I live at Kiel", "I live in Kiel"));
         assert!(!same("我喜欢喝茶", "我不喜欢喝茶") && !same("私は肉を食べる", "私は肉を食べない"));
+        for said in ["我喜欢在早上喝一杯热的绿茶。", "私は毎朝、温かい緑茶を飲みます。", "나는 녹차를 좋아해요"]
+        {
+            assert!(same(said, said) && !differ(said, said), "{said}");
+        }
+        assert!(differ("我住在北京的小房子里", "我住在上海的小房子里") && differ("私は京都に住む", "私は大阪に住む"));
+    }
+
+    #[test]
+    fn a_liking_and_a_dislike_of_the_same_are_opposite() {
+        for (one, other) in [
+            ("I like tea.", "I don't like tea anymore."),
+            ("I hate spicy food from Korea", "But I love spicy food from Korea!"),
+            ("我喜欢喝茶。", "我不喜欢喝茶了。"),
+            ("私はコーヒーが好きです。", "私はコーヒーが嫌いです。"),
+            ("私は猫が大好きだ", "私はもう猫は好きじゃない"),
+        ] {
+            assert!(are_opposite(one, other) && are_opposite(other, one) && !are_opposite(one, one), "{one} {other}");
+        }
+        for (one, other) in
+            [("I like tea", "I don't like green tea"), ("I like tea", "I drink no tea"), ("我喜欢茶", "我讨厌咖啡")]
+        {
+            assert!(!are_opposite(one, other), "{one} {other}");
+        }
     }
 }

@@ -1,7 +1,10 @@
 //! Records in order of time, and which of them somebody asks for.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
 use nexus::Origin;
 use nexus::kip::datum::{Bag, Datum, Sym};
@@ -92,17 +95,14 @@ impl Knowledge {
         cursor: Option<&str>,
         origin: &Origin,
     ) -> Result<Listed, KnowledgeError> {
-        let before = match cursor.map(El::parse) {
-            None => El::FIRST_LINK,
-            Some(Some(el)) if !el.is_link() => el,
-            Some(_) => return Err(KnowledgeError::invalid("cursor", "is the next_cursor of the page before")),
-        };
+        let wrong = || KnowledgeError::invalid("cursor", "is the next_cursor of the page before");
+        let before = cursor.map(|cursor| Mark::read(cursor).ok_or_else(wrong)).transpose()?;
         let now = self.store.clock().now();
         let sight = self.nexus.sight(&commons(), origin, None).await?;
-        let mut found = sight.look(|graph| newest(graph, which, before, limit + 1, now))?;
+        let mut found = sight.look(|graph| newest(graph, which, before.as_ref(), limit + 1, now))?;
         let more = found.len() > limit;
         found.truncate(limit);
-        let next_cursor = found.last().filter(|_| more).map(|(el, _)| el.to_string());
+        let next_cursor = found.last().filter(|_| more).map(|(_, record)| Mark::of(record).to_string());
         let mut results: Vec<Record> = found.into_iter().map(|(_, record)| record).collect();
         for record in &mut results {
             self.add_cases(record).await?;
@@ -114,16 +114,56 @@ impl Knowledge {
     pub(crate) async fn all(&self, which: &Which, origin: &Origin) -> Result<Vec<Record>, KnowledgeError> {
         let now = self.store.clock().now();
         let sight = self.nexus.sight(&commons(), origin, None).await?;
-        let mut found = sight.look(|graph| newest(graph, which, El::FIRST_LINK, usize::MAX, now))?;
+        let mut found = sight.look(|graph| newest(graph, which, None, usize::MAX, now))?;
         found.reverse();
         Ok(found.into_iter().map(|(_, record)| record).collect())
+    }
+}
+
+/// Where a list goes on: after a record, which may be gone by then; what was written in the same instant is then told again. Its number in the graph would tell how many others there
+/// are.
+pub(crate) struct Mark {
+    id: String,
+    created: i64,
+}
+
+impl Mark {
+    fn of(record: &Record) -> Self {
+        Self { id: record.id.clone(), created: record.created_at.as_microsecond() }
+    }
+
+    fn read(cursor: &str) -> Option<Self> {
+        let told = String::from_utf8(URL_SAFE_NO_PAD.decode(cursor).ok()?).ok()?;
+        let (created, id) = told.split_once(' ')?;
+        Some(Self { id: id.to_owned(), created: created.parse().ok()? })
+    }
+
+    /// Which of all records, in order of time, stand before it.
+    fn cut(&self, graph: &dyn GraphRead, all: &mut Vec<El>) {
+        let own = graph.concept(Sym::new(KIND), &self.id);
+        let mut at = own.and_then(|own| all.binary_search(&own).ok());
+        if at.is_none() {
+            let is_later = |el: &El| {
+                let mut later = false;
+                graph.look(*el, &mut |look| later = look.stamp().created > self.created);
+                later
+            };
+            at = all.iter().position(is_later);
+        }
+        all.truncate(at.unwrap_or(all.len()));
+    }
+}
+
+impl fmt::Display for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&URL_SAFE_NO_PAD.encode(format!("{} {}", self.created, self.id)))
     }
 }
 
 pub(crate) fn newest(
     graph: &dyn GraphRead,
     which: &Which,
-    before: El,
+    before: Option<&Mark>,
     limit: usize,
     now: Timestamp,
 ) -> Vec<(El, Record)> {
@@ -135,8 +175,11 @@ pub(crate) fn newest(
     {
         all.extend(stretch);
     }
+    if let Some(before) = before {
+        before.cut(graph, &mut all);
+    }
     let mut found = Vec::new();
-    for el in all.into_iter().rev().skip_while(|el| *el >= before) {
+    for el in all.into_iter().rev() {
         let mut fits = false;
         graph.look(el, &mut |look| fits = matches!(look, Look::Concept(concept) if which.fits(concept, now)));
         found.extend(fits.then(|| read(graph, el)).flatten().map(|record| (el, record)));

@@ -7,13 +7,14 @@ use nexus::{Origin, Principal, Right, Role};
 use serde_json::{Map, Value, json};
 
 use crate::draft::{Body, Draft};
-use crate::feedback::Judgement;
+use crate::feedback::{Judgement, VALIDATION};
 use crate::list::{Which, newest};
 use crate::names::claims;
 use crate::record::{KIND, KP_ID_KEY, Record, Status, Type, VALIDATED_KEY, status_of};
 use crate::search::{Query, TOP_K_WIDE};
 use crate::unit::versions::{Resolved, SchemaVersion};
-use crate::unit::{Contributed, Form, Vocabulary, document, id_of, said, visibility_of};
+use crate::unit::{Contributed, Form, Vocabulary, document, id_of, said, score_of, visibility_of};
+use crate::write::Once;
 use crate::{Knowledge, KnowledgeError, Saved, commons, read};
 
 /// Elements that are looked at at once.
@@ -122,16 +123,19 @@ impl Knowledge {
         Ok(found)
     }
 
-    /// Keeps a unit. The same again changes nothing; another by its owner is a version of it.
+    /// Keeps a unit. The same again changes nothing; another by its owner is a version of it. Under the same key of the same
+    /// caller a new one is kept once.
     ///
     /// # Errors
-    /// [`KnowledgeError::Invalid`] with every fault, [`KnowledgeError::Conflict`] where the id is somebody else's.
+    /// [`KnowledgeError::Invalid`] with every fault, [`KnowledgeError::Conflict`] where the id is somebody else's; of the key
+    /// as [`Self::save`].
     pub async fn contribute(
         &self,
         posted: Map<String, Value>,
+        key: Option<&str>,
         origin: &Origin,
     ) -> Result<Contribution, KnowledgeError> {
-        Box::pin(self.keep_unit(posted, true, origin)).await
+        Box::pin(self.keep_unit(posted, true, key, origin)).await
     }
 
     /// The same; what says something else than what goes by its id is kept, where that may `change` it, or refused.
@@ -139,12 +143,22 @@ impl Knowledge {
         &self,
         posted: Map<String, Value>,
         change: bool,
+        key: Option<&str>,
         origin: &Origin,
     ) -> Result<Contribution, KnowledgeError> {
         let _turn = self.once.lock().await;
+        let once = key.map(|key| Once::new("unit", key, &json!(posted), origin));
+        if let Some(once) = &once
+            && let Some(record) = self.kept(once, origin).await?
+        {
+            return Ok(Contribution { record, is_new: true, warnings: Vec::new() });
+        }
         let Posted { id, known, is_same, draft, scopes } = self.posted(posted, origin).await?;
         let Some(known) = known else {
-            let claim = |record: &str| claims(std::slice::from_ref(&id), record, origin);
+            let claim = |record: &str| {
+                let kept = once.iter().flat_map(|once| once.keeps(record, origin));
+                kept.chain(claims(std::slice::from_ref(&id), record, origin)).collect()
+            };
             let Saved { record, warnings, .. } = self.put(draft, &claim, origin).await?;
             return Ok(Contribution { record, is_new: true, warnings });
         };
@@ -155,8 +169,9 @@ impl Knowledge {
         if !change {
             return Err(says_something_else(&id));
         }
-        let Draft { body, warnings, .. } = draft;
-        let change = crate::Change { body, scopes, warnings, ..crate::Change::default() };
+        let Draft { body, warnings, score, .. } = draft;
+        let score = Some(score).filter(|score| *score != known.eval.score);
+        let change = crate::Change { body, scopes, score, warnings, ..crate::Change::default() };
         let Saved { record, warnings, .. } = self.change(&known.id, change, None, origin).await?;
         Ok(Contribution { record, is_new: false, warnings })
     }
@@ -227,7 +242,7 @@ impl Knowledge {
             id: None,
             owner,
             scopes: scopes.unwrap_or_default(),
-            score: (1.0 + 4.0 * metadata["quality_score"].as_f64().unwrap_or(0.5)).round(),
+            score: score_of(metadata["quality_score"].as_f64().unwrap_or(0.5)),
             confidence: document.pointer("/outcome/confidence").and_then(Value::as_f64),
             body: Body {
                 task: Some(task),
@@ -267,7 +282,7 @@ impl Knowledge {
             }
             None => {
                 let sight = self.nexus.sight(&commons(), origin, None).await?;
-                let all = sight.look(|graph| newest(graph, &Which::default(), El::FIRST_LINK, usize::MAX, now))?;
+                let all = sight.look(|graph| newest(graph, &Which::default(), None, usize::MAX, now))?;
                 let mut all: Vec<Record> = all.into_iter().map(|(_, record)| record).collect();
                 all.sort_by(|one, other| crate::unit::quality_of(other).total_cmp(&crate::unit::quality_of(one)));
                 all
@@ -341,7 +356,7 @@ impl Knowledge {
         }
         let mut case = Map::new();
         case.insert("outcome".to_owned(), if holds { "valid" } else { "invalid" }.into());
-        case.insert("message_id".to_owned(), format!("validation by {}", by.id).into());
+        case.insert(VALIDATION.to_owned(), by.id.to_string().into());
         if let Some(feedback) = feedback {
             case.insert("reason".to_owned(), feedback.into());
         }
@@ -367,12 +382,18 @@ pub(crate) fn says_something_else(id: &str) -> KnowledgeError {
     KnowledgeError::Conflict(format!("{id} is there and says something else"))
 }
 
-/// What is told of a unit and is not its contributor's to say.
+/// What is told of a unit and is not its contributor's to say. What he says under the same names, in another way, is his.
 fn without_told(document: &mut Value) {
-    if let Some(metadata) = document["metadata"].as_object_mut() {
-        for told in ["record_id", "feedback", VALIDATED_KEY] {
-            metadata.shift_remove(told);
-        }
+    let Some(metadata) = document["metadata"].as_object_mut() else { return };
+    metadata.shift_remove(VALIDATED_KEY);
+    let is_record = |id: &Value| id.as_str().is_some_and(|id| id.starts_with("knowledge-"));
+    if metadata.get("record_id").is_some_and(is_record) {
+        metadata.shift_remove("record_id");
+    }
+    let is_count = |(key, count): (&String, &Value)| ["helpful", "harmful"].contains(&key.as_str()) && count.is_u64();
+    let is_counted = |counted: &Value| counted.as_object().is_some_and(|counted| counted.iter().all(is_count));
+    if metadata.get("feedback").is_some_and(is_counted) {
+        metadata.shift_remove("feedback");
     }
 }
 

@@ -158,6 +158,12 @@ pub struct Record {
     pub created_at: Timestamp,
     /// When it last changed.
     pub updated_at: Timestamp,
+    /// What is to be better about it and is not yet, as its users said; only of a record looked at by itself or in a list.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pending_feedback: Vec<Value>,
+    /// Which of its resources are not there, or not for whoever looks; only of a record looked at by itself.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub missing_resource_ids: Vec<String>,
     /// What else was sent with it, as it was.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
@@ -167,6 +173,9 @@ pub struct Record {
     /// Who found, as its users name them, that it holds.
     #[serde(skip)]
     pub validated_by: Vec<String>,
+    /// How many wishes are open.
+    #[serde(skip)]
+    pub(crate) wishes: usize,
 }
 
 /// The unit that a record was contributed as, and the id it then goes by.
@@ -174,9 +183,11 @@ pub(crate) const UNIT_KEY: &str = "unit";
 pub(crate) const KP_ID_KEY: &str = "kp_id";
 /// Who found that it holds.
 pub(crate) const VALIDATED_KEY: &str = "validated_by";
+/// How often it was asked to be better.
+pub(crate) const WISHES_KEY: &str = "needs_evolution";
 
 /// What a record tells of itself: nothing that was sent with it is told in the place of that.
-const MEMBERS: [&str; 17] = [
+const MEMBERS: [&str; 19] = [
     "id",
     "message_id",
     "types",
@@ -194,6 +205,8 @@ const MEMBERS: [&str; 17] = [
     "created_at",
     "updated_at",
     "version",
+    "pending_feedback",
+    "missing_resource_ids",
 ];
 
 /// Attributes of a record's concept that are told in their own places, or that only the unit's reader needs.
@@ -242,6 +255,9 @@ impl Record {
                 extra.retain(|key, _| !MEMBERS.contains(&key.as_str()));
                 extra
             },
+            pending_feedback: Vec::new(),
+            missing_resource_ids: Vec::new(),
+            wishes: metadata.named(WISHES_KEY).and_then(Datum::as_f64).map_or(0, |count| count as usize),
             unit: attributes.named(UNIT_KEY).map(Datum::to_json).filter(Value::is_object),
             validated_by: metadata.named(VALIDATED_KEY).map(texts).unwrap_or_default(),
         }

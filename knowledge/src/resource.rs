@@ -252,6 +252,7 @@ impl Knowledge {
         origin: &Origin,
     ) -> Result<(Resource, bool, Vec<String>), KnowledgeError> {
         let id = draft.id.clone();
+        let _turn = self.changing(&id).lock().await;
         let known = match self.resource(&id, origin).await {
             Ok(known) => Some(known),
             Err(KnowledgeError::NoResource(_)) if !must_be_there => None,

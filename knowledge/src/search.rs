@@ -108,6 +108,11 @@ impl Found {
             });
             if explain {
                 shown["explain"] = json!(hit.explained);
+                shown["explain"]["quality"] =
+                    json!({"score": record.eval.score, "helpful": record.eval.helpful, "harmful": record.eval.harmful});
+                if self.router == Router::Hybrid {
+                    shown["explain"]["weights"] = json!({"lexical": WORDS, "semantic": 1.0 - WORDS});
+                }
             }
             shown
         };
@@ -170,7 +175,7 @@ impl Knowledge {
             };
             let hits: Vec<Hit> = picked.into_iter().filter_map(hit).collect();
             // Of few, all are shown to a model.
-            let few = asks_a_model.then(|| newest(graph, &query.which, El::FIRST_LINK, OFFERED_MAX + 1, now));
+            let few = asks_a_model.then(|| newest(graph, &query.which, None, OFFERED_MAX + 1, now));
             let offered = match few {
                 Some(few) if few.len() <= OFFERED_MAX => few.into_iter().map(|(_, record)| record).collect(),
                 Some(_) => hits.iter().map(|hit| hit.record.clone()).collect(),

@@ -5,13 +5,13 @@
 use std::sync::LazyLock;
 
 use nexus::Origin;
-use nexus::secrets::{same_but_for_secrets, same_json_but_for_secrets};
+use nexus::secrets::{redacted, same_but_for_secrets, same_json_but_for_secrets};
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::draft::{Body, Draft};
-use crate::fields::Fault;
+use crate::fields::{Fault, is_invisible};
 use crate::list::Which;
 use crate::names::claims;
 use crate::record::{Record, SCORE, Status, Type};
@@ -28,18 +28,42 @@ const NAME_CHARS_MAX: usize = 120;
 pub const PREFIX: &str = "kp:skill:";
 /// The version of a skill that does not say it.
 const VERSION: &str = "1.0.0";
-/// What guides say that would take hold of whoever reads them.
-const SUSPICIOUS: [&str; 6] = [
-    "ignore previous instructions",
-    "ignore all previous",
-    "disregard the above",
-    "you are now",
-    "do not tell the user",
-    "system prompt",
+/// How people write who would take hold of whoever reads a guide, and how sure that is, from 0 to 1.
+const SUSPICIOUS: [(f64, &str); 7] = [
+    (
+        0.6,
+        r"(?i)\b(?:ignore|disregard|forget|override)\s+(?:(?:all|any|of|the|your|these)\s+)*(?:previous|prior|earlier|above|preceding)\b",
+    ),
+    (
+        0.6,
+        r"忽略(?:之前|以上|先前|前面)的?(?:所有)?(?:指令|指示|提示)|(?:以前|これまで|上記)の(?:すべての)?指示を(?:無視|忘れ)",
+    ),
+    (
+        0.4,
+        r"(?i)\b(?:do not|don't|never)\s+(?:tell|inform|mention\s+(?:this|it)\s+to|reveal\s+(?:this|it)\s+to)\s+the\s+(?:user|human|operator)\b",
+    ),
+    (
+        0.4,
+        r"(?i)\b(?:send|post|upload|forward|exfiltrate|leak)\b[^.;,\n]{0,40}\b(?:secrets?|credentials?|passwords?|api keys?|tokens?)\b",
+    ),
+    (0.3, r"(?i)\byou are (?:now|no longer)\b"),
+    (0.3, r"(?i)\bsystem prompt\b"),
+    (0.3, r"(?i)\bact as (?:root|admin|administrator|the system)\b"),
 ];
+/// What is so sure is refused, and from there on it is told.
+const REFUSED: f64 = 0.6;
 
-static HIDDEN: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"(?s)<!--.*?(?:-->|\z)").unwrap_or_else(|error| unreachable!("{error}")));
+static SUSPICIONS: LazyLock<Vec<(f64, Regex)>> = LazyLock::new(|| {
+    let finder = |(sure, shape): (f64, &str)| (sure, Regex::new(shape).unwrap_or_else(|error| unreachable!("{error}")));
+    SUSPICIOUS.into_iter().map(finder).collect()
+});
+
+/// What nobody sees of a page: comments, and elements that act instead of saying something.
+static HIDDEN: LazyLock<Regex> = LazyLock::new(|| {
+    let acts = "script|style|iframe|object|embed|template|noscript";
+    let shape = format!(r"(?is)<!--.*?(?:-->|\z)|<(?:{acts})\b.*?(?:</(?:{acts})\s*>|\z)");
+    Regex::new(&shape).unwrap_or_else(|error| unreachable!("{error}"))
+});
 
 /// The head of a skill; members that are not known are kept.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -85,11 +109,6 @@ pub struct SkillsWanted {
     pub limit: usize,
 }
 
-/// Whether a character is one that people do not see and models read.
-fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202f}' | '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
-}
-
 impl Skill {
     fn read(text: &str) -> Result<Self, Vec<Fault>> {
         let fault = |path: &str, what: String| vec![Fault { path: path.to_owned(), what }];
@@ -112,7 +131,7 @@ impl Skill {
         let mut warnings = Vec::new();
         let body = seen(body);
         if body.len() != inner.map_or(0, |(_, body)| body.len()) {
-            warnings.push("comments, which nobody sees, were left out".to_owned());
+            warnings.push("comments and scripts, which nobody sees, were left out".to_owned());
         }
         let body = body.trim().to_owned();
         if body.is_empty() || body.chars().count() > CONTENT_CHARS_MAX {
@@ -121,9 +140,17 @@ impl Skill {
                 what: format!("has a guide of 1 to {CONTENT_CHARS_MAX} characters after its head"),
             });
         }
-        let lower = body.to_lowercase();
-        if let Some(found) = SUSPICIOUS.iter().find(|words| lower.contains(*words)) {
-            warnings.push(format!("it says \"{found}\", as what takes hold of its reader does"));
+        let said = format!("{}\n{body}", head.description);
+        let found = SUSPICIONS.iter().filter_map(|(sure, finder)| Some((sure, finder.find(&said)?.as_str())));
+        let (mut sure, mut words) = (0.0, Vec::new());
+        for (one, found) in found {
+            (sure, words) = (sure + one, [words, vec![format!("\"{found}\"")]].concat());
+        }
+        if sure >= REFUSED {
+            let what = format!("says {}, as what takes hold of its reader does", words.join(" and "));
+            faults.push(Fault { path: "skill_md_content".into(), what });
+        } else if !words.is_empty() {
+            warnings.push(format!("it says {}, as what takes hold of its reader does", words.join(" and ")));
         }
         if faults.is_empty() { Ok(Self { head, body, warnings }) } else { Err(faults) }
     }
@@ -143,8 +170,35 @@ impl Head {
                 fault(format!("is a text of 1 to {most} characters"));
             } else if said.chars().any(is_invisible) {
                 fault("has characters that nobody sees".to_owned());
+            } else if member != "description" && redacted(said).is_some() {
+                fault("holds a secret".to_owned());
             }
         }
+        let is_text = |value: &Value| value.is_string();
+        for member in ["tags", "allowed-tools"] {
+            // A line of tools is how others write it.
+            let known =
+                self.more.get(member).filter(|known| !(known.is_null() || member != "tags" && known.is_string()));
+            if known.is_some_and(|known| !known.as_array().is_some_and(|items| items.iter().all(is_text))) {
+                faults.push(Fault { path: member.to_owned(), what: "is a list of texts".to_owned() });
+            }
+        }
+        let extension =
+            |member: &str| self.more.get("kp").and_then(|kp| kp.get(member)).filter(|value| !value.is_null());
+        let mut must = |member: &str, fits: &dyn Fn(&Value) -> bool, what: &str| {
+            if extension(member).is_some_and(|value| !fits(value)) {
+                faults.push(Fault { path: format!("kp.{member}"), what: what.to_owned() });
+            }
+        };
+        let share = |value: &Value| value.as_f64().is_some_and(|value| (0.0..=1.0).contains(&value));
+        let one_of =
+            |known: [&'static str; 3]| move |value: &Value| value.as_str().is_some_and(|word| known.contains(&word));
+        must("quality_threshold", &share, "is a number from 0 to 1");
+        must("knowledge_capture", &Value::is_boolean, "is true or false");
+        must("reward_eligible", &Value::is_boolean, "is true or false");
+        must("domain", &is_text, "is a text");
+        must("visibility", &one_of(["private", "org", "network"]), "is private, org or network");
+        must("privacy_level", &one_of(["aggregated", "federated", "private"]), "is aggregated, federated or private");
         faults
     }
 }

@@ -43,6 +43,18 @@ pub struct Slimmed {
     pub merged: Vec<Merged>,
 }
 
+impl Slimmed {
+    /// What came of it as every door tells it; of a dry run, what would.
+    pub fn to_json(&self, dry_run: bool) -> Value {
+        let would = if dry_run { "would be" } else { "were" };
+        let report = format!("{} of {} records {would} taken into others", self.before - self.after, self.before);
+        let mut told = json!(self);
+        told["status"] = "success".into();
+        told["report"] = report.into();
+        told
+    }
+}
+
 impl Knowledge {
     /// Merges the records of the caller that say the same; an operator's are everybody's. With `dry_run` it only tells.
     ///

@@ -87,7 +87,7 @@ impl Knowledge {
         let own = origin.principal.scopes.iter().map(|scope| scope.0.to_string());
         let which = Which { scopes: own.filter(|own| own != scope::PUBLIC).collect(), of_any, ..Which::default() };
         let sight = self.nexus.sight(&commons(), origin, None).await?;
-        let found = sight.look(|graph| newest(graph, &which, El::FIRST_LINK, usize::MAX, now))?;
+        let found = sight.look(|graph| newest(graph, &which, None, usize::MAX, now))?;
         let is_told = |record: &Record| !record.types.contains(&Type::UserProfile) && record.eval.quality() >= 0.0;
         let mut found: Vec<Record> = found.into_iter().map(|(_, record)| record).filter(is_told).collect();
         let near = |record: &Record| scope::nearest(&record.scopes, &origin.principal);

@@ -128,6 +128,18 @@ pub fn tools() -> Vec<BuiltinTool> {
             false,
         ),
         tool(
+            "kp_reputation_query",
+            "Tells what somebody contributed, and how it was found to hold.",
+            &json!({"type": "object", "required": ["agent_id"], "properties": {"agent_id": {"type": "string"}}}),
+            true,
+        ),
+        tool(
+            "kp_provider_discover",
+            "Tells who keeps units here, and in which versions of the protocol.",
+            &json!({"type": "object", "properties": {"capability": {"type": "string"}, "limit": {"type": "integer", "minimum": 1}}}),
+            true,
+        ),
+        tool(
             "resource_save",
             "Keeps what records need: code, a file, an account. What is secret goes into secure_body and nowhere else.",
             &json!({"type": "object", "required": ["id"], "properties": {
@@ -235,6 +247,11 @@ struct Validate {
 }
 
 #[derive(Deserialize)]
+struct Agent {
+    agent_id: String,
+}
+
+#[derive(Deserialize)]
 struct Named {
     id: String,
 }
@@ -272,7 +289,9 @@ impl Knowledge {
             },
             "knowledge_list" => self.tool_list(arguments, origin).await,
             "knowledge_slim" => match read::<Slim>(arguments) {
-                Ok(asked) => self.slim(THRESHOLD, asked.dry_run, origin).await.map(|slimmed| json!(slimmed)),
+                Ok(asked) => {
+                    self.slim(THRESHOLD, asked.dry_run, origin).await.map(|slimmed| slimmed.to_json(asked.dry_run))
+                }
                 Err(error) => Err(error),
             },
             "knowledgepulse_retrieve" => self.tool_unit(arguments, origin).await,
@@ -281,6 +300,11 @@ impl Knowledge {
             "kp_validate_unit" => self.tool_validate(arguments, origin).await,
             "kp_search_skill" => self.tool_skills(arguments, origin).await,
             "kp_contribute_skill" => Box::pin(self.tool_contribute_skill(arguments, origin)).await,
+            "kp_reputation_query" => match read::<Agent>(arguments) {
+                Ok(asked) => self.reputation(&asked.agent_id, origin).await,
+                Err(error) => Err(error),
+            },
+            "kp_provider_discover" => Ok(self.provider()),
             "resource_save" => self.tool_save_resource(arguments, origin).await,
             "resource_get" => match read::<Named>(arguments) {
                 Ok(asked) => self.resource(&asked.id, origin).await.map(|resource| json!(resource)),
@@ -368,7 +392,7 @@ impl Knowledge {
                 metadata.insert("visibility".to_owned(), visibility.into());
             }
         }
-        let done = Box::pin(self.contribute(unit, origin)).await?;
+        let done = Box::pin(self.contribute(unit, None, origin)).await?;
         let (id, quality) = (id_of(&done.record), quality_of(&done.record));
         Ok(json!({"id": id, "quality_score": quality, "knowledge_id": done.record.id, "warnings": done.warnings}))
     }

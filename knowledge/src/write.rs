@@ -36,6 +36,25 @@ struct Kept {
     of: Hash,
 }
 
+/// Something that is to be kept once, under a key of whoever sends it.
+pub(crate) struct Once {
+    key: Key,
+    of: Hash,
+}
+
+impl Once {
+    /// What is `asked` for under a key, among what else is sent so.
+    pub(crate) fn new(what: &str, key: &str, asked: &Value, origin: &Origin) -> Self {
+        let key = Key::new(Kind::Idempotency, format!("{what}#{}#{key}", origin.principal.id));
+        Self { key, of: Hash::of(asked.to_string().as_bytes()) }
+    }
+
+    /// What tells, from the commit of the record on, that it is kept.
+    pub(crate) fn keeps(&self, record: &str, origin: &Origin) -> Vec<Op> {
+        Batch::new(origin).put(self.key.clone(), &Kept { record: record.to_owned(), of: self.of }).ops
+    }
+}
+
 /// Ids that are tried for one record.
 const TRIES: usize = 4;
 /// How often a change whose version nobody named is tried: each time it fails somebody else's went through.
@@ -83,7 +102,7 @@ impl Change {
             }
         }
         let score = fields.number("update_score", 1.0, 5.0);
-        let evolve = fields.text_or_nothing("evolve_feedback", draft::CONTENT_CHARS_MAX);
+        let evolve = fields.text("evolve_feedback", draft::CONTENT_CHARS_MAX);
         let mut warnings = Vec::new();
         // Whose it is is known where the record is.
         let scopes = draft::scopes(&mut fields, OWNERS_OWN, &origin.principal, &mut warnings);
@@ -113,33 +132,38 @@ impl Knowledge {
             true => Some(self.once.lock().await),
             false => None,
         };
-        let key = key.map(|key| Key::new(Kind::Idempotency, format!("record#{}#{key}", origin.principal.id)));
-        let asked = Hash::of(json!(draft).to_string().as_bytes());
-        if let Some(key) = &key
-            && let Some(known) = self.store.document::<Kept>(key).await?
+        let once = key.map(|key| Once::new("record", key, &json!(draft), origin));
+        if let Some(once) = &once
+            && let Some(record) = self.kept(once, origin).await?
         {
-            let Kept { record, of } = known.value;
-            if of != asked {
-                return Err(KnowledgeError::KeyReused);
-            }
-            let record = match self.get(&record, origin).await {
-                Err(KnowledgeError::NotFound(id)) => {
-                    return Err(KnowledgeError::Gone(format!("{id} was kept under this key, and is deleted since")));
-                }
-                found => found?,
-            };
             return Ok(Saved { record, warnings: draft.warnings, evolved: None });
         }
         self.check_names(&draft.body).await?;
         let names = draft.body.names();
         let beside = |id: &str| {
-            let kept = key
-                .iter()
-                .cloned()
-                .fold(Batch::new(origin), |batch, key| batch.put(key, &Kept { record: id.to_owned(), of: asked }));
-            kept.ops.into_iter().chain(claims(&names, id, origin)).collect()
+            let kept = once.iter().flat_map(|once| once.keeps(id, origin));
+            kept.chain(claims(&names, id, origin)).collect()
         };
         self.put(draft, &beside, origin).await
+    }
+
+    /// The record that was kept under a key before.
+    ///
+    /// # Errors
+    /// [`KnowledgeError::KeyReused`] where something else was asked for under it, [`KnowledgeError::Gone`] where the record is
+    /// deleted since.
+    pub(crate) async fn kept(&self, once: &Once, origin: &Origin) -> Result<Option<Record>, KnowledgeError> {
+        let Some(known) = self.store.document::<Kept>(&once.key).await? else { return Ok(None) };
+        let Kept { record, of } = known.value;
+        if of != once.of {
+            return Err(KnowledgeError::KeyReused);
+        }
+        match self.get(&record, origin).await {
+            Err(KnowledgeError::NotFound(id)) => {
+                Err(KnowledgeError::Gone(format!("{id} was kept under this key, and is deleted since")))
+            }
+            found => found.map(Some),
+        }
     }
 
     /// What [`Self::save`] would warn of, or refuse; nothing is written, and nothing sealed.
@@ -172,8 +196,17 @@ impl Knowledge {
         if !(origin.principal.answers_for(owner) || origin.principal.may(Role::Operator)) {
             return Err(KnowledgeError::Forbidden(format!("a record cannot be given to {owner}")));
         }
-        // What is refused for its name has nothing sealed for it.
+        // What is refused has nothing sealed for it.
+        let is_in = |scope: &&String| origin.principal.scopes.iter().any(|own| *own.0 == ***scope);
+        if let Some(other) = draft.scopes.iter().find(|scope| !is_in(scope))
+            && !origin.principal.may(Role::Operator)
+        {
+            return Err(KnowledgeError::Forbidden(format!("a record cannot be shown to {other}")));
+        }
         let Some(id) = id else { return Ok(()) };
+        if nexus::secrets::redacted(id).is_some() {
+            return Err(KnowledgeError::Forbidden("a secret cannot be the name of what others read".to_owned()));
+        }
         let origin = Origin::system("whether an id is taken");
         if self.any(id, &origin).await.is_ok() {
             return Err(KnowledgeError::Conflict(format!("the id {id} is taken")));
@@ -265,6 +298,11 @@ impl Knowledge {
             let mut tries = TRIES_OF_A_CHANGE;
             let mut expected = version.unwrap_or(record.version);
             let whose = (record.owner.as_str(), scopes.as_slice());
+            // Of two at once the second sees what the first has written.
+            let _turn = self.changing(id).lock().await;
+            if version.is_none() {
+                expected = self.seen(id, origin).await?.version;
+            }
             let answer = loop {
                 // A version is expected in any case: it must not have been deleted meanwhile.
                 let call = upsert(id, &format!("EXPECT VERSION {expected}"), &body, &metadata, whose);

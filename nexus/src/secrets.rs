@@ -4,40 +4,82 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use regex::{Captures, Regex};
+use regex::Regex;
 use serde_json::Value;
 
-/// Shapes of keys, each with what it is called; the part named `value` is the secret, else all of it.
-const SHAPES: [(&str, &str); 18] = [
+/// Shapes of keys, each with what it is called; the part named `value` is the secret, else all of it. Words end where letters
+/// of another writing begin: whoever writes Chinese puts no space around a key.
+const SHAPES: [(&str, &str); 36] = [
     (
         "private_key",
         r"-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY(?: BLOCK)?-----|\z)",
     ),
-    ("aws_key", r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"),
-    ("github_token", r"\b(?:gh[posru]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{40,})\b"),
-    ("gitlab_token", r"\bglpat-[A-Za-z0-9_-]{16,}"),
-    ("slack_token", r"\bxox[abposr]-[A-Za-z0-9-]{10,}"),
-    ("api_key", r"\bsk-(?:ant-|proj-|svcacct-)?[A-Za-z0-9_-]{16,}"),
-    ("payment_key", r"\b[srp]k_(?:live|test)_[A-Za-z0-9]{10,}"),
-    ("package_token", r"\b(?:npm|hf)_[A-Za-z0-9]{30,}"),
-    ("google_key", r"\bAIza[0-9A-Za-z_-]{30,}"),
-    ("daemon_token", r"\b(?:lfd_[A-Za-z0-9_-]{30,}|kp_[0-9a-f]{64})"),
-    ("jwt", r"\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),
-    ("connection_string", r"(?i)(?:\b[a-z][a-z0-9+.-]{1,20}:)?//[^\s:@/]{0,100}:(?<value>[^\s/]{3,})@"),
+    ("private_key", r"(?-u:\b)AGE-SECRET-KEY-1[0-9A-Z]{20,}"),
+    ("aws_key", r"(?-u:\b)(?:AKIA|ASIA)[0-9A-Z]{16}(?-u:\b)"),
+    ("github_token", r"(?-u:\b)(?:gh[posru]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{40,})"),
+    ("gitlab_token", r"(?-u:\b)glpat-[A-Za-z0-9_-]{16,}"),
+    ("slack_token", r"(?-u:\b)(?:xox[abposr]-[A-Za-z0-9-]{10,}|xapp-\d-[A-Za-z0-9-]{20,})"),
+    ("slack_token", r"(?-u:\b)hooks\.slack\.com/services/T[A-Za-z0-9]+/B[A-Za-z0-9]+/(?<value>[A-Za-z0-9]{16,})"),
+    ("api_key", r"(?-u:\b)sk-(?:ant-|proj-|svcacct-)?[A-Za-z0-9_-]{16,}"),
+    ("api_key", r"(?-u:\b)(?:gsk_|xai-|whsec_)[A-Za-z0-9]{20,}"),
+    ("api_key", r"(?-u:\b)SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"),
+    ("api_key", r"(?-u:\b)dop_v1_[0-9a-f]{32,}"),
+    ("api_key", r"(?-u:\b)shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}"),
+    ("bot_token", r"(?-u:\b)[0-9]{8,10}:[A-Za-z0-9_-]{35}(?-u:\b)"),
+    ("storage_key", r"(?-u:\b)AccountKey=(?<value>[A-Za-z0-9+/]{40,}={0,2})"),
+    ("payment_key", r"(?-u:\b)[srp]k_(?:live|test)_[A-Za-z0-9]{10,}"),
+    ("package_token", r"(?-u:\b)(?:(?:npm|hf)_[A-Za-z0-9]{30,}|pypi-[A-Za-z0-9_-]{30,})"),
+    ("google_key", r"(?-u:\b)(?:AIza[0-9A-Za-z_-]{30,}|ya29\.[0-9A-Za-z_-]{20,})"),
+    ("daemon_token", r"(?-u:\b)(?:lfd_[A-Za-z0-9_-]{30,}|kp_[0-9a-f]{64})"),
+    ("jwt", r"(?-u:\b)eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),
+    ("connection_string", r"(?i)(?:(?-u:\b)[a-z][a-z0-9+.-]{1,20}:)?//[^\s:@/]{0,100}:(?<value>[^\s/]{3,})@"),
     // The tool is called: it is not the beginning of an address.
     (
         "login",
-        r#"(?i)\b(?:curl|wget|https?)(?:\s(?:\\\n|[^\n])*?)?\s(?:-[a-z]*u\s*|(?:--user|--auth|-a)[\s=]+)["']?[^\s:"'/]{1,100}:(?<value>[^\s"'$<%{][^\s"']{2,})"#,
+        r#"(?i)(?-u:\b)(?:curl|wget|https?)(?:\s(?:\\\n|[^\n])*?)?\s(?:-[a-z]*u\s*|(?:--user|--auth|-a)[\s=]+)["']?[^\s:"'/]{1,100}:(?<value>[^\s"'$<%{][^\s"']{2,})"#,
     ),
-    ("basic", r#"(?i)\bauthorization["']?\s*[:=]\s*["']?basic\s+(?<value>[A-Za-z0-9+/]{8,}={0,2})"#),
-    ("bearer", r"(?i)\bbearer\s+(?<value>[A-Za-z0-9._~+/-]{20,}=*)"),
-    ("password", r#"\b[A-Z0-9_]*_PASS["']?\s*[:=]\s*["']?(?<value>[^\s"',;&]{6,})"#),
-    // By itself: the second pass over a text is none.
-    ("password", r#"(?i)(?:^|[\n,;|/({&?]\s*["']?)pass["']?\s*[:=]\s*["']?(?<value>[^\s"',;&]{6,})"#),
+    (
+        "login",
+        r#"(?i)(?-u:\b)curl(?:\s(?:\\\n|[^\n])*?)?\s(?:-[a-z]*U\s*|--proxy-user[\s=]+)["']?[^\s:"'/]{1,100}:(?<value>[^\s"'$<%{][^\s"']{2,})"#,
+    ),
+    (
+        "login",
+        r#"(?i)(?-u:\b)lftp(?:\s(?:\\\n|[^\n])*?)?\s-u\s*["']?[^\s,"'/]{1,100},(?<value>[^\s"'$<%{][^\s"']{2,})"#,
+    ),
+    // The password stands right behind the letter: what stands after a space is a database.
+    ("login", r#"(?-u:\b)(?:mysql|mariadb)[a-z-]*(?:\s(?:\\\n|[^\n|;&])*?)?\s-p["']?(?<value>[^\s"'$<%{][^\s"']{2,})"#),
+    (
+        "login",
+        r#"(?-u:\b)(?:sshpass\s+-p|redis-cli(?:\s(?:\\\n|[^\n|;&])*?)?\s-a|(?:docker|podman)\s+login(?:\s(?:\\\n|[^\n|;&])*?)?\s-p|ldap[a-z]+(?:\s(?:\\\n|[^\n|;&])*?)?\s-w)\s*["']?(?<value>[^\s"'$<%{-][^\s"']{2,})"#,
+    ),
+    ("login", r"(?i)(?-u:\b)login\s+\S{1,100}\s+password\s+(?<value>\S{6,})"),
+    // What a tool is told, and an element of a document.
     (
         "password",
-        r#"(?i)(?:\b[a-z0-9_-]*(?:password|passwort|passwd|passphrase|pwd|secret(?:[_-]?access)?[_-]?key|secret|token|api[_-]?key|access[_-]?key|session[_-]?id|cookie)s?\b|密码|口令|密钥|パスワード|비밀번호)["']?\s*(?:=>|=|:|：|是|は|\bis\b:?)\s*\[?\s*["']?(?<value>[^\s"',;，。；]{6,})"#,
+        r#"(?i)(?:(?:^|\s)--?[a-z-]*(?:password|passwd|passphrase|secret|token|api-key|access-key)\s+["']?|<[a-z0-9_:.-]*(?:password|passwd|passphrase|secret|token|api[_-]?key|access[_-]?key)(?:\s[^<>]*)?>\s*)(?<value>[^\s"',;<>]{6,})"#,
     ),
+    ("basic", r#"(?i)(?-u:\b)authorization["']?\s*[:=]\s*["']?basic\s+(?<value>[A-Za-z0-9+/]{8,}={0,2})"#),
+    ("bearer", r#"(?i)(?-u:\b)authorization["']?\s*[:=]\s*["']?token\s+(?<value>[!-~&&[^"',;]]{12,})"#),
+    ("bearer", r"(?i)(?-u:\b)bearer\s+(?<value>[A-Za-z0-9._~+/-]{20,}=*)"),
+    ("pass", r#"(?-u:\b)[A-Z0-9_]*_PASS["']?\s*[:=]\s*["']?(?<value>[!-~&&[^"',;&]]{6,})"#),
+    // By itself: the second pass over a text is none.
+    ("pass", r#"(?i)(?:^|[\n,;|/({&?]\s*["']?)pass["']?\s*[:=]\s*["']?(?<value>[!-~&&[^"',;&]]{6,})"#),
+    // What is quoted whole may have spaces in it.
+    (
+        "password",
+        r#"(?i)(?:(?-u:\b)[a-z0-9_-]*(?:password|passwort|passwd|passphrase)(?-u:\b)|密码|密碼|口令|パスワード|비밀번호)["'`*_]{0,3}\s*(?:=>|=|:|：|是|为|為|は|(?-u:\b)is(?-u:\b):?)\s*["“「](?<value>[^"”」\n]{6,100})["”」]"#,
+    ),
+    // A row of a table.
+    (
+        "password",
+        r#"(?i)\|\s*[*`]{0,3}(?:password|passwort|passwd|passphrase|secret|token|api[ _-]?key|密码|密碼|パスワード)[*`]{0,3}\s*\|\s*[*`]{0,3}(?<value>[!-~&&[^"'`,;|*]]{6,})"#,
+    ),
+    (
+        "password",
+        r#"(?i)(?:(?-u:\b)[a-z0-9_-]*(?:password|passwort|passwd|passphrase|pwd|secret(?:[ _-]?access)?[ _-]?key|secret|token|api[ _-]?key|access[ _-]?key|private[ _-]key|session[_-]?id|cookie)s?(?-u:\b)|密码|密碼|口令|密钥|密鑰|令牌|パスワード|暗証番号|秘密鍵|비밀번호)["'`*_]{0,3}\s*(?:=>|=|:|：|是|为|為|は|(?-u:\b)is(?-u:\b):?)["'`*_]{0,3}\s*\[?\s*["'`]{0,3}(?<value>[!-~&&[^"'`,;]]{6,})"#,
+    ),
+    // The beginning of a key, where the letters run on.
+    ("github_token", r"gh[posru]_[A-Za-z0-9]{36}"),
 ];
 
 static FINDERS: LazyLock<Vec<(&str, Regex)>> = LazyLock::new(|| {
@@ -51,12 +93,13 @@ static FINDERS: LazyLock<Vec<(&str, Regex)>> = LazyLock::new(|| {
 const MARK: &str = "[REDACTED:";
 /// What was left out before, and what stands for a sealed body that is filled in where a tool is called.
 static KNOWN: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"\{\{secret:[^{}]*\}\}|\[REDACTED:[a-z_]+\]").unwrap_or_else(|error| unreachable!("{error}"))
+    Regex::new(r"\{\{secret:[A-Za-z0-9._/-]{1,256}\}\}|\[REDACTED:[a-z_]+\]")
+        .unwrap_or_else(|error| unreachable!("{error}"))
 });
 
 /// What was left out of a text, or sealed by itself.
 static LEFT_OUT: LazyLock<Regex> = LazyLock::new(|| {
-    let shape = r"\{\{secret:credentials/auto[^{}]*\}\}|\[REDACTED:[a-z_]+\]";
+    let shape = r"\{\{secret:credentials/auto[A-Za-z0-9._/-]*\}\}|\[REDACTED:[a-z_]+\]";
     Regex::new(shape).unwrap_or_else(|error| unreachable!("{error}"))
 });
 
@@ -105,8 +148,38 @@ fn masked(text: &str) -> String {
 }
 
 /// A text with something else where there were secrets, told by what sort each was and what it was. What stands for a secret
-/// already, by its name or by a mark, is left alone.
+/// already, by its name or by a mark, is left alone. What is only found where letters that nobody sees are left out, and wide
+/// ones are plain, is found so.
 pub fn replaced(text: &str, by: &mut dyn FnMut(&'static str, &str) -> String) -> Option<String> {
+    let plain = undisguised(text);
+    if let Some(plain) = plain.filter(|plain| count(plain) > count(text)) {
+        return replaced_in(&plain, by);
+    }
+    replaced_in(text, by)
+}
+
+/// A text without letters that nobody sees and with plain ones for wide ones, where it has any.
+fn undisguised(text: &str) -> Option<String> {
+    let is_unseen = |c: char| matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2060}'..='\u{2064}' | '\u{feff}');
+    let is_wide = |c: char| matches!(c, '\u{ff01}'..='\u{ff5e}');
+    if !text.chars().any(|c| is_unseen(c) || is_wide(c)) {
+        return None;
+    }
+    let plain = |c: char| if is_wide(c) { char::from_u32(u32::from(c) - 0xfee0).unwrap_or(c) } else { c };
+    Some(text.chars().filter(|c| !is_unseen(*c)).map(plain).collect())
+}
+
+/// How many secrets are in a text.
+fn count(text: &str) -> usize {
+    let mut found = 0;
+    let _ = replaced_in(text, &mut |_, _| {
+        found += 1;
+        MARK.to_owned()
+    });
+    found
+}
+
+fn replaced_in(text: &str, by: &mut dyn FnMut(&'static str, &str) -> String) -> Option<String> {
     let (mut text, mut found) = (Cow::Borrowed(text), false);
     for (name, finder) in FINDERS.iter() {
         if !finder.is_match(&text) {
@@ -116,20 +189,32 @@ pub fn replaced(text: &str, by: &mut dyn FnMut(&'static str, &str) -> String) ->
         let mut changed = false;
         let mut from = 0;
         let end = std::iter::once(text.len()..text.len());
-        let known = KNOWN.find_iter(&text).map(|known| known.range()).chain(end);
+        // A name that is a secret stands for none.
+        let known = KNOWN.find_iter(&text).filter(|known| !is_key(known.as_str()));
+        let known = known.map(|known| known.range()).chain(end);
         for range in known {
-            let part = finder.replace_all(&text[from..range.start], |captures: &Captures<'_>| {
+            let part = &text[from..range.start];
+            let (mut told, mut at) = (0, 0);
+            while let Some(captures) = finder.captures_at(part, at) {
                 let whole = captures.get_match();
                 let value = captures.name("value").unwrap_or(whole);
-                let (before, after) = (value.start() - whole.start(), value.end() - whole.start());
-                let (whole, value) = (whole.as_str(), value.as_str());
-                if *name == "password" && !is_secret(value, &whole[..before]) {
-                    return whole.to_owned();
+                let called = &part[whole.start()..value.start()];
+                let is_secret = match *name {
+                    "password" => is_secret(value.as_str(), called),
+                    "pass" => value.as_str().contains(char::is_alphabetic) && is_secret(value.as_str(), called),
+                    "api_key" => value.as_str().contains(|c: char| c.is_ascii_digit()),
+                    _ => true,
+                };
+                if is_secret {
+                    left.push_str(&part[told..value.start()]);
+                    left.push_str(&by(if *name == "pass" { "password" } else { name }, value.as_str()));
+                    (told, at, changed) = (value.end(), whole.end(), true);
+                } else {
+                    // What is none may be what another one is called.
+                    at = if value.start() > at { value.start() } else { value.end() };
                 }
-                changed = true;
-                format!("{}{}{}", &whole[..before], by(name, value), &whole[after..])
-            });
-            left.push_str(&part);
+            }
+            left.push_str(&part[told..]);
             left.push_str(&text[range.clone()]);
             from = range.end;
         }
@@ -185,7 +270,20 @@ fn clean_under(key: &str, member: &mut Value, kinds: &mut Vec<&'static str>) {
                 kinds.extend(all);
             }
         }
+        Value::Number(number) => {
+            if let Some((clean, all)) = redacted_under(key, &number.to_string()) {
+                *member = Value::String(clean);
+                kinds.extend(all);
+            }
+        }
         Value::Array(items) => items.iter_mut().for_each(|item| clean_under(key, item, kinds)),
+        // {api_key: {value: …}}
+        Value::Object(members) if members.contains_key("value") => {
+            if let Some(value) = members.get_mut("value") {
+                clean_under(key, value, kinds);
+            }
+            clean_within(member, kinds);
+        }
         other => clean_within(other, kinds),
     }
 }
@@ -198,22 +296,52 @@ pub fn redacted_under(key: &str, text: &str) -> Option<(String, Vec<&'static str
     })
 }
 
+/// Whether a text is a key by its shape alone.
+fn is_key(text: &str) -> bool {
+    FINDERS.iter().any(|(name, finder)| !["password", "pass", "login"].contains(name) && finder.is_match(text))
+}
+
+/// What programs write where a secret comes from somewhere else: a call, an entry, a type, a member of a member.
+static CODE: LazyLock<Regex> = LazyLock::new(|| {
+    let shape = r"^[&!:]*[A-Za-z_]\w*(?:(?:\.|::)[A-Za-z_]\w*)*!?[(\[<{]|^&?[A-Za-z_]\w*(?:(?:\.|::)[A-Za-z_]\w*)+$|^:";
+    Regex::new(shape).unwrap_or_else(|error| unreachable!("{error}"))
+});
+
 /// Whether what is set equal to something that is called a secret may be one: it is no plain word, no place where one is, no
-/// example of one, and, where it is called a token, no number or date.
+/// example of one, no piece of a program and, where it is called a token, no number or date.
 fn is_secret(value: &str, called: &str) -> bool {
-    let value = value.trim_end_matches(['.', ')', ']', '}', '>', '`']);
+    let value = value.trim_end_matches(['.', ':', ')', ']', '}', '>', '`', '*']);
+    let called = called.to_lowercase();
     let any = |is: fn(char) -> bool| value.chars().any(is);
     let template = value.starts_with(['<', '{', '$', '%', '*', '(', '[']);
     let parts: Vec<&str> = value.split('/').collect();
     let plain = |part: &&str| part.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
     let path = value.starts_with(['/', '.']) || parts.last().is_some_and(|last| last.contains('.'));
-    let place = value.contains("://") || (parts.len() > 1 && path && parts.iter().all(plain));
+    let is_address = value.contains("://") || value.starts_with("arn:");
+    let place = is_address || (parts.len() > 1 && path && parts.iter().all(plain));
     let (digit, letter) = (any(|c| c.is_ascii_digit()), any(char::is_alphabetic));
-    let number = !letter && called.to_lowercase().contains("token");
+    let number = !letter && called.contains("token");
     let sign = any(|c| c.is_ascii_punctuation() && !"-_/.".contains(c));
     let mixed = any(char::is_uppercase) && any(char::is_lowercase) && value.len() >= 12;
     let strange = digit || sign || mixed;
-    value.chars().count() >= 6 && value.is_ascii() && strange && !(template || place || number)
+    // "RSA-2048", "32k-context", "SameSite=Lax": what is said of a key in a sentence, or of one that is no password.
+    let is_sure = ["passw", "passphrase", "pwd", "密码", "密碼", "パスワード", "비밀번호"]
+        .iter()
+        .any(|word| called.contains(word));
+    let before = called.trim_end_matches(['"', '\'', '`', ' ', '*', '“', '「']);
+    let in_a_sentence = before.ends_with("is") || before.ends_with(['是', '为', '為', 'は']);
+    let short = if in_a_sentence { 6 } else { 4 };
+    let is_word = |part: &str| part.chars().all(char::is_alphabetic) || part.chars().count() <= short;
+    let compound = value.contains('-') && value.split('-').all(is_word);
+    let pair = value
+        .split_once('=')
+        .is_some_and(|(name, value)| [name, value].iter().all(|part| part.chars().all(char::is_alphabetic)));
+    let camel = !digit && !sign && !value.contains(['-', '_', '/', '.']) && value.starts_with(char::is_uppercase);
+    let said_of_one = (compound || pair || camel) && (in_a_sentence || !is_sure);
+    value.chars().count() >= 6
+        && value.is_ascii()
+        && strange
+        && !(template || place || number || CODE.is_match(value) || said_of_one)
 }
 
 #[cfg(test)]
@@ -265,6 +393,41 @@ mod tests {
             ("curl --user='ada:hunter22' x.y", "curl --user='ada:[REDACTED:login]' x.y"),
             ("export DB_PASS=hunter22x", "export DB_PASS=[REDACTED:password]"),
             ("pass=hunter22x", "pass=[REDACTED:password]"),
+            ("curl -x p:1 -U ada:hunter22 x.y", "curl -x p:1 -U ada:[REDACTED:login] x.y"),
+            ("curl --proxy-user ada:hunter22 x.y", "curl --proxy-user ada:[REDACTED:login] x.y"),
+            ("lftp -u ada,hunter22 host", "lftp -u ada,[REDACTED:login] host"),
+            ("mysql -u root -phunter22 shop", "mysql -u root -p[REDACTED:login] shop"),
+            ("mysqldump -p'hunter22' shop", "mysqldump -p'[REDACTED:login]' shop"),
+            ("sshpass -p hunter22 ssh ada@host", "sshpass -p [REDACTED:login] ssh ada@host"),
+            ("redis-cli -h cache -a hunter22 ping", "redis-cli -h cache -a [REDACTED:login] ping"),
+            ("docker login -u ada -p hunter22 x.y", "docker login -u ada -p [REDACTED:login] x.y"),
+            ("ldapsearch -D cn=ada -w hunter22 -b dc=x", "ldapsearch -D cn=ada -w [REDACTED:login] -b dc=x"),
+            ("wget --http-password hunter22 x.y", "wget --http-password [REDACTED:password] x.y"),
+            ("tool login --token a1b2c3d4e5", "tool login --token [REDACTED:password]"),
+            ("<db:password>hunter22</db:password>", "<db:password>[REDACTED:password]</db:password>"),
+            (r#"<apiKey type="x"> a1b2c3d4e5 </apiKey>"#, r#"<apiKey type="x"> [REDACTED:password] </apiKey>"#),
+            ("使用ghp_abcdefghijklmnopqrstuvwxyz0123456789登录", "使用[REDACTED:github_token]登录"),
+            ("密钥AKIAIOSFODNN7EXAMPLE。", "密钥[REDACTED:aws_key]。"),
+            ("鍵はsk-abcdefghijklmn0pqrstです", "鍵は[REDACTED:api_key]です"),
+            ("パスワードはhunter22xです", "パスワードは[REDACTED:password]です"),
+            ("xghp_abcdefghijklmnopqrstuvwxyz0123456789", "x[REDACTED:github_token]"),
+            ("**Password:** hunter22x", "**Password:** [REDACTED:password]"),
+            ("`password`: `hunter22x`", "`password`: `[REDACTED:password]`"),
+            ("| user | ada |\n| password | hunter22x |", "| user | ada |\n| password | [REDACTED:password] |"),
+            ("api key: abcdef123456", "api key: [REDACTED:password]"),
+            ("the api key is abcdef123456", "the api key is [REDACTED:password]"),
+            ("password is \"hunter 2 horse battery\"", "password is \"[REDACTED:password]\""),
+            ("see {{secret:ghp_abcdefghijklmnopqrstuvwxyz0123456789}}", "see {{secret:[REDACTED:github_token]}}"),
+            ("{{secret:password: hunter22x}}", "{{secret:password: [REDACTED:password]"),
+            ("pass\u{200b}word: hunter22x", "password: [REDACTED:password]"),
+            ("ｐａｓｓｗｏｒｄ：hunter22x", "password:[REDACTED:password]"),
+            ("密碼：hunter22x", "密碼：[REDACTED:password]"),
+            ("密码为hunter22x", "密码为[REDACTED:password]"),
+            ("令牌：a1b2c3d4e5", "令牌：[REDACTED:password]"),
+            ("SG.abcdefghijklmnop1.abcdefghijklmnop2", "[REDACTED:api_key]"),
+            ("1234567890:AAabcdefghijklmnopqrstuvwxyz0123456", "[REDACTED:bot_token]"),
+            ("Authorization: token abcdef0123456789", "Authorization: token [REDACTED:bearer]"),
+            ("machine x.y login ada password hunter22x", "machine x.y login ada password [REDACTED:login]"),
             ("redis://:hunter22@cache", "redis://:[REDACTED:connection_string]@cache"),
             ("'password' => 'hunter22x'", "'password' => '[REDACTED:password]'"),
             (r#"{"password": ["hunter22x"]}"#, r#"{"password": ["[REDACTED:password]"]}"#),
@@ -300,6 +463,35 @@ mod tests {
             "curl -u ada:$TOKEN https://x.y",
             "curl -u ada:<password> https://x.y",
             "render_pass = RenderPass2",
+            "mysql -u root -p shop1 asks for it",
+            "mysql -h db; mkdir -p/tmp/x1",
+            "docker login -u ada --password-stdin",
+            "docker login x.y && docker run -p 8080:80 image",
+            "sshpass -p $PASS ssh host, redis-cli -a <password>",
+            "the flag --token tells how many tokens-1 there are",
+            "--max-tokens 128000 --password is asked for",
+            "token = get_token()",
+            "const secret = process.env.SECRET",
+            "password=os.environ[\"X\"]",
+            "password = request.form[\"password\"]",
+            "api_key: Option<String>",
+            "password: z.string().min(8)",
+            "secret: arn:aws:secretsmanager:eu-1:42:secret:x1",
+            "The token is base64-encoded",
+            "The token is ERC-20.",
+            "tokens: 32k-context",
+            "The cookie is SameSite=Lax",
+            "密钥是RSA-2048",
+            "口令是AES-256",
+            "Test results (pass: 103/120, fail: 17)",
+            "MAX_PASS: 1000000",
+            "sk-spruce-mountain-trail-run",
+            "a sk-shaped-object-with-long-name",
+            "👩‍💻 wrote １２３ notes on passwords",
+            "use nexus::secrets::redacted;",
+            "secrets: SecretPolicy, tokens: &[u32]",
+            "let token = format!(\"x1\")",
+            "<token>the</token> and <secret>everyone knows</secret>",
         ] {
             assert_eq!(redacted(text), None, "{text}");
         }
@@ -326,11 +518,14 @@ mod tests {
     #[test]
     fn what_stands_in_json_is_told_by_its_keys_and_a_key_may_be_one() {
         let mut json = serde_json::json!({
-            "token": ["abc123def"], "n": {"api_key": "a1b2c3d4e5", "fine": "a word"}, "ghp_abcdefghijklmnopqrstuvwxyz0123456789": 1,
+            "token": ["abc123def"], "n": {"api_key": "a1b2c3d4e5", "fine": "a word", "password": 83749201, "max_tokens": 128000},
+            "secret": {"value": "a1b2c3d4e5f6"}, "ghp_abcdefghijklmnopqrstuvwxyz0123456789": 1,
         });
-        assert_eq!(clean(&mut json).len(), 3);
+        assert_eq!(clean(&mut json).len(), 5);
         let left = serde_json::json!({
-            "token": ["[REDACTED:password]"], "n": {"api_key": "[REDACTED:password]", "fine": "a word"}, "[REDACTED:github_token]": 1,
+            "token": ["[REDACTED:password]"],
+            "n": {"api_key": "[REDACTED:password]", "fine": "a word", "password": "[REDACTED:password]", "max_tokens": 128000},
+            "secret": {"value": "[REDACTED:password]"}, "[REDACTED:github_token]": 1,
         });
         assert_eq!(json, left);
     }

@@ -106,6 +106,8 @@ pub struct Shared {
     pub secrets: SecretPolicy,
     /// Where the keys are that secrets are sealed with; empty is in the data folder.
     pub key_file: PathBuf,
+    /// Whether units and skills that all may see are read without a token.
+    pub anonymous: bool,
 }
 
 /// The minds in this process.

@@ -117,6 +117,7 @@ impl Daemon {
             store.commit(Batch::new(&origin).account(HOUSE, AccountOp::Credit(raised), "ceiling")).await?;
         }
         let tokens = Tokens::open(store.clone()).await?;
+        let tokens = if config.knowledge.anonymous { tokens.with_anybody() } else { tokens };
         let (token, token_is_new) = tokens.operator(config).await?;
         let mut nexus = Nexus::new(store.clone()).with_shelves(config.shelves()).with_secrets(config.knowledge.secrets);
         if let Ok(model) = parts.models.embedder() {

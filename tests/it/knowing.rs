@@ -153,7 +153,51 @@ async fn a_word_against_is_another_word_and_what_is_taken_back_lets_an_earlier_w
     ] {
         ask(op, &mut socket, &base, "t", content).await;
     }
-    assert_eq!(contents().await.len(), 4, "{:?}", contents().await);
+    // Another order is another word; of a liking and a dislike of the same, the last one holds.
+    let held = contents().await;
+    assert_eq!(held.len(), 3, "{held:?}");
+    assert!(held.contains(&"I don't like spicy food from Korea and Japan.".to_owned()), "{held:?}");
+}
+
+#[tokio::test]
+async fn what_is_said_again_is_one_record_and_what_is_said_anew_replaces_it_in_three_languages() {
+    let daemon = TestDaemon::start(echo).await;
+    let (_, base) = daemon.lifeform().await;
+    let op = &daemon.operator;
+    let mut socket = live(op, &base).await;
+    op.topic(&base, "t").await;
+    for said in ["I like tea in the morning.", "我喜欢在早上喝一杯热的绿茶。", "私は緑茶が好きです。"]
+    {
+        for _ in 0..3 {
+            ask(op, &mut socket, &base, "t", said).await;
+        }
+    }
+    let found = records(op).await;
+    assert_eq!(found.len(), 3, "{found:?}");
+    assert!(found.iter().all(|record| record["eval"]["helpful"] == 3), "{found:?}");
+    for said in [
+        "I don't like tea in the morning anymore.",
+        "我不喜欢在早上喝一杯热的绿茶了。",
+        "私は緑茶が嫌いです。",
+        "私は東京に住んでいます。",
+        "私は大阪に住んでいます。",
+        "我在腾讯工作。",
+        "我现在在阿里工作。",
+    ] {
+        ask(op, &mut socket, &base, "t", said).await;
+    }
+    let found = records(op).await;
+    let mut contents: Vec<&str> = found.iter().map(|record| record["content"].as_str().unwrap()).collect();
+    contents.sort_unstable();
+    let mut wanted = [
+        "I don't like tea in the morning anymore.",
+        "我不喜欢在早上喝一杯热的绿茶了。",
+        "私は緑茶が嫌いです。",
+        "私は大阪に住んでいます。",
+        "我现在在阿里工作。",
+    ];
+    wanted.sort_unstable();
+    assert_eq!(contents, wanted);
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@ mod collector;
 mod commons;
 mod compaction;
 mod conformance;
+mod contracts;
 mod crashes;
 mod dialogue;
 mod edge;

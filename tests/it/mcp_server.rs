@@ -55,6 +55,15 @@ async fn one_memory_through_mcp_and_every_other_door() {
     assert_eq!(judged.unwrap(), json!({"updated": 1, "errors": []}));
     assert_eq!(tool(&ada, "knowledge_list", json!({"types": ["tool"]})).await.unwrap()["count"], 1);
     assert_eq!(tool(&ada, "knowledge_slim", json!({"model": "any"})).await.unwrap()["merged"], json!([]));
+    let nobody = tool(&ada, "kp_reputation_query", json!({"agent_id": "agent:nobody"})).await.unwrap();
+    assert_eq!((&nobody["score"], &nobody["contributions"]), (&json!(0.0), &json!(0)));
+    let unit = json!({"@type": "Pattern", "name": "Look twice"});
+    tool(&bob, "kp_contribute_knowledge", json!({"unit": unit, "visibility": "network"})).await.unwrap();
+    tool(&bob, "kp_contribute_knowledge", json!({"unit": unit, "visibility": "private"})).await.unwrap();
+    let known = tool(&ada, "kp_reputation_query", json!({"agent_id": "user:bob"})).await.unwrap();
+    assert_eq!((&known["score"], &known["contributions"]), (&json!(0.2), &json!(1)), "what is hidden counts nothing");
+    let here = tool(&ada, "kp_provider_discover", json!({})).await.unwrap();
+    assert_eq!(here["providers"][0]["endpoint"], "/v1/knowledge");
     tool(&ada, "resource_save", json!({"id": "code/x", "secure_body": "hush-hush-1"})).await.unwrap();
     let resource = tool(&ada, "resource_get", json!({"id": "code/x"})).await.unwrap();
     assert_eq!((&resource["has_secure_body"], &resource["secure_body"]), (&json!(true), &Value::Null));

@@ -63,6 +63,10 @@ pub struct Imported {
     pub dry_run: bool,
     /// What of the others was not taken.
     pub warnings: BTreeSet<String>,
+    /// Where it came to an end because nothing more could be written, and why: what stands there and after it was not taken,
+    /// and is when it is imported again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<Value>,
 }
 
 /// Requests for records, or what is wrong with one; by their places.
@@ -118,6 +122,7 @@ impl Format {
     }
 
     fn read(self, text: &str) -> Result<Vec<Placed>, KnowledgeError> {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let wrong = |what: String| KnowledgeError::invalid("body", what);
         let many = || wrong(format!("has at most {IMPORTED_MAX} records"));
         // Before anything is made of them.
@@ -241,6 +246,15 @@ impl Knowledge {
                     *(if is_new { &mut done.imported } else { &mut done.unchanged }) += 1;
                     done.warnings.extend(warnings);
                 }
+                // What was taken so far is told, and that no more was tried.
+                Err(error @ KnowledgeError::Nexus(_)) if done.imported > 0 => {
+                    let mut stopped = json!({"at": place.at, "error": error.to_string()});
+                    if let Some(file) = place.file {
+                        stopped["file"] = file.into();
+                    }
+                    done.stopped = Some(stopped);
+                    break;
+                }
                 Err(error @ KnowledgeError::Nexus(_)) => return Err(error),
                 Err(error) => {
                     done.refused += 1;
@@ -251,6 +265,7 @@ impl Knowledge {
                                 told[member] = said;
                             }
                         }
+                        nexus::secrets::clean(&mut told);
                         done.errors.push(told);
                     }
                 }
@@ -343,7 +358,7 @@ impl Knowledge {
         }
         let Some(rehearsal) = rehearsal else {
             // What was changed since is not overwritten by the way.
-            let taken = Box::pin(self.keep_unit(unit, false, origin)).await?;
+            let taken = Box::pin(self.keep_unit(unit, false, None, origin)).await?;
             return Ok((taken.is_new, taken.warnings));
         };
         let (id, said) = (unit.get("id").and_then(Value::as_str).map(str::to_owned), Value::from(unit.clone()));

@@ -8,6 +8,7 @@ pub mod versions;
 use std::sync::LazyLock;
 
 use jsonschema::Validator;
+use nexus::secrets::redacted;
 use serde_json::{Map, Value, json};
 
 use crate::fields::Fault;
@@ -15,7 +16,7 @@ use crate::record::{Record, Type};
 
 pub use shape::quality as quality_of;
 pub use shape::visibility as visibility_of;
-pub(crate) use shape::{document, said};
+pub(crate) use shape::{document, said, score_of};
 
 /// What form a unit has: what happened, what works again and again, how it is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -150,6 +151,9 @@ impl Contributed {
         let id = document.get("id").and_then(Value::as_str);
         if !id.is_some_and(|id| id.starts_with(&form.prefix()) && id.len() <= ID_BYTES_MAX) {
             return Err(fault("id", format!("begins with {}", form.prefix())));
+        }
+        if id.is_some_and(|id| redacted(id).is_some()) {
+            return Err(fault("id", "holds a secret".to_owned()));
         }
         // The rules are the same in both vocabularies but for the name of the type.
         let mut told = Value::Object(document.clone());

@@ -38,6 +38,11 @@ pub(crate) fn content_of(form: Form, unit: &Value) -> String {
                 lines.push(format!("[{}] {}", text(&step, "type").to_uppercase(), said.join(" → ")));
             }
             lines.push(text(&unit["outcome"], "result_summary"));
+            let learned = &unit["knowledge_graph_delta"];
+            let entity = |entity: &Value| format!("{} ({})", text(entity, "name"), text(entity, "type"));
+            let entities: Vec<String> = learned["entities"].as_array().into_iter().flatten().map(entity).collect();
+            lines.push(entities.join(", "));
+            lines.extend(learned["relationships"].as_array().into_iter().flatten().map(|said| text(said, "fact")));
         }
         Form::Pattern => {
             lines.push(text(unit, "name"));
@@ -106,16 +111,18 @@ pub(crate) fn document(record: &Record, words: Option<Vocabulary>) -> Value {
         default("agent_id", format!("kp:{}", record.owner).into());
     }
     // What users said of it since counts for more than what it was said to be worth.
-    if record.eval.helpful + record.eval.harmful > 0 || !metadata.contains_key("quality_score") {
-        metadata.insert("quality_score".into(), json!(quality(record)));
+    let quality = quality(record);
+    if metadata.get("quality_score").and_then(Value::as_f64) != Some(quality) {
+        metadata.insert("quality_score".into(), json!(quality));
     }
     metadata.insert("visibility".into(), visibility(record).into());
     if !record.validated_by.is_empty() {
         metadata.insert("validated_by".into(), json!(record.validated_by));
     }
-    metadata.insert("record_id".into(), record.id.as_str().into());
+    // What its contributor says under these names is his.
+    metadata.entry("record_id").or_insert_with(|| record.id.as_str().into());
     let counted = json!({"helpful": record.eval.helpful, "harmful": record.eval.harmful});
-    metadata.insert("feedback".into(), counted);
+    metadata.entry("feedback").or_insert(counted);
     unit["metadata"] = Value::Object(metadata);
     unit
 }
@@ -123,13 +130,16 @@ pub(crate) fn document(record: &Record, words: Option<Vocabulary>) -> Value {
 /// The members that say what a record says, of a unit that is whole.
 fn body(form: Form, record: &Record, before: &Value, said: &mut Map<String, Value>) {
     let name: String = record.task.chars().take(NAME_CHARS_MAX).collect();
+    // KIP may leave open what the protocol asks for.
+    let name = if name.trim().is_empty() { record.id.clone() } else { name };
     let kept = |key: &str, otherwise: Value| before.get(key).cloned().unwrap_or(otherwise);
     let mut set = |key: &str, value: Value| drop(said.insert(key.to_owned(), value));
     match form {
         Form::Trace => {
             // KIP writes what it likes.
             let mut task = before.get("task").and_then(Value::as_object).cloned().unwrap_or_default();
-            task.insert("objective".to_owned(), record.task.as_str().into());
+            let objective = if record.task.is_empty() { &name } else { &record.task };
+            task.insert("objective".to_owned(), objective.as_str().into());
             set("task", task.into());
             set("steps", json!([{"step_id": 0, "type": "thought", "content": record.content}]));
             set("outcome", json!({"result_summary": record.content, "confidence": record.eval.confidence}));
@@ -146,13 +156,14 @@ fn body(form: Form, record: &Record, before: &Value, said: &mut Map<String, Valu
         }
         Form::Sop => {
             let lines: Vec<&str> = record.content.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+            let lines = if lines.is_empty() { vec![name.as_str()] } else { lines };
             let steps: Vec<Value> = lines
                 .iter()
                 .enumerate()
                 .map(|(at, line)| json!({"step": (at + 1).to_string(), "instruction": line}))
                 .collect();
             let expert = json!({"type": "human_expert", "expert_id": record.owner, "credentials": []});
-            set("name", name.into());
+            set("name", name.as_str().into());
             set("domain", kept("domain", record.tags.get("domain").cloned().unwrap_or_else(|| "general".into())));
             set("source", kept("source", expert));
             set("decision_tree", steps.into());
@@ -160,11 +171,23 @@ fn body(form: Form, record: &Record, before: &Value, said: &mut Map<String, Valu
     }
 }
 
-/// What a record is worth, from 0 to 1: the same evidence as its quality, and in the same order.
+/// What a record is worth, from 0 to 1: the same evidence as its quality, and in the same order. A unit is worth what its
+/// contributor said, until somebody says otherwise.
 pub fn quality(record: &Record) -> f64 {
     let eval = &record.eval;
+    let claimed = record.unit.as_ref().and_then(|unit| unit.pointer("/metadata/quality_score")?.as_f64());
+    if let Some(claimed) =
+        claimed.filter(|claimed| score_of(*claimed) == eval.score && eval.helpful + eval.harmful == 0)
+    {
+        return claimed;
+    }
     let (helpful, harmful) = (eval.helpful as f64, eval.harmful as f64);
     (((eval.score - 1.0) + helpful) / (4.0 + helpful + 2.0 * harmful)).clamp(0.0, 1.0)
+}
+
+/// What a record is scored that is worth so much, from 0 to 1.
+pub(crate) fn score_of(quality: f64) -> f64 {
+    (1.0 + 4.0 * quality).round()
 }
 
 /// What a unit calls who sees it. Profiles are their owners'.

@@ -31,7 +31,10 @@ use wake::{Awake, Dormitory};
 
 pub use capsules::Export;
 pub use command::Right;
-pub use commons::{COMMONS, HAS_SECRET_KEY, OWNER_KEY, SEAL_KEY, SHARED, SecretPolicy, Version, versions_stream};
+pub use commons::{
+    COMMONS, HAS_SECRET_KEY, OWNER_KEY, RECORD_STATUSES, RECORD_TYPES, SEAL_KEY, SHARED, SecretPolicy, Version,
+    versions_stream,
+};
 pub use kip::Request;
 pub use meaning::{EmbedError, Embedder};
 pub use mind::Mind;
@@ -68,6 +71,16 @@ pub struct Nexus {
     joint: Arc<Joint>,
     meanings: Option<Meanings>,
     secrets: SecretPolicy,
+}
+
+/// An answer that tells nobody a secret that he sent in the wrong place.
+fn discreet(mut answer: Value) -> Value {
+    for told in ["error", "warnings"] {
+        if let Some(told) = answer.get_mut(told) {
+            crate::secrets::clean(told);
+        }
+    }
+    answer
 }
 
 impl Nexus {
@@ -118,6 +131,7 @@ impl Nexus {
             } else {
                 self.read(nexus, call, &request, origin).await?
             };
+            let answer = discreet(answer);
             // A write that fails in running ends the batch; reads and texts that do not parse do not (superset 14).
             let stop = writes && answer.get("error").is_some_and(|error| error["kind"] != "syntax");
             answers.push(answer);
@@ -284,7 +298,7 @@ impl Nexus {
             return Ok(json!({"error": owner::no_right().to_json(&call.command)}));
         }
         let command = Command { right, beside, ..Command::of(call, kip::Dialect::default()) };
-        self.perform(nexus, command, origin).await
+        Ok(discreet(self.perform(nexus, command, origin).await?))
     }
 
     /// What [`Self::write_with`] would answer; nothing is written.

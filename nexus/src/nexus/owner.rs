@@ -523,9 +523,9 @@ impl Owner {
         // What was sealed since cannot be put back: it would not open.
         let undone = match undone {
             Ok(changes) if self.is_commons() => {
-                let seals = changes.iter().try_for_each(|change| {
-                    commons::check_seal(change.el, change.before.as_ref(), change.after.as_ref())
-                });
+                let seals = changes
+                    .iter()
+                    .try_for_each(|change| commons::check_seal(change.before.as_ref(), change.after.as_ref()));
                 match seals {
                     Ok(()) => Ok(changes),
                     Err(error) => {

@@ -65,7 +65,9 @@ struct About {
 impl ApiError {
     /// A problem of that status, code and detail.
     pub(crate) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
+        // Nobody is told a secret again that he sent in the wrong place.
         let detail = detail.into();
+        let detail = nexus::secrets::redacted(&detail).map_or(detail, |(detail, _)| detail);
         Self { status, code, detail, hint: "", retry_after_s: None, faults: Vec::new(), about: None }
     }
 
@@ -98,7 +100,7 @@ impl ApiError {
             detail: self.detail,
             hint: self.hint,
             faults: self.faults,
-            path,
+            path: path.map(|path| nexus::secrets::redacted(&path).map_or(path, |(path, _)| path)),
             current,
         }
     }

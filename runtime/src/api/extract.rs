@@ -159,6 +159,23 @@ impl FromRequestParts<App> for Caller {
     }
 }
 
+/// Whoever reads what may be public: with a token as [`Caller`], without one as anybody, where the configuration lets him.
+pub(crate) struct Reader(pub(crate) Origin);
+
+impl FromRequestParts<App> for Reader {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
+        match app.tokens.anybody() {
+            Some(anybody) if !parts.headers.contains_key("authorization") => {
+                let cause = Cause::of(format!("http:{} {}", parts.method, parts.uri.path()));
+                Ok(Self(Origin::new(anybody, cause)))
+            }
+            _ => parts.extract_with_state::<Caller, App>(app).await.map(|Caller(origin)| Self(origin)),
+        }
+    }
+}
+
 /// A caller that may act, not only look.
 pub(crate) struct Participant(pub(crate) Origin);
 
@@ -197,6 +214,11 @@ impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
         let Some(value) = parts.headers.get("idempotency-key") else { return Ok(Self(None)) };
         match value.to_str() {
+            Ok(key) if nexus::secrets::redacted(key).is_some() => Err(ApiError::new(
+                StatusCode::BAD_REQUEST,
+                "idempotency_key",
+                "a secret is no Idempotency-Key: it is kept",
+            )),
             Ok(key) if (1..=255).contains(&key.len()) && !key.contains('\t') => Ok(Self(Some(key.into()))),
             _ => Err(ApiError::new(
                 StatusCode::BAD_REQUEST,

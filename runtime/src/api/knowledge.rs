@@ -11,7 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::App;
 use super::error::ApiError;
-use super::extract::{ApiJson, ApiPath, ApiQuery, Caller, IdempotencyKey, Participant, if_match};
+use super::extract::{ApiBytes, ApiJson, ApiPath, ApiQuery, Caller, IdempotencyKey, Participant, if_match};
 
 /// Records on a page at most.
 const LIMIT_MAX: usize = 1_000;
@@ -107,6 +107,10 @@ pub(super) struct SearchQuery {
     #[serde(default)]
     #[param(maximum = 255)]
     explain: u8,
+    /// `scope`: the nearest scope comes before the worth, as it does for profiles; `quality` (the default).
+    order: Option<String>,
+    /// `001`: each answer says its first type as `type`, as older clients read it.
+    compat: Option<String>,
 }
 
 fn five() -> usize {
@@ -171,11 +175,25 @@ pub(super) async fn search(
         return Err(ApiError::invalid("min_score is a number from 0 to 5"));
     }
     let which = which(asked.types.as_ref(), asked.scopes.as_ref(), asked.owner)?;
-    let scope_first = which.types.iter().eq([&Type::UserProfile]);
+    let scope_first = match asked.order.as_deref() {
+        None | Some("") => which.types.iter().eq([&Type::UserProfile]),
+        Some("quality") => false,
+        Some("scope") => true,
+        Some(_) => return Err(ApiError::invalid("order is quality or scope")),
+    };
+    let older = match asked.compat.as_deref() {
+        None | Some("") => false,
+        Some("001") => true,
+        Some(_) => return Err(ApiError::invalid("compat is 001")),
+    };
     let which = Which { min_score: Some(asked.min_score), ..which };
     let query = Query { text: asked.q, which, top_k: asked.top_k, router, scope_first };
     let found = app.knowledge.search(&query, &origin).await?;
-    Ok(Json(found.to_json(asked.explain > 0)))
+    let mut told = found.to_json(asked.explain > 0);
+    for result in told["results"].as_array_mut().into_iter().flatten().filter(|_| older) {
+        result["type"] = result["types"][0].clone();
+    }
+    Ok(Json(told))
 }
 
 /// Keeps a new record. Under the same `Idempotency-Key` of the same caller it is kept once.
@@ -329,7 +347,7 @@ pub(super) async fn judge(
 }
 
 /// How records are merged.
-#[derive(Deserialize, ToSchema)]
+#[derive(Default, Deserialize, ToSchema)]
 pub(super) struct SlimBody {
     /// Whether it is only told what would be.
     #[serde(default)]
@@ -343,17 +361,15 @@ pub(super) struct SlimBody {
 pub(super) async fn slim(
     State(app): State<App>,
     Participant(origin): Participant,
-    ApiJson(body): ApiJson<SlimBody>,
+    ApiBytes(body): ApiBytes,
 ) -> Result<Json<Value>, ApiError> {
+    let malformed =
+        |error: serde_json::Error| ApiError::new(StatusCode::BAD_REQUEST, "malformed_json", error.to_string());
+    let body = if body.is_empty() { SlimBody::default() } else { serde_json::from_slice(&body).map_err(malformed)? };
     let threshold = body.threshold.unwrap_or(THRESHOLD);
     if !(0.5..=1.0).contains(&threshold) {
         return Err(ApiError::invalid("threshold is a number from 0.5 to 1"));
     }
     let slimmed = app.knowledge.slim(threshold, body.dry_run, &origin).await?;
-    let would = if body.dry_run { "would be" } else { "were" };
-    let report = format!("{} of {} records {would} taken into others", slimmed.before - slimmed.after, slimmed.before);
-    let mut told = json!(slimmed);
-    told["status"] = "success".into();
-    told["report"] = report.into();
-    Ok(Json(told))
+    Ok(Json(slimmed.to_json(body.dry_run)))
 }

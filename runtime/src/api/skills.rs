@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 
 use super::App;
-use super::extract::{ApiJson, ApiPath, ApiQuery, Caller, Participant};
+use super::extract::{ApiJson, ApiPath, ApiQuery, Participant, Reader};
 use super::units::{LIMIT_MAX, Refusal, refused, twenty};
 
 const MARKDOWN: &str = "text/markdown";
@@ -70,7 +70,7 @@ pub(super) async fn contribute(
 #[utoipa::path(get, path = "/v1/skills", params(SkillsQuery), responses((status = 200, description = "{data, total, offset, limit}"), (status = 400, description = "a question that cannot be asked")))]
 pub(super) async fn list(
     State(app): State<App>,
-    Caller(origin): Caller,
+    Reader(origin): Reader,
     ApiQuery(query): ApiQuery<SkillsQuery>,
 ) -> Result<Json<Value>, Refusal> {
     if !(0.0..=1.0).contains(&query.min_quality) {
@@ -115,7 +115,7 @@ pub(super) async fn delete(
 #[utoipa::path(get, path = "/v1/skills/{id}", params(("id" = String, Path, description = "`kp:skill:{name}:{version}`, or the id of a unit")), responses((status = 200, description = "{data}, or the SKILL.md"), (status = 404, description = "there is none")))]
 pub(super) async fn read(
     State(app): State<App>,
-    Caller(origin): Caller,
+    Reader(origin): Reader,
     ApiPath(id): ApiPath<String>,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {

@@ -17,7 +17,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::App;
 use super::error::{ApiError, Said};
-use super::extract::{ApiBytes, ApiJson, ApiPath, ApiQuery, Caller, Participant};
+use super::extract::{ApiBytes, ApiJson, ApiPath, ApiQuery, Caller, IdempotencyKey, Participant, Reader};
 
 /// Units on a page at most.
 pub(super) const LIMIT_MAX: usize = 100;
@@ -27,6 +27,8 @@ const VERSION: HeaderName = HeaderName::from_static("kp-schema-version");
 const DEPRECATED: HeaderName = HeaderName::from_static("kp-deprecated");
 /// Where the protocol's routes begin.
 const ROUTES: [&str; 2] = ["/v1/knowledge", "/v1/skills"];
+/// What an answer of the protocol depends on.
+const VARY: HeaderValue = HeaderValue::from_static("Accept, KP-Schema-Version");
 const LINKED_DATA: &str = "application/ld+json";
 const PLAIN: &str = "application/json";
 
@@ -68,7 +70,10 @@ impl From<KnowledgeError> for Refusal {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        (self.status, Json(self.body)).into_response()
+        // Nobody is told a secret again that he sent in the wrong place.
+        let mut body = self.body;
+        nexus::secrets::clean(&mut body);
+        ([(header::VARY, VARY)], (self.status, Json(body))).into_response()
     }
 }
 
@@ -102,15 +107,28 @@ fn asked(headers: &HeaderMap) -> (Option<&str>, Option<Vocabulary>) {
 /// Whether a client would rather have the document by itself; `None` where it takes neither.
 fn wants_linked_data(headers: &HeaderMap) -> Option<bool> {
     let Some(accept) = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()) else { return Some(true) };
-    let mut plain = false;
+    let (linked, plain) = (weight(accept, LINKED_DATA), weight(accept, PLAIN));
+    (linked > 0.0 || plain > 0.0).then_some(linked >= plain)
+}
+
+/// How much a type is wanted, from 0 to 1: what names it nearest says so (RFC 9110, 12.5.1).
+fn weight(accept: &str, wanted: &str) -> f64 {
+    let mut nearest = (0, 0.0);
     for kind in accept.split(',') {
-        match kind.split(';').next().unwrap_or_default().trim() {
-            LINKED_DATA | "*/*" | "application/*" | "" => return Some(true),
-            PLAIN => plain = true,
-            _ => {}
+        let mut parts = kind.split(';').map(str::trim);
+        let near = match parts.next().unwrap_or_default() {
+            named if named.eq_ignore_ascii_case(wanted) => 3,
+            "application/*" => 2,
+            "*/*" | "" => 1,
+            _ => continue,
+        };
+        let said = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
+        let weight = said.map_or(1.0, |said| said.parse().unwrap_or(0.0));
+        if near > nearest.0 {
+            nearest = (near, weight);
         }
     }
-    plain.then_some(false)
+    nearest.1
 }
 
 fn with_version(mut response: Response, resolved: &Resolved) -> Response {
@@ -118,7 +136,7 @@ fn with_version(mut response: Response, resolved: &Resolved) -> Response {
     if let Ok(version) = HeaderValue::from_str(&resolved.version.to_string()) {
         headers.insert(VERSION, version);
     }
-    headers.insert(header::VARY, HeaderValue::from_static("Accept, KP-Schema-Version"));
+    headers.insert(header::VARY, VARY);
     if let Some(sunset) = resolved.sunset {
         headers.insert(DEPRECATED, HeaderValue::from_static("true"));
         let when = sunset.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
@@ -142,10 +160,10 @@ fn stored(record: &Record, unit: Value) -> Value {
 }
 
 /// One unit: the document by itself, or, for whom `Accept` names only `application/json`, as `{data}`.
-#[utoipa::path(get, path = "/v1/knowledge/{id}", params(("id" = String, Path), ("KP-Schema-Version" = Option<String>, Header)), responses((status = 200, description = "the unit"), (status = 406, description = "no version, or no type, that the client takes"), (status = 410, description = "the version is not served any more")))]
+#[utoipa::path(get, path = "/v1/knowledge/{id}", params(("id" = String, Path), ("KP-Schema-Version" = Option<String>, Header)), responses((status = 200, description = "the unit"), (status = 406, description = "no version, or no type, that the client takes"), (status = 304, description = "it is as If-None-Match knows it"), (status = 410, description = "the version is not served any more")))]
 pub(super) async fn read(
     State(app): State<App>,
-    Caller(origin): Caller,
+    Reader(origin): Reader,
     ApiPath(id): ApiPath<String>,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
@@ -157,6 +175,10 @@ pub(super) async fn read(
     let (unit, resolved) = app.knowledge.as_unit(&record, words, version)?;
     let tag = format!("\"{}\"", &Hash::of(unit.to_string().as_bytes()).hex()[..24]);
     let (kind, body) = if linked { (LINKED_DATA, unit) } else { (PLAIN, json!({"data": stored(&record, unit)})) };
+    let known = headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if known.split(',').any(|known| known.trim().trim_start_matches("W/") == tag || known.trim() == "*") {
+        return Ok(with_version((StatusCode::NOT_MODIFIED, [(header::ETAG, tag)]).into_response(), &resolved));
+    }
     let headers = [(header::CONTENT_TYPE, kind.to_owned()), (header::ETAG, tag)];
     Ok(with_version((headers, body.to_string()).into_response(), &resolved))
 }
@@ -190,7 +212,7 @@ pub(super) fn twenty() -> usize {
 #[utoipa::path(get, path = "/v1/knowledge", params(UnitsQuery, ("KP-Schema-Version" = Option<String>, Header)), responses((status = 200, description = "{data, total, offset, limit}"), (status = 406, description = "no version that the client takes"), (status = 410, description = "the version is not served any more")))]
 pub(super) async fn list(
     State(app): State<App>,
-    Caller(origin): Caller,
+    Reader(origin): Reader,
     headers: HeaderMap,
     ApiQuery(query): ApiQuery<UnitsQuery>,
 ) -> Result<Response, Refusal> {
@@ -237,10 +259,12 @@ pub(super) struct UnitBody {
 }
 
 /// Contributes a unit. The same again answers 200 and changes nothing; another under the same id is a version of it, by its owner.
-#[utoipa::path(post, path = "/v1/knowledge", request_body = UnitBody, responses((status = 201, description = "{id, quality_score, data}"), (status = 200, description = "the same, of one that was there"), (status = 409, description = "the id is somebody else's")))]
+/// Under the same `Idempotency-Key` of the same caller a new one is kept once.
+#[utoipa::path(post, path = "/v1/knowledge", params(IdempotencyKey), request_body = UnitBody, responses((status = 201, description = "{id, quality_score, data}"), (status = 200, description = "the same, of one that was there"), (status = 409, description = "the id is somebody else's")))]
 pub(super) async fn contribute(
     State(app): State<App>,
     Participant(origin): Participant,
+    IdempotencyKey(key): IdempotencyKey,
     headers: HeaderMap,
     ApiBytes(body): ApiBytes,
 ) -> Result<Response, Refusal> {
@@ -253,7 +277,7 @@ pub(super) async fn contribute(
     let posted: Value = serde_json::from_slice(&body).map_err(|error| malformed(error.to_string()))?;
     let Value::Object(posted) = posted else { return Err(malformed("a unit is an object".into())) };
     let (version, words) = asked(&headers);
-    let done = Box::pin(app.knowledge.contribute(posted, &origin)).await?;
+    let done = Box::pin(app.knowledge.contribute(posted, key.as_deref(), &origin)).await?;
     let (unit, resolved) = app.knowledge.as_unit(&done.record, words, version)?;
     let status = if done.is_new { StatusCode::CREATED } else { StatusCode::OK };
     let mut told = json!({"id": id_of(&done.record), "quality_score": quality_of(&done.record), "data": stored(&done.record, unit)});

@@ -93,7 +93,11 @@ pub(super) async fn run(config: Config, command: Knowledge) -> anyhow::Result<Ex
                 answer = if answer.is_null() { done } else { together(answer, done, first) };
             }
             say(&serde_json::to_string_pretty(&answer)?);
-            Ok(if answer["refused"] == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+            Ok(if answer["refused"] == 0 && answer.get("stopped").is_none() {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            })
         }
     }
 }

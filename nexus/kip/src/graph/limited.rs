@@ -169,6 +169,11 @@ impl Numbers {
         (number > 0).then_some(number)
     }
 
+    /// Those that lie together, if any of them has one.
+    fn chunk(&self, at: usize) -> Option<&[u32; CHUNK]> {
+        self.0.get(at)?.as_deref()
+    }
+
     fn set(&mut self, no: u32, number: u32) {
         let chunks = Arc::make_mut(&mut self.0);
         if chunks.len() <= no as usize / CHUNK {
@@ -207,6 +212,7 @@ impl<'g> Sight<'g> {
     }
 
     /// Whether everything is to be seen.
+    #[inline]
     pub(super) fn is_whole(&self) -> bool {
         self.scopes.is_none()
     }
@@ -223,6 +229,26 @@ impl<'g> Sight<'g> {
             return true;
         }
         self.limited.group(el).is_none_or(|number| self.lets_group(number))
+    }
+
+    /// Puts those of some concepts, which are in order, that are to be seen into `seen`.
+    pub(super) fn let_through(&self, els: &[El], seen: &mut Vec<El>) {
+        if self.is_whole() {
+            return seen.extend_from_slice(els);
+        }
+        let chunk_of = |el: &El| el.no() as usize / CHUNK;
+        for together in els.chunk_by(|one, next| chunk_of(one) == chunk_of(next)) {
+            match self.limited.concepts.chunk(chunk_of(&together[0])) {
+                None => seen.extend_from_slice(together),
+                Some(groups) => {
+                    let lets = |el: &&El| {
+                        let group = groups[el.no() as usize % CHUNK];
+                        group == 0 || self.lets_group(group)
+                    };
+                    seen.extend(together.iter().filter(lets));
+                }
+            }
+        }
     }
 
     #[inline]

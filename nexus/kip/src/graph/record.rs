@@ -32,36 +32,43 @@ impl El {
     pub const FIRST_LINK: Self = Self(LINK);
 
     /// Concept number `no`.
+    #[inline]
     pub fn concept(no: u32) -> Self {
         Self(no)
     }
 
     /// Link number `no`.
+    #[inline]
     pub fn link(no: u32) -> Self {
         Self(no | LINK)
     }
 
     /// Whether it is a link.
+    #[inline]
     pub fn is_link(self) -> bool {
         self.0 & LINK != 0
     }
 
     /// Its number among its own kind.
+    #[inline]
     pub fn no(self) -> u32 {
         self.0 & !LINK
     }
 
     /// Whether it stands in the commons, seen from another graph.
+    #[inline]
     pub fn is_abroad(self) -> bool {
         self.0 & ABROAD != 0
     }
 
     /// An element of the commons as another graph names it.
+    #[inline]
     pub fn abroad(self) -> Self {
         Self(self.0 | ABROAD)
     }
 
     /// An element of the commons as the commons names it.
+    #[inline]
     pub fn home(self) -> Self {
         Self(self.0 & !ABROAD)
     }

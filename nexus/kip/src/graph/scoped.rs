@@ -39,21 +39,35 @@ impl<'g> Scoped<'g> {
     }
 }
 
+impl Scopes<'_> {
+    /// Whether what is no concept of this graph is hidden.
+    fn hides_elsewhere(&self, graph: &dyn GraphRead, el: El) -> bool {
+        hides_with_ends(graph, el, &|el, look| match look {
+            Some(_) => !self.sight.lets(el),
+            None if el.is_abroad() => self.commons.is_some_and(|commons| !commons.has(el)),
+            None => true,
+        })
+    }
+}
+
 impl Veil for Scopes<'_> {
     fn is_open(&self) -> bool {
         // Where nothing is limited, nothing need be asked.
         self.sight.limited().is_empty() || (self.sight.is_whole() && self.commons.is_none())
     }
 
+    // Every posting of a search is asked about.
+    #[inline]
     fn hides(&self, graph: &dyn GraphRead, el: El) -> bool {
-        if !el.is_link() && !el.is_abroad() {
-            return !self.sight.lets(el);
+        if el.is_link() || el.is_abroad() { self.hides_elsewhere(graph, el) } else { !self.sight.lets(el) }
+    }
+
+    fn let_through(&self, graph: &dyn GraphRead, els: &[El], seen: &mut Vec<El>) {
+        // In order, what is neither a link nor abroad comes first.
+        match els.last() {
+            Some(last) if !last.is_link() && !last.is_abroad() => self.sight.let_through(els, seen),
+            _ => seen.extend(els.iter().filter(|el| !self.hides(graph, **el))),
         }
-        hides_with_ends(graph, el, &|el, look| match look {
-            Some(_) => !self.sight.lets(el),
-            None if el.is_abroad() => self.commons.is_some_and(|commons| !commons.has(el)),
-            None => true,
-        })
     }
 
     fn hidden_concepts(&self, _: &dyn GraphRead, kind: Option<Sym>) -> usize {

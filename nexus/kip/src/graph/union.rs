@@ -178,13 +178,13 @@ impl Standing for UnionStanding<'_> {
         self.0.level(el).or_else(|| self.1.level(el))
     }
 
-    fn each(&self, see: &mut dyn FnMut(El, u8) -> bool) {
+    fn each(&self, see: &mut dyn FnMut(&[El], u8) -> bool) {
         // Level by level, so that the most worth of both come first.
         for wanted in (1..=LEVELS_MAX).rev() {
             let mut more = true;
             for standing in [&self.0, &self.1] {
-                standing.at(wanted, &mut |el| {
-                    more = see(el, wanted);
+                standing.at(wanted, &mut |els| {
+                    more = see(els, wanted);
                     more
                 });
                 if !more {
@@ -194,10 +194,10 @@ impl Standing for UnionStanding<'_> {
         }
     }
 
-    fn at(&self, level: u8, see: &mut dyn FnMut(El) -> bool) {
+    fn at(&self, level: u8, see: &mut dyn FnMut(&[El]) -> bool) {
         let mut more = true;
-        self.0.at(level, &mut |el| {
-            more = see(el);
+        self.0.at(level, &mut |els| {
+            more = see(els);
             more
         });
         if more {

@@ -13,6 +13,10 @@ pub trait Veil {
     fn is_open(&self) -> bool;
     /// Whether an element of `graph` is hidden.
     fn hides(&self, graph: &dyn GraphRead, el: El) -> bool;
+    /// Puts those of `els`, which are in order, that are not hidden into `seen`.
+    fn let_through(&self, graph: &dyn GraphRead, els: &[El], seen: &mut Vec<El>) {
+        seen.extend(els.iter().filter(|el| !self.hides(graph, **el)));
+    }
     /// How many concepts of a type, or of all, are hidden.
     fn hidden_concepts(&self, graph: &dyn GraphRead, kind: Option<Sym>) -> usize;
     /// How many links of a predicate, or of all, are hidden.
@@ -87,6 +91,7 @@ impl<'g, V: Veil> Veiled<'g, V> {
         Self { graph, veil, open }
     }
 
+    #[inline]
     fn sees(&self, el: El) -> bool {
         self.open || !self.veil.hides(self.graph, el)
     }
@@ -214,39 +219,41 @@ impl<V: Veil> GraphRead for Veiled<'_, V> {
         };
         self.graph.words(links, &mut |words| {
             let elements = words.elements().saturating_sub(hidden);
-            ask(&VeiledWords { words, elements, sees: &|el| self.sees(el) });
+            ask(&VeiledWords { words, elements, veiled: self });
         });
     }
 }
 
 /// The words of a graph, where they stand in what is not hidden. A word that stands nowhere else is none, and what
 /// is hidden weighs nothing, or a search would tell of it.
-struct VeiledWords<'w> {
+struct VeiledWords<'w, V> {
     words: &'w dyn Words,
     elements: usize,
-    sees: &'w dyn Fn(El) -> bool,
+    veiled: &'w Veiled<'w, V>,
 }
 
-struct VeiledStanding<'w> {
+struct VeiledStanding<'w, V> {
     standing: Box<dyn Standing + 'w>,
     count: usize,
-    sees: &'w dyn Fn(El) -> bool,
+    veiled: &'w Veiled<'w, V>,
 }
 
 /// Elements of one word that are counted one by one; of more, the share that is seen is taken for all.
 const COUNTED_MAX: usize = 1024;
 
-impl Words for VeiledWords<'_> {
+impl<V: Veil> Words for VeiledWords<'_, V> {
     fn standing(&self, word: &str) -> Option<Box<dyn Standing + '_>> {
         let standing = self.words.standing(word)?;
         let (mut looked_at, mut seen) = (0, 0);
-        standing.each(&mut |el, _| {
-            looked_at += 1;
-            seen += usize::from((self.sees)(el));
-            looked_at < COUNTED_MAX || seen == 0
+        standing.each(&mut |els, _| {
+            els.iter().all(|el| {
+                looked_at += 1;
+                seen += usize::from(self.veiled.sees(*el));
+                looked_at < COUNTED_MAX || seen == 0
+            })
         });
         let count = if looked_at < COUNTED_MAX { seen } else { (standing.count() * seen).div_ceil(looked_at) };
-        (seen > 0).then(|| Box::new(VeiledStanding { standing, count, sees: self.sees }) as Box<dyn Standing>)
+        (seen > 0).then(|| Box::new(VeiledStanding { standing, count, veiled: self.veiled }) as Box<dyn Standing>)
     }
 
     fn words_from(&self, first: &str, see: &mut dyn FnMut(&str) -> bool) {
@@ -258,20 +265,30 @@ impl Words for VeiledWords<'_> {
     }
 }
 
-impl Standing for VeiledStanding<'_> {
+impl<V: Veil> Standing for VeiledStanding<'_, V> {
     fn count(&self) -> usize {
         self.count
     }
 
     fn level(&self, el: El) -> Option<u8> {
-        self.standing.level(el).filter(|_| (self.sees)(el))
+        self.standing.level(el).filter(|_| self.veiled.sees(el))
     }
 
-    fn each(&self, see: &mut dyn FnMut(El, u8) -> bool) {
-        self.standing.each(&mut |el, level| !(self.sees)(el) || see(el, level));
+    fn each(&self, see: &mut dyn FnMut(&[El], u8) -> bool) {
+        let mut seen = Vec::new();
+        self.standing.each(&mut |els, level| {
+            seen.clear();
+            self.veiled.veil.let_through(self.veiled.graph, els, &mut seen);
+            seen.is_empty() || see(&seen, level)
+        });
     }
 
-    fn at(&self, level: u8, see: &mut dyn FnMut(El) -> bool) {
-        self.standing.at(level, &mut |el| !(self.sees)(el) || see(el));
+    fn at(&self, level: u8, see: &mut dyn FnMut(&[El]) -> bool) {
+        let mut seen = Vec::new();
+        self.standing.at(level, &mut |els| {
+            seen.clear();
+            self.veiled.veil.let_through(self.veiled.graph, els, &mut seen);
+            seen.is_empty() || see(&seen)
+        });
     }
 }

@@ -128,12 +128,22 @@ impl Standing for StandingAbroad<'_> {
         if el.is_abroad() { self.0.level(el.home()) } else { None }
     }
 
-    fn each(&self, see: &mut dyn FnMut(El, u8) -> bool) {
-        self.0.each(&mut |el, level| see(el.abroad(), level));
+    fn each(&self, see: &mut dyn FnMut(&[El], u8) -> bool) {
+        let mut named = Vec::new();
+        self.0.each(&mut |els, level| {
+            named.clear();
+            named.extend(els.iter().map(|el| el.abroad()));
+            see(&named, level)
+        });
     }
 
-    fn at(&self, level: u8, see: &mut dyn FnMut(El) -> bool) {
-        self.0.at(level, &mut |el| see(el.abroad()));
+    fn at(&self, level: u8, see: &mut dyn FnMut(&[El]) -> bool) {
+        let mut named = Vec::new();
+        self.0.at(level, &mut |els| {
+            named.clear();
+            named.extend(els.iter().map(|el| el.abroad()));
+            see(&named)
+        });
     }
 }
 

@@ -47,6 +47,11 @@ pub(in crate::nexus) fn clean(
             let error = KipError::new(ErrorKind::Execution, "a secret cannot be the name of what others read");
             return Err(error.code("KIP_4003"));
         }
+        let keys = || after.look().attributes().pairs().iter().chain(after.look().metadata().pairs());
+        if keys().any(|(key, _)| redacted(key.as_str()).is_some()) {
+            let error = KipError::new(ErrorKind::Execution, "a secret cannot be the name of a key");
+            return Err(error.code("KIP_4003"));
+        }
         let mut found = Vec::new();
         let claims = claims_of(after, &mut found);
         let attributes = cleaned(after.look().attributes(), was.map(|was| was.look().attributes()), &mut found);
@@ -104,6 +109,13 @@ fn cleaned(bag: &Bag, was: Option<&Bag>, found: &mut Vec<(String, &'static str)>
                 kinds = crate::secrets::clean(&mut under);
                 json = under[key.as_str()].take();
                 (!kinds.is_empty()).then(|| Datum::Json(Arc::new(json)))
+            }
+            number @ (Datum::Int(_) | Datum::Float(_)) => {
+                let told = number.to_json().to_string();
+                redacted_under(key.as_str(), &told).map(|(text, all)| {
+                    kinds = all;
+                    Datum::Str(text.into())
+                })
             }
             _ => None,
         };

@@ -6,6 +6,7 @@ mod abroad;
 mod cleaning;
 mod overlay;
 mod rights;
+mod shape;
 mod versions;
 
 use std::cell::OnceCell;
@@ -24,6 +25,7 @@ pub use kip::graph::OWNER_KEY;
 pub(super) use overlay::{Common, Overlay, split};
 pub use rights::{HAS_SECRET_KEY, SEAL_KEY};
 pub(super) use rights::{check_rights, check_seal};
+pub use shape::{RECORD_STATUSES, RECORD_TYPES};
 pub(super) use versions::versions_of;
 pub use versions::{Version, versions_stream};
 

@@ -4,16 +4,18 @@ use std::sync::Arc;
 
 use kip::datum::{Bag, Datum, Sym};
 use kip::exec::Change;
-use kip::graph::{El, GraphRead, Look, Record, SCOPES_KEY, Way};
+use kip::graph::{GraphRead, Look, Record, SCOPES_KEY, Way};
 use kip::{ErrorKind, KipError};
 use serde_json::{Value, json};
 
+use super::shape::check_shape;
 use super::{OWNER_KEY, is_shared};
 use crate::nexus::command::Right;
 use crate::principal::{Principal, Role};
+use crate::secrets::redacted;
 
 /// What others said of a piece of knowledge is counted here, and nowhere by hand.
-const COUNTED: [&str; 2] = ["helpful", "harmful"];
+const COUNTED: [&str; 3] = ["helpful", "harmful", "validated_by"];
 /// Says that a resource has something sealed beside it, and under which seal.
 pub const HAS_SECRET_KEY: &str = "has_secure_body";
 /// See [`HAS_SECRET_KEY`].
@@ -43,11 +45,13 @@ pub(in crate::nexus) fn check_rights(
     by: &Principal,
     right: Right,
 ) -> Result<(), KipError> {
-    let refuse = |what: String| Err(KipError::new(ErrorKind::Execution, what).code("KIP_4003"));
+    let refuse = |what: String| {
+        let what = redacted(&what).map_or(what, |(what, _)| what);
+        Err(KipError::new(ErrorKind::Execution, what).code("KIP_4003"))
+    };
     let taken = |what: String| Err(KipError::new(ErrorKind::Execution, what).code("KIP_3005"));
     let operator = by.may(Role::Operator);
-    for Change { el, before, after } in changes {
-        let id = el.abroad();
+    for change @ Change { el, before, after } in changes {
         match (before, after) {
             (None, Some(Record::Concept(new))) if commons.concept(new.kind, &new.name) != Some(*el) => {
                 return taken(format!("the name \"{}\" is taken in the commons", new.name));
@@ -57,8 +61,10 @@ pub(in crate::nexus) fn check_rights(
             }
             _ => {}
         }
+        check_shape(change)?;
+        let name = before.as_ref().or(after.as_ref()).map(named).unwrap_or_default();
         if right != Right::Seal {
-            check_seal(*el, before.as_ref(), after.as_ref())?;
+            check_seal(before.as_ref(), after.as_ref())?;
         }
         let judges = right == Right::Judge && is_judgement(before.as_ref(), after.as_ref());
         if let Some(before) = before
@@ -66,10 +72,10 @@ pub(in crate::nexus) fn check_rights(
             && !judges
             && !is_owner(commons, changes, before, by)
         {
-            return refuse(format!("{id} belongs to somebody else"));
+            return refuse(format!("{name} belongs to somebody else"));
         }
         if after.is_none() && [Way::Out, Way::In].iter().any(|way| commons.degree(*el, *way, None) > 0) {
-            return refuse(format!("others hold on to {id}"));
+            return refuse(format!("others hold on to {name}"));
         }
         if operator || judges {
             continue;
@@ -84,17 +90,17 @@ pub(in crate::nexus) fn check_rights(
         let had: Vec<String> = before.as_ref().map(scopes_of).unwrap_or_default();
         let mut new = scopes_of(after).into_iter().filter(|scope| !had.contains(scope));
         if let Some(scope) = new.find(|scope| !by.scopes.iter().any(|own| *own.0 == **scope)) {
-            return refuse(format!("{id} cannot be shown to {scope}, which is no scope of {}", by.id));
+            return refuse(format!("{name} cannot be shown to {scope}, which is no scope of {}", by.id));
         }
         if !is_owner(commons, changes, after, by) {
-            return refuse(format!("{id} cannot be given to somebody else"));
+            return refuse(format!("{name} cannot be given to somebody else"));
         }
         let by_hand =
             |key: &&&str| before.as_ref().map_or_else(|| json!(0), |before| count(before, key)) != count(after, key);
         if right != Right::Judge
             && let Some(key) = COUNTED.iter().find(by_hand)
         {
-            return refuse(format!("\"{key}\" of {id} is counted as people say so, and cannot be set"));
+            return refuse(format!("\"{key}\" of {name} is counted as people say so, and cannot be set"));
         }
     }
     Ok(())
@@ -105,15 +111,24 @@ fn count(record: &Record, key: &str) -> Value {
     record.look().metadata().named(key).map(Datum::to_json).filter(|count| !count.is_null()).unwrap_or_else(|| json!(0))
 }
 
+/// What an element is called where its number would tell how many others there are.
+fn named(record: &Record) -> String {
+    match record {
+        Record::Concept(concept) => format!("{} \"{}\"", concept.kind.as_str(), concept.name),
+        Record::Link(link) => format!("a \"{}\"", link.predicate.as_str()),
+    }
+}
+
 /// Whether what is sealed of an element, and for whom, stays as it is, or goes with the element.
 ///
 /// # Errors
 /// `KIP_4003` where it would not open any more.
-pub(in crate::nexus) fn check_seal(el: El, before: Option<&Record>, after: Option<&Record>) -> Result<(), KipError> {
+pub(in crate::nexus) fn check_seal(before: Option<&Record>, after: Option<&Record>) -> Result<(), KipError> {
     if after.is_none() || seal_of(before) == seal_of(after) {
         return Ok(());
     }
-    let message = format!("what is sealed of {}, and for whom, is changed where it is sealed", el.abroad());
+    let name = before.or(after).map(named).unwrap_or_default();
+    let message = format!("what is sealed of {name}, and for whom, is changed where it is sealed");
     Err(KipError::new(ErrorKind::Execution, message).code("KIP_4003"))
 }
 

@@ -15,6 +15,8 @@ use super::tables::{self, Result, WITH_WORDS};
 const RECORDS_MAX: usize = 8192;
 /// Links of one element and predicate that are counted; more is many.
 const DEGREE_MAX: usize = 4096;
+/// Elements of a word that are handed on together.
+const RUN: usize = 256;
 
 /// See the module. A read that the disk refuses finds nothing and leaves word in `fault`.
 pub(super) struct Base {
@@ -318,26 +320,35 @@ impl Standing for Stands<'_> {
         (1..=LEVELS_MAX).find(stands)
     }
 
-    fn each(&self, see: &mut dyn FnMut(El, u8) -> bool) {
+    fn each(&self, see: &mut dyn FnMut(&[El], u8) -> bool) {
         self.walk(0, u8::MAX, see);
     }
 
-    fn at(&self, level: u8, see: &mut dyn FnMut(El) -> bool) {
-        self.walk(255 - level, 255 - level, &mut |el, _| see(el));
+    fn at(&self, level: u8, see: &mut dyn FnMut(&[El]) -> bool) {
+        self.walk(255 - level, 255 - level, &mut |els, _| see(els));
     }
 }
 
 impl Stands<'_> {
     /// The elements between two levels, each counted down from 255.
-    fn walk(&self, from: u8, to: u8, see: &mut dyn FnMut(El, u8) -> bool) {
+    fn walk(&self, from: u8, to: u8, see: &mut dyn FnMut(&[El], u8) -> bool) {
         let (links, word) = (self.links, self.word.as_str());
         self.base.read(|| {
+            let (mut run, mut of) = (Vec::with_capacity(RUN), from);
             for entry in self.base.words.range((links, word, from, 0)..=(links, word, to, u32::MAX))? {
                 let (key, _) = entry?;
                 let (_, _, level, el) = key.value();
-                if !see(El(el), 255 - level) {
-                    break;
+                if (level != of || run.len() == RUN) && !run.is_empty() {
+                    if !see(&run, 255 - of) {
+                        return Ok(());
+                    }
+                    run.clear();
                 }
+                of = level;
+                run.push(El(el));
+            }
+            if !run.is_empty() {
+                see(&run, 255 - of);
             }
             Ok(())
         });

@@ -101,10 +101,10 @@ impl Nos {
         }
     }
 
-    fn each(&self, see: &mut dyn FnMut(El) -> bool) -> bool {
+    fn each(&self, see: &mut dyn FnMut(&[El]) -> bool) -> bool {
         match self {
-            Self::Few(few) => few.iter().all(|el| see(*el)),
-            Self::Many(many) => many.iter().all(see),
+            Self::Few(few) => see(few),
+            Self::Many(many) => many.each().all(see),
         }
     }
 }
@@ -169,18 +169,18 @@ impl Standing for &Posting {
         }
     }
 
-    fn each(&self, see: &mut dyn FnMut(El, u8) -> bool) {
+    fn each(&self, see: &mut dyn FnMut(&[El], u8) -> bool) {
         match self {
-            Posting::One(level, el) => drop(see(*el, *level)),
+            Posting::One(level, el) => drop(see(&[*el], *level)),
             Posting::Several(several) => {
-                several.levels.iter().all(|(level, nos)| nos.each(&mut |el| see(el, *level)));
+                several.levels.iter().all(|(level, nos)| nos.each(&mut |els| see(els, *level)));
             }
         }
     }
 
-    fn at(&self, level: u8, see: &mut dyn FnMut(El) -> bool) {
+    fn at(&self, level: u8, see: &mut dyn FnMut(&[El]) -> bool) {
         match self {
-            Posting::One(own, el) if *own == level => drop(see(*el)),
+            Posting::One(own, el) if *own == level => drop(see(&[*el])),
             Posting::One(..) => {}
             Posting::Several(several) => {
                 if let Some((_, nos)) = several.levels.iter().find(|(own, _)| *own == level) {

@@ -1,5 +1,6 @@
 //! Ranking: which elements answer words best, wherever it is kept where the words stand.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::super::El;
@@ -13,7 +14,8 @@ const FLOOR: f32 = 0.3;
 const COMMON: usize = 20_000;
 /// Elements of a word that are walked by in the time in which one is looked up.
 const LOOKUP: usize = 64;
-/// Elements that are walked by before it is looked again whether others can follow.
+/// Elements of a word that are walked by before it is looked whether others can follow, which takes a walk through all that
+/// was found; each time that they can, twice as many.
 const STRETCH: usize = 2_048;
 /// Unknown words of one query that are taken for slips; each costs a walk through the words.
 const GUESSES_MAX: usize = 6;
@@ -50,10 +52,11 @@ pub trait Standing {
     fn count(&self) -> usize;
     /// What it is worth in one element, if it stands there: from 1 to [`super::LEVELS_MAX`].
     fn level(&self, el: El) -> Option<u8>;
-    /// Calls `see` with every element, the most worth first, until it answers `false`.
-    fn each(&self, see: &mut dyn FnMut(El, u8) -> bool);
-    /// Calls `see` with every element in which it is worth so much, until it answers `false`.
-    fn at(&self, level: u8, see: &mut dyn FnMut(El) -> bool);
+    /// Calls `see` with every element, the most worth first, in runs of which all are worth the same and stand in order,
+    /// until it answers `false`.
+    fn each(&self, see: &mut dyn FnMut(&[El], u8) -> bool);
+    /// Calls `see` with every element in which it is worth so much, in runs in order, until it answers `false`.
+    fn at(&self, level: u8, see: &mut dyn FnMut(&[El]) -> bool);
 }
 
 /// Up to `limit` elements that `fits` lets through, best first.
@@ -72,16 +75,19 @@ pub fn search(words: &dyn Words, asked: &[Arc<str>], limit: usize, fits: &mut dy
     {
         // The most worth stand first: nothing past `limit` of them can be better.
         let mut hits = Vec::with_capacity(limit.min(64));
-        standing.each(&mut |el, level| {
-            if fits(el) {
-                hits.push((el, only.weight * worth(level, *factor) / whole));
-            }
+        standing.each(&mut |els, level| {
+            let score = only.weight * worth(level, *factor) / whole;
+            let fitting = els.iter().filter(|el| fits(**el)).take(limit - hits.len());
+            hits.extend(fitting.map(|el| (*el, score)));
             hits.len() < limit
         });
         return hits;
     }
+    // The same few are the best again and again.
+    let mut known: HashMap<El, bool> = HashMap::new();
+    let fits: &mut dyn FnMut(El) -> bool = &mut |el| *known.entry(el).or_insert_with(|| fits(el));
     let mut left: f32 = asked.iter().map(Asked::most).sum();
-    let mut ranking = Ranking { scores: Scores::default(), limit, closed: false, least: 0.0 };
+    let mut ranking = Ranking { scores: Scores::default(), limit, closed: false, least: 0.0, reached: 0.0 };
     for asked in &asked {
         left -= asked.most();
         let common = asked.count > COMMON;
@@ -108,12 +114,15 @@ struct Ranking {
     closed: bool,
     /// What the best score at least.
     least: f32,
+    /// What any scores at most.
+    reached: f32,
 }
 
 impl Ranking {
     /// Lets nothing else in if `left` cannot bring it among the best, nor keeps what it cannot (MaxScore).
     fn close(&mut self, left: f32, fits: &mut dyn FnMut(El) -> bool) {
         if !self.closed
+            && self.reached > left
             && let Some(least) = self.scores.least_of_the_best(self.limit, left, fits)
         {
             self.scores.drop_below(least - left);
@@ -136,21 +145,22 @@ impl Ranking {
         fits: &mut dyn FnMut(El) -> bool,
     ) {
         let worth = |level: u8| asked.weight * worth(level, factor);
-        let (mut walked, mut looked_at, mut at) = (0, 0, u8::MAX);
+        let (mut walked, mut look_at, mut at) = (0, 0, u8::MAX);
         let mut stopped = None;
-        standing.each(&mut |el, level| {
-            // Those that follow are worth no more than this one.
-            if level < at && (at == u8::MAX || walked - looked_at >= STRETCH) {
-                (looked_at, at) = (walked, level);
+        standing.each(&mut |els, level| {
+            // Those that follow are worth no more than these.
+            if level < at && walked >= look_at {
+                look_at = (2 * walked).max(STRETCH);
                 self.close(worth(level) + left, fits);
                 if self.looks_up(asked.count.saturating_sub(walked)) {
                     stopped = Some(level);
                     return false;
                 }
+                self.reached += if walked == 0 { asked.most() } else { 0.0 };
             }
             at = level;
-            walked += 1;
-            self.scores.add(el, worth(level), !self.closed);
+            walked += els.len();
+            self.scores.add(els, worth(level), !self.closed);
             true
         });
         if let Some(stopped) = stopped {
@@ -165,21 +175,24 @@ impl Ranking {
         if self.looks_up(asked.count) {
             return self.scores.change(|el, score| score + asked.weight * asked.best(el));
         }
+        self.reached += asked.most();
         let (mut best, mut fresh) = (Scores::default(), 0);
         for (standing, factor) in &asked.standings {
-            standing.each(&mut |el, level| {
-                if common && !self.closed && self.scores.get(el) == 0.0 {
-                    fresh += usize::from(fits(el));
-                }
-                best.raise(el, worth(level, *factor));
-                fresh < self.limit
+            standing.each(&mut |els, level| {
+                els.iter().all(|el| {
+                    if common && !self.closed && self.scores.get(*el) == 0.0 {
+                        fresh += usize::from(fits(*el));
+                    }
+                    best.raise(*el, worth(level, *factor));
+                    fresh < self.limit
+                })
             });
         }
         if common {
             // Not all of them were walked by.
             self.scores.above(0.0).for_each(|(el, _)| best.raise(el, asked.best(el)));
         }
-        best.above(0.0).for_each(|(el, score)| self.scores.add(el, asked.weight * score, !self.closed));
+        best.above(0.0).for_each(|(el, score)| self.scores.add(&[el], asked.weight * score, !self.closed));
     }
 }
 

@@ -69,9 +69,9 @@ impl Runs {
         self.0.is_empty()
     }
 
-    /// All of them in order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = El> {
-        self.0.iter().flat_map(|run| run.iter().copied())
+    /// All of them in order, a run at a time.
+    pub(super) fn each(&self) -> impl Iterator<Item = &[El]> {
+        self.0.iter().map(|run| run.as_slice())
     }
 }
 
@@ -97,10 +97,15 @@ mod tests {
             assert_eq!(runs.contains(el), set.contains(&el));
         }
         assert!(
-            runs.iter().eq(set.iter().copied()) && runs.0.iter().all(|run| !run.is_empty() && run.len() <= RUN_MAX)
+            runs.each().flatten().eq(set.iter()) && runs.0.iter().all(|run| !run.is_empty() && run.len() <= RUN_MAX)
         );
         let before = runs.clone();
         set.iter().for_each(|el| assert!(runs.remove(*el)));
-        assert!(runs.is_empty() && !runs.contains(El(3)) && runs.insert(El(3)) && before.iter().count() == set.len());
+        assert!(
+            runs.is_empty()
+                && !runs.contains(El(3))
+                && runs.insert(El(3))
+                && before.each().flatten().count() == set.len()
+        );
     }
 }

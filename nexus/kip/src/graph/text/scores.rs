@@ -8,6 +8,8 @@ use super::rank::Hit;
 
 /// Elements on a page.
 const PAGE: usize = 1 << 10;
+/// Elements that are passed over at one look where none of them scores enough.
+const GLANCE: usize = 32;
 /// The highest bits of an element's number say what it is; those of one sort stand close to each other.
 const SORT_BITS: u32 = 2;
 
@@ -28,11 +30,9 @@ struct Page {
     scores: Box<[f32; PAGE]>,
 }
 
-impl Page {
-    /// How many score more.
-    fn above(&self, bound: f32) -> usize {
-        self.scores.iter().map(|score| u32::from(*score > bound)).sum::<u32>() as usize
-    }
+/// How many score more: without a branch, so that several are compared at once.
+fn above(scores: &[f32], bound: f32) -> usize {
+    scores.iter().map(|score| u32::from(*score > bound)).sum::<u32>() as usize
 }
 
 impl Scores {
@@ -41,14 +41,20 @@ impl Scores {
         self.len
     }
 
-    /// Adds to the score of an element; where no others are let in, only of one that has a score.
-    #[inline]
-    pub(super) fn add(&mut self, el: El, more: f32, lets_in: bool) {
-        let Some(score) = self.slot(el, lets_in) else { return };
-        let fresh = *score == 0.0;
-        if lets_in || !fresh {
-            *score += more;
-            self.len += usize::from(fresh);
+    /// Adds to the scores of elements in order; where no others are let in, only of those that have a score.
+    pub(super) fn add(&mut self, els: &[El], more: f32, lets_in: bool) {
+        let page_of = |el: &El| el.0 / PAGE as u32;
+        for together in els.chunk_by(|one, next| page_of(one) == page_of(next)) {
+            let Some(place) = self.place(page_of(&together[0]) * PAGE as u32, lets_in) else { continue };
+            let scores = &mut self.pages[place].scores;
+            for el in together {
+                let score = &mut scores[el.0 as usize % PAGE];
+                let fresh = *score == 0.0;
+                if lets_in || !fresh {
+                    *score += more;
+                    self.len += usize::from(fresh);
+                }
+            }
         }
     }
 
@@ -95,8 +101,13 @@ impl Scores {
     /// Gives every score anew.
     pub(super) fn change(&mut self, give: impl Fn(El, f32) -> f32) {
         for page in &mut self.pages {
-            for (at, score) in page.scores.iter_mut().enumerate().filter(|(_, score)| **score > 0.0) {
-                *score = give(El(page.first + at as u32), *score);
+            for (glance, scores) in page.scores.chunks_exact_mut(GLANCE).enumerate() {
+                if above(scores, 0.0) == 0 {
+                    continue;
+                }
+                for (at, score) in scores.iter_mut().enumerate().filter(|(_, score)| **score > 0.0) {
+                    *score = give(El(page.first + (glance * GLANCE + at) as u32), *score);
+                }
             }
         }
     }
@@ -106,20 +117,25 @@ impl Scores {
         self.len = 0;
         for page in &mut self.pages {
             page.scores.iter_mut().for_each(|score| *score = if *score >= least { *score } else { 0.0 });
-            self.len += page.above(0.0);
+            self.len += above(&*page.scores, 0.0);
         }
     }
 
     /// How many score more.
     fn count_above(&self, bound: f32) -> usize {
-        self.pages.iter().map(|page| page.above(bound)).sum()
+        self.pages.iter().map(|page| above(&*page.scores, bound)).sum()
+    }
+
+    /// The scores that are looked at together, with the number of the first element.
+    fn glances(&self) -> impl Iterator<Item = (u32, &[f32])> {
+        self.pages.iter().flat_map(|page| (page.first..).step_by(GLANCE).zip(page.scores.chunks_exact(GLANCE)))
     }
 
     /// Those that score more, in no order.
     pub(super) fn above(&self, bound: f32) -> impl Iterator<Item = Hit> {
-        self.pages.iter().filter(move |page| page.above(bound) > 0).flat_map(move |page| {
-            let found = page.scores.iter().enumerate().filter(move |(_, score)| **score > bound);
-            found.map(|(at, score)| (El(page.first + at as u32), *score))
+        self.glances().filter(move |(_, scores)| above(scores, bound) > 0).flat_map(move |(first, scores)| {
+            let found = (first..).zip(scores).filter(move |(_, score)| **score > bound);
+            found.map(|(no, score)| (El(no), *score))
         })
     }
 
@@ -128,14 +144,24 @@ impl Scores {
     pub(super) fn best(&self, limit: usize, bound: f32, fits: &mut dyn FnMut(El) -> bool) -> Vec<Hit> {
         // The least of the best is on top.
         let mut best: BinaryHeap<Reverse<Ranked>> = BinaryHeap::new();
-        for (el, score) in self.above(bound) {
-            let ranked = Reverse(Ranked(score, Reverse(el)));
-            let is_among = best.len() < limit || best.peek().is_some_and(|least| ranked < *least);
-            if is_among && fits(el) {
-                best.push(ranked);
-                if best.len() > limit {
-                    best.pop();
+        let mut bound = bound;
+        for (first, scores) in self.glances() {
+            if above(scores, bound) == 0 {
+                continue;
+            }
+            for (no, score) in (first..).zip(scores).filter(|(_, score)| **score > bound) {
+                let ranked = Reverse(Ranked(*score, Reverse(El(no))));
+                let is_among = best.len() < limit || best.peek().is_some_and(|least| ranked < *least);
+                if is_among && fits(El(no)) {
+                    best.push(ranked);
+                    if best.len() > limit {
+                        best.pop();
+                    }
                 }
+            }
+            if best.len() == limit {
+                // Who scores the same may be older.
+                bound = best.peek().map_or(bound, |Reverse(Ranked(least, _))| bound.max(least.next_down()));
             }
         }
         best.into_sorted_vec().into_iter().map(|Reverse(Ranked(score, Reverse(el)))| (el, score)).collect()
@@ -179,10 +205,10 @@ mod tests {
         let els =
             [El::concept(1), El::concept(70_000), El::link(1), El::concept(1).abroad(), El::link(70_000).abroad()];
         for (no, el) in els.into_iter().enumerate() {
-            scores.add(el, no as f32 + 1.0, true);
-            scores.add(el, 0.5, false);
+            scores.add(&[el], no as f32 + 1.0, true);
+            scores.add(&[el], 0.5, false);
         }
-        scores.add(El::concept(2), 9.0, false);
+        scores.add(&[El::concept(2)], 9.0, false);
         scores.raise(El::concept(1), 3.5);
         assert_eq!((scores.len(), scores.get(El::concept(2)), scores.get(El::concept(1))), (5, 0.0, 3.5));
         let order: Vec<El> = scores.best(9, 0.0, &mut |_| true).into_iter().map(|(el, _)| el).collect();

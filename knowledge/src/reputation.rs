@@ -1,0 +1,63 @@
+//! Who contributes, and where (MISSION P4): what the protocol's clients ask about agents and about whoever keeps units.
+
+use nexus::Origin;
+use serde_json::{Value, json};
+
+use crate::list::Which;
+use crate::pulse::shows;
+use crate::skill;
+use crate::unit::Form;
+use crate::{Knowledge, KnowledgeError};
+
+/// What a contribution counts, as the original registry counts it: a unit, an SOP, a skill; and a unit found to hold.
+const UNIT: f64 = 0.2;
+const SOP: f64 = 0.15;
+const SKILL: f64 = 0.1;
+const VALIDATION: f64 = 0.05;
+
+impl Knowledge {
+    /// What somebody contributed, of what the caller sees, and how it was found to hold. Who is not known has nothing.
+    ///
+    /// # Errors
+    /// When the commons cannot be read.
+    pub(crate) async fn reputation(&self, agent: &str, origin: &Origin) -> Result<Value, KnowledgeError> {
+        let name = agent.strip_prefix("kp:").unwrap_or(agent);
+        let validator = format!("kp:validator:{name}");
+        let (mut score, mut contributions, mut validations) = (0.0, 0_u64, 0_u64);
+        let (mut helpful, mut harmful) = (0, 0);
+        let records = self.all(&Which::default(), origin).await?;
+        for record in records.iter().filter(|record| shows(record, &origin.principal)) {
+            if record.validated_by.contains(&validator) {
+                validations += 1;
+                score += VALIDATION;
+            }
+            let is_skill = record.extra.contains_key(skill::MEMBER);
+            if record.owner != name || !(is_skill || record.unit.is_some()) {
+                continue;
+            }
+            contributions += 1;
+            helpful += record.eval.helpful;
+            harmful += record.eval.harmful;
+            score += match Form::of(record) {
+                _ if is_skill => SKILL,
+                Form::Sop => SOP,
+                _ => UNIT,
+            };
+        }
+        Ok(json!({
+            "agent_id": agent, "score": (score * 1e2).round() / 1e2, "contributions": contributions,
+            "validations": validations, "helpful": helpful, "harmful": harmful,
+        }))
+    }
+
+    /// Who keeps units here: this daemon, and nobody else.
+    pub(crate) fn provider(&self) -> Value {
+        let now = self.store.clock().now();
+        let version = self.schemas().resolve(None, 1, now).map(|resolved| resolved.version.to_string());
+        let provider = json!({
+            "name": "lifeformd", "endpoint": "/v1/knowledge", "schema_version": version.ok(), "status": "active",
+            "capabilities": ["knowledge", "skills", "validation", "migration"],
+        });
+        json!({"providers": [provider], "total": 1})
+    }
+}
