@@ -41,9 +41,17 @@ const SHAPES: [(&str, Option<&str>, &str); 22] = [
     ("background", Some("name"), r"^(?:私|僕|俺)の名前は(?<said>.+)"),
     ("background", Some("home"), r"^(?i:now |and )?(?i:i (?:now )?live in)\s+(?<said>\p{Lu}.+)"),
     ("background", Some("home"), r"^我(?:现在)?住在(?<said>.+)"),
-    ("background", Some("home"), r"^(?:私|僕|俺)は(?:今は?|現在は?)?、?(?<said>.+?)に(?:住んで|暮らして)"),
-    ("background", Some("work"), r"^(?:私|僕|俺)は(?:今は?|現在は?)?、?(?<said>.+?)で働いて"),
-    ("background", Some("work"), r"^我(?:现在)?在(?<said>[^努认正家他她它这那].*?)(?:工作|上班)$"),
+    (
+        "background",
+        Some("home"),
+        r"^(?:私|僕|俺)は(?:今は?|現在は?)?、?(?<said>[^昔前以]+?)に(?:住んで|暮らして)(?:い)?(?:る|ます)(?:よ|ね)?$",
+    ),
+    (
+        "background",
+        Some("work"),
+        r"^(?:私|僕|俺)は(?:今は?|現在は?)?、?(?<said>[^昔前以い一]+?)で働いて(?:い)?(?:る|ます)(?:よ|ね)?$",
+    ),
+    ("background", Some("work"), r"^我(?:现在)?在(?<said>[^努认正家他她它这那找学想周晚夜早].*?)(?:工作|上班)$"),
     ("background", Some("work"), r"(?i)^(?:now |and )?i (?:now )?work (?:as|at|for)\s+(?<said>.+)"),
     (
         "background",
@@ -248,7 +256,9 @@ mod tests {
     #[test]
     fn what_somebody_has_one_of_is_known_in_three_languages_and_orders_stand_by_themselves() {
         assert_eq!(
-            told("私は東京に住んでいます。私は今、大阪で働いています。我在腾讯工作。我在努力工作。"),
+            told(
+                "私は東京に住んでいます。私は今、大阪で働いています。我在腾讯工作。我在努力工作。我在找工作。私は昔、京都に住んでいました。私は京都に住んでいません。",
+            ),
             [
                 "background/home: 私は東京に住んでいます。",
                 "background/work: 私は今、大阪で働いています。",

@@ -179,7 +179,8 @@ impl Knowledge {
                 Err(error) => return Err(error),
             }
         }
-        if let Some(known) = self.near(&lesson, &|record| says(record, &lesson), origin).await? {
+        let near = self.near(&lesson, origin).await?;
+        if let Some(known) = near.iter().find(|record| says(record, &lesson)) {
             let mut case = Map::new();
             case.insert("task".to_owned(), lesson.task.into());
             case.insert("outcome".to_owned(), SAID_AGAIN.into());
@@ -188,9 +189,9 @@ impl Knowledge {
             if known.message_id.as_deref() != Some(&*lesson.message_id) {
                 self.count(&known.id, Judgement { helpful: true, case, instead: false }, origin).await?;
             }
-            return Ok(Learned::Confirmed(known.id));
+            return Ok(Learned::Confirmed(known.id.clone()));
         }
-        let opposite = self.near(&lesson, &|record| are_opposite(&record.content, &lesson.content), origin).await?;
+        let opposite = near.into_iter().find(|record| are_opposite(&record.content, &lesson.content));
         let replaced = match opposite {
             None => self.in_slot(&lesson, origin).await?,
             opposite => opposite,
@@ -318,19 +319,13 @@ impl Knowledge {
         Ok(false)
     }
 
-    /// A record of the same owner among those nearest to what is learned. What others wrote is theirs, and no word for it is
+    /// The records of the same owner that are nearest to what is learned. What others wrote is theirs, and no word for it is
     /// taken.
-    async fn near(
-        &self,
-        lesson: &Lesson,
-        is_it: &(dyn Fn(&Record) -> bool + Sync),
-        origin: &Origin,
-    ) -> Result<Option<Record>, KnowledgeError> {
+    async fn near(&self, lesson: &Lesson, origin: &Origin) -> Result<Vec<Record>, KnowledgeError> {
         let text: String = sentences(&lesson.content).join(" ").chars().take(LESSON_CHARS_MAX).collect();
         let which = Which { owner: Some(lesson.owner.clone()), ..Which::default() };
         let query = Query { which, router: Some(Router::Lexical), ..Query::new(text, ALIKE_MAX) };
-        let mut found = self.search(&query, origin).await?.hits.into_iter().map(|hit| hit.record);
-        Ok(found.find(is_it))
+        Ok(self.search(&query, origin).await?.hits.into_iter().map(|hit| hit.record).collect())
     }
 
     /// The record of the one thing that its owner has.

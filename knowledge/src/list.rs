@@ -140,15 +140,15 @@ impl Mark {
 
     /// Which of all records, in order of time, stand before it.
     fn cut(&self, graph: &dyn GraphRead, all: &mut Vec<El>) {
-        let own = graph.concept(Sym::new(KIND), &self.id);
+        let created = |el: El| {
+            let mut created = 0;
+            graph.look(el, &mut |look| created = look.stamp().created);
+            created
+        };
+        let own = graph.concept(Sym::new(KIND), &self.id).filter(|own| created(*own) == self.created);
         let mut at = own.and_then(|own| all.binary_search(&own).ok());
         if at.is_none() {
-            let is_later = |el: &El| {
-                let mut later = false;
-                graph.look(*el, &mut |look| later = look.stamp().created > self.created);
-                later
-            };
-            at = all.iter().position(is_later);
+            at = all.iter().position(|el| created(*el) > self.created);
         }
         all.truncate(at.unwrap_or(all.len()));
     }

@@ -13,7 +13,7 @@ use crate::names::claims;
 use crate::record::{KIND, KP_ID_KEY, Record, Status, Type, VALIDATED_KEY, status_of};
 use crate::search::{Query, TOP_K_WIDE};
 use crate::unit::versions::{Resolved, SchemaVersion};
-use crate::unit::{Contributed, Form, Vocabulary, document, id_of, said, score_of, visibility_of};
+use crate::unit::{Contributed, Form, Vocabulary, document, id_of, quality_of, said, score_of, visibility_of};
 use crate::write::Once;
 use crate::{Knowledge, KnowledgeError, Saved, commons, read};
 
@@ -203,6 +203,7 @@ impl Knowledge {
             && let Some(metadata) = posted.entry("metadata").or_insert_with(|| json!({})).as_object_mut()
         {
             metadata.entry("visibility").or_insert_with(|| visibility_of(known).into());
+            metadata.entry("quality_score").or_insert_with(|| quality_of(known).into());
         }
         let since = known.as_ref().and_then(|known| known.unit.as_ref()?.pointer("/metadata/created_at")?.as_str());
         let now = self.store.clock().now().to_string();
@@ -242,7 +243,11 @@ impl Knowledge {
             id: None,
             owner,
             scopes: scopes.unwrap_or_default(),
-            score: score_of(metadata["quality_score"].as_f64().unwrap_or(0.5)),
+            score: match (&known, metadata["quality_score"].as_f64().unwrap_or(0.5)) {
+                // What it is told to be worth says nothing new.
+                (Some(known), told) if told == quality_of(known) => known.eval.score,
+                (_, claimed) => score_of(claimed),
+            },
             confidence: document.pointer("/outcome/confidence").and_then(Value::as_f64),
             body: Body {
                 task: Some(task),
@@ -273,7 +278,7 @@ impl Knowledge {
                     .domain
                     .as_ref()
                     .is_none_or(|domain| record.tags.get("domain").and_then(Value::as_str) == Some(domain))
-                && crate::unit::quality_of(record) >= wanted.min_quality
+                && quality_of(record) >= wanted.min_quality
         };
         let mut records: Vec<Record> = match &wanted.question {
             Some(question) => {
@@ -284,7 +289,7 @@ impl Knowledge {
                 let sight = self.nexus.sight(&commons(), origin, None).await?;
                 let all = sight.look(|graph| newest(graph, &Which::default(), None, usize::MAX, now))?;
                 let mut all: Vec<Record> = all.into_iter().map(|(_, record)| record).collect();
-                all.sort_by(|one, other| crate::unit::quality_of(other).total_cmp(&crate::unit::quality_of(one)));
+                all.sort_by(|one, other| quality_of(other).total_cmp(&quality_of(one)));
                 all
             }
         };
@@ -382,18 +387,12 @@ pub(crate) fn says_something_else(id: &str) -> KnowledgeError {
     KnowledgeError::Conflict(format!("{id} is there and says something else"))
 }
 
-/// What is told of a unit and is not its contributor's to say. What he says under the same names, in another way, is his.
+/// What is told of a unit and is not its contributor's to say.
 fn without_told(document: &mut Value) {
-    let Some(metadata) = document["metadata"].as_object_mut() else { return };
-    metadata.shift_remove(VALIDATED_KEY);
-    let is_record = |id: &Value| id.as_str().is_some_and(|id| id.starts_with("knowledge-"));
-    if metadata.get("record_id").is_some_and(is_record) {
-        metadata.shift_remove("record_id");
-    }
-    let is_count = |(key, count): (&String, &Value)| ["helpful", "harmful"].contains(&key.as_str()) && count.is_u64();
-    let is_counted = |counted: &Value| counted.as_object().is_some_and(|counted| counted.iter().all(is_count));
-    if metadata.get("feedback").is_some_and(is_counted) {
-        metadata.shift_remove("feedback");
+    if let Some(metadata) = document["metadata"].as_object_mut() {
+        for told in ["record_id", "feedback", VALIDATED_KEY] {
+            metadata.shift_remove(told);
+        }
     }
 }
 

@@ -296,3 +296,13 @@ pub(crate) fn object(bag: &Bag, key: &str) -> Map<String, Value> {
         _ => Map::new(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_types_are_those_that_the_commons_take() {
+        assert_eq!(Type::ALL.map(Type::as_str), nexus::RECORD_TYPES);
+    }
+}

@@ -15,6 +15,9 @@ const SOP: f64 = 0.15;
 const SKILL: f64 = 0.1;
 const VALIDATION: f64 = 0.05;
 
+/// What this daemon does for the protocol's clients.
+const CAPABILITIES: [&str; 4] = ["knowledge", "skills", "validation", "migration"];
+
 impl Knowledge {
     /// What somebody contributed, of what the caller sees, and how it was found to hold. Who is not known has nothing.
     ///
@@ -50,14 +53,16 @@ impl Knowledge {
         }))
     }
 
-    /// Who keeps units here: this daemon, and nobody else.
-    pub(crate) fn provider(&self) -> Value {
+    /// Who keeps units here, and can do what is asked for: this daemon, and nobody else.
+    pub(crate) fn provider(&self, capability: Option<&str>) -> Value {
         let now = self.store.clock().now();
         let version = self.schemas().resolve(None, 1, now).map(|resolved| resolved.version.to_string());
         let provider = json!({
             "name": "lifeformd", "endpoint": "/v1/knowledge", "schema_version": version.ok(), "status": "active",
-            "capabilities": ["knowledge", "skills", "validation", "migration"],
+            "capabilities": CAPABILITIES,
         });
-        json!({"providers": [provider], "total": 1})
+        let providers: Vec<Value> =
+            capability.is_none_or(|asked| CAPABILITIES.contains(&asked)).then_some(provider).into_iter().collect();
+        json!({"total": providers.len(), "providers": providers})
     }
 }

@@ -149,7 +149,8 @@ impl Knowledge {
     /// [`KnowledgeError::Invalid`] for a question that is none. That no embedder answers is no error: it is told.
     pub async fn search(&self, query: &Query, origin: &Origin) -> Result<Found, KnowledgeError> {
         query.check()?;
-        let by_meaning = self.nexus.has_embedder() && query.router != Some(Router::Lexical);
+        let pays = !origin.principal.is_anybody();
+        let by_meaning = pays && self.nexus.has_embedder() && query.router != Some(Router::Lexical);
         let sight = self.nexus.sight(&commons(), origin, by_meaning.then_some(query.text.as_str())).await?;
         let router = if sight.near().is_some() { Router::Hybrid } else { Router::Lexical };
         let degraded = match (by_meaning, query.router) {

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use nexus::Origin;
 use nexus::secrets::{redacted, same_but_for_secrets, same_json_but_for_secrets};
-use regex::Regex;
+use regex::{Captures, Regex};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -32,7 +32,7 @@ const VERSION: &str = "1.0.0";
 const SUSPICIOUS: [(f64, &str); 7] = [
     (
         0.6,
-        r"(?i)\b(?:ignore|disregard|forget|override)\s+(?:(?:all|any|of|the|your|these)\s+)*(?:previous|prior|earlier|above|preceding)\b",
+        r"(?i)\b(?:ignore|disregard|forget|override)\s+(?:(?:all|any|of|the|your|these)\s+)*(?:previous|prior|earlier|above|preceding)\s+(?:(?:system|user)\s+)?(?:instructions?|rules?|prompts?|guidelines?|directions?|messages?|orders?|context)\b",
     ),
     (
         0.6,
@@ -50,7 +50,7 @@ const SUSPICIOUS: [(f64, &str); 7] = [
     (0.3, r"(?i)\bsystem prompt\b"),
     (0.3, r"(?i)\bact as (?:root|admin|administrator|the system)\b"),
 ];
-/// What is so sure is refused, and from there on it is told.
+/// What is so sure is refused, and what is less so is told.
 const REFUSED: f64 = 0.6;
 
 static SUSPICIONS: LazyLock<Vec<(f64, Regex)>> = LazyLock::new(|| {
@@ -58,12 +58,23 @@ static SUSPICIONS: LazyLock<Vec<(f64, Regex)>> = LazyLock::new(|| {
     SUSPICIOUS.into_iter().map(finder).collect()
 });
 
-/// What nobody sees of a page: comments, and elements that act instead of saying something.
-static HIDDEN: LazyLock<Regex> = LazyLock::new(|| {
-    let acts = "script|style|iframe|object|embed|template|noscript";
-    let shape = format!(r"(?is)<!--.*?(?:-->|\z)|<(?:{acts})\b.*?(?:</(?:{acts})\s*>|\z)");
-    Regex::new(&shape).unwrap_or_else(|error| unreachable!("{error}"))
+/// What nobody sees of a page.
+static HIDDEN: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"(?s)<!--.*?(?:-->|\z)").unwrap_or_else(|error| unreachable!("{error}")));
+/// Elements of a page that act instead of saying something; what is quoted as code only says it.
+static ACTS: LazyLock<Regex> = LazyLock::new(|| {
+    let shape = r"(?is)(?<code>```.*?(?:```|\z)|`[^`\n]*`)|<script\b[^>]*>.*?</script\s*>|<style\b[^>]*>.*?</style\s*>|<iframe\b[^>]*>.*?</iframe\s*>";
+    Regex::new(shape).unwrap_or_else(|error| unreachable!("{error}"))
 });
+
+/// What a guide says as those do who would take hold of its reader: how sure that is, and in which words.
+fn suspicion(text: &str) -> (f64, Vec<String>) {
+    let found = SUSPICIONS.iter().filter_map(|(sure, finder)| Some((sure, finder.find(text)?.as_str())));
+    found.fold((0.0, Vec::new()), |(all, mut words), (sure, found)| {
+        words.push(format!("\"{found}\""));
+        (all + sure, words)
+    })
+}
 
 /// The head of a skill; members that are not known are kept.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -141,11 +152,7 @@ impl Skill {
             });
         }
         let said = format!("{}\n{body}", head.description);
-        let found = SUSPICIONS.iter().filter_map(|(sure, finder)| Some((sure, finder.find(&said)?.as_str())));
-        let (mut sure, mut words) = (0.0, Vec::new());
-        for (one, found) in found {
-            (sure, words) = (sure + one, [words, vec![format!("\"{found}\"")]].concat());
-        }
+        let (sure, words) = suspicion(&said);
         if sure >= REFUSED {
             let what = format!("says {}, as what takes hold of its reader does", words.join(" and "));
             faults.push(Fault { path: "skill_md_content".into(), what });
@@ -213,7 +220,11 @@ pub(crate) fn check(head: &Value, guide: &str) -> Result<(), String> {
     if serde_json::to_string(&head).is_ok_and(|text| text.len() > HEAD_BYTES_MAX) {
         return Err(format!("is at most {HEAD_BYTES_MAX} bytes"));
     }
+    let (sure, words) = suspicion(&format!("{}\n{guide}", head.description));
     match seen(guide) == guide {
+        true if sure >= REFUSED => {
+            Err(format!("is of a guide that says {}, as what takes hold of its reader does", words.join(" and ")))
+        }
         true => Ok(()),
         false => Err("is of a guide with parts that nobody sees".to_owned()),
     }
@@ -256,7 +267,11 @@ fn seen(text: &str) -> String {
     let mut left: String = text.chars().filter(|c| !is_invisible(*c)).collect();
     loop {
         // What is left may be a comment only now.
-        let next = HIDDEN.replace_all(&left, "").into_owned();
+        let next = HIDDEN.replace_all(&left, "");
+        let next = ACTS.replace_all(&next, |found: &Captures<'_>| {
+            found.name("code").map_or_else(String::new, |code| code.as_str().to_owned())
+        });
+        let next = next.into_owned();
         if next == left {
             return left;
         }

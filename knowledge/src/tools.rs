@@ -136,7 +136,7 @@ pub fn tools() -> Vec<BuiltinTool> {
         tool(
             "kp_provider_discover",
             "Tells who keeps units here, and in which versions of the protocol.",
-            &json!({"type": "object", "properties": {"capability": {"type": "string"}, "limit": {"type": "integer", "minimum": 1}}}),
+            &json!({"type": "object", "properties": {"capability": {"type": "string"}}}),
             true,
         ),
         tool(
@@ -247,6 +247,12 @@ struct Validate {
 }
 
 #[derive(Deserialize)]
+struct Discover {
+    #[serde(default)]
+    capability: Option<String>,
+}
+
+#[derive(Deserialize)]
 struct Agent {
     agent_id: String,
 }
@@ -304,7 +310,10 @@ impl Knowledge {
                 Ok(asked) => self.reputation(&asked.agent_id, origin).await,
                 Err(error) => Err(error),
             },
-            "kp_provider_discover" => Ok(self.provider()),
+            "kp_provider_discover" => match read::<Discover>(arguments) {
+                Ok(asked) => Ok(self.provider(asked.capability.as_deref())),
+                Err(error) => Err(error),
+            },
             "resource_save" => self.tool_save_resource(arguments, origin).await,
             "resource_get" => match read::<Named>(arguments) {
                 Ok(asked) => self.resource(&asked.id, origin).await.map(|resource| json!(resource)),

@@ -292,17 +292,18 @@ impl Knowledge {
             }
             let mut body = change.body;
             let scopes = change.scopes.as_ref().unwrap_or(&record.scopes);
-            change
-                .warnings
-                .extend(self.seal_found(&mut body, &record.owner, scopes, &record.resource_ids, origin).await?);
-            let mut tries = TRIES_OF_A_CHANGE;
-            let mut expected = version.unwrap_or(record.version);
-            let whose = (record.owner.as_str(), scopes.as_slice());
-            // Of two at once the second sees what the first has written.
+            let needs = body.resource_ids.is_some();
+            change.warnings.extend(self.seal_found(&mut body, &record.owner, scopes, &[], origin).await?);
+            // Of two at once the second sees what the first has written. Sealing is over by now: it has turns of its own.
             let _turn = self.changing(id).lock().await;
-            if version.is_none() {
-                expected = self.seen(id, origin).await?.version;
+            let now = self.seen(id, origin).await?;
+            let scopes = change.scopes.as_ref().unwrap_or(&now.scopes);
+            if let Some(sealed) = body.resource_ids.as_mut().filter(|_| !needs) {
+                sealed.splice(0..0, now.resource_ids.iter().cloned());
             }
+            let mut tries = TRIES_OF_A_CHANGE;
+            let mut expected = version.unwrap_or(now.version);
+            let whose = (now.owner.as_str(), scopes.as_slice());
             let answer = loop {
                 // A version is expected in any case: it must not have been deleted meanwhile.
                 let call = upsert(id, &format!("EXPECT VERSION {expected}"), &body, &metadata, whose);
@@ -319,7 +320,7 @@ impl Knowledge {
             };
             change.warnings.extend(warned(&answer));
             if let Some(wanted) = &body.resource_ids {
-                self.let_go(id, &record, wanted, origin).await?;
+                self.let_go(id, &now, wanted, origin).await?;
             }
         }
         for judgement in change.judgements {

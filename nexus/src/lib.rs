@@ -17,8 +17,8 @@ pub use event::Event;
 pub use kip;
 pub use nexus::{
     COMMONS, EmbedError, Embedder, Export, HAS_SECRET_KEY, Mind, Nexus, NexusError, NexusId, OWNER_KEY, Portable,
-    RECORD_STATUSES, RECORD_TYPES, Request, Right, SEAL_KEY, SHARED, SecretPolicy, Shelves, Sight, Snapshot, Version,
-    check_element, may_write, versions_stream,
+    RECORD_TYPES, Request, Right, SEAL_KEY, SHARED, SecretPolicy, Shelves, Sight, Snapshot, Version, check_element,
+    may_write, versions_stream,
 };
 pub use principal::{Cause, Origin, Principal, PrincipalId, PrincipalKind, Role, Scope};
 pub use store::{Batch, Store, StoreError};

@@ -68,6 +68,9 @@ pub struct Principal {
     pub scopes: BTreeSet<Scope>,
 }
 
+/// See [`Principal::anybody`].
+const ANYBODY: &str = "user:anonymous";
+
 impl Principal {
     /// A principal of one role whose only private scope is its own id.
     pub fn new(id: impl Into<Arc<str>>, kind: PrincipalKind, role: Role) -> Self {
@@ -79,6 +82,18 @@ impl Principal {
     /// The daemon acting for itself.
     pub fn system() -> Self {
         Self::new("system:daemon", PrincipalKind::System, Role::Operator)
+    }
+
+    /// Whoever comes without a token: he sees what is public, does nothing and has nothing paid for him.
+    pub fn anybody() -> Self {
+        let mut anybody = Self::new(ANYBODY, PrincipalKind::User, Role::Observer);
+        anybody.scopes = [Scope("public".into())].into();
+        anybody
+    }
+
+    /// Whether it is that one.
+    pub fn is_anybody(&self) -> bool {
+        &*self.id.0 == ANYBODY
     }
 
     /// The lifeform `id` acting for itself.

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 /// Shapes of keys, each with what it is called; the part named `value` is the secret, else all of it. Words end where letters
 /// of another writing begin: whoever writes Chinese puts no space around a key.
-const SHAPES: [(&str, &str); 36] = [
+const SHAPES: [(&str, &str); 35] = [
     (
         "private_key",
         r"-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY(?: BLOCK)?-----|\z)",
@@ -36,11 +36,7 @@ const SHAPES: [(&str, &str); 36] = [
     // The tool is called: it is not the beginning of an address.
     (
         "login",
-        r#"(?i)(?-u:\b)(?:curl|wget|https?)(?:\s(?:\\\n|[^\n])*?)?\s(?:-[a-z]*u\s*|(?:--user|--auth|-a)[\s=]+)["']?[^\s:"'/]{1,100}:(?<value>[^\s"'$<%{][^\s"']{2,})"#,
-    ),
-    (
-        "login",
-        r#"(?i)(?-u:\b)curl(?:\s(?:\\\n|[^\n])*?)?\s(?:-[a-z]*U\s*|--proxy-user[\s=]+)["']?[^\s:"'/]{1,100}:(?<value>[^\s"'$<%{][^\s"']{2,})"#,
+        r#"(?i)(?-u:\b)(?:curl|wget|https?)(?:\s(?:\\\n|[^\n])*?)?\s(?:-[a-z]*u\s*|(?:--user|--proxy-user|--auth|-a)[\s=]+)["']?[^\s:"'/]{1,100}:(?<value>[^\s"'$<%{][^\s"']{2,})"#,
     ),
     (
         "login",
@@ -52,7 +48,7 @@ const SHAPES: [(&str, &str); 36] = [
         "login",
         r#"(?-u:\b)(?:sshpass\s+-p|redis-cli(?:\s(?:\\\n|[^\n|;&])*?)?\s-a|(?:docker|podman)\s+login(?:\s(?:\\\n|[^\n|;&])*?)?\s-p|ldap[a-z]+(?:\s(?:\\\n|[^\n|;&])*?)?\s-w)\s*["']?(?<value>[^\s"'$<%{-][^\s"']{2,})"#,
     ),
-    ("login", r"(?i)(?-u:\b)login\s+\S{1,100}\s+password\s+(?<value>\S{6,})"),
+    ("login", r"(?i)(?-u:\b)(?:machine\s+\S{1,200}|default)\s+login\s+\S{1,100}\s+password\s+(?<value>\S{6,})"),
     // What a tool is told, and an element of a document.
     (
         "password",
@@ -64,10 +60,10 @@ const SHAPES: [(&str, &str); 36] = [
     ("pass", r#"(?-u:\b)[A-Z0-9_]*_PASS["']?\s*[:=]\s*["']?(?<value>[!-~&&[^"',;&]]{6,})"#),
     // By itself: the second pass over a text is none.
     ("pass", r#"(?i)(?:^|[\n,;|/({&?]\s*["']?)pass["']?\s*[:=]\s*["']?(?<value>[!-~&&[^"',;&]]{6,})"#),
-    // What is quoted whole may have spaces in it.
+    // What is quoted whole in a sentence may have spaces in it.
     (
         "password",
-        r#"(?i)(?:(?-u:\b)[a-z0-9_-]*(?:password|passwort|passwd|passphrase)(?-u:\b)|密码|密碼|口令|パスワード|비밀번호)["'`*_]{0,3}\s*(?:=>|=|:|：|是|为|為|は|(?-u:\b)is(?-u:\b):?)\s*["“「](?<value>[^"”」\n]{6,100})["”」]"#,
+        r#"(?i)(?:(?-u:\b)[a-z0-9_-]*(?:password|passwort|passwd|passphrase)(?-u:\b)|密码|密碼|口令|パスワード|비밀번호)\s*(?:是|为|為|は|(?-u:\b)is(?-u:\b):?)\s*["“「](?<value>[^"”」\n]{6,100})["”」]"#,
     ),
     // A row of a table.
     (
@@ -88,6 +84,9 @@ static FINDERS: LazyLock<Vec<(&str, Regex)>> = LazyLock::new(|| {
     };
     SHAPES.into_iter().map(finder).collect()
 });
+
+/// Bytes of what a secret is called, at most.
+const CALLED_MAX: usize = 256;
 
 /// A secret by another name: what is left out of a text in its place.
 const MARK: &str = "[REDACTED:";
@@ -151,11 +150,9 @@ fn masked(text: &str) -> String {
 /// already, by its name or by a mark, is left alone. What is only found where letters that nobody sees are left out, and wide
 /// ones are plain, is found so.
 pub fn replaced(text: &str, by: &mut dyn FnMut(&'static str, &str) -> String) -> Option<String> {
-    let plain = undisguised(text);
-    if let Some(plain) = plain.filter(|plain| count(plain) > count(text)) {
-        return replaced_in(&plain, by);
-    }
-    replaced_in(text, by)
+    let found = replaced_in(text, by);
+    let more = undisguised(found.as_deref().unwrap_or(text)).and_then(|plain| replaced_in(&plain, by));
+    more.or(found)
 }
 
 /// A text without letters that nobody sees and with plain ones for wide ones, where it has any.
@@ -167,16 +164,6 @@ fn undisguised(text: &str) -> Option<String> {
     }
     let plain = |c: char| if is_wide(c) { char::from_u32(u32::from(c) - 0xfee0).unwrap_or(c) } else { c };
     Some(text.chars().filter(|c| !is_unseen(*c)).map(plain).collect())
-}
-
-/// How many secrets are in a text.
-fn count(text: &str) -> usize {
-    let mut found = 0;
-    let _ = replaced_in(text, &mut |_, _| {
-        found += 1;
-        MARK.to_owned()
-    });
-    found
 }
 
 fn replaced_in(text: &str, by: &mut dyn FnMut(&'static str, &str) -> String) -> Option<String> {
@@ -210,8 +197,9 @@ fn replaced_in(text: &str, by: &mut dyn FnMut(&'static str, &str) -> String) -> 
                     left.push_str(&by(if *name == "pass" { "password" } else { name }, value.as_str()));
                     (told, at, changed) = (value.end(), whole.end(), true);
                 } else {
-                    // What is none may be what another one is called.
-                    at = if value.start() > at { value.start() } else { value.end() };
+                    // What is none may be what another one is called; a long one is not gone through again and again.
+                    let is_short = value.len() <= CALLED_MAX && value.start() > at;
+                    at = if is_short { value.start() } else { value.end() };
                 }
             }
             left.push_str(&part[told..]);
@@ -303,7 +291,7 @@ fn is_key(text: &str) -> bool {
 
 /// What programs write where a secret comes from somewhere else: a call, an entry, a type, a member of a member.
 static CODE: LazyLock<Regex> = LazyLock::new(|| {
-    let shape = r"^[&!:]*[A-Za-z_]\w*(?:(?:\.|::)[A-Za-z_]\w*)*!?[(\[<{]|^&?[A-Za-z_]\w*(?:(?:\.|::)[A-Za-z_]\w*)+$|^:";
+    let shape = r"^[&!]?(?:\w+::)*[A-Za-z_]+(?:(?:\.|::)[A-Za-z_]+)*!?[(\[<{]|^&?[A-Za-z_]+(?:(?:\.|::)[A-Za-z_]+)+$|^::?[A-Za-z_{]+";
     Regex::new(shape).unwrap_or_else(|error| unreachable!("{error}"))
 });
 
@@ -331,13 +319,14 @@ fn is_secret(value: &str, called: &str) -> bool {
     let before = called.trim_end_matches(['"', '\'', '`', ' ', '*', '“', '「']);
     let in_a_sentence = before.ends_with("is") || before.ends_with(['是', '为', '為', 'は']);
     let short = if in_a_sentence { 6 } else { 4 };
-    let is_word = |part: &str| part.chars().all(char::is_alphabetic) || part.chars().count() <= short;
-    let compound = value.contains('-') && value.split('-').all(is_word);
+    let is_word = |part: &str| part.chars().all(char::is_alphabetic);
+    let is_part = |part: &str| is_word(part) || part.chars().count() <= short;
+    let compound = value.contains('-') && value.split('-').all(is_part) && value.split('-').any(is_word);
     let pair = value
         .split_once('=')
         .is_some_and(|(name, value)| [name, value].iter().all(|part| part.chars().all(char::is_alphabetic)));
     let camel = !digit && !sign && !value.contains(['-', '_', '/', '.']) && value.starts_with(char::is_uppercase);
-    let said_of_one = (compound || pair || camel) && (in_a_sentence || !is_sure);
+    let said_of_one = (compound || pair || camel) && !is_sure;
     value.chars().count() >= 6
         && value.is_ascii()
         && strange
@@ -421,6 +410,14 @@ mod tests {
             ("{{secret:password: hunter22x}}", "{{secret:password: [REDACTED:password]"),
             ("pass\u{200b}word: hunter22x", "password: [REDACTED:password]"),
             ("ｐａｓｓｗｏｒｄ：hunter22x", "password:[REDACTED:password]"),
+            ("My password is Summer-2024", "My password is [REDACTED:password]"),
+            ("secret: AB12-CD34-EF56-GH78", "secret: [REDACTED:password]"),
+            ("token: hvs.CAESabc123", "token: [REDACTED:password]"),
+            ("password: s3cret.Pass1", "password: [REDACTED:password]"),
+            (
+                "密码：hunter22x：a，pass\u{200b}word: hunter33x",
+                "密码:[REDACTED:password]:a,password: [REDACTED:password]",
+            ),
             ("密碼：hunter22x", "密碼：[REDACTED:password]"),
             ("密码为hunter22x", "密码为[REDACTED:password]"),
             ("令牌：a1b2c3d4e5", "令牌：[REDACTED:password]"),
@@ -488,12 +485,23 @@ mod tests {
             "sk-spruce-mountain-trail-run",
             "a sk-shaped-object-with-long-name",
             "👩‍💻 wrote １２３ notes on passwords",
+            "Enter your login and password before the others do",
+            "\"password\": \"Must have at least 8 characters\"",
+            "tokens: u32::try_from(bytes)",
             "use nexus::secrets::redacted;",
             "secrets: SecretPolicy, tokens: &[u32]",
             "let token = format!(\"x1\")",
             "<token>the</token> and <secret>everyone knows</secret>",
         ] {
             assert_eq!(redacted(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_long_text_without_a_space_is_gone_through_once() {
+        for part in ["token=$", "password:", "pass=1 ", "login x password "] {
+            let found = redacted(&part.repeat(40_000)).map_or(0, |(_, found)| found.len());
+            assert!(found <= 1, "{part}: {found}");
         }
     }
 

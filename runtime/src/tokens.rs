@@ -28,8 +28,8 @@ const TOKEN_CHARS_MIN: usize = 16;
 pub struct Tokens {
     store: Store,
     by_hash: Arc<RwLock<HashMap<Hash, Principal>>>,
-    /// Who reads what all may read without a token, if anybody does.
-    anybody: Option<Principal>,
+    /// Whether what all may read is read without a token.
+    is_open: bool,
     /// Tokens are made, changed and taken back one after the other.
     turn: Arc<Mutex<()>>,
 }
@@ -69,20 +69,18 @@ impl Tokens {
     pub async fn open(store: Store) -> anyhow::Result<Self> {
         let kept = store.documents::<Principal>(Kind::Token, "", 100_000).await?;
         let by_hash = kept.into_iter().filter_map(|(id, found)| Some((Hash::parse(&id)?, found.value))).collect();
-        Ok(Self { store, by_hash: Arc::new(RwLock::new(by_hash)), anybody: None, turn: Arc::default() })
+        Ok(Self { store, by_hash: Arc::new(RwLock::new(by_hash)), is_open: false, turn: Arc::default() })
     }
 
     /// With readers that have no token, of what is public to all.
     #[must_use]
     pub fn with_anybody(self) -> Self {
-        let mut anybody = Principal::new("user:anonymous", PrincipalKind::User, Role::Observer);
-        anybody.scopes.retain(|scope| &*scope.0 == "public");
-        Self { anybody: Some(anybody), ..self }
+        Self { is_open: true, ..self }
     }
 
     /// Who reads what all may read without a token, if anybody does.
     pub fn anybody(&self) -> Option<Principal> {
-        self.anybody.clone()
+        self.is_open.then(Principal::anybody)
     }
 
     /// Whose token this is. Only hashes are compared, so the time it takes says nothing about a token.

@@ -53,6 +53,16 @@ async fn a_unit_is_worth_what_it_claims_until_somebody_says_otherwise() {
     better["id"] = id.into();
     let told = ada.post(UNITS, better).await.expect(StatusCode::OK);
     assert_eq!((&told["quality_score"], worth("0.95").await), (&json!(0.95), 1));
+    // Told and posted back with nothing but a word of its own changed, it is worth what it was.
+    let own = format!("{RECORDS}/{}", told["data"]["metadata"]["record_id"].as_str().unwrap());
+    for n in 0..3 {
+        bob.put(&own, json!({"add_helpful_case": {}})).await.expect(StatusCode::OK);
+        let mut again = ada.get(&format!("{UNITS}/{id}")).await.expect(StatusCode::OK);
+        let worth = again["metadata"]["quality_score"].clone();
+        again["task"]["objective"] = format!("entering the harbour, {n}").into();
+        let told = ada.post(UNITS, again).await.expect(StatusCode::OK);
+        assert_eq!(told["quality_score"], worth);
+    }
     bob.post(&format!("{UNITS}/{id}/validate"), json!({"valid": false})).await.expect(StatusCode::OK);
     assert_eq!((worth("0.95").await, worth("0.5").await), (0, 1));
     let told = bob.get(&format!("{UNITS}/{id}")).await.expect(StatusCode::OK);
@@ -60,15 +70,16 @@ async fn a_unit_is_worth_what_it_claims_until_somebody_says_otherwise() {
 }
 
 #[tokio::test]
-async fn what_a_contributor_says_under_our_names_is_his_and_what_a_trace_learned_is_found() {
+async fn what_a_trace_learned_is_found_and_nobody_says_for_us_what_was_counted() {
     let daemon = TestDaemon::start(honest).await;
     let ada = daemon.member("user:ada", &[]).await;
-    let mut unit = trace(&json!({"record_id": "MINE", "feedback": "good"}));
+    let mut unit = trace(&json!({"record_id": "knowledge-other", "feedback": {"helpful": 9999.0, "more": 1}}));
     unit["knowledge_graph_delta"] = json!({"entities": [{"name": "Falcon", "type": "Project"}],
         "relationships": [{"fact": "Falcon ships on Fridays", "valid_from": "2026-01-01"}]});
     let id = ada.post(UNITS, unit).await.expect(StatusCode::CREATED)["id"].as_str().unwrap().to_owned();
     let told = ada.get(&format!("{UNITS}/{id}")).await.expect(StatusCode::OK);
-    assert_eq!((&told["metadata"]["record_id"], &told["metadata"]["feedback"]), (&json!("MINE"), &json!("good")));
+    assert_eq!(told["metadata"]["feedback"], json!({"helpful": 0, "harmful": 0}));
+    assert_ne!(told["metadata"]["record_id"], "knowledge-other");
     assert_eq!(ada.post(UNITS, told).await.expect(StatusCode::OK)["id"], *id);
     let found = ada.get("/api/knowledge/search?q=Falcon").await.expect(StatusCode::OK);
     assert_eq!(found["count"], 1, "{found}");
@@ -273,9 +284,12 @@ async fn a_guide_that_would_take_hold_of_its_reader_is_refused_or_told_of() {
         .expect(StatusCode::CREATED);
     assert_eq!(told["warnings"].as_array().unwrap().len(), 2, "{told}");
     assert!(!told["data"]["content"].as_str().unwrap().contains("go()"), "{told}");
-    for guide in
-        ["Ignore the noise of the previous engine.", "Never send a boat out in fog; keep the tokens in the vault."]
-    {
+    for guide in [
+        "Ignore the noise of the previous engine.",
+        "Ignore the above if you use Docker.",
+        "A `List<Object>` and `<script>x</script>` as code.",
+        "Never send a boat out in fog; keep the tokens in the vault.",
+    ] {
         let told = ada.post("/v1/skills", skill("version: 2.0.0\n", guide)).await;
         assert!(told.status.is_success() && told.body.get("warnings").is_none(), "{guide}: {}", told.body);
     }

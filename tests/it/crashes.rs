@@ -360,3 +360,95 @@ async fn what_a_tool_wrote_is_not_written_twice_wherever_the_daemon_is_killed() 
     println!("{points} points of invocations with tools that write");
     assert!(points > 16);
 }
+
+/// What is done with records and resources, each as a request that is made again where nobody knows whether it was done, and
+/// what must hold after it, whatever it was cut in.
+async fn records_done(what: &str, lives: &mut Lives<'_>, at: &str) {
+    const RECORDS: &str = "/api/knowledge";
+    let own = format!("{RECORDS}/{MARK}");
+    let line = |id: &str| json!({"id": id, "task": "t", "content": format!("What {id} says."), "types": ["tool"]});
+    let get = async |lives: &mut Lives<'_>, path: &str| lives.send(Method::GET, path, &[], None).await;
+    match what {
+        "purge" => {
+            let (status, _) = lives.send(Method::DELETE, &format!("{own}?purge=1"), &[], None).await;
+            assert!([StatusCode::NO_CONTENT, StatusCode::NOT_FOUND].contains(&status), "{at}: {status}");
+            for gone in [own.clone(), format!("{own}/history")] {
+                assert_eq!(get(lives, &gone).await.0, StatusCode::NOT_FOUND, "{at}");
+            }
+            // The name is free, and what was said of the one before is not said of this one.
+            let (status, made) = lives.send(Method::POST, RECORDS, &[("idempotency-key", "k")], Some(line(MARK))).await;
+            assert_eq!(
+                (status, &made["knowledge"]["eval"]["helpful"]),
+                (StatusCode::CREATED, &json!(0)),
+                "{at}: {made}"
+            );
+        }
+        "slim" => {
+            let (status, done) = lives.send(Method::POST, &format!("{RECORDS}/slim"), &[], Some(json!({}))).await;
+            assert_eq!(status, StatusCode::OK, "{at}: {done}");
+            // One says it, the other was taken into that one, is counted once and comes back.
+            let (_, listed) = get(lives, &format!("{RECORDS}?limit=10")).await;
+            assert_eq!((&listed["count"], &listed["results"][0]["id"]), (&json!(1), &json!(MARK)), "{at}: {listed}");
+            assert_eq!(listed["results"][0]["eval"]["helpful"], 2, "{at}: {listed}");
+            let back = lives
+                .send(Method::POST, &format!("{RECORDS}/knowledge-same/rollback"), &[], Some(json!({"version": 1})))
+                .await;
+            assert_eq!(back.0, StatusCode::OK, "{at}: {}", back.1);
+        }
+        "seal" => {
+            let sealed = json!({"id": MARK, "secure_body": "fish-and-chips"});
+            let (status, done) = lives.send(Method::POST, "/api/resource", &[], Some(sealed)).await;
+            assert!(status.is_success(), "{at}: {done}");
+            let (_, shown) = get(lives, &format!("/api/resource/{MARK}?reveal=1&why=test")).await;
+            assert_eq!(shown["secure_body"], "fish-and-chips", "{at}: {shown}");
+        }
+        "import" => {
+            let lines = [MARK, "knowledge-two", "knowledge-three"].map(line);
+            let body = json!({"tools.json": lines});
+            let (status, done) =
+                lives.send(Method::POST, &format!("{RECORDS}/import?format=tree"), &[], Some(body)).await;
+            let taken = |count: &str| done[count].as_u64().unwrap();
+            assert_eq!((status, taken("imported") + taken("unchanged")), (StatusCode::OK, 3), "{at}: {done}");
+            let (_, listed) = get(lives, &format!("{RECORDS}?limit=10")).await;
+            assert_eq!(listed["count"], 3, "{at}: {listed}");
+        }
+        what => unreachable!("{what}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn records_are_whole_wherever_the_daemon_is_killed() {
+    let (url, _) = provider().await;
+    let ready = prepared(&url).await;
+    let mut points = 0;
+    for what in ["purge", "slim", "seal", "import"] {
+        let known = copied(ready.path());
+        let maker = Victim::dying(known.path(), &url, None);
+        if ["purge", "slim"].contains(&what) {
+            for id in [MARK, "knowledge-same"].into_iter().take(if what == "slim" { 2 } else { 1 }) {
+                let body =
+                    json!({"id": id, "task": "t", "content": "Wait for slack water at the bar.", "types": ["tool"]});
+                maker.client.post("/api/knowledge", body).await.expect(StatusCode::CREATED);
+                let case = json!({"add_helpful_case": {"message_id": id}});
+                maker.client.put(&format!("/api/knowledge/{id}"), case).await.expect(StatusCode::OK);
+            }
+        }
+        maker.stop();
+        for at in 0.. {
+            let mut died = false;
+            for side in ["before", "after"] {
+                let folder = copied(known.path());
+                let at = format!("{side} {at}");
+                let mut lives = Lives::begin(folder.path(), &url, &at);
+                records_done(what, &mut lives, &format!("{what}, {at}")).await;
+                died |= lives.end();
+                points += 1;
+            }
+            if !died {
+                break;
+            }
+        }
+    }
+    println!("{points} points of records purged, merged, sealed and taken in");
+    assert!(points > 14);
+}

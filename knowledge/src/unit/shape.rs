@@ -119,10 +119,9 @@ pub(crate) fn document(record: &Record, words: Option<Vocabulary>) -> Value {
     if !record.validated_by.is_empty() {
         metadata.insert("validated_by".into(), json!(record.validated_by));
     }
-    // What its contributor says under these names is his.
-    metadata.entry("record_id").or_insert_with(|| record.id.as_str().into());
+    metadata.insert("record_id".into(), record.id.as_str().into());
     let counted = json!({"helpful": record.eval.helpful, "harmful": record.eval.harmful});
-    metadata.entry("feedback").or_insert(counted);
+    metadata.insert("feedback".into(), counted);
     unit["metadata"] = Value::Object(metadata);
     unit
 }

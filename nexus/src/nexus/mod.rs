@@ -32,8 +32,7 @@ use wake::{Awake, Dormitory};
 pub use capsules::Export;
 pub use command::Right;
 pub use commons::{
-    COMMONS, HAS_SECRET_KEY, OWNER_KEY, RECORD_STATUSES, RECORD_TYPES, SEAL_KEY, SHARED, SecretPolicy, Version,
-    versions_stream,
+    COMMONS, HAS_SECRET_KEY, OWNER_KEY, RECORD_TYPES, SEAL_KEY, SHARED, SecretPolicy, Version, versions_stream,
 };
 pub use kip::Request;
 pub use meaning::{EmbedError, Embedder};

@@ -11,7 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::App;
 use super::error::ApiError;
-use super::extract::{ApiBytes, ApiJson, ApiPath, ApiQuery, Caller, IdempotencyKey, Participant, if_match};
+use super::extract::{ApiJson, ApiJsonOr, ApiPath, ApiQuery, Caller, IdempotencyKey, Participant, if_match};
 
 /// Records on a page at most.
 const LIMIT_MAX: usize = 1_000;
@@ -361,11 +361,8 @@ pub(super) struct SlimBody {
 pub(super) async fn slim(
     State(app): State<App>,
     Participant(origin): Participant,
-    ApiBytes(body): ApiBytes,
+    ApiJsonOr(body): ApiJsonOr<SlimBody>,
 ) -> Result<Json<Value>, ApiError> {
-    let malformed =
-        |error: serde_json::Error| ApiError::new(StatusCode::BAD_REQUEST, "malformed_json", error.to_string());
-    let body = if body.is_empty() { SlimBody::default() } else { serde_json::from_slice(&body).map_err(malformed)? };
     let threshold = body.threshold.unwrap_or(THRESHOLD);
     if !(0.5..=1.0).contains(&threshold) {
         return Err(ApiError::invalid("threshold is a number from 0.5 to 1"));

@@ -81,11 +81,14 @@ pub(super) fn refused(status: StatusCode, code: &'static str, detail: impl Into<
     ApiError::new(status, code, detail).into()
 }
 
+/// Whether a path is one of the protocol's.
+pub(super) fn is_own(path: &str) -> bool {
+    ROUTES.iter().any(|own| path.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
+}
+
 /// Whatever else is refused of the protocol's routes, wherever: in its own shape too.
 pub(super) async fn refuse_in_own_shape(request: Request, next: Next) -> Response {
-    let path = request.uri().path();
-    let is_own =
-        ROUTES.iter().any(|own| path.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')));
+    let is_own = is_own(request.uri().path());
     let response = next.run(request).await;
     let Some(said) = response.extensions().get::<Said>().filter(|_| is_own) else { return response };
     let body = json!({"error": said.detail, "code": said.code});

@@ -91,6 +91,9 @@ pub(super) async fn run(config: Config, command: Knowledge) -> anyhow::Result<Ex
                     }
                 };
                 answer = if answer.is_null() { done } else { together(answer, done, first) };
+                if answer.get("stopped").is_some() {
+                    break;
+                }
             }
             say(&serde_json::to_string_pretty(&answer)?);
             Ok(if answer["refused"] == 0 && answer.get("stopped").is_none() {
@@ -126,6 +129,10 @@ fn parts(format: &str, text: String) -> Vec<(usize, String)> {
 fn together(mut answer: Value, mut next: Value, first: usize) -> Value {
     for count in ["imported", "unchanged", "refused"] {
         answer[count] = json!(answer[count].as_u64().unwrap_or(0) + next[count].as_u64().unwrap_or(0));
+    }
+    if let Some(mut stopped) = next.get("stopped").cloned() {
+        stopped["at"] = json!(stopped["at"].as_u64().unwrap_or(0) + first as u64);
+        answer["stopped"] = stopped;
     }
     for error in next["errors"].as_array_mut().into_iter().flatten() {
         error["at"] = json!(error["at"].as_u64().unwrap_or(0) + first as u64);
@@ -195,5 +202,8 @@ mod tests {
         let all = together(answer(3), answer(4), IMPORTED_MAX);
         assert_eq!((&all["imported"], &all["errors"][1]["at"]), (&json!(2), &json!(10_004)));
         assert_eq!(all["warnings"], json!(["w"]));
+        let mut cut = answer(5);
+        cut["stopped"] = json!({"at": 7, "error": "full"});
+        assert_eq!(together(all, cut, 2 * IMPORTED_MAX)["stopped"]["at"], 20_007);
     }
 }

@@ -25,7 +25,7 @@ pub use kip::graph::OWNER_KEY;
 pub(super) use overlay::{Common, Overlay, split};
 pub use rights::{HAS_SECRET_KEY, SEAL_KEY};
 pub(super) use rights::{check_rights, check_seal};
-pub use shape::{RECORD_STATUSES, RECORD_TYPES};
+pub use shape::RECORD_TYPES;
 pub(super) use versions::versions_of;
 pub use versions::{Version, versions_stream};
 

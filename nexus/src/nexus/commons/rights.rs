@@ -12,7 +12,6 @@ use super::shape::check_shape;
 use super::{OWNER_KEY, is_shared};
 use crate::nexus::command::Right;
 use crate::principal::{Principal, Role};
-use crate::secrets::redacted;
 
 /// What others said of a piece of knowledge is counted here, and nowhere by hand.
 const COUNTED: [&str; 3] = ["helpful", "harmful", "validated_by"];
@@ -45,10 +44,7 @@ pub(in crate::nexus) fn check_rights(
     by: &Principal,
     right: Right,
 ) -> Result<(), KipError> {
-    let refuse = |what: String| {
-        let what = redacted(&what).map_or(what, |(what, _)| what);
-        Err(KipError::new(ErrorKind::Execution, what).code("KIP_4003"))
-    };
+    let refuse = |what: String| Err(KipError::new(ErrorKind::Execution, what).code("KIP_4003"));
     let taken = |what: String| Err(KipError::new(ErrorKind::Execution, what).code("KIP_3005"));
     let operator = by.may(Role::Operator);
     for change @ Change { el, before, after } in changes {

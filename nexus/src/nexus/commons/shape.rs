@@ -10,7 +10,7 @@ use serde_json::Value;
 /// The types that a record may be of.
 pub const RECORD_TYPES: [&str; 6] = ["user_profile", "strategy", "tool", "usecase", "definition", "plan"];
 /// Whether a record is used: `active`, or why it is not.
-pub const RECORD_STATUSES: [&str; 5] = ["active", "deprecated", "retracted", "quarantined", "merged"];
+const RECORD_STATUSES: [&str; 5] = ["active", "deprecated", "retracted", "quarantined", "merged"];
 const FORMS: [&str; 4] = ["note", "trace", "pattern", "sop"];
 /// What is to be sealed is sent where it is sealed, and stands in no graph.
 const SECRET_KEY: &str = "secure_body";
