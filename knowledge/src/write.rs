@@ -349,7 +349,7 @@ impl Knowledge {
         replace_secrets(body, &mut |kind, secret| {
             // The name tells nothing of the secret: it is drawn. What stands in several places is sealed once.
             let id = names.entry(secret.to_owned()).or_insert_with(|| {
-                let id = format!("credentials/auto-{}", random());
+                let id = format!("{SEALED_BY_ITSELF}{}", random());
                 drafts.push(ResourceDraft::found(id.clone(), kind, secret, owner, scopes));
                 id
             });
@@ -381,6 +381,14 @@ impl Knowledge {
             gone.extend(streams.into_iter().map(|stream| Op::Forget { stream }));
             let command = r#"DELETE CONCEPT ?k DETACH WHERE { ?k {type: "Knowledge", name: $id} }"#;
             self.kip(command, json!({"id": id}), Right::Own, gone, id, origin).await?;
+            // What was sealed for it alone goes with it.
+            for sealed in record.resource_ids.iter().filter(|resource| resource.starts_with(SEALED_BY_ITSELF)) {
+                match self.delete_resource(sealed, false, origin).await {
+                    Err(error @ KnowledgeError::Nexus(_)) => return Err(error),
+                    // Others need it, or it is somebody else's.
+                    _ => {}
+                }
+            }
             return Ok(());
         }
         if record.status != Status::Active {
@@ -424,6 +432,8 @@ impl Knowledge {
     }
 }
 
+/// What the ids of resources begin with that were made of secrets in texts.
+const SEALED_BY_ITSELF: &str = "credentials/auto-";
 /// What stands in a text for a secret that would be sealed.
 const SEALED: &str = "{{secret:credentials/auto}}";
 

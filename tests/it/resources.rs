@@ -288,6 +288,13 @@ async fn a_secret_in_ordinary_text_is_left_out_refused_or_sealed_by_whatever_doo
         let done = ada.text("/api/knowledge/import?format=jsonl", new.to_string()).await.expect(StatusCode::OK);
         assert_eq!((&done["imported"], &done["refused"]), (&json!(count), &json!(0)), "{done}");
     }
+    // What was sealed for a record alone goes with it for good; what is deleted may come back.
+    ada.delete(&path).await.expect(StatusCode::NO_CONTENT);
+    ada.get(&format!("{RESOURCES}/{resource}")).await.expect(StatusCode::OK);
+    ada.delete(&format!("{path}?purge=1")).await.expect(StatusCode::NO_CONTENT);
+    for gone in [resource.as_str(), named[1].as_str().unwrap()] {
+        ada.get(&format!("{RESOURCES}/{gone}")).await.refused(404, "resource_not_found");
+    }
 }
 
 #[tokio::test]

@@ -87,6 +87,7 @@ pub(super) struct ChangeBody {
 #[into_params(parameter_in = Query)]
 pub(super) struct SearchQuery {
     /// The question.
+    #[serde(default)]
     q: String,
     /// How many answers are wanted, from 1 to 50.
     #[serde(default = "five")]
