@@ -171,6 +171,7 @@ impl Knowledge {
     /// The same of a record that is there, by whoever sees to it that nobody else does so at the same time.
     pub(crate) async fn count(&self, id: &str, judgement: Judgement, origin: &Origin) -> Result<bool, KnowledgeError> {
         let judgement = judgement.cleaned();
+        let _turn = self.changing(id).lock().await;
         let key = judgement.key(id);
         if let Some(key) = &key
             && self.store.document::<Counted>(key).await?.is_some()

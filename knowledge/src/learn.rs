@@ -116,11 +116,16 @@ impl Lesson {
             () if words(content).len() < WORDS_MIN => Some("it says too little"),
             () if content.ends_with(['?', '？']) => Some("it asks"),
             () if redacted(content).is_some() || content.contains("[REDACTED:") => Some("it holds a secret"),
-            () if CONFIDES.is_match(content) => Some("it tells a secret"),
+            () if is_confided(content) => Some("it tells a secret"),
             () if self.task.trim().is_empty() => Some("it is for nothing"),
             () => None,
         }
     }
+}
+
+/// Whether a text tells a secret, by its shape or in plain words ("my PIN is …"): it is kept nowhere where others are told of it.
+pub fn is_confided(text: &str) -> bool {
+    CONFIDES.is_match(text) || redacted(text).is_some()
 }
 
 /// A text without what its author was told unasked.

@@ -55,7 +55,7 @@ pub use feedback::{Judged, Judgement};
 pub use fields::Fault;
 pub use history::Past;
 pub use ladder::{Climbed, Deed};
-pub use learn::{Learned, Lesson, is_borne_out, without_told};
+pub use learn::{Learned, Lesson, is_borne_out, is_confided, without_told};
 pub use list::{Listed, Which};
 pub use pulse::{Contribution, Units, UnitsWanted};
 pub use record::{CONFIDENCE, Eval, KIND, Record, SCORE, Status, Type};

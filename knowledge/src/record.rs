@@ -171,7 +171,7 @@ pub struct Record {
     #[serde(skip)]
     pub unit: Option<Value>,
     /// Who found, as its users name them, that it holds.
-    #[serde(skip)]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub validated_by: Vec<String>,
     /// How many wishes are open.
     #[serde(skip)]
@@ -187,7 +187,7 @@ pub(crate) const VALIDATED_KEY: &str = "validated_by";
 pub(crate) const WISHES_KEY: &str = "needs_evolution";
 
 /// What a record tells of itself: nothing that was sent with it is told in the place of that.
-const MEMBERS: [&str; 19] = [
+const MEMBERS: [&str; 20] = [
     "id",
     "message_id",
     "types",
@@ -207,6 +207,7 @@ const MEMBERS: [&str; 19] = [
     "version",
     "pending_feedback",
     "missing_resource_ids",
+    VALIDATED_KEY,
 ];
 
 /// Attributes of a record's concept that are told in their own places, or that only the unit's reader needs.
@@ -228,16 +229,18 @@ impl Record {
             Some(listed) => texts(listed),
         };
         let time = |micros| Timestamp::from_microsecond(micros).unwrap_or(Timestamp::UNIX_EPOCH);
+        let said = |key: &str| text(attributes, key).filter(|said| !said.trim().is_empty());
         Self {
             id: concept.name.to_string(),
             message_id: text(metadata, "message_id"),
             types: types_of(attributes),
-            task: text(attributes, "task").unwrap_or_default(),
+            // What KIP leaves open is said by what it says, or by its name.
+            task: said("task").or_else(|| said("content")).unwrap_or_else(|| concept.name.to_string()),
             tags: object(attributes, "tags"),
             visibility: Visibility::of(&scopes),
             scopes,
             owner: text(metadata, OWNER_KEY).unwrap_or_else(|| "system:daemon".to_owned()),
-            content: text(attributes, "content").unwrap_or_default(),
+            content: said("content").or_else(|| said("task")).unwrap_or_else(|| concept.name.to_string()),
             context: attributes.named("context").map(texts).unwrap_or_default(),
             resource_ids: attributes.named("resource_ids").map(texts).unwrap_or_default(),
             source: object(metadata, SOURCE_KEY),

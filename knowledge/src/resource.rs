@@ -341,7 +341,9 @@ impl Knowledge {
         let needed = self.asked(needed, json!({"id": id}), origin).await?;
         let is_used = |status: &Value| status.as_str().is_none_or(|status| status == "active");
         if !force && needed.as_array().is_some_and(|found| found.iter().any(is_used)) {
-            return Err(KnowledgeError::Conflict(format!("records need {id}")));
+            return Err(KnowledgeError::Conflict(format!(
+                "records need {id}: with force=1 it is removed all the same"
+            )));
         }
         let command = r#"DELETE CONCEPT ?r DETACH WHERE { ?r {type: "Resource", name: $id} }"#;
         match self.kip(command, json!({"id": id}), Right::Own, Vec::new(), id, origin).await {

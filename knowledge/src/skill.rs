@@ -61,9 +61,11 @@ static SUSPICIONS: LazyLock<Vec<(f64, Regex)>> = LazyLock::new(|| {
 /// What nobody sees of a page.
 static HIDDEN: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"(?s)<!--.*?(?:-->|\z)").unwrap_or_else(|error| unreachable!("{error}")));
+/// How often it is looked for what is hidden in what is left.
+const LAYERS: usize = 4;
 /// Elements of a page that act instead of saying something; what is quoted as code only says it.
 static ACTS: LazyLock<Regex> = LazyLock::new(|| {
-    let shape = r"(?is)(?<code>```.*?(?:```|\z)|`[^`\n]*`)|<script\b[^>]*>.*?</script\s*>|<style\b[^>]*>.*?</style\s*>|<iframe\b[^>]*>.*?</iframe\s*>";
+    let shape = r"(?is)(?<code>```.*?(?:```|\z)|`[^`\n]*`)|<script\b[^>]*>.*?</script\b[^>]*>|<style\b[^>]*>.*?</style\b[^>]*>|</?(?:iframe|object|embed)\s[^>]*>";
     Regex::new(shape).unwrap_or_else(|error| unreachable!("{error}"))
 });
 
@@ -210,6 +212,19 @@ impl Head {
     }
 }
 
+/// Whether a record is told as a skill: whichever door its guide came through, it does not take hold of its reader.
+fn is_told(record: &Record) -> bool {
+    suspicion(&format!("{}\n{}", record.task, record.content)).0 < REFUSED
+}
+
+/// Checks the guide of a skill that is there.
+pub(crate) fn check_guide(record: &Record, guide: &str) -> Result<(), String> {
+    match head_of(record) {
+        Some(head) => check(&json!(head), guide),
+        None => Ok(()),
+    }
+}
+
 /// Checks the head of a skill that comes with a record, and the guide that is the record's content.
 pub(crate) fn check(head: &Value, guide: &str) -> Result<(), String> {
     let head: Head = serde_json::from_value(head.clone())
@@ -247,9 +262,9 @@ fn id_of(head: &Head) -> String {
     format!("{PREFIX}{}:{}", plain(&head.name), plain(&head.version))
 }
 
-/// A record as a SKILL.md: its own head, or one made of what is known of it.
-pub fn as_markdown(record: &Record) -> String {
-    let head = head_of(record).unwrap_or_else(|| Head {
+/// The head of a record: that of the skill it is, or one made of what is known of it.
+fn head_for(record: &Record) -> Head {
+    head_of(record).unwrap_or_else(|| Head {
         name: record.task.chars().take(NAME_CHARS_MAX).collect(),
         description: record.task.clone(),
         version: VERSION.to_owned(),
@@ -257,34 +272,40 @@ pub fn as_markdown(record: &Record) -> String {
             "kp".to_owned(),
             json!({"domain": record.tags.get("domain").cloned().unwrap_or_else(|| "general".into()), "visibility": visibility_of(record)}),
         )]),
-    });
-    let head = serde_saphyr::to_string(&head).unwrap_or_default();
+    })
+}
+
+/// A record as a SKILL.md.
+pub fn as_markdown(record: &Record) -> String {
+    let head = serde_saphyr::to_string(&head_for(record)).unwrap_or_default();
     format!("---\n{}\n---\n\n{}\n", seen(head.trim_end()), seen(&record.content))
 }
 
 /// A text without what nobody sees in it, whichever door it came through: what is told as a guide is followed.
 fn seen(text: &str) -> String {
     let mut left: String = text.chars().filter(|c| !is_invisible(*c)).collect();
-    loop {
+    for _ in 0..LAYERS {
         // What is left may be a comment only now.
         let next = HIDDEN.replace_all(&left, "");
         let next = ACTS.replace_all(&next, |found: &Captures<'_>| {
             found.name("code").map_or_else(String::new, |code| code.as_str().to_owned())
         });
-        let next = next.into_owned();
         if next == left {
             return left;
         }
-        left = next;
+        left = next.into_owned();
     }
+    // Whoever hides so deep has nothing to hide: it is shown.
+    left.replace("<!", "‹!")
 }
 
-/// A skill as the protocol tells it.
+/// A record as the protocol tells a skill; one that is none keeps its id as a unit.
 pub fn told(record: &Record) -> Value {
-    let Some(head) = head_of(record) else { return Value::Null };
+    let head = head_for(record);
+    let id = head_of(record).map_or_else(|| crate::unit::id_of(record), |head| id_of(&head));
     let (name, description, version) = (seen(&head.name), seen(&head.description), seen(&head.version));
     let mut told = json!({
-        "id": id_of(&head), "name": name, "description": description, "version": version,
+        "id": id, "name": name, "description": description, "version": version,
         "content": seen(&record.content), "skill_md_content": as_markdown(record),
         "quality_score": crate::unit::quality_of(record), "visibility": visibility_of(record),
         "record_id": record.id, "created_at": record.created_at, "updated_at": record.updated_at,
@@ -378,7 +399,7 @@ impl Knowledge {
     /// # Errors
     /// [`KnowledgeError::NotFound`].
     pub async fn skill(&self, id: &str, origin: &Origin) -> Result<Record, KnowledgeError> {
-        let found = self.find_skill(id, origin).await?;
+        let found = self.find_skill(id, origin).await?.filter(is_told);
         found.ok_or_else(|| KnowledgeError::NotFound(format!("skill {id}")))
     }
 
@@ -410,7 +431,7 @@ impl Knowledge {
             }
         };
         found.retain(|record| {
-            let Some(head) = head_of(record) else { return false };
+            let Some(head) = head_of(record).filter(|_| is_told(record)) else { return false };
             let labels = head.more.get("tags").and_then(Value::as_array);
             let has = |tag: &String| labels.is_some_and(|labels| labels.iter().any(|label| label == tag));
             let domain = record.tags.get("domain").and_then(Value::as_str);

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Write;
+use std::time::Duration;
 
 use jiff::tz::TimeZone;
 use nexus::kip::Call;
@@ -19,7 +20,7 @@ use crate::feedback::{self, Judgement};
 use crate::fields::Fields;
 use crate::links::write_links;
 use crate::names::claims;
-use crate::record::{CONFIDENCE, EXTRA_KEY, KIND, KP_ID_KEY, Record, SOURCE_KEY, Status, Type, UNIT_KEY};
+use crate::record::{CONFIDENCE, EXTRA_KEY, KIND, KP_ID_KEY, Record, SOURCE_KEY, Status, Type, UNIT_KEY, WISHES_KEY};
 use crate::unit::Form;
 use crate::{Knowledge, KnowledgeError, ResourceDraft, commons, outcome, warned};
 
@@ -55,6 +56,8 @@ impl Once {
     }
 }
 
+/// About as long as a write takes to be durable.
+const A_WRITE: Duration = Duration::from_millis(2);
 /// Ids that are tried for one record.
 const TRIES: usize = 4;
 /// How often a change whose version nobody named is tried: each time it fails somebody else's went through.
@@ -279,6 +282,11 @@ impl Knowledge {
         if change.is_an_edit() && !owns {
             return Err(KnowledgeError::Forbidden(format!("{id} belongs to somebody else")));
         }
+        if let Some(guide) = &change.body.content
+            && change.is_an_edit()
+        {
+            crate::skill::check_guide(&record, guide).map_err(|what| KnowledgeError::invalid("content", what))?;
+        }
         for own in change.scopes.iter_mut().flatten().filter(|scope| **scope == OWNERS_OWN) {
             own.clone_from(&record.owner);
         }
@@ -292,6 +300,10 @@ impl Knowledge {
             }
             let mut body = change.body;
             let scopes = change.scopes.as_ref().unwrap_or(&record.scopes);
+            if record.wishes > 0 && (body.task.is_some() || body.content.is_some()) {
+                // Whoever writes it anew has met what was wished.
+                metadata[WISHES_KEY] = json!(0);
+            }
             let needs = body.resource_ids.is_some();
             change.warnings.extend(self.seal_found(&mut body, &record.owner, scopes, &[], origin).await?);
             // Of two at once the second sees what the first has written. Sealing is over by now: it has turns of its own.
@@ -312,6 +324,8 @@ impl Knowledge {
                 match outcome(&answer, id) {
                     // Where nobody named one, a record that somebody judged meanwhile is as good.
                     Err(KnowledgeError::Stale(_)) if version.is_none() && tries > 0 => {
+                        // What was written is seen once it is durable.
+                        tokio::time::sleep(A_WRITE).await;
                         expected = self.seen(id, origin).await?.version;
                     }
                     Err(error) => return Err(error),

@@ -414,6 +414,8 @@ pub(crate) fn facts(message: &str, read: &Value) -> Vec<Fact> {
             None => kept.push(Fact { statement: statement.into(), subject: subject.into() }),
         }
     }
+    // What is confided is told to nobody else.
+    kept.retain(|fact| !knowledge::is_confided(&fact.statement));
     kept.truncate(FACTS_MAX);
     kept
 }

@@ -48,7 +48,7 @@ const SHAPES: [(&str, &str); 35] = [
         "login",
         r#"(?-u:\b)(?:sshpass\s+-p|redis-cli(?:\s(?:\\\n|[^\n|;&])*?)?\s-a|(?:docker|podman)\s+login(?:\s(?:\\\n|[^\n|;&])*?)?\s-p|ldap[a-z]+(?:\s(?:\\\n|[^\n|;&])*?)?\s-w)\s*["']?(?<value>[^\s"'$<%{-][^\s"']{2,})"#,
     ),
-    ("login", r"(?i)(?-u:\b)(?:machine\s+\S{1,200}|default)\s+login\s+\S{1,100}\s+password\s+(?<value>\S{6,})"),
+    ("password", r"(?i)(?-u:\b)(?:machine\s+\S{1,200}|default)\s+login\s+\S{1,100}\s+password\s+(?<value>\S{6,})"),
     // What a tool is told, and an element of a document.
     (
         "password",
@@ -72,7 +72,7 @@ const SHAPES: [(&str, &str); 35] = [
     ),
     (
         "password",
-        r#"(?i)(?:(?-u:\b)[a-z0-9_-]*(?:password|passwort|passwd|passphrase|pwd|secret(?:[ _-]?access)?[ _-]?key|secret|token|api[ _-]?key|access[ _-]?key|private[ _-]key|session[_-]?id|cookie)s?(?-u:\b)|密码|密碼|口令|密钥|密鑰|令牌|パスワード|暗証番号|秘密鍵|비밀번호)["'`*_]{0,3}\s*(?:=>|=|:|：|是|为|為|は|(?-u:\b)is(?-u:\b):?)["'`*_]{0,3}\s*\[?\s*["'`]{0,3}(?<value>[!-~&&[^"'`,;]]{6,})"#,
+        r#"(?i)(?:(?-u:\b)[a-z0-9_-]*(?:password|passwort|passwd|passphrase|pwd|secret(?:[ _-]?access)?[ _-]?key|secret|token|api[ _-]?key|access[ _-]?key|private[ _-]key|session[_-]?id|cookie)s?_{0,2}(?-u:\b)|密码|密碼|口令|密钥|密鑰|令牌|パスワード|暗証番号|秘密鍵|비밀번호)["'`*_\\]{0,3}\s*(?:=>|=|:|：|是|为|為|は|는|은|(?-u:\b)is(?-u:\b):?)["'`*_\\]{0,3}\s*\[?\s*["'`“「『\\]{0,3}(?<value>[!-~&&[^"'`,;\\]]{6,})"#,
     ),
     // The beginning of a key, where the letters run on.
     ("github_token", r"gh[posru]_[A-Za-z0-9]{36}"),
@@ -326,7 +326,10 @@ fn is_secret(value: &str, called: &str) -> bool {
         .split_once('=')
         .is_some_and(|(name, value)| [name, value].iter().all(|part| part.chars().all(char::is_alphabetic)));
     let camel = !digit && !sign && !value.contains(['-', '_', '/', '.']) && value.starts_with(char::is_uppercase);
-    let said_of_one = (compound || pair || camel) && !is_sure;
+    // "count1", "token_2", "OAuth2": a name with a number.
+    let stem = value.trim_end_matches(|c: char| c.is_ascii_digit());
+    let named = value.len() - stem.len() <= 2 && stem.chars().all(|c| c.is_ascii_alphabetic() || c == '_');
+    let said_of_one = (compound || pair || camel || named) && !is_sure;
     value.chars().count() >= 6
         && value.is_ascii()
         && strange
@@ -418,13 +421,18 @@ mod tests {
                 "密码：hunter22x：a，pass\u{200b}word: hunter33x",
                 "密码:[REDACTED:password]:a,password: [REDACTED:password]",
             ),
+            ("パスワード: 「hunter22x」", "パスワード: 「[REDACTED:password]」"),
+            ("密码：“hunter22x”", "密码：“[REDACTED:password]”"),
+            ("비밀번호는 hunter22x", "비밀번호는 [REDACTED:password]"),
+            ("_password_: hunter22x", "_password_: [REDACTED:password]"),
+            (r#"{\"password\": \"hunter22x\"}"#, r#"{\"password\": \"[REDACTED:password]\"}"#),
             ("密碼：hunter22x", "密碼：[REDACTED:password]"),
             ("密码为hunter22x", "密码为[REDACTED:password]"),
             ("令牌：a1b2c3d4e5", "令牌：[REDACTED:password]"),
             ("SG.abcdefghijklmnop1.abcdefghijklmnop2", "[REDACTED:api_key]"),
             ("1234567890:AAabcdefghijklmnopqrstuvwxyz0123456", "[REDACTED:bot_token]"),
             ("Authorization: token abcdef0123456789", "Authorization: token [REDACTED:bearer]"),
-            ("machine x.y login ada password hunter22x", "machine x.y login ada password [REDACTED:login]"),
+            ("machine x.y login ada password hunter22x", "machine x.y login ada password [REDACTED:password]"),
             ("redis://:hunter22@cache", "redis://:[REDACTED:connection_string]@cache"),
             ("'password' => 'hunter22x'", "'password' => '[REDACTED:password]'"),
             (r#"{"password": ["hunter22x"]}"#, r#"{"password": ["[REDACTED:password]"]}"#),
@@ -488,6 +496,10 @@ mod tests {
             "Enter your login and password before the others do",
             "\"password\": \"Must have at least 8 characters\"",
             "tokens: u32::try_from(bytes)",
+            "self.token = token_2, token: Token1",
+            "| token | count1 |",
+            "token: OAuth2",
+            "default login name password policies",
             "use nexus::secrets::redacted;",
             "secrets: SecretPolicy, tokens: &[u32]",
             "let token = format!(\"x1\")",

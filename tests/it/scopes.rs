@@ -187,3 +187,30 @@ async fn nobody_adds_a_scope_he_is_not_in_or_gives_a_record_to_somebody_else() {
         daemon.operator.post(&own, json!({"command": r#"FIND(?k.name) WHERE { ?k {type: "Knowledge"} }"#})).await;
     assert_eq!(seen.expect(StatusCode::OK)["result"], json!([id]));
 }
+
+#[tokio::test]
+async fn what_is_hidden_weighs_nothing_in_a_search_however_much_it_is() {
+    let daemon = TestDaemon::start(honest).await;
+    let (ada, eve) = (daemon.member("user:ada", &[]).await, daemon.member("user:eve", &[]).await);
+    let lines = |name: &str, count: usize, text: &str, scope: &str| {
+        let line = |n: usize| {
+            let filler = "and more of it ".repeat(n % 7);
+            json!({"id": format!("knowledge-{name}-{n}"), "task": "t", "content": format!("{text} {filler}{n}"), "types": ["tool"], "scopes": [scope]}).to_string()
+        };
+        (0..count).map(line).collect::<Vec<_>>().join("\n")
+    };
+    for (name, count, text) in [("h", 300, "harbour"), ("a", 100, "anchor"), ("b", 3, "harbour anchor")] {
+        let done = ada.text("/api/knowledge/import?format=jsonl", lines(name, count, text, "public")).await;
+        assert_eq!(done.expect(StatusCode::OK)["imported"], count);
+    }
+    let told = async || {
+        let found =
+            ada.get("/api/knowledge/search?q=harbour+anchor&top_k=50&router=lexical").await.expect(StatusCode::OK);
+        let hits = found["results"].as_array().unwrap().iter();
+        hits.map(|hit| json!([hit["id"], hit["relevance"]])).collect::<Vec<_>>()
+    };
+    let before = told().await;
+    let done = eve.text("/api/knowledge/import?format=jsonl", lines("e", 1_300, "harbour", "user:eve")).await;
+    assert_eq!(done.expect(StatusCode::OK)["imported"], 1_300);
+    assert_eq!(told().await, before);
+}

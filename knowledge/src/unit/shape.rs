@@ -116,8 +116,9 @@ pub(crate) fn document(record: &Record, words: Option<Vocabulary>) -> Value {
         metadata.insert("quality_score".into(), json!(quality));
     }
     metadata.insert("visibility".into(), visibility(record).into());
-    if !record.validated_by.is_empty() {
-        metadata.insert("validated_by".into(), json!(record.validated_by));
+    match record.validated_by.is_empty() {
+        true => drop(metadata.shift_remove("validated_by")),
+        false => drop(metadata.insert("validated_by".into(), json!(record.validated_by))),
     }
     metadata.insert("record_id".into(), record.id.as_str().into());
     let counted = json!({"helpful": record.eval.helpful, "harmful": record.eval.harmful});

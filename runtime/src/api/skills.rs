@@ -122,7 +122,7 @@ pub(super) async fn read(
     let record = find(&app, &id, &origin).await?;
     let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let skill = told(&record);
-    if accepts.contains(MARKDOWN) || skill.is_null() {
+    if accepts.contains(MARKDOWN) {
         let kind = format!("{MARKDOWN}; charset=utf-8");
         return Ok(([(header::CONTENT_TYPE, kind)], as_markdown(&record)).into_response());
     }

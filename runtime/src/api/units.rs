@@ -231,6 +231,9 @@ pub(super) async fn list(
         words = words.or((named == Vocabulary::Long).then_some(Vocabulary::Long));
         forms.push(form);
     }
+    if !(0.0..=1.0).contains(&query.min_quality) {
+        return Err(refused(StatusCode::BAD_REQUEST, "invalid", "min_quality is a number from 0 to 1"));
+    }
     let wanted = UnitsWanted {
         question: query.q.filter(|question| !question.trim().is_empty()),
         forms,

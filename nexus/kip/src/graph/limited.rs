@@ -157,7 +157,15 @@ impl Limited {
 
 /// A number for each of many, close together in memory: each posting of a search asks for one. Zero is none.
 #[derive(Clone, Default)]
-struct Numbers(Arc<Vec<Option<Arc<[u32; CHUNK]>>>>);
+struct Numbers(Arc<Vec<Option<Arc<Chunk>>>>);
+
+/// Those that lie together.
+#[derive(Clone)]
+struct Chunk {
+    numbers: [u32; CHUNK],
+    /// The only number in it besides zero, as far as that is known.
+    only: Option<u32>,
+}
 
 /// Numbers that are copied together when one of them changes while somebody reads.
 const CHUNK: usize = 2_048;
@@ -165,12 +173,12 @@ const CHUNK: usize = 2_048;
 impl Numbers {
     #[inline]
     fn get(&self, no: u32) -> Option<u32> {
-        let number = self.0.get(no as usize / CHUNK)?.as_ref()?[no as usize % CHUNK];
+        let number = self.0.get(no as usize / CHUNK)?.as_ref()?.numbers[no as usize % CHUNK];
         (number > 0).then_some(number)
     }
 
     /// Those that lie together, if any of them has one.
-    fn chunk(&self, at: usize) -> Option<&[u32; CHUNK]> {
+    fn chunk(&self, at: usize) -> Option<&Chunk> {
         self.0.get(at)?.as_deref()
     }
 
@@ -179,13 +187,16 @@ impl Numbers {
         if chunks.len() <= no as usize / CHUNK {
             chunks.resize(no as usize / CHUNK + 1, None);
         }
-        let chunk = chunks[no as usize / CHUNK].get_or_insert_with(|| Arc::new([0; CHUNK]));
-        Arc::make_mut(chunk)[no as usize % CHUNK] = number;
+        let chunk = chunks[no as usize / CHUNK]
+            .get_or_insert_with(|| Arc::new(Chunk { numbers: [0; CHUNK], only: Some(number) }));
+        let chunk = Arc::make_mut(chunk);
+        chunk.numbers[no as usize % CHUNK] = number;
+        chunk.only = chunk.only.filter(|only| number == 0 || *only == number);
     }
 
     fn iter(&self) -> impl Iterator<Item = (u32, u32)> {
         self.0.iter().enumerate().flat_map(|(at, chunk)| {
-            let numbers = chunk.iter().flat_map(|chunk| chunk.iter().enumerate());
+            let numbers = chunk.iter().flat_map(|chunk| chunk.numbers.iter().enumerate());
             numbers.filter(|(_, number)| **number > 0).map(move |(no, number)| ((at * CHUNK + no) as u32, *number))
         })
     }
@@ -240,9 +251,11 @@ impl<'g> Sight<'g> {
         for together in els.chunk_by(|one, next| chunk_of(one) == chunk_of(next)) {
             match self.limited.concepts.chunk(chunk_of(&together[0])) {
                 None => seen.extend_from_slice(together),
-                Some(groups) => {
+                // Written by one after the other, most stand beside others of the same rule.
+                Some(chunk) if chunk.only.is_some_and(|only| self.lets_group(only)) => seen.extend_from_slice(together),
+                Some(chunk) => {
                     let lets = |el: &&El| {
-                        let group = groups[el.no() as usize % CHUNK];
+                        let group = chunk.numbers[el.no() as usize % CHUNK];
                         group == 0 || self.lets_group(group)
                     };
                     seen.extend(together.iter().filter(lets));
@@ -281,6 +294,35 @@ impl<'g> Sight<'g> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_let_through_together_is_what_is_let_through_one_by_one() {
+        let mut limited = Limited::default();
+        let kind = Sym::new("Boat");
+        let rule = |n: u32| Rule { owner: None, scopes: Some(BTreeSet::from([Arc::from(format!("user:{n}"))])) };
+        // A stretch of one, one of two, one of none, and one that was another's before.
+        for no in 1..4 * CHUNK as u32 {
+            let whose = match no as usize / CHUNK {
+                0 => 1,
+                1 => no % 3,
+                2 => continue,
+                _ => 2,
+            };
+            limited.insert(El::concept(no), kind, rule(whose));
+            if no as usize / CHUNK == 3 && no % 2 == 0 {
+                limited.remove(El::concept(no));
+                limited.insert(El::concept(no), kind, rule(1));
+            }
+        }
+        limited.remove(El::concept(7));
+        let els: Vec<El> = (1..4 * CHUNK as u32).map(El::concept).collect();
+        for who in ["user:0", "user:1", "user:2", "user:9"] {
+            let scopes = BTreeSet::from([Arc::from(who)]);
+            let (sight, mut seen) = (Sight::new(&limited, Some(&scopes)), Vec::new());
+            sight.let_through(&els, &mut seen);
+            assert!(seen.into_iter().eq(els.iter().copied().filter(|el| sight.lets(*el))), "{who}");
+        }
+    }
 
     #[test]
     fn an_empty_group_makes_room_for_another() {

@@ -238,22 +238,18 @@ struct VeiledStanding<'w, V> {
     veiled: &'w Veiled<'w, V>,
 }
 
-/// Elements of one word that are counted one by one; of more, the share that is seen is taken for all.
-const COUNTED_MAX: usize = 1024;
-
 impl<V: Veil> Words for VeiledWords<'_, V> {
     fn standing(&self, word: &str) -> Option<Box<dyn Standing + '_>> {
         let standing = self.words.standing(word)?;
-        let (mut looked_at, mut seen) = (0, 0);
+        // A share of them would let what is hidden weigh.
+        let (mut count, mut seen) = (0, Vec::new());
         standing.each(&mut |els, _| {
-            els.iter().all(|el| {
-                looked_at += 1;
-                seen += usize::from(self.veiled.sees(*el));
-                looked_at < COUNTED_MAX || seen == 0
-            })
+            seen.clear();
+            self.veiled.veil.let_through(self.veiled.graph, els, &mut seen);
+            count += seen.len();
+            true
         });
-        let count = if looked_at < COUNTED_MAX { seen } else { (standing.count() * seen).div_ceil(looked_at) };
-        (seen > 0).then(|| Box::new(VeiledStanding { standing, count, veiled: self.veiled }) as Box<dyn Standing>)
+        (count > 0).then(|| Box::new(VeiledStanding { standing, count, veiled: self.veiled }) as Box<dyn Standing>)
     }
 
     fn words_from(&self, first: &str, see: &mut dyn FnMut(&str) -> bool) {
