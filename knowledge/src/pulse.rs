@@ -172,7 +172,7 @@ impl Knowledge {
         let Draft { body, warnings, score, .. } = draft;
         let score = Some(score).filter(|score| *score != known.eval.score);
         let change = crate::Change { body, scopes, score, warnings, ..crate::Change::default() };
-        let Saved { record, warnings, .. } = self.change(&known.id, change, None, origin).await?;
+        let Saved { record, warnings, .. } = Box::pin(self.change(&known.id, change, None, origin)).await?;
         Ok(Contribution { record, is_new: false, warnings })
     }
 

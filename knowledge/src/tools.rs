@@ -353,7 +353,7 @@ impl Knowledge {
         let id = arguments.remove("knowledge_id");
         let id =
             id.as_ref().and_then(Value::as_str).ok_or_else(|| KnowledgeError::invalid("knowledge_id", "is a text"))?;
-        let saved = self.change(id, Change::read(arguments, origin)?, None, origin).await?;
+        let saved = Box::pin(self.change(id, Change::read(arguments, origin)?, None, origin)).await?;
         let record = saved.record;
         Ok(json!({"knowledge_id": record.id, "status": "success", "eval": record.eval, "not_evolved": saved.evolved}))
     }

@@ -397,10 +397,9 @@ impl Knowledge {
             self.kip(command, json!({"id": id}), Right::Own, gone, id, origin).await?;
             // What was sealed for it alone goes with it.
             for sealed in record.resource_ids.iter().filter(|resource| resource.starts_with(SEALED_BY_ITSELF)) {
-                match self.delete_resource(sealed, false, origin).await {
-                    Err(error @ KnowledgeError::Nexus(_)) => return Err(error),
-                    // Others need it, or it is somebody else's.
-                    _ => {}
+                // One that others need, or that is somebody else's, stays.
+                if let Err(error @ KnowledgeError::Nexus(_)) = self.delete_resource(sealed, false, origin).await {
+                    return Err(error);
                 }
             }
             return Ok(());

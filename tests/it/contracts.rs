@@ -188,11 +188,8 @@ async fn a_page_goes_on_after_a_record_that_is_gone_and_its_cursor_counts_nobody
     let told: Vec<&str> = next["results"].as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap()).collect();
     assert_eq!(told, [&ids[2], &ids[1], &ids[0]]);
     ada.get(&format!("{RECORDS}?cursor=C:48")).await.refused(422, "invalid");
-    let foreign = kip(
-        &eve,
-        &format!(r#"UPDATE ?k SET METADATA {{ access_scopes: ["user:ada"] }} WHERE {{ ?k {{type: "Knowledge"}} }}"#),
-    )
-    .await;
+    let foreign =
+        kip(&eve, r#"UPDATE ?k SET METADATA { access_scopes: ["user:ada"] } WHERE { ?k {type: "Knowledge"} }"#).await;
     let message = foreign["error"]["message"].as_str().unwrap();
     assert!(message.contains("user:ada") && !message.contains("C:"), "{message}");
 }
