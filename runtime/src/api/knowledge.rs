@@ -358,7 +358,7 @@ pub(super) struct SlimBody {
 }
 
 /// Merges the caller's records that say the same. What is merged is kept with its versions and can be rolled back.
-#[utoipa::path(post, path = "/api/knowledge/slim", request_body = SlimBody, responses((status = 200, description = "{status, before, after, merged: [{kept, absorbed}], report}")))]
+#[utoipa::path(post, path = "/api/knowledge/slim", request_body = Option<SlimBody>, responses((status = 200, description = "{status, before, after, merged: [{kept, absorbed}], report}")))]
 pub(super) async fn slim(
     State(app): State<App>,
     Participant(origin): Participant,
