@@ -496,6 +496,13 @@ mod tests {
     }
 
     #[test]
+    fn what_is_confided_is_no_fact_that_others_are_told() {
+        let read = json!({"facts": [{"statement": "My PIN is 9182", "subject": "PIN"}]});
+        let said = "My PIN is 9182. The password: hunter2hunter2 works. My cat is called Miso. 我的密码是海鸥四号。";
+        assert_eq!(kept(said, read), ["My cat is called Miso. <My cat is called Miso.>"]);
+    }
+
+    #[test]
     fn what_may_have_become_of_a_statement_begins_like_it() {
         for (one, other, is) in [
             ("My cat is called Miso.", "My cat is called Tofu, and Miso is my neighbour's.", true),
