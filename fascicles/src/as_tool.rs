@@ -62,6 +62,7 @@ impl FascicleRunner for Runner {
             deadline_s: Some(call.deadline_s),
             depth: call.caller.depth,
             untrusted: call.caller.untrusted,
+            authors: call.caller.authors,
             parent: Some(call.parent.clone()),
             ..JobOrder::default()
         };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use neurons::NeuronSpec;
 use neurons::spec::{Kind, Runner, ToolSpec, check_id, compile};
+use nexus::PrincipalId;
 use serde_json::{Value, json};
 
 use crate::fault::{Fault, Faults};
@@ -31,7 +32,8 @@ impl Graph {
     /// # Errors
     /// Every fault of the fascicle at once.
     pub fn build(plan: &Plan, tools: Option<&BTreeSet<Arc<str>>>) -> Result<Arc<Self>, Faults> {
-        let mut build = Build { plan, tools, faults: Vec::new(), built: BTreeMap::new(), within: Vec::new() };
+        let mut build =
+            Build { plan, tools, faults: Vec::new(), built: BTreeMap::new(), within: Vec::new(), authors: Vec::new() };
         let graph = build.fascicle(&plan.root, "");
         if build.faults.is_empty() { Ok(Arc::new(graph)) } else { Err(Faults(build.faults)) }
     }
@@ -41,10 +43,12 @@ struct Build<'p> {
     plan: &'p Plan,
     tools: Option<&'p BTreeSet<Arc<str>>>,
     faults: Vec<Fault>,
-    /// Fascicles that were built already.
-    built: BTreeMap<FascicleId, Arc<Graph>>,
+    /// Fascicles that were built already, by id and the authors of those around them.
+    built: BTreeMap<(FascicleId, Vec<PrincipalId>), Arc<Graph>>,
     /// The fascicles that the present one stands in.
     within: Vec<FascicleId>,
+    /// The authors of those, outermost first.
+    authors: Vec<PrincipalId>,
 }
 
 impl Build<'_> {
@@ -52,8 +56,23 @@ impl Build<'_> {
         self.faults.push(Fault { path: path.to_owned(), reason: reason.into(), cure: cure.into() });
     }
 
+    /// The authors of what is built now, and that of one more part.
+    fn with_author(&self, part: &str) -> Vec<PrincipalId> {
+        let mut authors = self.authors.clone();
+        if let Some(author) = self.plan.authors.get(part).filter(|author| authors.last() != Some(author)) {
+            authors.push(author.clone());
+        }
+        authors
+    }
+
+    fn leaf(&self, leaf: Leaf) -> Option<Body> {
+        Some(Body::Leaf(Arc::new(leaf), self.authors.as_slice().into()))
+    }
+
     fn fascicle(&mut self, spec: &FascicleSpec, at: &str) -> Graph {
         self.within.push(spec.id.clone());
+        let around = self.authors.clone();
+        self.authors = self.with_author(&format!("fascicle:{}", spec.id));
         if let Err(reason) = check_id(&spec.id) {
             self.fault(&format!("{at}id"), reason, "choose another name");
         }
@@ -84,6 +103,7 @@ impl Build<'_> {
         self.acyclic(spec, at);
         self.routes_lead_somewhere(spec, &shapes, at);
         self.within.pop();
+        self.authors = around;
         let wanted = wanted(spec);
         Graph { id: spec.id.clone(), nodes, output: spec.output.clone(), wanted, deadline_s: spec.deadline_s }
     }
@@ -293,7 +313,7 @@ impl Build<'_> {
             NodeRun::Neuron(node) => self.neuron(node, &format!("{path}.neuron")),
             NodeRun::Tool(ToolNode { spec: Some(spec), name, arguments, by }) => {
                 self.server_tool(spec, name, *by, &format!("{path}.tool"));
-                Some(Body::Leaf(Arc::new(Leaf::Call { tool: spec.clone(), arguments: arguments.clone() })))
+                self.leaf(Leaf::Call { tool: spec.clone(), arguments: arguments.clone() })
             }
             NodeRun::Tool(tool) => {
                 let unknown = tool.by == CalledBy::Owner && self.tools.is_some_and(|tools| !tools.contains(&tool.name));
@@ -303,7 +323,7 @@ impl Build<'_> {
                     self.fault(&format!("{path}.tool.name"), format!("there is no tool \"{}\"", tool.name), cure);
                 }
                 let (name, arguments, by) = (tool.name.clone(), tool.arguments.clone(), tool.by);
-                Some(Body::Leaf(Arc::new(Leaf::Tool { name, arguments, by })))
+                self.leaf(Leaf::Tool { name, arguments, by })
             }
             NodeRun::Fascicle(node) => {
                 let path = format!("{path}.fascicle.id");
@@ -323,7 +343,8 @@ impl Build<'_> {
                     );
                     return None;
                 }
-                if let Some(known) = self.built.get(&node.id) {
+                let known_as = (node.id.clone(), self.authors.clone());
+                if let Some(known) = self.built.get(&known_as) {
                     return Some(Body::Fascicle(known.clone()));
                 }
                 let Some(spec) = self.plan.fascicles.get(&node.id) else {
@@ -335,7 +356,7 @@ impl Build<'_> {
                     return None;
                 };
                 let graph = Arc::new(self.fascicle(spec, &format!("{path}({}).", node.id)));
-                self.built.insert(node.id.clone(), graph.clone());
+                self.built.insert(known_as, graph.clone());
                 Some(Body::Fascicle(graph))
             }
             _ => {
@@ -373,7 +394,9 @@ impl Build<'_> {
                 return None;
             }
         };
-        Some(Body::Leaf(Arc::new(Leaf::Neuron { spec, stream: node.stream })))
+        let authors =
+            node.id.as_ref().map_or_else(|| self.authors.clone(), |id| self.with_author(&format!("neuron:{id}")));
+        Some(Body::Leaf(Arc::new(Leaf::Neuron { spec, stream: node.stream }), authors.into()))
     }
 
     /// What a run's output will be like.

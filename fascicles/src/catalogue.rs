@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use neurons::{NeuronId, NeuronSpec};
 use nexus::store::{Entry, Expect, Hash, Key, Kind, Stream, Versioned, json, last_version};
-use nexus::{Batch, Cause, Origin, PrincipalId, StoreError, Timestamp};
+use nexus::{Batch, Cause, Origin, Principal, PrincipalId, Role, StoreError, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::FascicleError;
 use crate::fascicles::Fascicles;
-use crate::fault::Fault;
+use crate::fault::{Fault, Faults};
 use crate::graph::{DEPTH_MAX, Graph, Plan};
 use crate::spec::{FascicleId, FascicleSpec, NeuronNode, NodeRun, OnFailure};
 
@@ -56,6 +56,9 @@ struct Written {
     /// `None` when it was removed.
     spec: Option<FascicleSpec>,
 }
+
+/// The version that a definition has when it is made.
+const FIRST_VERSION: u64 = 1;
 
 /// One version of a fascicle.
 #[derive(Clone, Debug, Serialize)]
@@ -213,7 +216,7 @@ impl Fascicles {
     /// # Errors
     /// [`FascicleError::Invalid`] with every fault at once.
     pub async fn check(&self, spec: &FascicleSpec) -> Result<(), FascicleError> {
-        let plan = self.plan(spec.clone()).await?;
+        let plan = self.plan(spec.clone(), None).await?;
         Graph::build(&plan, Some(&self.catalogue().tools)).map(drop).map_err(FascicleError::Invalid)
     }
 
@@ -229,6 +232,7 @@ impl Fascicles {
         if spec.id.is_empty() {
             spec.id = format!("fasc_{}", uuid::Uuid::now_v7().simple()).into();
         }
+        names_approvers(&spec, origin)?;
         self.check(&spec).await?;
         if self.catalogue().shipped.contains_key(&spec.id) {
             return Err(FascicleError::Shipped(spec.id));
@@ -259,6 +263,50 @@ impl Fascicles {
         }
         let found = self.inner.store.document(&Key::new(Kind::Fascicle, id.clone())).await?;
         found.ok_or_else(|| FascicleError::NotFound(id.clone()))
+    }
+
+    /// A definition, and who wrote it; `None` for what is shipped, and where no journal says so: then it is the operator's.
+    ///
+    /// # Errors
+    /// [`FascicleError::NotFound`].
+    pub(crate) async fn written(
+        &self,
+        id: &FascicleId,
+    ) -> Result<(Versioned<FascicleSpec>, Option<PrincipalId>), FascicleError> {
+        loop {
+            let found = self.get(id).await?;
+            if self.is_shipped(id) {
+                return Ok((found, None));
+            }
+            let head = self.inner.store.head(&stream(id)).await?;
+            let last = self.inner.store.entries(&stream(id), head.saturating_sub(1), 1).await?;
+            let Some(entry) = last.first() else { return Ok((found, None)) };
+            let written: Written = entry.decode()?;
+            // Both are written by one commit; between two reads there may have been another.
+            let is_its = written.version == found.version && written.spec.is_some();
+            if is_its || self.get(id).await?.version == found.version {
+                return Ok((found, Some(entry.by.clone())));
+            }
+        }
+    }
+
+    /// A definition that `origin` may change: its own, or any for an operator.
+    async fn changeable(&self, origin: &Origin, id: &FascicleId) -> Result<Versioned<FascicleSpec>, FascicleError> {
+        let found = self.get(id).await?;
+        if origin.principal.may(Role::Operator) {
+            return Ok(found);
+        }
+        let (mut owner, mut after) = (None, 0);
+        loop {
+            let (versions, next) = self.versions(id, after, STRETCH).await?;
+            if versions.is_empty() {
+                break;
+            }
+            let first = versions.iter().rfind(|known| known.version == FIRST_VERSION && known.spec.is_some());
+            (owner, after) = (first.map(|first| first.by.clone()).or(owner), next);
+        }
+        let owner = owner.unwrap_or_else(|| Principal::system().id);
+        if origin.principal.answers_for(&owner.0) { Ok(found) } else { Err(FascicleError::NotOwner(id.clone(), owner)) }
     }
 
     /// Whether it is shipped with the daemon, and cannot be changed.
@@ -301,7 +349,8 @@ impl Fascicles {
             return Err(FascicleError::Shipped(id.clone()));
         }
         spec.id = id.clone();
-        let found = self.get(id).await?.version;
+        let found = self.changeable(origin, id).await?.version;
+        names_approvers(&spec, origin)?;
         self.check(&spec).await?;
         let expect = expect.unwrap_or(found);
         let key = Key::new(Kind::Fascicle, id.clone());
@@ -319,7 +368,7 @@ impl Fascicles {
         if self.is_shipped(id) {
             return Err(FascicleError::Shipped(id.clone()));
         }
-        let found = self.get(id).await?.version;
+        let found = self.changeable(origin, id).await?.version;
         let users = self.users(|named| named.fascicles.contains(id)).await?;
         if !forced && !users.is_empty() {
             return Err(FascicleError::InUse(id.clone(), users));
@@ -370,14 +419,17 @@ impl Fascicles {
     }
 
     /// A definition with everything it names. What is not there is left out: building the graph finds that.
-    pub(crate) async fn plan(&self, root: FascicleSpec) -> Result<Plan, FascicleError> {
+    /// `author` wrote the definition itself.
+    pub(crate) async fn plan(&self, root: FascicleSpec, author: Option<PrincipalId>) -> Result<Plan, FascicleError> {
         let mut plan = Plan { root, ..Plan::default() };
+        plan.authors.extend(author.map(|author| (format!("fascicle:{}", plan.root.id), author)));
         let mut level = vec![Named::of(&plan.root)];
         for _ in 0..=DEPTH_MAX {
             let mut below = Vec::new();
             for named in std::mem::take(&mut level) {
                 for id in named.neurons {
-                    if let Ok(found) = self.inner.neurons.get(&id).await {
+                    if let Ok((found, author)) = self.inner.neurons.written(&id).await {
+                        plan.authors.extend(author.map(|author| (format!("neuron:{id}"), author)));
                         plan.neurons.insert(id, found.value);
                     }
                 }
@@ -385,8 +437,9 @@ impl Fascicles {
                     if plan.fascicles.contains_key(&id) {
                         continue;
                     }
-                    match self.get(&id).await {
-                        Ok(found) => {
+                    match self.written(&id).await {
+                        Ok((found, author)) => {
+                            plan.authors.extend(author.map(|author| (format!("fascicle:{id}"), author)));
                             below.push(Named::of(&found.value));
                             plan.fascicles.insert(id, found.value);
                         }
@@ -410,7 +463,8 @@ impl Fascicles {
         if let Some(known) = known.filter(|known| known.generation == generation) {
             return Ok(known);
         }
-        let plan = self.plan(self.get(id).await?.value).await?;
+        let (found, author) = self.written(id).await?;
+        let plan = self.plan(found.value, author).await?;
         let graph = Graph::build(&plan, Some(&self.catalogue().tools)).map_err(FascicleError::Invalid)?;
         let plan = json(&plan);
         let built = Built { graph, hash: Hash::of(&plan), plan, generation };
@@ -447,6 +501,29 @@ impl Fascicles {
         keep(&self.catalogue().graphs, hash.to_owned(), graph.clone());
         Ok(graph)
     }
+}
+
+/// Refuses a definition that names approvers, unless an operator writes it and they are principals.
+fn names_approvers(spec: &FascicleSpec, origin: &Origin) -> Result<(), FascicleError> {
+    let mut faults = Vec::new();
+    for (place, node) in spec.nodes.iter().enumerate() {
+        let NodeRun::Approve(approve) = &node.run else { continue };
+        let path = format!("nodes[{place}].run.approve.by");
+        if !approve.by.is_empty() && !origin.principal.may(Role::Operator) {
+            let (reason, cure) = ("only an operator names who may approve", "leave it out: operators approve");
+            faults.push(Fault { path: path.clone(), reason: reason.into(), cure: cure.into() });
+        }
+        for (at, by) in approve.by.iter().enumerate() {
+            if let Err(reason) = Principal::parse_id(by) {
+                faults.push(Fault {
+                    path: format!("{path}[{at}]"),
+                    reason,
+                    cure: "name a principal, as user:ada".into(),
+                });
+            }
+        }
+    }
+    if faults.is_empty() { Ok(()) } else { Err(FascicleError::Invalid(Faults(faults))) }
 }
 
 fn locked<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {

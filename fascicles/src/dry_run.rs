@@ -62,7 +62,7 @@ impl Fascicles {
         events: Vec<Event>,
         script: &Script,
     ) -> Result<DryRun, FascicleError> {
-        let plan = self.plan(spec.clone()).await?;
+        let plan = self.plan(spec.clone(), None).await?;
         let graph = Graph::build(&plan, Some(&self.inner.catalogue.tools)).map_err(FascicleError::Invalid)?;
         let now = self.inner.store.clock().now();
         let mut run = Run::new(graph);

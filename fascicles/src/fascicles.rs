@@ -9,7 +9,7 @@ use neurons::tools::DEPTH_MAX;
 use neurons::{Neurons, Tier};
 use nexus::ledger::{AccountOp, Amount};
 use nexus::store::{Entry, Expect, Follow, Key, Kind, Op, Stream};
-use nexus::{Batch, Event, Origin, Principal, PrincipalId, Role, Store, Timestamp};
+use nexus::{Batch, Event, Origin, Place, Principal, PrincipalId, Role, Shares, Store, Timestamp};
 use ractor::ActorCell;
 use serde_json::Value;
 use tokio::sync::broadcast;
@@ -18,7 +18,7 @@ use crate::as_tool::Runner;
 use crate::catalogue::Catalogue;
 use crate::graph::Graph;
 use crate::job::{Handle, Head, JobArgs, Waiting, commit_of, plant, refusal};
-use crate::run::{Answer, Effect, Fact, News, Observed, Run, Standing, Status};
+use crate::run::{Answer, Effect, Fact, News, Observed, Pause, Run, Standing, Status};
 use crate::spec::{FascicleId, FascicleSpec};
 use crate::toolbox::Toolbox;
 use crate::turns::{Priority, Turns};
@@ -26,6 +26,8 @@ use crate::{FascicleError, JobId};
 
 /// Jobs that may run at once.
 const JOBS_MAX: usize = 16_384;
+/// Those of them that one principal may have begun, unless it is an operator or lives here.
+const JOBS_EACH_MAX: usize = JOBS_MAX / 4;
 /// Steps of all jobs that are worked on at once.
 const STEPS_MAX: usize = 256;
 /// Bytes of a job's input.
@@ -56,6 +58,8 @@ pub(crate) struct Inner {
     /// Turns by how many fascicles that are tools a job is within: who waits for another does so for one further in.
     turns: [Turns; DEPTH_MAX + 1],
     running: Mutex<HashMap<JobId, Running>>,
+    /// Places for jobs that run.
+    places: Shares,
     serial: AtomicU64,
     /// Jobs with a step under way.
     busy: AtomicUsize,
@@ -86,6 +90,8 @@ struct Running {
     owner: Arc<str>,
     /// The invocation that called it as a tool.
     parent: Option<Arc<str>>,
+    /// Its place; `None` for one that went on after a restart when all places were taken.
+    _place: Option<Place>,
 }
 
 impl Inner {
@@ -182,6 +188,8 @@ pub struct JobOrder {
     pub parent: Option<Arc<str>>,
     /// Whether a voice that is not trusted asked for it: calls of tools that change something outside wait for an approval.
     pub untrusted: bool,
+    /// Who wrote what orders it, outermost first; none when a principal orders it itself.
+    pub authors: Vec<PrincipalId>,
     /// What is set aside for its calls as long as it runs. They may draw on what else is free, and what is left goes back.
     pub reserve: Amount,
 }
@@ -199,9 +207,17 @@ pub(crate) fn job_stream(id: &JobId) -> Stream {
     format!("job:{id}").into()
 }
 
+/// Whether `who` may approve what the job's open wait `n`, or any, asks for, because its definition says so.
+fn is_named(who: &Principal, head: &Head, n: Option<u32>) -> bool {
+    head.waits.iter().filter(|waiting| n.is_none_or(|n| waiting.wait.n == n)).any(|waiting| match &waiting.wait.pause {
+        Pause::Approval { by, .. } => by.iter().any(|named| **named == *who.id.0),
+        _ => false,
+    })
+}
+
 /// Whether `who` may see and steer a job: whoever ordered it, and operators.
 fn may(who: &Principal, head: &Head) -> bool {
-    head.origin.principal.id == who.id || who.may(Role::Operator)
+    (head.origin.principal.id == who.id && !who.limited) || who.may(Role::Operator)
 }
 
 impl Fascicles {
@@ -231,6 +247,7 @@ impl Fascicles {
             catalogue: Catalogue::new(shipped, tools),
             turns: std::array::from_fn(|_| Turns::new(STEPS_MAX)),
             running: Mutex::default(),
+            places: Shares::new(JOBS_MAX, JOBS_EACH_MAX),
             serial: AtomicU64::new(0),
             busy: AtomicUsize::new(0),
             toolboxes: Mutex::default(),
@@ -258,9 +275,7 @@ impl Fascicles {
         toolbox: Arc<dyn Toolbox>,
         with: impl FnOnce(Batch) -> Batch,
     ) -> Result<JobId, FascicleError> {
-        if self.inner.running().len() >= JOBS_MAX {
-            return Err(FascicleError::Overloaded);
-        }
+        let place = self.inner.places.take(&origin.principal)?;
         let bytes = serde_json::to_vec(&order.events).map_or(0, |text| text.len());
         if bytes > INPUT_BYTES_MAX {
             return Err(FascicleError::TooLarge { bytes, max: INPUT_BYTES_MAX });
@@ -290,6 +305,7 @@ impl Fascicles {
             depth: order.depth,
             parent: order.parent,
             untrusted: order.untrusted,
+            authors: order.authors,
             reserve: order.reserve,
             created_at: now,
             updated_at: now,
@@ -316,7 +332,7 @@ impl Fascicles {
                     this.inner.has_ended(&head);
                     Ok(())
                 }
-                Ok(_) => this.spawn(head, run, toolbox, out.effects, None).await,
+                Ok(_) => this.spawn(head, run, toolbox, out.effects, None, Some(place)).await,
                 Err(nexus::StoreError::Conflict { what, .. })
                     if what.starts_with("job:") || what.starts_with("running:") =>
                 {
@@ -336,6 +352,7 @@ impl Fascicles {
         toolbox: Arc<dyn Toolbox>,
         effects: Vec<Effect>,
         first: Option<News>,
+        place: Option<Place>,
     ) -> Result<(), FascicleError> {
         let (id, owner, parent) = (head.id.clone(), head.owner.clone(), head.parent.clone());
         let serial = self.inner.serial.fetch_add(1, Ordering::SeqCst);
@@ -344,7 +361,7 @@ impl Fascicles {
         // A quick job may be over by now; what has ended is not put down as running.
         let mut running = self.inner.running();
         if !handle.has_ended() {
-            running.insert(id, Running { handle, serial, owner, parent });
+            running.insert(id, Running { handle, serial, owner, parent, _place: place });
         }
         Ok(())
     }
@@ -368,7 +385,8 @@ impl Fascicles {
             // One that cannot be read keeps no other from going on.
             match self.run_of(&head.value).await {
                 Ok(run) => {
-                    self.spawn(head.value, run, toolbox.clone(), Vec::new(), Some(News::Restarted)).await?;
+                    let place = self.inner.places.take(&head.value.origin.principal).ok();
+                    self.spawn(head.value, run, toolbox.clone(), Vec::new(), Some(News::Restarted), place).await?;
                     count += 1;
                 }
                 Err(error) => tracing::error!(job = %job.value, %error, "a job cannot be taken up again"),
@@ -476,9 +494,7 @@ impl Fascicles {
         if head.status != Status::Failed {
             return Err(FascicleError::NotFailed(job.clone()));
         }
-        if self.inner.running().len() >= JOBS_MAX {
-            return Err(FascicleError::Overloaded);
-        }
+        let place = self.inner.places.take(&head.origin.principal)?;
         let toolbox = self.toolbox(&head.owner)?;
         let mut run = self.run_of(&head).await?;
         let now = self.inner.store.clock().now();
@@ -490,7 +506,7 @@ impl Fascicles {
         let begun = tokio::spawn(async move {
             match this.inner.store.commit(batch).await {
                 Ok(_) if head.status.is_final() => this.inner.has_ended(&head),
-                Ok(_) => this.spawn(head.clone(), run, toolbox, out.effects, None).await?,
+                Ok(_) => this.spawn(head.clone(), run, toolbox, out.effects, None, Some(place)).await?,
                 Err(nexus::StoreError::Conflict { what, .. }) if what.starts_with("running:") => {
                     return Err(FascicleError::NotFailed(job));
                 }
@@ -515,7 +531,8 @@ impl Fascicles {
     ///
     /// # Errors
     /// [`FascicleError::NoWait`] for a token that is not this job's, [`FascicleError::Expired`], and
-    /// [`FascicleError::Answer`] when it is no answer to what was asked, or another than was given before.
+    /// [`FascicleError::Answer`] when it is no answer to what was asked, or another than was given before;
+    /// [`FascicleError::NotApprover`].
     pub async fn answer(
         &self,
         who: &Principal,
@@ -524,10 +541,14 @@ impl Fascicles {
         body: String,
         answer: Answer,
     ) -> Result<Head, FascicleError> {
-        let head = self.job_of(who, job).await?;
+        let head = self.seen_by(who, job).await?;
         let name = self.inner.neurons.sealing_key().open(token, &bound_to(job), self.principal(&head));
         let wait = name.as_deref().and_then(|name| name.strip_prefix(&**job)?.strip_prefix('#')?.parse().ok());
         let wait: u32 = wait.ok_or(FascicleError::NoWait)?;
+        let is_named = is_named(who, &head, Some(wait));
+        if !(is_named || may(who, &head)) || (answer.approves() && !is_named && !who.may(Role::Operator)) {
+            return Err(FascicleError::NotApprover);
+        }
         let answered = match self.inner.handle(job) {
             Some(handle) => handle.answer(wait, body.clone(), answer).await,
             None => None,
@@ -578,6 +599,19 @@ impl Fascicles {
     pub async fn job_of(&self, who: &Principal, id: &JobId) -> Result<Head, FascicleError> {
         let head = self.job(id).await?;
         if may(who, &head) { Ok(head) } else { Err(FascicleError::JobNotFound(id.clone())) }
+    }
+
+    /// The head of a job, if `who` may see it or is named to approve something in it.
+    ///
+    /// # Errors
+    /// [`FascicleError::JobNotFound`].
+    pub async fn seen_by(&self, who: &Principal, id: &JobId) -> Result<Head, FascicleError> {
+        let head = self.job(id).await?;
+        if may(who, &head) || is_named(who, &head, None) {
+            Ok(head)
+        } else {
+            Err(FascicleError::JobNotFound(id.clone()))
+        }
     }
 
     /// Jobs that `who` may see with ids after `after`, at most `limit`, and where the next ones begin, if there may be any.

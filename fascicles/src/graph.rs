@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use neurons::spec::ToolSpec;
 use neurons::{NeuronId, NeuronSpec};
-use nexus::Event;
+use nexus::{Event, PrincipalId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -31,7 +31,14 @@ pub struct Plan {
     /// The stored neurons it thinks with.
     #[serde(default)]
     pub neurons: BTreeMap<NeuronId, NeuronSpec>,
+    /// Who wrote them: `fascicle:{id}` and `neuron:{id}`, as far as they are limited by that. Each part runs with the rights
+    /// that its authors and whoever runs it have.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub authors: BTreeMap<String, PrincipalId>,
 }
+
+/// The authors of a part of a plan: of the fascicle, of those it stands in (outermost first), and of its neuron.
+pub(crate) type Authors = Arc<[PrincipalId]>;
 
 /// A fascicle that was checked.
 #[derive(Debug)]
@@ -101,7 +108,7 @@ pub(crate) enum Work {
 /// What a node runs.
 #[derive(Clone, Debug)]
 pub(crate) enum Body {
-    Leaf(Arc<Leaf>),
+    Leaf(Arc<Leaf>, Authors),
     Fascicle(Arc<Graph>),
 }
 
@@ -155,7 +162,7 @@ impl Graph {
             for body in body.into_iter().chain(&node.fall_back) {
                 match body {
                     Body::Fascicle(graph) => graph.tools(tools),
-                    Body::Leaf(leaf) => {
+                    Body::Leaf(leaf, _) => {
                         if let Leaf::Tool { name, by: CalledBy::Owner, .. } = &**leaf {
                             tools.insert(name.clone());
                         }

@@ -8,7 +8,7 @@ use neurons::neuron::ToolResult;
 use neurons::{Neurons, Tier};
 use nexus::ledger::{AccountOp, Amount};
 use nexus::store::{Expect, Key, Kind, json};
-use nexus::{Batch, Origin, Timestamp};
+use nexus::{Batch, Origin, PrincipalId, Timestamp};
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SupervisionEvent};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -76,6 +76,9 @@ pub struct Head {
     /// Whether a voice that is not trusted asked for it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub untrusted: bool,
+    /// Who wrote what ordered it, outermost first: its steps act with the rights that all of them have, too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub authors: Vec<PrincipalId>,
     /// What was set aside for its calls.
     #[serde(default, skip_serializing_if = "is_nothing")]
     pub reserve: Amount,

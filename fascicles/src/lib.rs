@@ -49,6 +49,12 @@ pub enum FascicleError {
     /// It comes with the daemon.
     #[error("fascicle {0} is shipped with the daemon and cannot be changed")]
     Shipped(FascicleId),
+    /// Approvals are given by operators, or by those whom the definition names.
+    #[error("only an operator approves this, or whom its definition names")]
+    NotApprover,
+    /// Only its owner and operators change it.
+    #[error("fascicle {0} belongs to {1}")]
+    NotOwner(FascicleId, nexus::PrincipalId),
     /// Others are made of it.
     #[error("fascicle {0} is used by {1:?}")]
     InUse(FascicleId, Vec<FascicleId>),
@@ -84,10 +90,22 @@ pub enum FascicleError {
     /// Too much is running.
     #[error("too many jobs are running")]
     Overloaded,
+    /// Too much of the caller's is running.
+    #[error("too many jobs of yours are running: wait for some, or cancel them")]
+    Share,
     /// Its actor ended.
     #[error("the job died: {0}")]
     Died(String),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] nexus::StoreError),
+}
+
+impl From<nexus::NoPlace> for FascicleError {
+    fn from(why: nexus::NoPlace) -> Self {
+        match why {
+            nexus::NoPlace::Share => Self::Share,
+            nexus::NoPlace::All => Self::Overloaded,
+        }
+    }
 }

@@ -414,6 +414,10 @@ pub struct WaitNode {
 pub struct ApproveNode {
     /// What is asked.
     pub message: String,
+    /// Who may approve besides operators, as `user:ada`; only operators write definitions that name somebody.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<String>)]
+    pub by: Vec<Arc<str>>,
     /// Seconds until it fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_s: Option<u64>,

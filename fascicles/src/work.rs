@@ -8,7 +8,7 @@ use futures::FutureExt;
 use neurons::neuron::ToolCall;
 use neurons::tools::Caller;
 use neurons::{CallOptions, LlmError, NeuronError, NeuronSpec, Stop};
-use nexus::Event;
+use nexus::{Event, PrincipalId};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -75,11 +75,14 @@ pub(crate) async fn work(
 }
 
 async fn perform(inner: &Inner, head: &Head, toolbox: Arc<dyn Toolbox>, start: Start) -> Result<Came, ToolFailure> {
-    let Start { step, attempt, conversation, again, leaf, input, events, .. } = start;
-    let origin = head.origin.because(format!("job:{}/{step}", head.id));
+    let Start { step, attempt, conversation, again, leaf, authors, input, events, .. } = start;
+    let authors: Vec<PrincipalId> = head.authors.iter().chain(&*authors).cloned().collect();
+    // A job may be older than the rights of its principal.
+    let owner = inner.neurons.present(&head.origin).because(format!("job:{}/{step}", head.id));
+    let origin = inner.neurons.acting(&owner, &authors);
     let node = step.rsplit('/').next().and_then(|name| name.split('[').next()).unwrap_or(&step).into();
     let context = ToolContext { job: head.id.clone(), step, node, attempt, origin, input, events };
-    let caller = Caller { owner: head.owner.clone(), depth: head.depth, untrusted: head.untrusted };
+    let caller = Caller { owner: head.owner.clone(), depth: head.depth, untrusted: head.untrusted, authors };
     match &*leaf {
         Leaf::Tool { name, arguments, by } => {
             let arguments = filled(arguments, &context.events).map_err(ToolFailure::fatal)?;
@@ -108,7 +111,7 @@ async fn perform(inner: &Inner, head: &Head, toolbox: Arc<dyn Toolbox>, start: S
                 ..CallOptions::default()
             };
             let invocation = invocation(&head.id, &context.step, conversation);
-            let called = inner.neurons.use_tool(&context.origin, &head.account, &invocation, tool, &arguments, options);
+            let called = inner.neurons.use_tool(&owner, &head.account, &invocation, tool, &arguments, options);
             Ok(came(called.await.map_err(failure)?))
         }
         Leaf::Neuron { spec, stream } => {
@@ -123,7 +126,7 @@ async fn perform(inner: &Inner, head: &Head, toolbox: Arc<dyn Toolbox>, start: S
             };
             let invocation = invocation(&head.id, &context.step, conversation);
             let input = input_of(spec, &context.events);
-            let thought = inner.neurons.think(&context.origin, &head.account, &invocation, spec, &input, options).await;
+            let thought = inner.neurons.think(&owner, &head.account, &invocation, spec, &input, options).await;
             Ok(came(thought.map_err(failure)?.stop))
         }
     }
@@ -154,7 +157,7 @@ fn failure(error: NeuronError) -> ToolFailure {
             !matches!(error, LlmError::Refused { .. } | LlmError::Unavailable(_) | LlmError::Exhausted { .. })
         }
         NeuronError::ToolFailed { repeatable, .. } => *repeatable,
-        NeuronError::Overloaded | NeuronError::Died(_) | NeuronError::Tools(_) => true,
+        NeuronError::Overloaded | NeuronError::Share | NeuronError::Died(_) | NeuronError::Tools(_) => true,
         NeuronError::Store(error) => !error.is_ledger_refusal(),
         _ => false,
     };

@@ -19,7 +19,7 @@ use crate::feedback::{Judgement, SAID_AGAIN};
 use crate::likeness::{Tenor, are_opposite, differ, in_order, likeness, telling, words};
 use crate::list::Which;
 use crate::record::{CONFIDENCE, Record, SCORE, SOURCE_KEY, Status, Type};
-use crate::search::{Query, Router};
+use crate::search::{FLOOR, Query, Router};
 use crate::write::{LETTERS, LETTERS_OF_AN_ID, upsert};
 use crate::{Knowledge, KnowledgeError, commons, outcome};
 
@@ -329,7 +329,7 @@ impl Knowledge {
     async fn near(&self, lesson: &Lesson, origin: &Origin) -> Result<Vec<Record>, KnowledgeError> {
         let text: String = sentences(&lesson.content).join(" ").chars().take(LESSON_CHARS_MAX).collect();
         let which = Which { owner: Some(lesson.owner.clone()), ..Which::default() };
-        let query = Query { which, router: Some(Router::Lexical), ..Query::new(text, ALIKE_MAX) };
+        let query = Query { which, router: Some(Router::Lexical), floor: FLOOR, ..Query::new(text, ALIKE_MAX) };
         Ok(self.search(&query, origin).await?.hits.into_iter().map(|hit| hit.record).collect())
     }
 

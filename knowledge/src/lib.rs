@@ -43,7 +43,7 @@ use governor::{Quota, RateLimiter};
 use neurons::Neurons;
 use nexus::kip::datum::Sym;
 use nexus::kip::graph::{El, GraphRead, Look};
-use nexus::{COMMONS, Nexus, NexusError, NexusId, Origin, Store, StoreError};
+use nexus::{COMMONS, Directory, Nexus, NexusError, NexusId, NoDirectory, Origin, Store, StoreError};
 use serde_json::Value;
 use thinking::Thinker;
 use tokio::sync::Mutex;
@@ -60,9 +60,9 @@ pub use list::{Listed, Which};
 pub use pulse::{Contribution, Units, UnitsWanted};
 pub use record::{CONFIDENCE, Eval, KIND, Record, SCORE, Status, Type};
 pub use resource::{Resource, ResourceDraft};
-pub use scope::{People, Visibility, check as check_scope, check_owner};
+pub use scope::{Visibility, check as check_scope, check_owner};
 pub use seal::{KeyRing, SealError};
-pub use search::{Explained, Found, Hit, Query, Router, TOP_K_MAX};
+pub use search::{Explained, FLOOR, Found, Hit, Query, Router, TOP_K_MAX};
 pub use slim::{Merged, Slimmed, THRESHOLD};
 pub use told::as_told;
 pub use tools::tools;
@@ -156,7 +156,7 @@ pub struct Knowledge {
     /// How often somebody may be shown what is sealed.
     reveals: Arc<Reveals>,
     /// Who sees what, besides whoever asks.
-    people: Arc<dyn People>,
+    directory: Arc<dyn Directory>,
     /// Where the profiles of people stand.
     profiles: Arc<std::sync::Mutex<told::Profiles>>,
 }
@@ -178,19 +178,19 @@ impl Knowledge {
         let (once, taking) = (Arc::default(), Arc::default());
         let changing = Arc::new(std::array::from_fn(|_| Mutex::default()));
         let (reveals, profiles) = (Arc::new(reveals), Arc::default());
-        let people: Arc<dyn People> = Arc::new(scope::Strangers);
-        Self { nexus, store, thinker: None, keys, schemas, once, taking, changing, reveals, people, profiles }
+        let directory: Arc<dyn Directory> = Arc::new(NoDirectory);
+        Self { nexus, store, thinker: None, keys, schemas, once, taking, changing, reveals, directory, profiles }
     }
 
-    /// With somebody who tells who is in which circles; without, everybody is in his own alone.
+    /// With a directory of principals; without, each sees what is public and its own.
     #[must_use]
-    pub fn with_people(self, people: Arc<dyn People>) -> Self {
-        Self { people, ..self }
+    pub fn with_directory(self, directory: Arc<dyn Directory>) -> Self {
+        Self { directory, ..self }
     }
 
     /// Whether a record may be told where all of these hear it.
     pub fn may_be_told<'p>(&self, record: &Record, mut people: impl Iterator<Item = &'p str>) -> bool {
-        people.all(|person| scope::is_shown(record, &self.people.principal(person)))
+        people.all(|person| scope::is_shown(record, &self.directory.principal(person)))
     }
 
     /// With models to choose and to write by, paid from the house.

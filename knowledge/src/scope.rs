@@ -1,6 +1,6 @@
 //! Circles of visibility: who is in them, which is the nearest, and what they come to in older words (MISSION R2).
 
-use nexus::{Principal, PrincipalKind, Role};
+use nexus::{Principal, Role};
 use serde::Serialize;
 
 use crate::record::Record;
@@ -21,21 +21,6 @@ pub(crate) fn nearest(scopes: &[String], by: &Principal) -> usize {
     let operator = by.may(nexus::Role::Operator);
     let is_in = |scope: &&String| operator || by.scopes.iter().any(|own| *own.0 == ***scope);
     scopes.iter().filter(is_in).map(|scope| distance(scope)).min().unwrap_or(NEAREST.len())
-}
-
-/// Tells who people are: whoever speaks for somebody who is not there himself asks what that one may see.
-pub trait People: Send + Sync + 'static {
-    /// The principal of that id, in every circle that the daemon has put him in.
-    fn principal(&self, id: &str) -> Principal;
-}
-
-/// Knows nobody: all that somebody sees is his own, and what is public.
-pub(crate) struct Strangers;
-
-impl People for Strangers {
-    fn principal(&self, id: &str) -> Principal {
-        Principal::new(id, PrincipalKind::User, Role::Observer)
-    }
 }
 
 /// Whether a record is shown to somebody.

@@ -27,8 +27,8 @@ pub(crate) const TOP_K_WIDE: usize = 200;
 const QUESTION_CHARS_MAX: usize = 4_000;
 /// Candidates of each of words and meaning, before both are weighed.
 const OF_EACH: usize = 100;
-/// What answers less well than so much of what the best does is no candidate.
-const FLOOR: f64 = 0.35;
+/// Share of the best relevance below which a record is not put before a model unasked: see [`Query::floor`].
+pub const FLOOR: f64 = 0.35;
 /// Records that a model is shown at most, and characters of what each is for.
 const OFFERED_MAX: usize = 200;
 const OFFERED_CHARS_MAX: usize = 100;
@@ -60,6 +60,9 @@ pub struct Query {
     pub router: Option<Router>,
     /// Whether the nearest scope comes before the worth of a record, as for profiles.
     pub scope_first: bool,
+    /// Answers below this share of the best relevance are left out, from 0 (none, the default) to 1. Somebody who asks two
+    /// things at once wants both answered; where records are put before a model unasked, [`FLOOR`] keeps noise out.
+    pub floor: f64,
 }
 
 /// How a record came to where it stands among the answers.
@@ -128,7 +131,7 @@ impl Found {
 impl Query {
     /// The records that answer `text` best.
     pub fn new(text: impl Into<String>, top_k: usize) -> Self {
-        Self { text: text.into(), which: Which::default(), top_k, router: None, scope_first: false }
+        Self { text: text.into(), which: Which::default(), top_k, router: None, scope_first: false, floor: 0.0 }
     }
 
     fn check(&self) -> Result<(), KnowledgeError> {
@@ -168,7 +171,7 @@ impl Knowledge {
                 fits
             };
             let count = if asks_a_model { OFFERED_MAX } else { 2 * query.top_k };
-            let picked = pick(graph, sight.near(), &query.text, count, &fits);
+            let picked = pick(graph, sight.near(), &query.text, count, &fits, query.floor);
             let hit = |(el, relevance, mut explained): (El, f64, Explained)| {
                 let record = read(graph, el)?;
                 explained.scope = scope::nearest(&record.scopes, &origin.principal);
@@ -256,6 +259,7 @@ fn pick(
     text: &str,
     count: usize,
     fits: &dyn Fn(El) -> bool,
+    floor: f64,
 ) -> Vec<(El, f64, Explained)> {
     let wide = if near.is_some() { OF_EACH.max(count) } else { count };
     let mut found: BTreeMap<El, Explained> = BTreeMap::new();
@@ -277,7 +281,7 @@ fn pick(
     };
     picked.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(&other.0)));
     let best = picked.first().map_or(0.0, |(_, relevance, _)| *relevance);
-    picked.retain(|(_, relevance, _)| *relevance > 0.0 && *relevance >= FLOOR * best);
+    picked.retain(|(_, relevance, _)| *relevance > 0.0 && *relevance >= floor * best);
     picked.truncate(count);
     picked
 }

@@ -336,7 +336,7 @@ impl Knowledge {
         // Whoever changes what is somebody else's, as operators may, leaves it his.
         let owner = known.as_ref().map_or_else(|| by.id.0.to_string(), |known| known.owner.clone());
         let own = head.more.get("kp").and_then(|kp| kp["visibility"].as_str());
-        let word = visibility.or(own).or(known.as_ref().map(visibility_of)).unwrap_or("private");
+        let word = visibility.or(own).or(known.as_ref().map(visibility_of)).unwrap_or("network");
         let scopes = Visibility::scopes(word, &owner, by, &mut warnings)
             .ok_or_else(|| KnowledgeError::invalid("visibility", "is one of private, org, network"))?;
         let domain = head.more.get("kp").and_then(|kp| kp["domain"].as_str()).unwrap_or("general");

@@ -285,6 +285,11 @@ impl Knowledge {
         arguments: Map<String, Value>,
         origin: &Origin,
     ) -> Option<Result<Value, KnowledgeError>> {
+        // It would be done in the name of the author, who did not ask for it.
+        if origin.principal.limited && tools().iter().any(|tool| tool.name == name && !tool.reads) {
+            let why = format!("a definition of {} writes nothing here for others", origin.principal.id);
+            return Some(Err(KnowledgeError::Forbidden(why)));
+        }
         Some(match name {
             "knowledge_search" | "get_knowledge" => self.tool_search(arguments, origin).await,
             "knowledge_save" | "save_knowledge" => self.tool_save(arguments, origin).await,

@@ -140,7 +140,7 @@ impl Knowing {
         }
         let which = Which { min_score: Some(SCORE_MIN), of_any: self.trusted(person), ..Which::default() };
         // Some are a stranger's, some a profile, that is told in its own place.
-        let query = Query { which, router, ..Query::new(text, TOP_K_MAX) };
+        let query = Query { which, router, floor: knowledge::FLOOR, ..Query::new(text, TOP_K_MAX) };
         let found = self.knowledge.search(&query, origin).await?;
         let found = found.hits.into_iter().map(|hit| hit.record);
         let fits = |record: &Record| {

@@ -10,6 +10,7 @@ use nexus::store::{Hash, json};
 use crate::NeuronError;
 use crate::conversation::Conversation;
 use crate::invocation::Run;
+use crate::llm::ChatMessage;
 use crate::neuron::{ToolCall, ToolResult};
 use crate::spec::Runner;
 use crate::tools::{self, Calling};
@@ -30,6 +31,18 @@ enum Due {
     Made(ToolCall),
 }
 
+/// How a model is told that it has no tool of a name.
+const NO_TOOL: &str = "there is no tool ";
+/// How often in one invocation a model is told so before its answer is given up.
+const UNKNOWN_MAX: usize = 2;
+
+/// Whether a message tells a model that it has no such tool.
+fn is_no_tool(message: &ChatMessage) -> bool {
+    let said = message.content.as_deref().filter(|_| message.role == "tool");
+    let said = said.and_then(|said| serde_json::from_str::<serde_json::Value>(said).ok());
+    said.is_some_and(|said| said["error"].as_str().is_some_and(|error| error.starts_with(NO_TOOL)))
+}
+
 fn told(call: &ToolCall, error: impl Into<String>) -> Due {
     Due::Told(ToolResult { id: call.id.clone(), error: Some(error.into()), ..ToolResult::default() })
 }
@@ -43,6 +56,14 @@ impl Run {
     ) -> Result<Vec<ToolCall>, NeuronError> {
         let (mut waiting, mut due, mut announced) = (Vec::new(), Vec::new(), Vec::new());
         let calls: Vec<ToolCall> = calls.into_iter().filter(|call| !talk.has_result(&call.id)).collect();
+        if let Some(unknown) = calls.iter().find(|call| self.tool(call).is_none())
+            && talk.messages.iter().filter(|message| is_no_tool(message)).count() >= UNKNOWN_MAX
+        {
+            return Err(NeuronError::Output(format!(
+                "it asks again and again for a tool that it does not have: {}",
+                unknown.name
+            )));
+        }
         for (place, call) in calls.into_iter().enumerate() {
             let due_now =
                 if place < CALLS_MAX { self.due(call, talk) } else { told(&call, "too many calls in one answer") };
@@ -82,7 +103,7 @@ impl Run {
     }
 
     fn due(&self, call: ToolCall, talk: &Conversation) -> Due {
-        let Some(tool) = self.tool(&call) else { return told(&call, format!("there is no tool {}", call.name)) };
+        let Some(tool) = self.tool(&call) else { return told(&call, format!("{NO_TOOL}{}", call.name)) };
         if tool.run == Runner::Client {
             return Due::Waits(call);
         }
@@ -112,7 +133,7 @@ impl Run {
 
     async fn make(&self, call: &ToolCall, key: String, parent: &Arc<str>) -> ToolResult {
         let Some(tool) = self.tool(call) else { return ToolResult { id: call.id.clone(), ..ToolResult::default() } };
-        let (origin, account, caller) = (&self.origin, &self.account, &self.caller);
-        self.tools.run(Calling { call, tool, key, origin, account, caller, parent }).await
+        let (owner, origin, account, caller) = (&self.origin, &self.acting, &self.account, &self.caller);
+        self.tools.run(Calling { call, tool, key, owner, origin, account, caller, parent }).await
     }
 }

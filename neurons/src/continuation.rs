@@ -56,6 +56,9 @@ pub struct Continuation {
     pub neuron: NeuronSpec,
     /// The neuron's id.
     pub neuron_id: NeuronId,
+    /// Who wrote the neuron as it was then, if not its caller.
+    #[serde(default)]
+    pub author: Option<PrincipalId>,
     /// Whose call it is.
     pub principal: PrincipalId,
     /// Who pays.

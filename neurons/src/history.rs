@@ -1,12 +1,12 @@
 //! What a neuron was: every version of its definition, who wrote it and why, and how its memory changed (MISSION N4).
 
-use nexus::store::{Entry, Key, Kind, Stream, last_version};
-use nexus::{Batch, Cause, Origin, PrincipalId, StoreError, Timestamp};
+use nexus::store::{Entry, Key, Kind, Stream, Versioned, last_version};
+use nexus::{Batch, Cause, Origin, Principal, PrincipalId, Role, StoreError, Timestamp};
 use serde::{Deserialize, Serialize};
 use similar::TextDiff;
 
 use crate::NeuronError;
-use crate::neurons::Neurons;
+use crate::neurons::{FIRST_VERSION, Neurons};
 use crate::spec::{NeuronId, NeuronSpec};
 
 /// A definition as it stands in the journal.
@@ -15,6 +15,9 @@ struct Written {
     version: u64,
     /// `None` when it was removed.
     spec: Option<NeuronSpec>,
+    /// With whose rights it runs, if not with those of who wrote the entry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    author: Option<PrincipalId>,
 }
 
 /// One version of a neuron.
@@ -42,12 +45,66 @@ fn stream(id: &NeuronId) -> Stream {
 }
 
 /// `batch` with the journal entry of a definition that is written at `version`, or removed.
-pub(crate) fn noted(batch: Batch, id: &NeuronId, version: u64, spec: Option<&NeuronSpec>) -> Batch {
+pub(crate) fn noted(
+    batch: Batch,
+    id: &NeuronId,
+    version: u64,
+    spec: Option<&NeuronSpec>,
+    author: Option<PrincipalId>,
+) -> Batch {
     let kind = if spec.is_some() { "defined" } else { "removed" };
-    batch.append(stream(id), kind, &Written { version, spec: spec.cloned() })
+    batch.append(stream(id), kind, &Written { version, spec: spec.cloned(), author })
 }
 
 impl Neurons {
+    /// A definition, and with whose rights it runs besides its caller's; `None` where no journal says who wrote it: then it
+    /// is the operator's.
+    ///
+    /// # Errors
+    /// [`NeuronError::NotFound`].
+    pub async fn written(&self, id: &NeuronId) -> Result<(Versioned<NeuronSpec>, Option<PrincipalId>), NeuronError> {
+        loop {
+            let found = self.get(id).await?;
+            let head = self.store.head(&stream(id)).await?;
+            let last = self.store.entries(&stream(id), head.saturating_sub(1), 1).await?;
+            let Some(entry) = last.first() else { return Ok((found, None)) };
+            let written: Written = entry.decode()?;
+            // Both are written by one commit; between two reads there may have been another.
+            if written.version == found.version && written.spec.is_some() {
+                return Ok((found, Some(written.author.unwrap_or_else(|| entry.by.clone()))));
+            }
+            if self.get(id).await?.version == found.version {
+                return Ok((found, Some(entry.by.clone())));
+            }
+        }
+    }
+
+    /// A definition that `origin` may change: its own, or any for an operator.
+    ///
+    /// # Errors
+    /// [`NeuronError::NotFound`], [`NeuronError::NotOwner`].
+    pub(crate) async fn changeable(
+        &self,
+        origin: &Origin,
+        id: &NeuronId,
+    ) -> Result<Versioned<NeuronSpec>, NeuronError> {
+        let found = self.get(id).await?;
+        if origin.principal.may(Role::Operator) {
+            return Ok(found);
+        }
+        let (mut owner, mut after) = (None, 0);
+        loop {
+            let (versions, next) = self.versions(id, after, STRETCH).await?;
+            if versions.is_empty() {
+                break;
+            }
+            let first = versions.iter().rfind(|known| known.version == FIRST_VERSION && known.spec.is_some());
+            (owner, after) = (first.map(|first| first.by.clone()).or(owner), next);
+        }
+        let owner = owner.unwrap_or_else(|| Principal::system().id);
+        if origin.principal.answers_for(&owner.0) { Ok(found) } else { Err(NeuronError::NotOwner(id.clone(), owner)) }
+    }
+
     /// Takes over a neuron from another daemon with all its versions, if there is none of that name here. Answers whether it
     /// was taken over.
     ///
@@ -85,7 +142,7 @@ impl Neurons {
         let entries: Vec<Entry> = self.store.entries(&stream(id), after, limit).await?;
         let next = entries.last().map_or(after, |entry| entry.seq);
         let read = |entry: &Entry| {
-            let Written { version, spec } = entry.decode()?;
+            let Written { version, spec, .. } = entry.decode()?;
             let (at, by, cause) = (entry.at, entry.by.clone(), entry.cause.clone());
             Ok::<_, nexus::StoreError>(Version { version, at, by, cause, spec })
         };
@@ -134,9 +191,11 @@ impl Neurons {
         memory: String,
         expect: Option<u64>,
     ) -> Result<u64, NeuronError> {
-        let found = self.get(id).await?;
+        let (found, author) = self.written(id).await?;
         let spec = NeuronSpec { memory, ..found.value };
+        // An operator who changes the memory does not vouch for the tools; anybody else answers for all of it.
+        let author = author.filter(|_| !spec.tools.is_empty() && origin.principal.may(Role::Operator));
         // What is written over must be what was read, whoever else writes.
-        Ok(self.update(origin, id, spec, Some(expect.unwrap_or(found.version))).await?.version)
+        Ok(self.rewrite(origin, id, spec, Some(expect.unwrap_or(found.version)), author).await?.version)
     }
 }

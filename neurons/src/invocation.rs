@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use nexus::{Batch, Origin, Store};
+use nexus::{Batch, Origin, PrincipalId, Store};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -71,6 +71,10 @@ pub(crate) struct Run {
     pub(crate) models: Models,
     /// For whom.
     pub(crate) origin: Origin,
+    /// Who calls its tools: the principal of `origin`, limited to what the author of the neuron may, too.
+    pub(crate) acting: Origin,
+    /// Who wrote the neuron, if not its caller.
+    pub(crate) author: Option<PrincipalId>,
     /// Who pays.
     pub(crate) account: Arc<str>,
     /// The neuron.

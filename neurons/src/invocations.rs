@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nexus::store::{Expect, Hash, Key, Kind as Document, Op, Versioned, json};
-use nexus::{Batch, Origin, PrincipalId, Role, StoreError, Timestamp};
+use nexus::{Batch, Origin, Place, PrincipalId, PrincipalKind, Role, StoreError, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use utoipa::ToSchema;
 
 use crate::NeuronError;
@@ -171,7 +171,7 @@ struct Stretch {
     take: Option<Batch>,
     /// Whether it goes on when its caller goes away.
     stays: bool,
-    permit: OwnedSemaphorePermit,
+    place: Place,
 }
 
 impl Neurons {
@@ -203,9 +203,10 @@ impl Neurons {
                 _ => {}
             }
         }
-        let mut spec = self.get(id).await?.value;
+        let (found, author) = self.written(id).await?;
+        let mut spec = found.value;
         let begun = neuron::begin(&mut spec, input)?;
-        let permit = self.permits[0].clone().try_acquire_owned().map_err(|_| NeuronError::Overloaded)?;
+        let place = self.places.take(&origin.principal)?;
         self.complete(&mut spec).await?;
         let (version, mut talk) = match &known {
             Some(known) => (known.version, Conversation::read(&self.store, &invocation).await?),
@@ -240,10 +241,10 @@ impl Neurons {
         };
         talk.with(Op::Put { key: Invocation::key(&invocation), expect: Expect::Version(version), body: json(&record) });
         let origin = origin.because(format!("invocation:{invocation}"));
-        let call = CallOptions { deltas: options.deltas.clone(), ..CallOptions::default() };
+        let call = CallOptions { deltas: options.deltas.clone(), author, ..CallOptions::default() };
         let run = self.run(origin, HOUSE.into(), spec, call);
         let stays = options.key.is_some() && options.deltas.is_none();
-        self.carry(Stretch { run, begun, talk, record, continued: None, take: None, stays, permit }, options).await
+        self.carry(Stretch { run, begun, talk, record, continued: None, take: None, stays, place }, options).await
     }
 
     /// The id of a call and what is known of it.
@@ -266,7 +267,7 @@ impl Neurons {
     ///
     /// # Errors
     /// [`NeuronError::NoContinuation`] for any token that is not this principal's for this neuron,
-    /// [`NeuronError::Expired`], [`NeuronError::InFlight`], and [`NeuronError::Results`] when the
+    /// [`NeuronError::Expired`], [`NeuronError::InFlight`], [`NeuronError::NotApprover`], and [`NeuronError::Results`] when the
     /// results are not the ones asked for or not the ones given before.
     pub async fn resume(
         &self,
@@ -309,8 +310,12 @@ impl Neurons {
         if paused.expires_at < now {
             return Err(NeuronError::Expired);
         }
+        let is_own = origin.principal.kind == PrincipalKind::Lifeform && !origin.principal.may(Role::Operator);
+        if is_own && results.iter().any(|result| result.approved == Some(true)) {
+            return Err(NeuronError::NotApprover);
+        }
         check_results(&paused.expected, &paused.approvals, &results).map_err(NeuronError::Results)?;
-        let permit = self.permits[0].clone().try_acquire_owned().map_err(|_| NeuronError::Overloaded)?;
+        let place = self.places.take(&origin.principal)?;
 
         paused.stage = Stage::Consumed { body: body.clone(), life: self.life.clone() };
         record.status = InvocationStatus::Running;
@@ -323,13 +328,14 @@ impl Neurons {
         let take = Batch::new(&origin).put_expecting(key.clone(), Expect::Version(version), &paused);
         let take = take.put_expecting(Invocation::key(&invocation), Expect::Version(recorded), &record);
         let take = Some(talk.write(take));
-        let call = CallOptions { deltas: options.deltas.clone(), ..CallOptions::default() };
+        let call =
+            CallOptions { deltas: options.deltas.clone(), author: paused.author.clone(), ..CallOptions::default() };
         let run = self.run(origin, paused.account.clone(), paused.neuron.clone(), call);
         let begun = Begun::Conversation(Vec::new());
         let continued = Some(Continued { key, paused, body });
         // The results are the daemon's: a caller that goes away changes nothing, unless it was being told as it came.
         let stays = options.deltas.is_none();
-        self.carry(Stretch { run, begun, talk, record, continued, take, stays, permit }, options).await
+        self.carry(Stretch { run, begun, talk, record, continued, take, stays, place }, options).await
     }
 
     /// Runs a stretch in a task of its own until it ends, is cancelled, or its time is over. A caller that goes away
@@ -345,7 +351,7 @@ impl Neurons {
         }
         let this = self.clone();
         let work = tokio::spawn(async move {
-            let Stretch { mut run, begun, talk, record, continued, take, stays, permit } = stretch;
+            let Stretch { mut run, begun, talk, record, continued, take, stays, place } = stretch;
             let begun_as = Standing { record, continued };
             let conclusion = Conclusion::new({
                 let (begun_as, clock) = (begun_as.clone(), this.store.clock().clone());
@@ -398,7 +404,7 @@ impl Neurons {
                 }
                 outcome => this.finish(&run, begun_as, outcome, &conclusion).await,
             };
-            drop(permit);
+            drop(place);
             finished
         });
         let finished = work.await.map_err(|panic| NeuronError::Died(panic.to_string()))?;
@@ -457,6 +463,7 @@ impl Neurons {
             step: record.pauses + 1,
             neuron: (*run.spec).clone(),
             neuron_id: record.neuron.clone(),
+            author: run.author.clone(),
             principal: run.origin.principal.id.clone(),
             account: run.account.clone(),
             expected: calls.iter().map(|call| call.id.clone()).collect(),

@@ -22,6 +22,8 @@ pub mod tools;
 
 use std::sync::Arc;
 
+use nexus::PrincipalId;
+
 pub use history::Version;
 pub use invocation::{Answer, Stop};
 pub use invocations::{Invocation, InvocationStatus, InvokeOptions, Invoked};
@@ -35,6 +37,12 @@ pub enum NeuronError {
     /// Nobody defined it.
     #[error("neuron {0} not found")]
     NotFound(NeuronId),
+    /// A call that needs an approval is approved by the person who made it, or an operator.
+    #[error("a lifeform does not approve its own calls: an operator does")]
+    NotApprover,
+    /// Only its owner and operators change it.
+    #[error("neuron {0} belongs to {1}")]
+    NotOwner(NeuronId, PrincipalId),
     /// It was never written under this number, or before versions were kept.
     #[error("neuron {0} has no version {1}")]
     NoVersion(NeuronId, u64),
@@ -96,6 +104,9 @@ pub enum NeuronError {
     /// Too much is running.
     #[error("too many neurons are running")]
     Overloaded,
+    /// Too much of the caller's is running.
+    #[error("too many neurons of yours are running: wait for some, or cancel them")]
+    Share,
     /// Its actor ended without an answer.
     #[error("the neuron died: {0}")]
     Died(String),
@@ -109,3 +120,12 @@ pub enum NeuronError {
 
 /// Names an account of the ledger.
 pub type AccountId = Arc<str>;
+
+impl From<nexus::NoPlace> for NeuronError {
+    fn from(why: nexus::NoPlace) -> Self {
+        match why {
+            nexus::NoPlace::Share => Self::Share,
+            nexus::NoPlace::All => Self::Overloaded,
+        }
+    }
+}

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nexus::store::{Expect, Key, Kind as Document, Versioned};
-use nexus::{Batch, Origin, Store, StoreError};
+use nexus::{Batch, Directory, NoDirectory, Origin, PrincipalId, Shares, Store, StoreError};
 use serde_json::Value;
 use tokio::sync::{Semaphore, mpsc};
 
@@ -25,10 +25,13 @@ use crate::neuron::{self, Begun, Completed, ToolCall, ToolResult};
 use crate::spec::{Kind, NeuronId, NeuronSpec, ToolSpec};
 use crate::tools::{Caller, DEPTH_MAX, FascicleRunner, Tools};
 
-/// Invocations that may run at once.
+/// Thoughts of jobs that may run at once, at each depth.
 const RUNNING_MAX: usize = 512;
+/// Invocations of people that may run at once, and those of one principal, unless it is an operator.
+const INVOKED_MAX: usize = 512;
+const INVOKED_EACH_MAX: usize = INVOKED_MAX / 8;
 /// What a document's versions begin with.
-const FIRST_VERSION: u64 = 1;
+pub(crate) const FIRST_VERSION: u64 = 1;
 /// The account of calls made by people.
 pub const HOUSE: &str = "house";
 
@@ -41,9 +44,13 @@ pub struct Neurons {
     pub(crate) tree: Tree,
     /// Those of the invocations within so many fascicles that are tools: who waits for another does so for one further in.
     pub(crate) permits: Arc<[Arc<Semaphore>]>,
+    /// Places for the invocations of people, who keep no step of a job from its turn.
+    pub(crate) places: Shares,
     pub(crate) key: SealingKey,
     /// Names this life of the daemon: what an earlier life had begun may be begun again.
     pub(crate) life: Arc<str>,
+    /// What the authors of definitions may do now.
+    directory: Arc<dyn Directory>,
     under_way: Arc<Mutex<HashMap<Arc<str>, UnderWay>>>,
     changes: Arc<AtomicU64>,
 }
@@ -65,6 +72,8 @@ pub struct CallOptions {
     pub cannot_wait: bool,
     /// Names the calls of its tools, instead of the invocation.
     pub calls_as: Option<Arc<str>>,
+    /// Who wrote the neuron, if not its caller: its tools act with the rights that both have.
+    pub author: Option<PrincipalId>,
 }
 
 /// What a call from inside the daemon brought.
@@ -106,11 +115,33 @@ impl Neurons {
             models,
             tree: Tree::plant().await?,
             permits: (0..=DEPTH_MAX).map(|_| Arc::new(Semaphore::new(RUNNING_MAX))).collect(),
+            places: Shares::new(INVOKED_MAX, INVOKED_EACH_MAX),
             key: sealing,
             life,
+            directory: Arc::new(NoDirectory),
             under_way: Arc::default(),
             changes: Arc::default(),
         })
+    }
+
+    /// With a directory that says what the authors of definitions may do now; without, they may only look.
+    #[must_use]
+    pub fn with_directory(self, directory: Arc<dyn Directory>) -> Self {
+        Self { directory, ..self }
+    }
+
+    /// Returns the origin of earlier work with the rights that its principal has now.
+    pub fn present(&self, origin: &Origin) -> Origin {
+        Origin { principal: self.directory.present(&origin.principal), cause: origin.cause.clone() }
+    }
+
+    /// Returns who acts when `origin` runs what `authors` defined, each within what the one before defined: with the rights
+    /// that all of them have.
+    pub fn acting<'a>(&self, origin: &Origin, authors: impl IntoIterator<Item = &'a PrincipalId>) -> Origin {
+        let principal = authors.into_iter().fold(origin.principal.clone(), |acting, author| {
+            if *author == acting.id { acting } else { acting.by_definition_of(&self.directory.principal(&author.0)) }
+        });
+        Origin { principal, cause: origin.cause.clone() }
     }
 
     /// How often a definition was written or removed in this life of the daemon: what was made from definitions holds as
@@ -146,7 +177,7 @@ impl Neurons {
         self.tools.check(&spec)?;
         let id = spec.id.get_or_insert_with(|| format!("neuron_{}", uuid::Uuid::now_v7().simple()).into()).clone();
         let batch = Batch::new(origin).create(Key::new(Document::Neuron, id.clone()), &spec);
-        match self.store.commit(noted(batch, &id, FIRST_VERSION, Some(&spec))).await {
+        match self.store.commit(noted(batch, &id, FIRST_VERSION, Some(&spec), None)).await {
             Ok(receipt) => {
                 self.changed();
                 Ok((id, Versioned { version: receipt.versions[0], value: spec }))
@@ -178,22 +209,35 @@ impl Neurons {
     /// Replaces a definition. Invocations under way keep the one they began with.
     ///
     /// # Errors
-    /// [`NeuronError::Spec`], [`NeuronError::NotFound`], or a conflict when `expect` is not the version.
+    /// [`NeuronError::Spec`], [`NeuronError::NotFound`], [`NeuronError::NotOwner`], or a conflict when `expect` is not the
+    /// version.
     pub async fn update(
+        &self,
+        origin: &Origin,
+        id: &NeuronId,
+        spec: NeuronSpec,
+        expect: Option<u64>,
+    ) -> Result<Versioned<NeuronSpec>, NeuronError> {
+        self.rewrite(origin, id, spec, expect, None).await
+    }
+
+    /// The same, by another author than the one who writes.
+    pub(crate) async fn rewrite(
         &self,
         origin: &Origin,
         id: &NeuronId,
         mut spec: NeuronSpec,
         expect: Option<u64>,
+        author: Option<PrincipalId>,
     ) -> Result<Versioned<NeuronSpec>, NeuronError> {
         spec.id = Some(id.clone());
+        let found = self.changeable(origin, id).await?.version;
         spec.check().map_err(NeuronError::Spec)?;
         self.tools.check(&spec)?;
-        let found = self.get(id).await?.version;
         let expect = expect.unwrap_or(found);
         let key = Key::new(Document::Neuron, id.clone());
         let batch = Batch::new(origin).put_expecting(key, Expect::Version(expect), &spec);
-        let receipt = self.store.commit(noted(batch, id, expect + 1, Some(&spec))).await?;
+        let receipt = self.store.commit(noted(batch, id, expect + 1, Some(&spec), author)).await?;
         self.changed();
         Ok(Versioned { version: receipt.versions[0], value: spec })
     }
@@ -201,11 +245,11 @@ impl Neurons {
     /// Removes a definition.
     ///
     /// # Errors
-    /// [`NeuronError::NotFound`].
+    /// [`NeuronError::NotFound`], [`NeuronError::NotOwner`].
     pub async fn delete(&self, origin: &Origin, id: &NeuronId) -> Result<(), NeuronError> {
-        let found = self.get(id).await?.version;
+        let found = self.changeable(origin, id).await?.version;
         let batch = Batch::new(origin).delete(Key::new(Document::Neuron, id.clone()), Expect::Version(found));
-        self.store.commit(noted(batch, id, found, None)).await?;
+        self.store.commit(noted(batch, id, found, None, None)).await?;
         self.changed();
         Ok(())
     }
@@ -352,7 +396,7 @@ impl Neurons {
         mut request: ChatRequest,
         deltas: Option<mpsc::Sender<Delta>>,
     ) -> Result<ChatReply, NeuronError> {
-        let _permit = self.permits[0].try_acquire().map_err(|_| NeuronError::Overloaded)?;
+        let _place = self.places.take(&origin.principal)?;
         let mut talk = Conversation::repeated(&fresh_id());
         request.messages.drain(..).for_each(|message| talk.say(message));
         request.messages.clone_from(&talk.messages);
@@ -375,8 +419,9 @@ impl Neurons {
         tools: Vec<ToolSpec>,
         deltas: Option<mpsc::Sender<Delta>>,
     ) -> Result<Thought, NeuronError> {
-        let _permit = self.permits[0].try_acquire().map_err(|_| NeuronError::Overloaded)?;
-        let mut spec = self.get(id).await?.value;
+        let _place = self.places.take(&origin.principal)?;
+        let (found, author) = self.written(id).await?;
+        let mut spec = found.value;
         let begun = if spec.kind.calls_tools() {
             // Its caller keeps the conversation, and what the server's tools did in it would be forgotten and done again.
             if !tools.is_empty() && spec.tools.iter().any(|tool| self.tools.may_write(tool)) {
@@ -400,7 +445,7 @@ impl Neurons {
             neuron::begin(&mut spec, &input)?
         };
         self.complete(&mut spec).await?;
-        let options = CallOptions { deltas, cannot_wait: true, ..CallOptions::default() };
+        let options = CallOptions { deltas, cannot_wait: true, author, ..CallOptions::default() };
         let run = self.run(origin.clone(), HOUSE.into(), spec, options);
         let mut outcome = self.tree.run(run.clone(), begun, Conversation::repeated(&fresh_id())).await?;
         let stop = outcome.stop?;
@@ -432,12 +477,16 @@ impl Neurons {
     }
 
     pub(crate) fn run(&self, origin: Origin, account: Arc<str>, spec: NeuronSpec, options: CallOptions) -> Run {
+        let mut caller = options.caller.unwrap_or_else(|| Caller::outside(HOUSE));
+        caller.authors.extend(options.author.clone());
         Run {
             store: self.store.clone(),
             tools: self.tools.clone(),
-            caller: options.caller.unwrap_or_else(|| Caller { owner: HOUSE.into(), depth: 0, untrusted: false }),
+            acting: self.acting(&origin, &caller.authors),
+            caller,
             may_wait: !options.cannot_wait,
             calls_as: options.calls_as,
+            author: options.author,
             models: self.models.clone(),
             origin,
             account,

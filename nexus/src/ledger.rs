@@ -200,6 +200,14 @@ pub enum LedgerError {
     /// Nobody opened this account.
     #[error("account {0} is not open")]
     NotOpen(Arc<str>),
+    /// The account cannot hold so much more. Nothing was booked.
+    #[error("account {account} cannot hold {amount} more")]
+    TooMuch {
+        /// The account asked.
+        account: Arc<str>,
+        /// What was to be added.
+        amount: Amount,
+    },
     /// The amount is not there. Nothing was set aside.
     #[error("account {account} has {available} free, {needed} is needed")]
     Insufficient {
@@ -355,7 +363,15 @@ impl Account {
         match op {
             AccountOp::Open(_) => {}
             AccountOp::Restore(as_it_was) => *self = (**as_it_was).clone(),
-            AccountOp::Credit(amount) => self.balance = self.balance.plus(*amount),
+            AccountOp::Credit(amount) => {
+                let sum = |a: Amount, b: Amount| {
+                    let (tokens, micro_usd) = (a.tokens.checked_add(b.tokens)?, a.micro_usd.checked_add(b.micro_usd)?);
+                    Some(Amount { tokens, micro_usd })
+                };
+                // What was ever there must be counted, too: the house compares it with its ceiling.
+                let whole = sum(self.balance, *amount).filter(|balance| sum(*balance, self.spent).is_some());
+                self.balance = whole.ok_or_else(|| LedgerError::TooMuch { account: name.clone(), amount: *amount })?;
+            }
             AccountOp::Debit(amount) => {
                 let available = self.available();
                 if !available.covers(*amount) {

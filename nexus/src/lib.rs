@@ -10,7 +10,9 @@ pub mod ledger;
 pub mod nexus;
 pub mod principal;
 pub mod secrets;
+pub mod shares;
 pub mod store;
+pub mod vital;
 
 pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
 pub use event::Event;
@@ -20,5 +22,7 @@ pub use nexus::{
     RECORD_TYPES, Request, Right, SEAL_KEY, SHARED, SecretPolicy, Shelves, Sight, Snapshot, Version, check_element,
     may_write, versions_stream,
 };
-pub use principal::{Cause, Origin, Principal, PrincipalId, PrincipalKind, Role, Scope};
+pub use principal::{Cause, Directory, NoDirectory, Origin, Principal, PrincipalId, PrincipalKind, Role, Scope};
+pub use shares::{NoPlace, Place, Shares};
 pub use store::{Batch, Store, StoreError};
+pub use vital::vital;

@@ -66,6 +66,38 @@ pub struct Principal {
     pub roles: BTreeSet<Role>,
     /// What it may see, besides what is public.
     pub scopes: BTreeSet<Scope>,
+    /// Whether it acts by a definition of its own that another principal runs: then it owns nothing by its name alone. See
+    /// [`Principal::by_definition_of`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub limited: bool,
+}
+
+/// Looks up principals by id, with the roles and scopes that they have now.
+pub trait Directory: Send + Sync + 'static {
+    /// The principal of that id. One that has no token may look at what is public and its own.
+    fn principal(&self, id: &str) -> Principal;
+
+    /// A principal that asked for something earlier, with the rights that it has now. The daemon and the lifeforms that
+    /// live here have those that they had.
+    fn present(&self, earlier: &Principal) -> Principal {
+        match earlier.id.0.split_once(':') {
+            Some(("lifeform" | "system", _)) => earlier.clone(),
+            _ => Principal { limited: earlier.limited, ..self.principal(&earlier.id.0) },
+        }
+    }
+}
+
+/// A directory without entries: every principal may look at what is public and its own.
+pub struct NoDirectory;
+
+impl Directory for NoDirectory {
+    fn principal(&self, id: &str) -> Principal {
+        Principal::new(id, PrincipalKind::User, Role::Observer)
+    }
+
+    fn present(&self, earlier: &Principal) -> Principal {
+        earlier.clone()
+    }
 }
 
 /// See [`Principal::anybody`].
@@ -76,7 +108,7 @@ impl Principal {
     pub fn new(id: impl Into<Arc<str>>, kind: PrincipalKind, role: Role) -> Self {
         let id = PrincipalId::new(id);
         let scopes = [Scope(id.0.clone()), Scope("public".into())].into();
-        Self { id, kind, roles: [role].into(), scopes }
+        Self { id, kind, roles: [role].into(), scopes, limited: false }
     }
 
     /// The daemon acting for itself.
@@ -106,10 +138,33 @@ impl Principal {
         self.roles.contains(&role) || self.roles.contains(&Role::Operator)
     }
 
+    /// Returns the principal that acts when this one runs a definition of `author`: what it does is the author's doing, with
+    /// the roles and scopes that both have. A definition of an operator, or of the principal itself, leaves it as it is.
+    #[must_use]
+    pub fn by_definition_of(&self, author: &Principal) -> Self {
+        if author.id == self.id || author.may(Role::Operator) {
+            return self.clone();
+        }
+        let acts = |one: &Self| one.may(Role::Participant) || one.may(Role::Lifeform);
+        let role = if acts(self) && acts(author) { Role::Participant } else { Role::Observer };
+        Self {
+            id: author.id.clone(),
+            kind: author.kind,
+            roles: [role].into(),
+            // An operator sees everything.
+            scopes: if self.may(Role::Operator) {
+                author.scopes.clone()
+            } else {
+                self.scopes.intersection(&author.scopes).cloned().collect()
+            },
+            limited: true,
+        }
+    }
+
     /// Whether what belongs to `owner` is this principal's: its own, or that of the user or agent it also is.
     pub fn answers_for(&self, owner: &str) -> bool {
         let somebody = ["user:", "agent:", "lifeform:"].iter().any(|kind| owner.starts_with(kind));
-        *self.id.0 == *owner || (somebody && self.scopes.iter().any(|scope| *scope.0 == *owner))
+        (*self.id.0 == *owner && !self.limited) || (somebody && self.scopes.iter().any(|scope| *scope.0 == *owner))
     }
 
     /// Checks the text of an id: `kind:name`, at most 96 bytes of letters, digits and `-_.@`.

@@ -49,8 +49,14 @@ pub const FASCICLES: [&str; 15] = [
 pub struct Config {
     /// Where everything is kept.
     pub data: PathBuf,
+    /// Whether a store that lost commits at the end of its log opens without them: the flag `--accept-loss` of `up`, no
+    /// key of a file (default `false`).
+    #[serde(skip)]
+    pub accept_loss: bool,
     /// Where the API is served.
     pub listen: SocketAddr,
+    /// Names that the daemon is reached by, besides `localhost` and addresses.
+    pub hosts: Vec<String>,
     /// The operator's token; empty makes one.
     pub token: String,
     /// Tracing directives.
@@ -225,6 +231,8 @@ impl Config {
             .prefix_separator("_")
             .separator("__")
             .try_parsing(true)
+            .list_separator(",")
+            .with_list_parse_key("hosts")
             .source(Some(environment));
         builder = builder.add_source(environment);
         for (key, value) in flags {
@@ -261,6 +269,13 @@ impl Config {
             if !self.providers.contains_key(provider) {
                 bail!("{place} names the provider \"{provider}\", and there is no [providers.{provider}]");
             }
+        }
+        let is_name = |host: &&String| {
+            let legal = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
+            !host.is_empty() && host.len() <= 253 && host.chars().all(legal)
+        };
+        if let Some(host) = self.hosts.iter().find(|host| !is_name(host)) {
+            bail!("hosts holds \"{host}\": a host is a name without scheme, port or path, as \"life.example.org\"");
         }
         Ok(())
     }

@@ -25,6 +25,7 @@ use crate::api::{self, App};
 use crate::collector::Collector;
 use crate::config::{Config, FASCICLES, LIFEFORMS};
 use crate::house::{self, House};
+use crate::privacy;
 use crate::tokens::Tokens;
 
 /// How long whoever connects may take to say what it asks for: the head of its first request.
@@ -78,13 +79,16 @@ impl Parts {
     /// When the data folder cannot be made.
     pub fn real(config: &Config, models: Models) -> anyhow::Result<Self> {
         // Minds lie in it, so it is its owner's alone.
+        privacy::create_private();
         let mut private = std::fs::DirBuilder::new();
         std::os::unix::fs::DirBuilderExt::mode(&mut private, 0o700);
         private.recursive(true).create(&config.data).with_context(|| {
             format!("the data folder {} cannot be made: choose another with --data", config.data.display())
         })?;
+        privacy::make_private(&config.data)
+            .with_context(|| format!("the data folder {} cannot be made private", config.data.display()))?;
         Ok(Self {
-            backend: Arc::new(Surreal::embedded(config.store())?),
+            backend: Arc::new(Surreal::embedded(config.store())?.accepting_loss(config.accept_loss)),
             clock: Arc::new(SystemClock),
             models,
             first: None,
@@ -125,13 +129,13 @@ impl Daemon {
             nexus = nexus.with_embedder(meaning, Some(&config.vectors()));
         }
         let tools = Tools::new(nexus.clone(), &config.reach()?)?;
-        let neurons = Neurons::open(store.clone(), tools, parts.models).await?;
+        let neurons = Neurons::open(store.clone(), tools, parts.models).await?.with_directory(Arc::new(tokens.clone()));
         let sealed = store.documents::<serde_json::Value>(Kind::Sealed, "", 1).await?;
         let (keys, locked) = key_ring(config, !sealed.is_empty());
         let knowledge = Knowledge::new(store.clone(), nexus.clone())
             .with_neurons(neurons.clone())
             .with_keys(keys)
-            .with_people(Arc::new(tokens.clone()))
+            .with_directory(Arc::new(tokens.clone()))
             .with_schemas(parts.schemas);
         // Before any job is gone on with that may use them.
         let (own, vault): (Arc<dyn Builtins>, Arc<dyn Vault>) =
@@ -153,13 +157,27 @@ impl Daemon {
         let house: Arc<dyn Toolbox> = Arc::new(House { nexus: nexus.clone() });
         fascicles.resume(HOUSE, &house).await?;
         let (stop, stopping) = watch::channel(false);
-        let app = App::new(store, nexus, neurons, fascicles, lifeforms, knowledge, tokens, house, address, stopping);
-        let keeper = tokio::spawn(crate::retention::run(
+        let app = App::new(
+            store,
+            nexus,
+            neurons,
+            fascicles,
+            lifeforms,
+            knowledge,
+            tokens,
+            house,
+            address,
+            config.data.clone(),
+            config.hosts.clone(),
+            stopping,
+        );
+        let retention = crate::retention::run(
             config.keep.clone(),
             app.store().clock().clone(),
             app.neurons.clone(),
             app.fascicles.clone(),
-        ));
+        );
+        let keeper = tokio::spawn(nexus::vital("retention", retention));
         // Made once: a router as it stands is built anew for each connection.
         let service = api::router(app.clone()).into_make_service();
         let door = axum_server::Handle::new();

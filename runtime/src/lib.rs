@@ -8,6 +8,7 @@ pub mod daemon;
 mod house;
 pub mod models;
 mod otlp;
+mod privacy;
 mod retention;
 mod signal;
 pub mod telemetry;

@@ -69,6 +69,8 @@ pub fn models(config: &Config, local: Local) -> anyhow::Result<Models> {
 
 fn remote(name: &str, provider: &Provider) -> anyhow::Result<Arc<dyn LlmProvider>> {
     let client = reqwest::Client::builder()
+        // A key goes where the configuration says, and nowhere else.
+        .redirect(reqwest::redirect::Policy::none())
         .connect_timeout(Duration::from_secs(10))
         .read_timeout(Duration::from_secs(provider.timeout_s.max(provider.idle_s)))
         .tcp_nodelay(true)

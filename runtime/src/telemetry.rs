@@ -16,7 +16,8 @@ pub(crate) fn start(directives: &str, json: bool) -> anyhow::Result<()> {
     let filter = EnvFilter::builder().parse(bounded(directives))?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
     // Colours are for people, not for files.
-    let builder = builder.with_ansi(std::io::stderr().is_terminal());
+    // A line that cannot be written (a full disk, a reader that is gone) is dropped: reporting that would write again, and panic.
+    let builder = builder.log_internal_errors(false).with_ansi(std::io::stderr().is_terminal());
     let started = if json { builder.json().try_init() } else { builder.try_init() };
     started.map_err(|error| anyhow::anyhow!(error))
 }

@@ -8,11 +8,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 use anyhow::{Context, bail};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use knowledge::People;
 use nexus::store::{Expect, Hash, Key, Kind};
-use nexus::{Batch, Origin, Principal, PrincipalKind, Role, Scope, Store};
+use nexus::{Batch, Directory, Origin, Principal, PrincipalKind, Role, Scope, Store};
 use rand::RngExt;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch};
 
 use crate::config::Config;
 
@@ -30,6 +29,8 @@ pub struct Tokens {
     by_hash: Arc<RwLock<HashMap<Hash, Principal>>>,
     /// Whether what all may read is read without a token.
     is_open: bool,
+    /// Counts the changes of tokens, for those who were let in by one.
+    changes: Arc<watch::Sender<u64>>,
     /// Tokens are made, changed and taken back one after the other.
     turn: Arc<Mutex<()>>,
 }
@@ -50,12 +51,50 @@ fn fresh() -> String {
     format!("lfd_{}", BASE64_URL_SAFE_NO_PAD.encode(bytes))
 }
 
+/// A principal that stays: it has the rights that its token has now, and none once the token was taken back.
+pub struct Admitted {
+    tokens: Tokens,
+    hash: Hash,
+    principal: Principal,
+    changes: watch::Receiver<u64>,
+}
+
+impl Admitted {
+    /// The principal, as its token was when it was looked at last.
+    pub fn principal(&self) -> &Principal {
+        &self.principal
+    }
+
+    /// Looks at the token again; returns `false` when it was taken back.
+    pub fn renew(&mut self) -> bool {
+        self.changes.mark_unchanged();
+        let known = self.tokens.by_hash.read().unwrap_or_else(PoisonError::into_inner).get(&self.hash).cloned();
+        let is_known = known.is_some();
+        self.principal = known.unwrap_or_else(Principal::anybody);
+        is_known
+    }
+
+    /// Waits until the token has other rights, or was taken back: then it returns, and [`Self::renew`] is `false`. Other
+    /// tokens that change are passed over.
+    pub async fn changed(&mut self) {
+        loop {
+            if self.changes.changed().await.is_err() {
+                return std::future::pending().await;
+            }
+            let before = self.principal.clone();
+            if !self.renew() || self.principal != before {
+                return;
+            }
+        }
+    }
+}
+
 /// What a token is called where it is not shown: the beginning of its hash.
 fn name_of(hash: &Hash) -> String {
     hash.hex()[..NAME_CHARS].to_owned()
 }
 
-impl People for Tokens {
+impl Directory for Tokens {
     fn principal(&self, id: &str) -> Principal {
         self.whole(id)
     }
@@ -69,7 +108,13 @@ impl Tokens {
     pub async fn open(store: Store) -> anyhow::Result<Self> {
         let kept = store.documents::<Principal>(Kind::Token, "", 100_000).await?;
         let by_hash = kept.into_iter().filter_map(|(id, found)| Some((Hash::parse(&id)?, found.value))).collect();
-        Ok(Self { store, by_hash: Arc::new(RwLock::new(by_hash)), is_open: false, turn: Arc::default() })
+        Ok(Self {
+            store,
+            by_hash: Arc::new(RwLock::new(by_hash)),
+            is_open: false,
+            changes: Arc::default(),
+            turn: Arc::default(),
+        })
     }
 
     /// With readers that have no token, of what is public to all.
@@ -88,15 +133,22 @@ impl Tokens {
         self.by_hash.read().unwrap_or_else(PoisonError::into_inner).get(&Hash::of(token.as_bytes())).cloned()
     }
 
-    /// Whether `principal` still has a token.
-    pub fn knows(&self, principal: &Principal) -> bool {
-        let tokens = self.by_hash.read().unwrap_or_else(PoisonError::into_inner);
-        tokens.values().any(|known| known.id == principal.id)
+    /// Lets somebody in by a token, for as long as the token is known.
+    pub fn admit(&self, token: &str) -> Option<Admitted> {
+        let hash = Hash::of(token.as_bytes());
+        let changes = self.changes.subscribe();
+        let principal = self.by_hash.read().unwrap_or_else(PoisonError::into_inner).get(&hash).cloned()?;
+        Some(Admitted { tokens: self.clone(), hash, principal, changes })
     }
 
     /// The principal of that id, with what all of its tokens let it see and do.
     fn whole(&self, id: &str) -> Principal {
-        let mut whole = Principal::new(id, PrincipalKind::User, Role::Observer);
+        let mut whole = match id.split_once(':') {
+            Some(("system", _)) => return Principal::system(),
+            // One that lives here acts without a token.
+            Some(("lifeform", lifeform)) => Principal::lifeform(lifeform),
+            _ => Principal::new(id, PrincipalKind::User, Role::Observer),
+        };
         let tokens = self.by_hash.read().unwrap_or_else(PoisonError::into_inner);
         for known in tokens.values().filter(|known| *known.id.0 == *id) {
             whole.roles.extend(&known.roles);
@@ -164,6 +216,7 @@ impl Tokens {
             self.by_hash.write().unwrap_or_else(PoisonError::into_inner).insert(hash, principal.clone());
             changed = Some(principal);
         }
+        self.tell();
         Ok(changed)
     }
 
@@ -171,7 +224,13 @@ impl Tokens {
         let hash = Hash::of(token.as_bytes());
         self.store.commit(Batch::new(origin).put(Key::new(Kind::Token, hash.hex()), principal)).await?;
         self.by_hash.write().unwrap_or_else(PoisonError::into_inner).insert(hash, principal.clone());
+        self.tell();
         Ok(())
+    }
+
+    /// Has everybody who was let in look at his token.
+    fn tell(&self) {
+        self.changes.send_modify(|changes| *changes += 1);
     }
 
     /// Takes the tokens of `id` back, or the one of that name; answers how many there were.
@@ -185,6 +244,7 @@ impl Tokens {
         for hash in &gone {
             self.store.commit(Batch::new(origin).delete(Key::new(Kind::Token, hash.hex()), Expect::Any)).await?;
             self.by_hash.write().unwrap_or_else(PoisonError::into_inner).remove(hash);
+            self.tell();
         }
         Ok(gone.len())
     }

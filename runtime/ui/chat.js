@@ -25,6 +25,7 @@ async function api(method, path, body) {
 function patch(document, operations) {
   for (const { op, path, value } of operations) {
     const keys = path.split("/").slice(1).map((key) => key.replace(/~1/g, "/").replace(/~0/g, "~"));
+    if (keys.some((key) => key === "__proto__" || key === "constructor" || key === "prototype")) throw new Error(`cannot ${op} ${path}`);
     const last = keys.pop();
     const parent = keys.reduce((at, key) => at[key], document);
     if (parent === undefined || (op !== "add" && !(last in parent))) throw new Error(`cannot ${op} ${path}`);
@@ -34,7 +35,7 @@ function patch(document, operations) {
 
 function connect() {
   const url = canvas.api.realtime_protocol.endpoint;
-  socket = new WebSocket(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}${url}`, [canvas.api.realtime_protocol.subprotocol]);
+  socket = new WebSocket(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}${url}`, [canvas.api.realtime_protocol.subprotocol, `bearer.${token}`]);
   const mine = socket;
   socket.onopen = () => mine.send(JSON.stringify({ t: "hello", v: 1, token, resume: epoch ? { epoch, rev } : undefined, want: ["stream"] }));
   socket.onmessage = ({ data }) => { if (mine === socket) take(JSON.parse(data)); };

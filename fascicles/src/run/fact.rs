@@ -144,6 +144,10 @@ pub enum Pause {
     Approval {
         /// What is asked.
         message: String,
+        /// Who may approve it besides operators.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[schema(value_type = Vec<String>)]
+        by: Vec<Arc<str>>,
         /// What is to be approved, exactly.
         #[schema(value_type = Vec<Object>)]
         events: Vec<Event>,

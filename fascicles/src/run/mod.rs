@@ -157,7 +157,7 @@ impl Run {
     pub(crate) fn conversation(&self, step: &str) -> Option<u32> {
         let (node, slot, _) = self.slot(step)?;
         match slot.body(node)? {
-            Body::Leaf(leaf) if !matches!(**leaf, Leaf::Tool { .. }) => Some(slot.conversation(leaf)),
+            Body::Leaf(leaf, _) if !matches!(**leaf, Leaf::Tool { .. }) => Some(slot.conversation(leaf)),
             _ => None,
         }
     }
@@ -166,7 +166,7 @@ impl Run {
     pub(crate) fn leaf(&self, step: &str) -> Option<&Leaf> {
         let (node, slot, _) = self.slot(step)?;
         match slot.body(node)? {
-            Body::Leaf(leaf) => Some(leaf),
+            Body::Leaf(leaf, _) => Some(leaf),
             Body::Fascicle(_) => None,
         }
     }
@@ -320,7 +320,7 @@ impl Run {
                 let of_tool = self
                     .slot(&step)
                     .and_then(|(node, slot, _)| slot.body(node))
-                    .is_some_and(|body| matches!(body, Body::Leaf(leaf) if matches!(**leaf, Leaf::Tool { .. })));
+                    .is_some_and(|body| matches!(body, Body::Leaf(leaf, _) if matches!(**leaf, Leaf::Tool { .. })));
                 match results.into_iter().next().filter(|_| of_tool) {
                     // The neuron thinks on.
                     None => self.start(&step, attempt, true, 0, out),
@@ -498,7 +498,7 @@ impl Run {
     fn start(&mut self, step: &Step, attempt: u32, again: bool, delay_ms: u64, out: &mut Outcome) {
         let Some((frame, id, index)) = self.root.find(step) else { return };
         let (Some(node), Some((_, slot, _))) = (frame.graph.node(id), self.slot(step)) else { return };
-        let (Doing::Working, Some(Body::Leaf(leaf))) = (&slot.doing, slot.body(node)) else { return };
+        let (Doing::Working, Some(Body::Leaf(leaf, authors))) = (&slot.doing, slot.body(node)) else { return };
         match frame.reads_at(node, index) {
             Ok(events) => out.effects.push(Effect::Start(Start {
                 step: step.clone(),
@@ -507,6 +507,7 @@ impl Run {
                 again: again || slot.conversation(leaf) != attempt,
                 is_afterthought: self.root.is_afterthought(step),
                 leaf: leaf.clone(),
+                authors: authors.clone(),
                 input: self.root.input.clone(),
                 events,
                 delay_ms,

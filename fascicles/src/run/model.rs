@@ -188,7 +188,7 @@ impl Evaluation<'_> {
         events: &[Event],
     ) -> Result<(Value, bool), String> {
         let instead = |this: &mut Self, body| Ok((this.once(body, step, events, true)?, true));
-        if let Body::Leaf(leaf) = body
+        if let Body::Leaf(leaf, _) = body
             && !is_clients(leaf)
         {
             let (fails, retry) = self.world.fails(step);
@@ -208,7 +208,7 @@ impl Evaluation<'_> {
 
     fn once(&mut self, body: &Body, step: &str, events: &[Event], fall_back: bool) -> Result<Value, String> {
         match body {
-            Body::Leaf(_) => {
+            Body::Leaf(..) => {
                 let name = if fall_back { format!("{step}!") } else { step.to_owned() };
                 let output = self.world.output(&name, events);
                 self.leaves.insert(step.to_owned(), output.clone());

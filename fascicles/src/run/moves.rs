@@ -144,7 +144,7 @@ fn asked(node: &Node, frame: &Frame, n: u32, now: Timestamp) -> Option<Result<Wa
             if bytes > OUTPUT_BYTES_MAX {
                 return Some(Err(format!("what is to be approved has {bytes} bytes, the bound is {OUTPUT_BYTES_MAX}")));
             }
-            (Pause::Approval { message: approve.message.clone(), events }, approve.timeout_s)
+            (Pause::Approval { message: approve.message.clone(), by: approve.by.clone(), events }, approve.timeout_s)
         }
         _ => return None,
     };

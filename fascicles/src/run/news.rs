@@ -7,7 +7,7 @@ use nexus::{Event, Timestamp};
 use serde_json::Value;
 
 use super::{Fact, Step};
-use crate::graph::Leaf;
+use crate::graph::{Authors, Leaf};
 
 /// What a job is told.
 #[derive(Clone, Debug, PartialEq)]
@@ -87,6 +87,17 @@ pub enum Answer {
     Event(Value),
 }
 
+impl Answer {
+    /// Whether it lets something happen that waits for an approval.
+    pub(crate) fn approves(&self) -> bool {
+        match self {
+            Self::Results(results) => results.iter().any(|result| result.approved == Some(true)),
+            Self::Approval { approved, .. } => *approved,
+            Self::Event(_) => false,
+        }
+    }
+}
+
 /// What must be done once the facts are committed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
@@ -111,6 +122,8 @@ pub struct Start {
     pub is_afterthought: bool,
     /// What is done.
     pub(crate) leaf: Arc<Leaf>,
+    /// Who wrote it.
+    pub(crate) authors: Authors,
     /// What the job works on.
     pub input: Arc<[Event]>,
     /// What it reads.

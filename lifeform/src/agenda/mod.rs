@@ -12,7 +12,7 @@ use croner::Cron;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use knowledge::Record;
-use nexus::PrincipalId;
+use nexus::{Principal, PrincipalId, Role};
 use serde::{Deserialize, Serialize};
 
 use crate::canvas::Refusal;
@@ -27,6 +27,8 @@ pub type AimId = Arc<str>;
 pub const GOALS_MAX: usize = 256;
 /// Schedules of one lifeform.
 pub const SCHEDULES_MAX: usize = 64;
+/// One of so many of a lifeform's goals and schedules is for each principal at most, unless it is an operator or lives here.
+const SHARES: usize = 4;
 /// Goals below goals.
 const DEPTH_MAX: usize = 8;
 /// Notes and pieces of evidence kept of a goal; the oldest go.
@@ -340,6 +342,25 @@ fn next_of(cron: &str, zone: Option<&str>, now: Timestamp) -> Result<Timestamp, 
 }
 
 impl Agenda {
+    /// Checks that `by` leaves room on the agenda for others.
+    ///
+    /// # Errors
+    /// [`Refusal::State`] when a quarter of the goals or schedules that there may be are open and its own.
+    pub fn has_room(&self, by: &Principal) -> Result<(), Refusal> {
+        if by.may(Role::Operator) || by.may(Role::Lifeform) {
+            return Ok(());
+        }
+        let goals = self.goals.values().filter(|goal| goal.by == by.id && self.is_open(&goal.id)).count();
+        let schedules = self.schedules.values().filter(|schedule| schedule.by == by.id).count();
+        if goals >= GOALS_MAX / SHARES || schedules >= SCHEDULES_MAX / SHARES {
+            let (goals, schedules) = (GOALS_MAX / SHARES, SCHEDULES_MAX / SHARES);
+            return Err(Refusal::State(format!(
+                "one principal has at most {goals} open goals and {schedules} schedules with a lifeform"
+            )));
+        }
+        Ok(())
+    }
+
     /// Sets a goal; answers its id.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! A cheap handle on one canvas: what there is, what changes, and the way to its owner.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -66,6 +66,8 @@ pub(super) struct Shared {
     pub(super) ring: Ring,
     /// The last page that several subscribers were sent.
     pub(super) page: Page,
+    /// The frame with all of a revision, as long as it is being sent to a subscriber.
+    pub(super) whole: (u64, Weak<Bytes>),
 }
 
 /// Something that is shown to whoever watches, and need not last.
@@ -169,8 +171,8 @@ impl Canvas {
         let (owner, shared) =
             Owner::new(log.clone(), loaded, limits, sleepers.clone(), inbox, published, closed, alive.clone());
         let crowd: Arc<Crowd> = Arc::default();
-        tokio::spawn(telling::run(newest.clone(), told, ephemeral.downgrade(), crowd.clone()));
-        tokio::spawn(owner.run());
+        tokio::spawn(nexus::vital("fan-out", telling::run(newest.clone(), told, ephemeral.downgrade(), crowd.clone())));
+        tokio::spawn(nexus::vital("canvas", owner.run()));
         let presence = Arc::default();
         let close = Arc::new(close);
         let uploads = Arc::default();
@@ -394,6 +396,18 @@ impl Canvas {
         let Some(kept) = self.log.store.document::<Kept>(&self.log.attachment(hash)).await? else { return Ok(None) };
         let Some(hash) = Hash::parse(&kept.value.hash) else { return Ok(None) };
         Ok(self.log.store.payload(&hash).await?.map(|body| (kept.value.media_type, body)))
+    }
+
+    /// The frame with all of revision `rev`, if somebody is being sent it.
+    pub fn shared_whole(&self, rev: u64) -> Option<Arc<Bytes>> {
+        let shared = self.shared();
+        let (made, frame) = &shared.whole;
+        if *made == rev { frame.upgrade() } else { None }
+    }
+
+    /// Shares the frame with all of revision `rev` with those who subscribe while it is being sent.
+    pub fn share_whole(&self, rev: u64, frame: &Arc<Bytes>) {
+        self.shared.write().unwrap_or_else(PoisonError::into_inner).whole = (rev, Arc::downgrade(frame));
     }
 
     /// What follows revision `from` as subscribers get it, and the revision it reaches, if somebody made it already.

@@ -33,6 +33,9 @@ pub struct Head {
     /// The revision before the first one that the log still holds.
     #[serde(default)]
     pub floor: u64,
+    /// Who made it; `None` for one of before this was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<PrincipalId>,
     /// When it was made.
     #[serde(default)]
     pub made_at: Timestamp,
@@ -236,7 +239,16 @@ impl Log {
     pub(super) fn birth(&self, kind: Kind, title: &str, origin: &Origin) -> Batch {
         let epoch = uuid::Uuid::new_v4().simple().to_string()[..8].into();
         let made_at = self.store.clock().now();
-        let head = Head { kind, title: title.to_owned(), epoch, rev: 0, floor: 0, made_at, state: None };
+        let head = Head {
+            kind,
+            title: title.to_owned(),
+            epoch,
+            rev: 0,
+            floor: 0,
+            by: Some(origin.principal.id.clone()),
+            made_at,
+            state: None,
+        };
         Batch::new(origin).create(self.key.clone(), &head)
     }
 

@@ -128,7 +128,7 @@ impl Owner {
     ) -> (Self, Arc<RwLock<Shared>>) {
         let Loaded { head, rev, state, ring, stale, done, purged } = loaded;
         let snapshot = snapshot_of(&head, rev, head.made_at, &state);
-        let shared = Arc::new(RwLock::new(Shared { snapshot, ring, page: Page::default() }));
+        let shared = Arc::new(RwLock::new(Shared { snapshot, ring, page: Page::default(), whole: Default::default() }));
         let unkept = (0, rev - head.rev);
         let allowance = Allowance::default();
         let owner = Self {
@@ -464,7 +464,7 @@ impl Owner {
                 self.purged = purged;
                 let snapshot = snapshot_of(&head, rev, self.log.store.clock().now(), &state);
                 *self.shared.write().unwrap_or_else(PoisonError::into_inner) =
-                    Shared { snapshot, ring, page: Page::default() };
+                    Shared { snapshot, ring, page: Page::default(), whole: Default::default() };
                 self.unkept.1 = rev - head.rev;
                 (self.head, self.rev, self.trial, self.stale, self.done) = (head, rev, state, stale, done);
                 self.published.send_replace(rev);

@@ -101,7 +101,11 @@ impl Lifeforms {
         key: Option<Arc<str>>,
     ) -> Result<AimId, LifeformError> {
         let by = &origin.principal.id;
-        self.set(origin, id, "goal", &goal, key, |agenda, now| agenda.set_goal(goal.clone(), by, now)).await
+        let set = |agenda: &mut Agenda, now| {
+            agenda.has_room(&origin.principal)?;
+            agenda.set_goal(goal.clone(), by, now)
+        };
+        self.set(origin, id, "goal", &goal, key, set).await
     }
 
     /// Changes a goal; what pursues one that is over is cancelled.
@@ -163,7 +167,10 @@ impl Lifeforms {
         key: Option<Arc<str>>,
     ) -> Result<AimId, LifeformError> {
         let by = &origin.principal.id;
-        let set = |agenda: &mut Agenda, now| agenda.set_schedule(schedule.clone(), by, now);
+        let set = |agenda: &mut Agenda, now| {
+            agenda.has_room(&origin.principal)?;
+            agenda.set_schedule(schedule.clone(), by, now)
+        };
         self.set(origin, id, "schedule", &schedule, key, set).await
     }
 
@@ -184,7 +191,7 @@ impl Lifeforms {
 
 /// What somebody set he may change, and an operator may change all.
 fn may_change(origin: &Origin, by: &nexus::PrincipalId) -> Result<(), Refusal> {
-    match origin.principal.id == *by || origin.principal.may(nexus::Role::Operator) {
+    match origin.principal.answers_for(&by.0) || origin.principal.may(nexus::Role::Operator) {
         true => Ok(()),
         false => Err(Refusal::Forbidden(format!("{by} set that; only {by} or an operator changes it"))),
     }

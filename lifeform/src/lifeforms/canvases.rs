@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use nexus::store::{Expect, Key, Kind};
-use nexus::{Batch, Origin, Store, Timestamp};
+use nexus::{Batch, Origin, Role, Store, Timestamp};
 
 use super::Lifeforms;
 use crate::LifeformError;
@@ -15,6 +15,8 @@ use crate::spec::LifeformId;
 const CANVASES_AWAKE: usize = 256;
 /// Canvases one lifeform has.
 const CANVASES_MAX: usize = 100;
+/// Those of them that one principal makes, unless it is an operator or lives here.
+const CANVASES_EACH_MAX: usize = CANVASES_MAX / 4;
 /// Members of one canvas, and canvases of others that a lifeform takes part in.
 const MEMBERS_MAX: usize = 64;
 
@@ -85,6 +87,11 @@ impl Lifeforms {
         let known = self.canvases(id).await?;
         if known.len() >= CANVASES_MAX && !known.iter().any(|(name, ..)| name == canvas) {
             return Err(refused("id", format!("a lifeform has at most {CANVASES_MAX} canvases")));
+        }
+        let own = known.iter().filter(|(_, head, _)| head.by.as_ref() == Some(&origin.principal.id)).count();
+        if own >= CANVASES_EACH_MAX && !origin.principal.may(Role::Operator) && !origin.principal.may(Role::Lifeform) {
+            let why = format!("one principal makes at most {CANVASES_EACH_MAX} canvases of a lifeform");
+            return Err(LifeformError::Refused(Refusal::State(why)));
         }
         Canvas::make(&self.inner.store, id, canvas, kind, title, origin).await?;
         let made = self.named_canvas(id, canvas).await?;

@@ -69,7 +69,9 @@ impl Builtins for Goals {
     async fn call(&self, _: &str, arguments: Map<String, Value>, origin: &Origin, _: &Caller) -> Result<Value, String> {
         let asked: Asked = serde_json::from_value(Value::Object(arguments)).map_err(|error| error.to_string())?;
         let inner = self.0.upgrade().ok_or("the daemon stops")?;
-        let id = origin.principal.id.0.strip_prefix("lifeform:").ok_or("goals are a lifeform's own")?;
+        let me = &origin.principal;
+        let id = me.id.0.strip_prefix("lifeform:").filter(|_| me.answers_for(&me.id.0));
+        let id = id.ok_or("goals are a lifeform's own")?;
         let lifeforms = Lifeforms { inner };
         Box::pin(lifeforms.work_on_goals(&id.into(), asked, origin)).await.map_err(|error| error.to_string())
     }

@@ -113,7 +113,7 @@ impl Lifeforms {
         // Before anything is roused that may use them.
         let goals: Arc<dyn Builtins> = Arc::new(Goals::of(&lifeforms));
         lifeforms.inner.fascicles.neurons().tools().add(&goals);
-        tokio::spawn(lifeforms.inner.heartbeat.clone().run());
+        tokio::spawn(nexus::vital("heartbeat", lifeforms.inner.heartbeat.clone().run()));
         lifeforms.mark_those_from_before().await?;
         lifeforms.rouse_all().await?;
         let weak = Arc::downgrade(&lifeforms.inner);
@@ -123,8 +123,11 @@ impl Lifeforms {
             // It need not wait for its next beat.
             awake.inspect(Handle::replanned).is_some()
         };
-        tokio::spawn(lifeforms.inner.alarm.clone().run(lifeforms.inner.store.clone(), is_awake));
-        tokio::spawn(lifeforms.clone().answer_calls());
+        tokio::spawn(nexus::vital(
+            "wake queue",
+            lifeforms.inner.alarm.clone().run(lifeforms.inner.store.clone(), is_awake),
+        ));
+        tokio::spawn(nexus::vital("calls", lifeforms.clone().answer_calls()));
         Ok(lifeforms)
     }
 

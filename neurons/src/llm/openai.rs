@@ -25,6 +25,8 @@ const ECHO_BYTES_MIN: usize = 16;
 const TOKEN_BYTES_MAX: usize = 64;
 const ANSWER_BYTES_MIN: usize = 64 << 10;
 const ANSWER_BYTES_MAX: usize = 8 << 20;
+/// Pieces that a streamed answer may have besides four for each token that was asked for.
+const CHUNKS_MIN: usize = 64;
 /// A stream that says nothing for so long is given up.
 const IDLE: Duration = Duration::from_secs(60);
 /// A listener that takes nothing for so long is given up.
@@ -158,6 +160,7 @@ impl OpenAi {
         let bytes_max = request.max_tokens.map_or(ANSWER_BYTES_MAX, |tokens| {
             ANSWER_BYTES_MAX.min(ANSWER_BYTES_MIN + tokens as usize * TOKEN_BYTES_MAX)
         });
+        let request_tokens = request.max_tokens;
         request.stream = true;
         request.stream_options = Some(json!({"include_usage": true}));
         let broken = |message: String| LlmError::Broken { provider: self.name.to_string(), message };
@@ -168,7 +171,16 @@ impl OpenAi {
             .await
             .map_err(|error| self.error(error))?;
         let mut reply = ChatReply::default();
+        // A token is a chunk, or some are one; a provider that drips on has its stream ended.
+        let chunks_max = request_tokens.map_or(usize::MAX, |tokens| CHUNKS_MIN + 4 * tokens as usize);
+        let mut chunks = 0;
         loop {
+            chunks += 1;
+            if chunks > chunks_max {
+                return Err(broken(format!(
+                    "its answer came in more than {chunks_max} pieces, and it was to stop before"
+                )));
+            }
             let next = tokio::time::timeout(self.idle, stream.next())
                 .await
                 .map_err(|_| broken(format!("the stream said nothing for {} s", self.idle.as_secs_f32())))?;
@@ -290,6 +302,7 @@ impl LlmProvider for OpenAi {
             model: model.to_owned(),
             input: Texts::Many(texts),
             encoding_format: Some("float".into()),
+            dimensions: None,
         };
         let call = async { self.client.embeddings().create_byot(request).await.map_err(|error| self.error(error)) };
         let response: EmbeddingResponse = self.guarded(model, call).await?;

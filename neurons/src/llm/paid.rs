@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use nexus::ledger::{AccountOp, Amount};
 use nexus::store::{Entry, Op, PAGE_MAX, Stream};
@@ -98,9 +98,11 @@ pub(crate) async fn call(
     let place = json!({"conversation": talk.stream(), "messages": talk.messages.len()});
     let asked = json!({"tools": request.tools.len(), "response_format": request.response_format, "max_tokens": output});
     let answered_at = place.clone();
+    let reported: Arc<OnceLock<Usage>> = Arc::default();
+    let beyond = reported.clone();
     let told = move |reply: &ChatReply| Told {
         usage: reply.usage,
-        answer: joined(answered_at.clone(), json!({"finish": reply.finish})),
+        answer: joined(joined(answered_at.clone(), json!({"finish": reply.finish})), beyond_bound(&beyond)),
         entry: Some(replied(reply)),
         // The answer is paid and must be written, whatever is made of it.
         more: catch_unwind(AssertUnwindSafe(|| with.map(|with| with(reply)))).ok().flatten().unwrap_or_default(),
@@ -109,6 +111,7 @@ pub(crate) async fn call(
     let work = async move {
         let mut reply = provider.chat(request, deltas).await?;
         name_calls(&mut reply.tool_calls);
+        reply.usage = reply.usage.map(|usage| believed(usage, bound, &reported));
         Ok(reply)
     };
     let purchase = Purchase { payer, model, bound, journal: Some(talk.stream().clone()) };
@@ -119,6 +122,25 @@ pub(crate) async fn call(
     let (reply, charged, call) = reserved.make(work, told).await?;
     talk.answered(reply.clone());
     Ok(Paid { reply, charged, call })
+}
+
+/// The usage that a provider reports, as far as the call could use it; what goes beyond is noted in `reported`.
+fn believed(usage: Usage, bound: Usage, reported: &OnceLock<Usage>) -> Usage {
+    let believed = usage.within(bound);
+    if believed != usage {
+        tracing::warn!(
+            ?usage,
+            ?bound,
+            "a provider reports more usage than the call could have: it is charged up to the bound"
+        );
+        let _ = reported.set(usage);
+    }
+    believed
+}
+
+/// What the record of a call says of usage that was reported and not believed.
+fn beyond_bound(reported: &OnceLock<Usage>) -> Value {
+    reported.get().map_or_else(|| json!({}), |usage| json!({"usage_reported": usage}))
 }
 
 /// Calls are told apart by their ids; one that has none, or another's, is given one.
@@ -186,8 +208,11 @@ async fn buy(
     let bound = Usage { prompt_tokens: prompt, ..Usage::default() };
     let asked = json!({"texts": texts.len()});
     let (provider, name) = (model.provider.clone(), model.name.clone());
+    let reported: Arc<OnceLock<Usage>> = Arc::default();
+    let beyond = reported.clone();
     let work = async move {
         let embedded = provider.embed(&name, texts).await;
+        let embedded = embedded.map(|(vectors, usage)| (vectors, usage.map(|usage| believed(usage, bound, &reported))));
         if let (Ok((vectors, _)), Some(made)) = (&embedded, made) {
             let _ = made.send(vectors.clone());
         }
@@ -196,7 +221,7 @@ async fn buy(
     let (journal, decide) = deciding.unzip();
     let told = move |(vectors, usage): &(Vec<Vec<f32>>, Option<Usage>)| Told {
         usage: *usage,
-        answer: json!({}),
+        answer: beyond_bound(&beyond),
         entry: decide.as_ref().map(|decide| decide(vectors)),
         more: Vec::new(),
     };

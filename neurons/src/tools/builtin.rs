@@ -28,6 +28,33 @@ pub struct BuiltinTool {
     pub reads: bool,
 }
 
+impl BuiltinTool {
+    /// Its parameters as a schema that admits no others.
+    pub fn closed(&self) -> Value {
+        let mut schema = self.parameters.clone();
+        if let Some(members) = schema.as_object_mut() {
+            members.entry("properties").or_insert_with(|| Value::Object(Map::new()));
+            members.insert("additionalProperties".into(), Value::Bool(false));
+        }
+        schema
+    }
+
+    /// Checks that a call brings only parameters that the tool has: a misspelt one must not be ignored.
+    ///
+    /// # Errors
+    /// The first that it does not have, and those that it has.
+    pub fn takes(&self, arguments: &Map<String, Value>) -> Result<(), String> {
+        let known = self.parameters["properties"].as_object();
+        match arguments.keys().find(|name| known.is_none_or(|known| !known.contains_key(*name))) {
+            Some(unknown) => {
+                let names: Vec<&str> = known.into_iter().flat_map(Map::keys).map(String::as_str).collect();
+                Err(format!("unknown parameter `{unknown}`; {} takes {}", self.name, names.join(", ")))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
 /// A part of the daemon that brings tools.
 #[async_trait]
 pub trait Builtins: Send + Sync + 'static {
@@ -104,7 +131,9 @@ impl Registry {
         origin: &Origin,
         caller: &Caller,
     ) -> Result<String, Failure> {
-        let (_, part) = self.find(name).ok_or_else(|| Failure::Refused(format!("there is no builtin tool {name}")))?;
+        let (tool, part) =
+            self.find(name).ok_or_else(|| Failure::Refused(format!("there is no builtin tool {name}")))?;
+        tool.takes(&arguments).map_err(Failure::Refused)?;
         let done = part.call(name, arguments, origin, caller).await.map_err(Failure::Refused)?;
         Ok(done.as_str().map_or_else(|| done.to_string(), str::to_owned))
     }

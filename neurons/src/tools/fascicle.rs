@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use nexus::Origin;
+use nexus::{Origin, PrincipalId};
 use serde_json::Value;
 
 /// Fascicles within fascicles, by way of tools.
@@ -18,6 +18,15 @@ pub struct Caller {
     pub depth: usize,
     /// Whether a voice that is not trusted asked for it: what reaches outside and changes something must be approved.
     pub untrusted: bool,
+    /// Who wrote what makes the call, outermost first: it acts with the rights that all of them have.
+    pub authors: Vec<PrincipalId>,
+}
+
+impl Caller {
+    /// A call that nothing inside the daemon makes, with the tools of `owner`.
+    pub fn outside(owner: &str) -> Self {
+        Self { owner: owner.into(), depth: 0, untrusted: false, authors: Vec::new() }
+    }
 }
 
 /// A fascicle that is called as a tool.

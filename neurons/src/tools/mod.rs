@@ -61,6 +61,9 @@ pub(crate) struct Calling<'c> {
     pub(crate) tool: &'c ToolSpec,
     /// Names the call: the same call again has the same.
     pub(crate) key: String,
+    /// For whom.
+    pub(crate) owner: &'c Origin,
+    /// Who acts: `owner`, limited to what the authors of what calls it may, too.
     pub(crate) origin: &'c Origin,
     pub(crate) account: &'c Arc<str>,
     pub(crate) caller: &'c Caller,
@@ -179,7 +182,7 @@ impl Tools {
             }
             Runner::Builtin => {
                 let own = self.0.builtins.tool(&tool.name).map_err(NeuronError::Spec)?;
-                vec![ToolSpec { description: own.description.into(), parameters: own.parameters, ..tool.clone() }]
+                vec![ToolSpec { description: own.description.into(), parameters: own.closed(), ..tool.clone() }]
             }
             Runner::Client | Runner::Kip { .. } | Runner::Http(_) => vec![tool.clone()],
         };
@@ -279,7 +282,7 @@ impl Tools {
     }
 
     async fn make(&self, calling: &Calling<'_>, limit: Duration) -> Result<String, Failure> {
-        let Calling { call, tool, key, origin, account, caller, parent } = calling;
+        let Calling { call, tool, key, owner, origin, account, caller, parent } = calling;
         match &tool.run {
             Runner::Client => Err(Failure::Refused("this tool is the client's".into())),
             Runner::Kip { nexus, readonly } => {
@@ -320,7 +323,7 @@ impl Tools {
                     fascicle: fascicle.id.clone(),
                     key: key.clone(),
                     input,
-                    origin: (*origin).clone(),
+                    origin: (*owner).clone(),
                     account: (*account).clone(),
                     caller: Caller { depth: caller.depth + 1, ..(*caller).clone() },
                     parent: (*parent).clone(),

@@ -550,7 +550,9 @@ fn stream(nexus: &NexusId) -> Stream {
 
 /// Whether `principal` is the lifeform whose mind this is; another lifeform is a visitor (K11).
 fn is_self(principal: &Principal, nexus: &NexusId) -> bool {
-    principal.roles.contains(&Role::Lifeform) && principal.id.0.strip_prefix("lifeform:") == Some(&**nexus)
+    let id = principal.id.0.strip_prefix("lifeform:");
+    // What a lifeform defined and another principal runs is not the lifeform itself.
+    principal.roles.contains(&Role::Lifeform) && id == Some(&**nexus) && principal.answers_for(&principal.id.0)
 }
 
 /// Whether a principal may write into a nexus, and see its journal.

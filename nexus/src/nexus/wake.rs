@@ -191,7 +191,7 @@ impl Nexus {
         let secrets = self.secrets;
         let place = owner::Place { store, nexus, shelves, joint, secrets, inbox, readers: reading };
         let (owner, shared) = Owner::new(place, mind, version, seq);
-        tokio::spawn(owner.run());
+        tokio::spawn(crate::vital("nexus", owner.run()));
         let awake = Arc::new(Awake { shared, writer, readers, meaning: Meaning::default() });
         for command in unlearned {
             awake.learn(command).await?;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::{Bytes, BytesMut};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tracing::{debug, error, warn};
 
@@ -13,7 +13,7 @@ use super::backend::Backend;
 use super::batch::{Batch, Key, Newness, Receipt};
 use super::frame::{self, Frame};
 use super::state::{Staged, State, Unknown, ask, cost, frame_of};
-use super::{COMMIT_BYTES_MAX, QUIET, StoreError};
+use super::{COMMIT_BYTES_MAX, Health, QUIET, StoreError};
 use crate::clock::Clock;
 
 /// What the committer is asked to do.
@@ -52,6 +52,7 @@ pub(super) struct Committer {
     failure: Option<StoreError>,
     /// Where rows are packed, one after the other.
     packed: BytesMut,
+    health: Arc<watch::Sender<Health>>,
 }
 
 impl Committer {
@@ -61,7 +62,36 @@ impl Committer {
         clock: Arc<dyn Clock>,
         inbox: mpsc::Receiver<Request>,
     ) -> Self {
-        Self { backend, state, clock, inbox, deferred: None, projecting: None, failure: None, packed: BytesMut::new() }
+        let health = Arc::new(watch::Sender::default());
+        Self {
+            backend,
+            state,
+            clock,
+            inbox,
+            deferred: None,
+            projecting: None,
+            failure: None,
+            packed: BytesMut::new(),
+            health,
+        }
+    }
+
+    /// How the last commit and the last checkpoint went, as long as this runs.
+    pub(super) fn health(&self) -> watch::Receiver<Health> {
+        self.health.subscribe()
+    }
+
+    /// Takes note of how a commit or a checkpoint went.
+    fn note(
+        health: &watch::Sender<Health>,
+        outcome: Option<&StoreError>,
+        of: impl Fn(&mut Health) -> &mut Option<StoreError>,
+    ) {
+        health.send_if_modified(|health| {
+            let is_news = of(health).is_some() != outcome.is_some();
+            *of(health) = outcome.cloned();
+            is_news
+        });
     }
 
     pub(super) async fn run(mut self) {
@@ -121,6 +151,7 @@ impl Committer {
         if self.is_full()
             && let Some(failure) = &self.failure
         {
+            Self::note(&self.health, Some(failure), |health| &mut health.commits);
             return drop(reply.send(Err(failure.clone())));
         }
         let n = self.read(|state| state.row) + 1;
@@ -138,6 +169,9 @@ impl Committer {
             group.push(next);
         }
         if let Err(failure) = self.learn(group.iter().map(|(batch, _)| batch)).await {
+            if matches!(failure, StoreError::Io(_)) {
+                Self::note(&self.health, Some(&failure), |health| &mut health.commits);
+            }
             return group.into_iter().for_each(|(_, reply)| drop(reply.send(Err(failure.clone()))));
         }
         for (batch, reply) in group {
@@ -156,7 +190,9 @@ impl Committer {
         if frames.is_empty() {
             return refuse();
         }
-        match self.append(n, packed).await {
+        let appended = self.append(n, packed).await;
+        Self::note(&self.health, appended.as_ref().err(), |health| &mut health.commits);
+        match appended {
             Ok(()) => {
                 self.change(|state| {
                     state.logged_bytes += bytes;
@@ -301,9 +337,11 @@ impl Committer {
         }
         let (projection, bytes) = self.change(|state| (state.projection(), std::mem::take(&mut state.dirty_bytes)));
         let (backend, state) = (self.backend.clone(), self.state.clone());
-        let running = tokio::spawn(async move {
+        let health = self.health.clone();
+        let running = tokio::spawn(crate::vital("checkpoint", async move {
             let (upto, begun) = (projection.upto, std::time::Instant::now());
             let written = backend.project(projection).await;
+            Self::note(&health, written.as_ref().err(), |health| &mut health.checkpoints);
             match &written {
                 Ok(()) => {
                     debug!(upto, bytes, took = ?begun.elapsed(), "checkpoint");
@@ -317,7 +355,7 @@ impl Committer {
                 }
             }
             written
-        });
+        }));
         self.projecting = Some((running, bytes));
     }
 

@@ -44,23 +44,27 @@ pub(super) fn encode(frame: &Frame, row: &mut BytesMut) -> Result<(), StoreError
 
 /// Reads a row back. A row whose end is missing or damaged answers the whole frames before the damage
 /// and `false`: such a row was never acknowledged.
-pub(super) fn decode(row: &Bytes) -> (Vec<Frame>, bool) {
+///
+/// # Errors
+/// [`StoreError::Newer`] when a frame is whole and of a form that this release does not know: it was acknowledged.
+pub(super) fn decode(row: &Bytes) -> Result<(Vec<Frame>, bool), StoreError> {
     let mut frames = Vec::new();
     let mut rest = &row[..];
     while !rest.is_empty() {
-        let Some((frame, after)) = decode_one(rest) else { return (frames, false) };
-        frames.push(frame);
+        let Some((body, after)) = body_of(rest) else { return Ok((frames, false)) };
+        let frame = rmp_serde::from_slice(body);
+        frames.push(frame.map_err(|error| StoreError::Newer(format!("a commit in its log: {error}")))?);
         rest = after;
     }
-    (frames, true)
+    Ok((frames, true))
 }
 
-fn decode_one(bytes: &[u8]) -> Option<(Frame, &[u8])> {
+/// The body of the frame at the beginning of `bytes`, if it is whole, and what follows it.
+fn body_of(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let length = u32::from_le_bytes(bytes.get(..4)?.try_into().ok()?) as usize;
     let sum = u32::from_le_bytes(bytes.get(4..HEADER)?.try_into().ok()?);
     let body = bytes.get(HEADER..HEADER.checked_add(length)?)?;
-    let frame = (crc32fast::hash(body) == sum).then(|| rmp_serde::from_slice(body).ok())??;
-    Some((frame, &bytes[HEADER + length..]))
+    (crc32fast::hash(body) == sum).then_some((body, &bytes[HEADER + length..]))
 }
 
 #[cfg(test)]
@@ -88,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_row_reads_back_as_it_was_written() {
-        let (frames, whole) = decode(&row(3));
+        let (frames, whole) = decode(&row(3)).unwrap();
         assert!(whole);
         assert_eq!(frames.len(), 3);
     }
@@ -96,9 +100,9 @@ mod tests {
     #[test]
     fn a_row_cut_at_any_byte_answers_only_whole_frames() {
         let full = row(3);
-        let (all, _) = decode(&full);
+        let (all, _) = decode(&full).unwrap();
         for cut in 0..full.len() {
-            let (frames, whole) = decode(&full.slice(..cut));
+            let (frames, whole) = decode(&full.slice(..cut)).unwrap();
             assert_eq!(frames, all[..frames.len()]);
             assert_eq!(whole, [0, full.len() / 3, full.len() / 3 * 2].contains(&cut));
         }
@@ -107,12 +111,22 @@ mod tests {
     #[test]
     fn a_row_with_any_byte_changed_loses_no_earlier_frame_and_invents_none() {
         let full = row(2);
-        let (all, _) = decode(&full);
+        let (all, _) = decode(&full).unwrap();
         for at in 0..full.len() {
             let mut torn = full.to_vec();
             torn[at] ^= 0x40;
-            let (frames, whole) = decode(&Bytes::from(torn));
+            let (frames, whole) = decode(&Bytes::from(torn)).unwrap();
             assert!(!whole && frames == all[..frames.len()]);
         }
+    }
+
+    #[test]
+    fn a_whole_frame_of_an_unknown_form_is_no_torn_one() {
+        let body = rmp_serde::to_vec_named(&serde_json::json!({"at": 1, "of_tomorrow": true})).unwrap();
+        let mut unknown = BytesMut::from(&row(1)[..]);
+        unknown.extend_from_slice(&(body.len() as u32).to_le_bytes());
+        unknown.extend_from_slice(&crc32fast::hash(&body).to_le_bytes());
+        unknown.extend_from_slice(&body);
+        assert!(matches!(decode(&unknown.freeze()), Err(StoreError::Newer(_))));
     }
 }

@@ -67,6 +67,14 @@ pub enum StoreError {
     /// What is on disk cannot be read back.
     #[error("the store is damaged: {0}")]
     Corrupt(String),
+    /// Rows at the end of the log are lost. Nothing was changed.
+    #[error(
+        "the store lost its last commits: {0}. Put the files back, or start with --accept-loss to go on without them"
+    )]
+    Lost(String),
+    /// A newer release wrote what is on disk.
+    #[error("the store was written by a newer lifeformd: {0}. Run that one")]
+    Newer(String),
     /// The disk or the database failed; nothing was written, or the write was found and answered.
     #[error("the store could not write or read: {0}")]
     Io(String),
@@ -87,6 +95,16 @@ pub struct Store {
     state: Arc<RwLock<State>>,
     backend: Arc<dyn Backend>,
     clock: Arc<dyn Clock>,
+    health: watch::Receiver<Health>,
+}
+
+/// Whether the store can write. A member is `None` while it can, and after it could again.
+#[derive(Clone, Debug, Default)]
+pub struct Health {
+    /// Why the last commit failed: nothing is accepted.
+    pub commits: Option<StoreError>,
+    /// Why the last checkpoint failed: commits go on until 28 MiB of them wait for one.
+    pub checkpoints: Option<StoreError>,
 }
 
 impl Store {
@@ -99,7 +117,7 @@ impl Store {
         let mut state = State::new(opened.checkpoint);
         let rows = opened.log.len();
         for (index, (n, row)) in opened.log.into_iter().enumerate() {
-            let (frames, whole) = frame::decode(&row);
+            let (frames, whole) = frame::decode(&row)?;
             if !whole && index + 1 < rows {
                 return Err(StoreError::Corrupt(format!("log row {n} is torn and later rows follow it")));
             }
@@ -125,8 +143,9 @@ impl Store {
         let state = Arc::new(RwLock::new(state));
         let (requests, inbox) = mpsc::channel(1024);
         let committer = Committer::new(backend.clone(), state.clone(), clock.clone(), inbox);
-        tokio::spawn(committer.run());
-        Ok(Self { requests, state, backend, clock })
+        let health = committer.health();
+        tokio::spawn(crate::vital("store", committer.run()));
+        Ok(Self { requests, state, backend, clock, health })
     }
 
     /// A store in memory, for tests and for `--memory`.
@@ -135,6 +154,11 @@ impl Store {
             Ok(store) => store,
             Err(error) => unreachable!("an empty memory store opens: {error}"),
         }
+    }
+
+    /// Whether the last commit and the last checkpoint could be written.
+    pub fn health(&self) -> Health {
+        self.health.borrow().clone()
     }
 
     /// The clock every commit is stamped with.

@@ -23,6 +23,8 @@ const ENTRY_BYTES: usize = 128;
 const ACCOUNT_BYTES: usize = 2_048;
 /// Clean documents kept for their versions before all of them are let go.
 const CLEAN_MAX: usize = 16_384;
+/// The same by their bytes.
+const CLEAN_BYTES_MAX: usize = 64 << 20;
 /// Accounts known before those that are projected are let go. Each beat of a lifeform looks at one.
 const ACCOUNTS_MAX: usize = if cfg!(test) { 8 } else { 65_536 };
 
@@ -83,6 +85,8 @@ pub(super) struct State {
     pub(super) dirty_bytes: usize,
     /// Bytes of the log since the checkpoint before: a document that is written a thousand times is in it a thousand times.
     pub(super) logged_bytes: usize,
+    /// Bytes of documents that became clean since the clean ones were let go last.
+    clean_bytes: usize,
     /// Whether a checkpoint failed, and what it wrote may be there or not.
     unsure: bool,
     /// How many documents, journals and accounts may be known before those that are clean are let go of.
@@ -122,6 +126,7 @@ impl State {
             dirty_bytes: 0,
             logged_bytes: 0,
             unsure: false,
+            clean_bytes: 0,
             bounds: [CLEAN_MAX, CLEAN_MAX, ACCOUNTS_MAX],
         }
     }
@@ -251,6 +256,7 @@ impl State {
         for (key, found) in documents {
             let (version, body) = found.map_or((0, None), |found| (found.version, Some(found.value)));
             let stored = body.is_some();
+            self.clean_bytes += body.as_ref().map_or(0, Bytes::len);
             self.documents.entry(key).or_insert(Document { version, body, row: 0, stored, storing: None });
         }
         for (stream, head) in heads {
@@ -533,8 +539,9 @@ impl State {
         self.checkpoint = upto;
         for known in self.documents.values_mut() {
             known.stored = known.storing.take().unwrap_or(known.stored);
-            if known.row <= upto {
+            if known.row > 0 && known.row <= upto {
                 known.row = 0;
+                self.clean_bytes += known.body.as_ref().map_or(0, Bytes::len);
             }
         }
         for journal in self.journals.values_mut() {
@@ -574,8 +581,9 @@ impl State {
         }
         // What is left is not looked through again before there is as much more: all of it may be dirty.
         let [documents, journals, accounts] = &mut self.bounds;
-        if self.documents.len() > *documents {
+        if self.documents.len() > *documents || self.clean_bytes > CLEAN_BYTES_MAX {
             self.documents.retain(|_, known| known.row > 0);
+            self.clean_bytes = 0;
             *documents = CLEAN_MAX.max(2 * self.documents.len());
         }
         if self.accounts.len() >= *accounts {

@@ -4,7 +4,7 @@
 use serde_json::{Map, Value, json};
 
 /// Routes that speak as OpenAI's API does, refusals included.
-const DOOR: [&str; 2] = ["/v1/chat/completions", "/v1/embeddings"];
+const DOOR: [&str; 4] = ["/v1/chat/completions", "/v1/embeddings", "/v1/models", "/v1/models/{id}"];
 /// Routes that refuse as KnowledgePulse does.
 const UNITS: [&str; 2] = ["/v1/knowledge", "/v1/skills"];
 /// Other routes that ask a model.

@@ -110,7 +110,7 @@ impl ApiError {
         self.about.as_ref()?.path.as_deref()
     }
 
-    fn retry_after(mut self, seconds: u64) -> Self {
+    pub(crate) fn retry_after(mut self, seconds: u64) -> Self {
         self.retry_after_s = Some(seconds);
         self
     }
@@ -150,16 +150,26 @@ pub(super) struct Said {
     pub(super) detail: String,
 }
 
+/// What a 401 asks for.
+const NO_TOKEN: &str = "Bearer realm=\"lifeformd\"";
+const INVALID_TOKEN: &str = "Bearer realm=\"lifeformd\", error=\"invalid_token\"";
+
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         if self.status.is_server_error() {
             tracing::error!(code = self.code, detail = %self.detail, "request failed");
         }
         let (status, retry_after_s) = (self.status, self.retry_after_s);
-        let said = Said { code: self.code, detail: self.detail.clone() };
+        let said_code = self.code;
+        let said = Said { code: said_code, detail: self.detail.clone() };
         let mut response = (status, Json(self.problem())).into_response();
         response.extensions_mut().insert(said);
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if status == StatusCode::UNAUTHORIZED {
+            // RFC 9110 §15.5.2, RFC 6750 §3.
+            let asks = if said_code == "bad_token" { INVALID_TOKEN } else { NO_TOKEN };
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(asks));
+        }
         if let Some(seconds) = retry_after_s {
             response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
         }
@@ -180,6 +190,7 @@ impl From<StoreError> for ApiError {
             StoreError::Ledger(LedgerError::TooManyHolds { .. }) => {
                 Self::new(StatusCode::TOO_MANY_REQUESTS, "overloaded", detail).retry_after(1)
             }
+            StoreError::Ledger(LedgerError::TooMuch { .. }) => Self::invalid(detail),
             StoreError::Ledger(_) => Self::new(StatusCode::CONFLICT, "ledger", detail),
             StoreError::TooLarge { .. } => Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", detail),
             StoreError::Closed | StoreError::LeaseLost(_) => {
@@ -188,7 +199,7 @@ impl From<StoreError> for ApiError {
             StoreError::Io(_) | StoreError::Locked(_) => Self::new(StatusCode::SERVICE_UNAVAILABLE, "store", detail)
                 .hint("nothing was written; check that the disk is neither full nor read-only")
                 .retry_after(5),
-            StoreError::Corrupt(_) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "corrupt", detail),
+            StoreError::Corrupt(_) | StoreError::Lost(_) | StoreError::Newer(_) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "corrupt", detail),
         }
     }
 }
@@ -246,6 +257,7 @@ impl From<NeuronError> for ApiError {
             NeuronError::NotFound(_) => {
                 Self::new(StatusCode::NOT_FOUND, "neuron_not_found", detail).hint("GET /v1/neurons lists them")
             }
+            NeuronError::NotOwner(..) => Self::forbidden(detail).hint("define one of your own under another id"),
             NeuronError::NoVersion(..) => {
                 Self::new(StatusCode::NOT_FOUND, "no_version", detail).hint("GET /v1/neurons/{id}/versions lists them")
             }
@@ -266,6 +278,7 @@ impl From<NeuronError> for ApiError {
             NeuronError::Deadline => Self::new(StatusCode::GATEWAY_TIMEOUT, "deadline", detail),
             NeuronError::Lost => Self::new(StatusCode::BAD_GATEWAY, "outcome_unknown", detail)
                 .hint("make the call again under a fresh Idempotency-Key if it must be made"),
+            NeuronError::NotApprover => Self::forbidden(detail),
             NeuronError::Results(_) => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "tool_results", detail),
             NeuronError::NoModel(_) => {
                 Self::new(StatusCode::NOT_FOUND, "model_not_found", detail).hint("GET /v1/models lists them")
@@ -273,7 +286,9 @@ impl From<NeuronError> for ApiError {
             NeuronError::Tools(_) => Self::new(StatusCode::BAD_GATEWAY, "tool_server", detail)
                 .hint("GET /v1/tools shows what tools may reach, and why they do not"),
             NeuronError::ToolFailed { .. } => Self::new(StatusCode::BAD_GATEWAY, "tool_failed", detail),
-            NeuronError::Overloaded => Self::new(StatusCode::TOO_MANY_REQUESTS, "overloaded", detail).retry_after(1),
+            NeuronError::Overloaded | NeuronError::Share => {
+                Self::new(StatusCode::TOO_MANY_REQUESTS, "overloaded", detail).retry_after(1)
+            }
             NeuronError::Died(_) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "neuron_died", detail),
             NeuronError::Store(error) => error.into(),
             NeuronError::Llm(error) => match error {
@@ -306,6 +321,7 @@ impl From<FascicleError> for ApiError {
             FascicleError::Exists(_) => {
                 Self::new(StatusCode::CONFLICT, "fascicle_exists", detail).hint("PUT /v1/fascicles/{id} replaces it")
             }
+            FascicleError::NotOwner(..) => Self::forbidden(detail).hint("define one of your own under another id"),
             FascicleError::Shipped(_) => {
                 Self::new(StatusCode::CONFLICT, "shipped", detail).hint("define one of your own under another id")
             }
@@ -320,6 +336,7 @@ impl From<FascicleError> for ApiError {
                 problem.faults = faults;
                 problem
             }
+            FascicleError::NotApprover => Self::forbidden(detail),
             FascicleError::JobNotFound(_) => {
                 Self::new(StatusCode::NOT_FOUND, "job_not_found", detail).hint("GET /v1/jobs lists yours")
             }
@@ -332,7 +349,9 @@ impl From<FascicleError> for ApiError {
             FascicleError::Expired => Self::new(StatusCode::GONE, "expired", detail),
             FascicleError::Answer(_) => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "answer", detail),
             FascicleError::TooLarge { .. } => Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", detail),
-            FascicleError::Overloaded => Self::new(StatusCode::TOO_MANY_REQUESTS, "overloaded", detail).retry_after(1),
+            FascicleError::Overloaded | FascicleError::Share => {
+                Self::new(StatusCode::TOO_MANY_REQUESTS, "overloaded", detail).retry_after(1)
+            }
             FascicleError::Died(_) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "job_died", detail),
             FascicleError::Store(error) => error.into(),
         }

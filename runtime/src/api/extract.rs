@@ -149,6 +149,12 @@ impl<S: Send + Sync> FromRequestParts<S> for ApiUpgrade {
     }
 }
 
+/// The bearer token of a request (RFC 6750 §2.1).
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
+}
+
 /// Whoever sent the request, with the request as the cause of what follows.
 pub(crate) struct Caller(pub(crate) Origin);
 
@@ -156,12 +162,7 @@ impl FromRequestParts<App> for Caller {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
-        let header = parts.headers.get("authorization").and_then(|value| value.to_str().ok());
-        let token = header
-            .and_then(|value| value.split_once(' '))
-            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
-            .map(|(_, token)| token.trim());
-        let Some(token) = token else {
+        let Some(token) = bearer(&parts.headers) else {
             return Err(ApiError::new(StatusCode::UNAUTHORIZED, "no_token", "this route wants a token")
                 .hint("send Authorization: Bearer <token>; the operator's is in <data>/operator.token"));
         };

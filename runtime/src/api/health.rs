@@ -1,23 +1,56 @@
 //! The one open door.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use nexus::store::{Key, Kind};
+use nexus::{Batch, Origin};
 use serde_json::{Value, json};
 
 use super::App;
 
-/// Whether the daemon serves, and what it can think with.
-#[utoipa::path(get, path = "/health", responses((status = 200, description = "it serves"), (status = 503, description = "it is stopping")))]
+/// Free space below which commits may soon fail: two segments of the log and a checkpoint.
+const DISK_LOW_BYTES: u64 = 64 << 20;
+
+/// How long a commit is waited for that tries whether the store writes again.
+const TRY_MAX: Duration = Duration::from_secs(1);
+
+/// Whether the daemon serves, what it can think with, and which of its parts fail. A log that failed is tried again by asking.
+#[utoipa::path(get, path = "/health", responses((status = 200, description = "it serves"), (status = 503, description = "it is stopping, or nothing can be written")))]
 pub(super) async fn health(State(app): State<App>) -> (StatusCode, Json<Value>) {
     let stopping = *app.stopping.borrow();
     let models = app.neurons.models();
     let thinks = models.pick(neurons::Tier::Standard).is_ok();
-    let status = if stopping { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
+    let mut store = app.store.health();
+    // One attempt at a time, whoever asks, and nobody waits long for it.
+    if let (Some(_), false, Ok(_turn)) = (&store.commits, stopping, app.health.try_lock()) {
+        let tried = Batch::new(&Origin::system("health")).put(Key::new(Kind::Meta, "health"), &1);
+        let _ = tokio::time::timeout(TRY_MAX, app.store.commit(tried)).await;
+        store = app.store.health();
+    }
+    let state = |fails: bool| if fails { "failing" } else { "ok" };
+    let disk = match rustix::fs::statvfs(&app.data) {
+        Ok(found) if found.f_bavail.saturating_mul(found.f_frsize) < DISK_LOW_BYTES => "low",
+        Ok(_) => "ok",
+        Err(_) => "failing",
+    };
+    let parts = json!({
+        "log": state(store.commits.is_some()), "store": state(store.checkpoints.is_some()), "disk": disk,
+        "models": if thinks { "ok" } else { "none" },
+    });
+    let word = match (stopping, store.commits.is_some(), store.checkpoints.is_some()) {
+        (true, ..) => "stopping",
+        (_, true, _) => "failing",
+        (.., true) => "degraded",
+        _ => "ok",
+    };
+    let status = if matches!(word, "ok" | "degraded") { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (
         status,
         Json(
-            json!({"status": if stopping { "stopping" } else { "ok" }, "version": env!("CARGO_PKG_VERSION"), "models": models.describe(), "thinks": thinks}),
+            json!({"status": word, "parts": parts, "version": env!("CARGO_PKG_VERSION"), "models": models.describe(), "thinks": thinks}),
         ),
     )
 }

@@ -15,8 +15,8 @@ use futures::stream::{self, Stream};
 use futures::{SinkExt, StreamExt};
 use neurons::continuation::body_hash;
 use neurons::neuron::ToolResult;
+use nexus::Timestamp;
 use nexus::store::{Follow, Hash, json};
-use nexus::{Principal, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -24,8 +24,9 @@ use utoipa::ToSchema;
 
 use super::App;
 use super::error::ApiError;
-use super::extract::{ApiJson, ApiPath, ApiQuery, ApiUpgrade, Caller, Participant, Patience};
+use super::extract::{ApiJson, ApiPath, ApiQuery, ApiUpgrade, Caller, Participant, Patience, bearer};
 use super::ws;
+use crate::tokens::Admitted;
 
 /// The subprotocol's name.
 const SUBPROTOCOL: &str = "ailf.job.v1";
@@ -159,7 +160,7 @@ pub(super) async fn read(
     patience: Patience,
 ) -> Result<Response, ApiError> {
     let after = after.ordinal()?;
-    let known = app.fascicles.job_of(&origin.principal, &id).await?;
+    let known = app.fascicles.seen_by(&origin.principal, &id).await?;
     let awaited = awaited(&app, &id, &known.waits, &patience).await?;
     let applied = awaited.is_some().then_some(APPLIED);
     let head = match (awaited, patience.0) {
@@ -356,8 +357,24 @@ pub(super) async fn events(
         return Ok(Json(json!({"events": events, "status": head.status})).into_response());
     }
     let mut stopping = app.stopping.clone();
-    let stopped = async move { drop(stopping.wait_for(|stop| *stop).await) };
-    let frames = told(app.fascicles.clone(), id, after).take_until(Box::pin(stopped)).map(|told| {
+    let admitted = bearer(&headers).and_then(|token| app.tokens.admit(token));
+    let over = {
+        let (fascicles, id) = (app.fascicles.clone(), id.clone());
+        async move {
+            let Some(mut admitted) = admitted else { return };
+            loop {
+                tokio::select! {
+                    () = async { drop(stopping.wait_for(|stop| *stop).await) } => return,
+                    () = admitted.changed() => {
+                        if !admitted.renew() || fascicles.job_of(admitted.principal(), &id).await.is_err() {
+                            return;
+                        }
+                    }
+                }
+            }
+        }
+    };
+    let frames = told(app.fascicles.clone(), id, after).take_until(Box::pin(over)).map(|told| {
         Ok::<_, Infallible>(match told {
             Told::Observed(observed) => {
                 Frame::default().id(observed.id.clone()).event("new_observable_event").data(json!(observed).to_string())
@@ -382,25 +399,25 @@ pub(super) async fn subscribe(
         ApiError::new(StatusCode::UNAUTHORIZED, "no_token", "this socket wants a token")
             .hint("send Authorization: Bearer <token>, or the subprotocol bearer.<token>")
     };
-    let principal = ws::principal(&app, &headers).ok_or_else(unauthorized)?;
+    let admitted = ws::admitted(&app, &headers).ok_or_else(unauthorized)?;
     let after = after.ordinal()?;
-    app.fascicles.job_of(&principal, &id).await?;
-    let too_many = || ApiError::new(StatusCode::TOO_MANY_REQUESTS, "overloaded", "too many sockets are open");
-    let permit = app.sockets.clone().try_acquire_owned().map_err(|_| too_many())?;
+    app.fascicles.job_of(admitted.principal(), &id).await?;
+    let too_many = |_| ApiError::new(StatusCode::TOO_MANY_REQUESTS, "overloaded", "too many sockets are open");
+    let place = ws::place(&app, admitted.principal()).map_err(too_many)?;
     let upgrade = upgrade
         .protocols(ws::offered(&headers, SUBPROTOCOL))
         .max_message_size(4096)
         .read_buffer_size(4096)
         .write_buffer_size(4096);
     Ok(upgrade.on_upgrade(move |socket| async move {
-        let _permit = permit;
-        serve(app, id, after, principal, socket).await;
+        let _place = place;
+        serve(app, id, after, admitted, socket).await;
     }))
 }
 
-async fn serve(app: App, id: JobId, after: u64, principal: Principal, socket: WebSocket) {
+async fn serve(app: App, id: JobId, after: u64, mut admitted: Admitted, socket: WebSocket) {
     let (mut out, mut inbox) = socket.split();
-    let mut told = Box::pin(told(app.fascicles.clone(), id, after));
+    let mut told = Box::pin(told(app.fascicles.clone(), id.clone(), after));
     let mut stopping = app.stopping.clone();
     let stopped = async move { drop(stopping.wait_for(|stop| *stop).await) };
     tokio::pin!(stopped);
@@ -424,11 +441,12 @@ async fn serve(app: App, id: JobId, after: u64, principal: Principal, socket: We
                 None | Some(Err(_) | Ok(Message::Close(_))) => return,
                 Some(Ok(_)) => continue,
             },
-            _ = pings.tick() => {
-                if !app.tokens.knows(&principal) {
+            _ = pings.tick() => Message::Ping(Default::default()),
+            () = admitted.changed() => {
+                if !admitted.renew() || app.fascicles.job_of(admitted.principal(), &id).await.is_err() {
                     break (4401, "unauthorized");
                 }
-                Message::Ping(Default::default())
+                continue;
             }
             () = &mut stopped => break (1012, "restart"),
         };

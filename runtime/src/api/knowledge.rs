@@ -143,8 +143,13 @@ fn ten() -> usize {
     10
 }
 
+/// The parts of a list with commas between. KnowHub's own client writes `None` for no list.
 fn listed(text: Option<&String>) -> impl Iterator<Item = &str> {
-    text.into_iter().flat_map(|text| text.split(',')).map(str::trim).filter(|part| !part.is_empty())
+    text.filter(|text| *text != "None")
+        .into_iter()
+        .flat_map(|text| text.split(','))
+        .map(str::trim)
+        .filter(|part| !part.is_empty())
 }
 
 pub(super) fn which(types: Option<&String>, scopes: Option<&String>, owner: Option<String>) -> Result<Which, ApiError> {
@@ -188,7 +193,7 @@ pub(super) async fn search(
         Some(_) => return Err(ApiError::invalid("compat is 001")),
     };
     let which = Which { min_score: Some(asked.min_score), ..which };
-    let query = Query { text: asked.q, which, top_k: asked.top_k, router, scope_first };
+    let query = Query { text: asked.q, which, top_k: asked.top_k, router, scope_first, floor: 0.0 };
     let found = app.knowledge.search(&query, &origin).await?;
     let mut told = found.to_json(asked.explain > 0);
     for result in told["results"].as_array_mut().into_iter().flatten().filter(|_| older) {

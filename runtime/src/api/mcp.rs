@@ -4,7 +4,6 @@
 
 use std::sync::Arc;
 
-use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use knowledge::KnowledgeError;
 use lifeform::canvas::CHAT;
@@ -25,6 +24,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::error::ApiError;
+use super::extract::bearer;
 use super::{App, chat};
 
 /// The card of KIP, and what a mind says of itself.
@@ -47,22 +47,12 @@ pub(super) struct Door {
     app: App,
 }
 
-#[derive(Deserialize)]
-struct Kip {
-    command: String,
-    #[serde(default)]
-    parameters: Map<String, Value>,
-    #[serde(default = "commons")]
-    nexus: NexusId,
-    #[serde(default)]
-    readonly: bool,
-}
-
 fn commons() -> NexusId {
     COMMONS.into()
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Look {
     lifeform: Arc<str>,
     #[serde(default = "main_chat")]
@@ -70,6 +60,7 @@ struct Look {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Say {
     lifeform: Arc<str>,
     #[serde(default = "main_chat")]
@@ -95,9 +86,15 @@ fn others() -> Vec<BuiltinTool> {
         tool(
             "execute_kip",
             "Runs a KIP command (FIND, SEARCH, DESCRIBE, UPSERT, UPDATE, DELETE, EXPORT) on the commons, or on a lifeform's mind.",
-            json!(["command"]),
-            json!({"command": text, "parameters": {"type": "object"},
-                   "nexus": {"type": "string", "description": "a lifeform's id, or commons"}, "readonly": {"type": "boolean"}}),
+            json!([]),
+            json!({"command": {"type": "string", "description": "one command; either this or commands"},
+                   "commands": {"type": "array", "items": {"type": ["string", "object"]}, "description": "several, run in order: a text, or {command, parameters}"},
+                   "parameters": {"type": "object", "description": "values for :name placeholders"},
+                   "nexus": {"type": "string", "default": "commons", "description": "a lifeform's id, or commons"},
+                   "readonly": {"type": "boolean", "default": false, "description": "refuses whatever could write"},
+                   "dry_run": {"type": "boolean", "default": false, "description": "checks and writes nothing"},
+                   "dialect": {"enum": ["draft7", "rc11"], "default": "draft7"},
+                   "result_shape": {"enum": ["rows", "columns"]}}),
             false,
         ),
         tool(
@@ -133,7 +130,11 @@ impl From<KnowledgeError> for Refused {
 }
 
 fn read<T: DeserializeOwned>(arguments: Map<String, Value>) -> Result<T, Refused> {
-    serde_json::from_value(Value::Object(arguments)).map_err(|error| Refused(format!("invalid: {error}")))
+    of_value(Value::Object(arguments))
+}
+
+fn of_value<T: DeserializeOwned>(value: Value) -> Result<T, Refused> {
+    serde_json::from_value(value).map_err(|error| Refused(format!("invalid: {error}")))
 }
 
 impl Door {
@@ -150,20 +151,20 @@ impl Door {
         let tools = knowledge::tools().into_iter().chain(others());
         let known = tools.into_iter().find(|tool| tool.name == name);
         let Some(known) = known else { return Err(Refused(format!("no_tool: there is no tool {name}"))) };
+        known.takes(&arguments).map_err(|why| Refused(format!("invalid: {why}")))?;
         let acts = origin.principal.may(Role::Participant) || origin.principal.may(Role::Lifeform);
         if !known.reads && name != "execute_kip" && !acts {
             return Err(Refused("forbidden: this token may only look".into()));
         }
         match name {
             "execute_kip" => {
-                let asked: Kip = read(arguments)?;
-                if &*asked.nexus != COMMONS {
-                    self.app.lifeforms.get(&asked.nexus).await.map_err(ApiError::from)?;
+                let mut arguments = arguments;
+                let nexus: NexusId = arguments.remove("nexus").map_or_else(|| Ok(commons()), of_value)?;
+                let request: Request = read(arguments)?;
+                if &*nexus != COMMONS {
+                    self.app.lifeforms.get(&nexus).await.map_err(ApiError::from)?;
                 }
-                let request =
-                    json!({"command": asked.command, "parameters": asked.parameters, "readonly": asked.readonly});
-                let request: Request = serde_json::from_value(request).map_err(|error| Refused(error.to_string()))?;
-                Ok(self.app.nexus.execute(&asked.nexus, request, origin).await.map_err(ApiError::from)?)
+                Ok(self.app.nexus.execute(&nexus, request, origin).await.map_err(ApiError::from)?)
             }
             "canvas_read" => {
                 let asked: Look = read(arguments)?;
@@ -200,11 +201,6 @@ impl Door {
     }
 }
 
-fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let (scheme, token) = headers.get("authorization")?.to_str().ok()?.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
-}
-
 impl ServerHandler for Door {
     fn get_info(&self) -> ServerConfig {
         let can = ServerCapabilities::builder().enable_tools().enable_resources().enable_prompts().build();
@@ -222,9 +218,11 @@ impl ServerHandler for Door {
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let shown = |tool: BuiltinTool| {
-            let parameters = Arc::new(tool.parameters.as_object().cloned().unwrap_or_default());
+            let parameters = Arc::new(tool.closed().as_object().cloned().unwrap_or_default());
             let hints = ToolAnnotations::new().read_only(tool.reads).open_world(false);
-            Tool::new(tool.name, tool.description, parameters).with_annotations(hints)
+            let mut shown = Tool::new(tool.name, tool.description, parameters).with_annotations(hints);
+            shown.output_schema = Some(Arc::new(Map::from_iter([("type".to_owned(), json!("object"))])));
+            shown
         };
         Ok(ListToolsResult::with_all_items(knowledge::tools().into_iter().chain(others()).map(shown).collect()))
     }
@@ -237,7 +235,13 @@ impl ServerHandler for Door {
         let origin = self.caller(&context, &request.name)?;
         let done = self.call(&request.name, request.arguments.unwrap_or_default(), &origin).await;
         Ok(match done {
-            Ok(answer) => CallToolResult::structured(answer),
+            // What KIP refuses is an error of the call, whatever else the answer says.
+            Ok(answer) if answer.get("error").is_some_and(|error| !error.is_null()) => {
+                CallToolResult::structured_error(answer)
+            }
+            Ok(answer @ Value::Object(_)) => CallToolResult::structured(answer),
+            // Structured content is an object (MCP 2025-11-25, tools).
+            Ok(answer) => CallToolResult::structured(json!({"result": answer})),
             Err(Refused(why)) => CallToolResult::error(vec![ContentBlock::text(why)]),
         }
         .into())
@@ -253,7 +257,7 @@ impl ServerHandler for Door {
         };
         Ok(ListResourcesResult::with_all_items(vec![
             resource(CARD, "kip-card", "KIP in as few tokens as a prompt can spare", "text/plain"),
-            resource(PRIMER, "primer", "What the commons holds, as you see it", "application/json"),
+            resource(PRIMER, "primer", "What the commons holds, as you see it", "text/plain"),
         ]))
     }
 

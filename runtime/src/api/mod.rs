@@ -1,5 +1,6 @@
 //! HTTP and WebSocket: every route on one page. Handlers extract, call once, convert.
 
+mod answers;
 mod archive;
 mod canvases;
 mod chat;
@@ -30,6 +31,7 @@ mod ws;
 
 use std::net::SocketAddr;
 use std::ops::Deref;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,12 +39,12 @@ use ::fascicles::{Fascicles, Toolbox};
 use ::knowledge::Knowledge;
 use ::lifeform::Lifeforms;
 use ::neurons::Neurons;
-use ::nexus::{Nexus, Store};
+use ::nexus::{Nexus, Shares, Store};
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, get, on, post};
 use tokio::sync::watch;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -81,14 +83,28 @@ pub struct Shared {
     /// The tools of jobs that people start.
     house: Arc<dyn Toolbox>,
     address: SocketAddr,
+    /// The data folder.
+    data: PathBuf,
     stopping: watch::Receiver<bool>,
-    sockets: Arc<tokio::sync::Semaphore>,
+    sockets: Shares,
+    /// Places for sockets that have shown no token yet, for five seconds each.
+    greetings: Arc<tokio::sync::Semaphore>,
+    /// Taken by whoever tries whether a store that failed writes again.
+    health: tokio::sync::Mutex<()>,
+    /// Places for the bytes of large answers that wait to be taken.
+    answers: Shares,
+    /// Names that this daemon is reached by, besides `localhost` and addresses.
+    hosts: Vec<String>,
     /// Callers that may wait for a job at once.
     patience: Arc<tokio::sync::Semaphore>,
 }
 
 /// WebSockets open at once.
 const SOCKETS_MAX: usize = 4096;
+/// WebSockets that one principal may have open, unless it is an operator.
+const SOCKETS_EACH_MAX: usize = 1024;
+/// WebSockets that have shown no token yet.
+const GREETINGS_MAX: usize = 256;
 /// Callers that wait for jobs at once; the others are answered as if they would not wait.
 const WAITING_MAX: usize = 1024;
 
@@ -104,6 +120,8 @@ impl App {
         tokens: Tokens,
         house: Arc<dyn Toolbox>,
         address: SocketAddr,
+        data: PathBuf,
+        hosts: Vec<String>,
         stopping: watch::Receiver<bool>,
     ) -> Self {
         Self(Arc::new(Shared {
@@ -116,8 +134,13 @@ impl App {
             tokens,
             house,
             address,
+            data,
             stopping,
-            sockets: Arc::new(tokio::sync::Semaphore::new(SOCKETS_MAX)),
+            sockets: Shares::new(SOCKETS_MAX, SOCKETS_EACH_MAX),
+            greetings: Arc::new(tokio::sync::Semaphore::new(GREETINGS_MAX)),
+            health: tokio::sync::Mutex::default(),
+            answers: answers::places(),
+            hosts,
             patience: Arc::new(tokio::sync::Semaphore::new(WAITING_MAX)),
         }))
     }
@@ -168,6 +191,7 @@ pub fn router(app: App) -> Router {
         .routes(routes!(openai::chat))
         .routes(routes!(openai::embeddings))
         .routes(routes!(openai::models))
+        .routes(routes!(openai::model))
         .routes(routes!(fascicles::create, fascicles::list))
         .routes(routes!(fascicles::schema))
         .routes(routes!(fascicles::read, fascicles::update, fascicles::delete))
@@ -250,9 +274,9 @@ pub fn router(app: App) -> Router {
         .routes(routes!(tokens::change, tokens::revoke))
         .split_for_parts();
     described.info.version = env!("CARGO_PKG_VERSION").into();
-    let text: Arc<str> = document::complete(serde_json::json!(described)).to_string().into();
+    let text = axum::body::Bytes::from(document::complete(serde_json::json!(described)).to_string());
     let openapi = move || {
-        let text = text.to_string();
+        let text = text.clone();
         async move { ([(header::CONTENT_TYPE, "application/json")], text) }
     };
     Router::new()
@@ -270,6 +294,7 @@ pub fn router(app: App) -> Router {
         .layer(middleware::from_fn_with_state(app.clone(), guard))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(middleware::from_fn(units::refuse_in_own_shape))
+        .layer(middleware::from_fn(openai::refuse_in_own_shape))
         .layer(CatchPanicLayer::new())
         .with_state(app)
 }
@@ -283,19 +308,30 @@ async fn wrong_method() -> ApiError {
         .hint("GET /openapi.json lists them")
 }
 
-/// Lets nothing in without a token but the open doors; keeps other web sites out; bounds the time.
-async fn guard(
-    axum::extract::State(app): axum::extract::State<App>,
-    request: Request,
-    next: Next,
-) -> Result<Response, ApiError> {
+/// Guards every route, and says of every answer, refusals included, how it may be kept and read.
+async fn guard(axum::extract::State(app): axum::extract::State<App>, request: Request, next: Next) -> Response {
+    let path = request.uri().path();
+    let is_page = path == "/" || path.starts_with("/ui/");
+    let mut response = guarded(&app, is_page, request, next).await.unwrap_or_else(IntoResponse::into_response);
+    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if !is_page {
+        // What a token was shown stays in no cache (RFC 9111 §5.2.2.5).
+        response.headers_mut().entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    }
+    response
+}
+
+/// Lets nothing in without a token but the open doors; keeps other web sites out; bounds the time and what waits.
+async fn guarded(app: &App, is_page: bool, request: Request, next: Next) -> Result<Response, ApiError> {
     const REQUEST_MAX: Duration = Duration::from_secs(600);
-    if let Some(origin) = request.headers().get(header::ORIGIN).and_then(|value| value.to_str().ok()) {
-        let host = request.headers().get(header::HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        check_origin(&app, origin, host)?;
+    let host = check_host(app, &request)?;
+    if let Some(origin) = request.headers().get(header::ORIGIN) {
+        // A browser sends ASCII: what is none is nobody's page.
+        let origin = origin.to_str().map_err(|_| ApiError::forbidden("the Origin header is no ASCII text"))?;
+        check_origin(app, origin, host.as_deref().unwrap_or_default())?;
     }
     let path = request.uri().path();
-    let open = matches!(path, "/health" | "/") || path.starts_with("/ui/");
+    let open = is_page || path == "/health";
     // A browser cannot set headers on a socket; the socket asks for the token itself.
     let is_socket = path.ends_with("/subscribe");
     let has_token = request.headers().contains_key(header::AUTHORIZATION);
@@ -305,9 +341,11 @@ async fn guard(
         return Err(ApiError::new(StatusCode::UNAUTHORIZED, "no_token", "this route wants a token")
             .hint("send Authorization: Bearer <token>; the operator's is in <data>/operator.token"));
     }
+    let mut admitted = None;
     if let (true, Some(token)) = (has_token, request.headers().get(header::AUTHORIZATION)) {
         let token = token.to_str().ok().and_then(|value| value.split_once(' ')).map_or("", |(_, token)| token.trim());
-        if !open && app.tokens.principal(token).is_none() {
+        admitted = app.tokens.admit(token);
+        if !open && admitted.is_none() {
             return Err(ApiError::new(
                 StatusCode::UNAUTHORIZED,
                 "bad_token",
@@ -316,10 +354,29 @@ async fn guard(
         }
     }
     let answered = tokio::time::timeout(REQUEST_MAX, next.run(request)).await;
-    let mut response =
+    let response =
         answered.map_err(|_| ApiError::new(StatusCode::GATEWAY_TIMEOUT, "timeout", "the request took too long"))?;
-    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    Ok(response)
+    answers::bounded(&app.answers, admitted, response).await
+}
+
+/// The host that a request names, if it is one of this daemon's: an address, `localhost`, or a configured name. A page of
+/// another site that had its name resolved to this machine sends that name.
+fn check_host(app: &App, request: &Request) -> Result<Option<String>, ApiError> {
+    let refused = |host: &str| {
+        ApiError::new(StatusCode::MISDIRECTED_REQUEST, "host", format!("this daemon is not reached by the name {host}"))
+            .hint("name it under hosts in the configuration, or use its address")
+    };
+    let named = match (request.uri().authority(), request.headers().get(header::HOST)) {
+        (Some(authority), _) => authority.as_str(),
+        (None, Some(host)) => host.to_str().map_err(|_| refused("that it sent"))?,
+        (None, None) => return Ok(None),
+    };
+    let authority: axum::http::uri::Authority = named.parse().map_err(|_| refused(named))?;
+    let host = authority.host().trim_start_matches('[').trim_end_matches(']');
+    let is_ours = host.parse::<std::net::IpAddr>().is_ok()
+        || host.eq_ignore_ascii_case("localhost")
+        || app.hosts.iter().any(|known| known.eq_ignore_ascii_case(host));
+    if is_ours { Ok(Some(named.to_owned())) } else { Err(refused(host)) }
 }
 
 /// Only pages of this daemon itself may call it from a browser.

@@ -4,9 +4,9 @@
 use axum::Json;
 use axum::extract::State;
 use lifeform::LifeformId;
-use nexus::{Export, NexusId, Request};
+use nexus::{Export, NexusId, Origin, Request};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
 use super::App;
@@ -76,10 +76,65 @@ pub(super) async fn of_lifeform(
     State(app): State<App>,
     Caller(origin): Caller,
     ApiPath(id): ApiPath<LifeformId>,
-    ApiJson(request): ApiJson<Request>,
+    ApiJson(body): ApiJson<Map<String, Value>>,
 ) -> Result<Json<Value>, ApiError> {
     app.lifeforms.get(&id).await?;
-    Ok(Json(app.nexus.execute(&id, request, &origin).await?))
+    answer(&app, &id, Asked::read(body)?, &origin).await
+}
+
+/// A request as KIP has it, or the call of a function by which today's KIP clients and agents wrap one:
+/// `{method: execute_kip | execute_kip_readonly | list_logs, params}`.
+enum Asked {
+    Kip(Request),
+    Logs(Logs),
+}
+
+/// The parameters of `list_logs`.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Logs {
+    /// The number of the entry before the first, as `next_cursor` of the last page has it.
+    cursor: Option<String>,
+    /// Entries of a page, 1 to 256; 50 when absent.
+    limit: Option<usize>,
+}
+
+impl Asked {
+    fn read(mut body: Map<String, Value>) -> Result<Self, ApiError> {
+        let wrong = |error: serde_json::Error| ApiError::invalid(error.to_string());
+        let Some(method) = body.remove("method") else {
+            return serde_json::from_value(Value::Object(body)).map(Self::Kip).map_err(wrong);
+        };
+        let params = body.remove("params").unwrap_or_else(|| json!({}));
+        if let Some(other) = body.keys().next() {
+            return Err(ApiError::invalid(format!("unknown field `{other}` beside method and params")));
+        }
+        match method.as_str() {
+            Some("execute_kip") => serde_json::from_value(params).map(Self::Kip).map_err(wrong),
+            Some("execute_kip_readonly") => {
+                let request: Request = serde_json::from_value(params).map_err(wrong)?;
+                Ok(Self::Kip(Request { readonly: true, ..request }))
+            }
+            Some("list_logs") => serde_json::from_value(params).map(Self::Logs).map_err(wrong),
+            _ => Err(ApiError::invalid("method is execute_kip, execute_kip_readonly or list_logs")),
+        }
+    }
+}
+
+async fn answer(app: &App, nexus: &NexusId, asked: Asked, origin: &Origin) -> Result<Json<Value>, ApiError> {
+    let logs = match asked {
+        Asked::Kip(request) => return Ok(Json(app.nexus.execute(nexus, request, origin).await?)),
+        Asked::Logs(logs) => logs,
+    };
+    if !nexus::may_write(&origin.principal, nexus) {
+        return Err(ApiError::forbidden("only an operator or the lifeform itself reads its journal"));
+    }
+    let wrong = |_| ApiError::invalid("cursor is one that next_cursor brought");
+    let after: u64 = logs.cursor.map_or(Ok(0), |cursor| cursor.parse()).map_err(wrong)?;
+    let limit = logs.limit.unwrap_or(50).clamp(1, 256);
+    let entries = app.nexus.journal(nexus, after, limit).await?;
+    let next = entries.last().filter(|_| entries.len() == limit).map(|last| last["seq"].to_string());
+    Ok(Json(json!({"result": entries, "next_cursor": next})))
 }
 
 /// Runs KIP on any nexus, the commons included.
@@ -88,10 +143,10 @@ pub(super) async fn execute(
     State(app): State<App>,
     Caller(origin): Caller,
     ApiPath(id): ApiPath<LifeformId>,
-    ApiJson(request): ApiJson<Request>,
+    ApiJson(body): ApiJson<Map<String, Value>>,
 ) -> Result<Json<Value>, ApiError> {
     let nexus = known(&app, id).await?;
-    Ok(Json(app.nexus.execute(&nexus, request, &origin).await?))
+    answer(&app, &nexus, Asked::read(body)?, &origin).await
 }
 
 /// What `POST …/undo` takes.

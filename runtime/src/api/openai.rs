@@ -8,10 +8,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use axum::extract::{Request, State};
+use axum::http::header;
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use fascicles::run::{Fact, Status};
 use fascicles::{JobId, JobOrder};
-use neurons::llm::wire::{Engine, Part, Refusal, TEXTS_MAX, router};
+use neurons::llm::wire::{Engine, Part, Refusal, TEXTS_MAX, error, router};
 use neurons::llm::{ChatMessage, ChatReply, ChatRequest, Delta, Model, Usage, WireFunction, WireToolCall};
 use neurons::neuron::Completed;
 use neurons::spec::ToolSpec;
@@ -24,7 +26,7 @@ use utoipa::ToSchema;
 use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, OneOfBuilder, Schema, Type};
 
 use super::App;
-use super::error::ApiError;
+use super::error::{ApiError, Said};
 use super::extract::{Caller, Participant};
 
 /// Names in one listing of models, of neurons and of fascicles each.
@@ -180,6 +182,10 @@ impl Engine for Door {
 
     async fn chat(&self, request: ChatRequest) -> Result<mpsc::Receiver<Part>, Refusal> {
         let named = self.named(&request.model)?;
+        // A remote model is sent what is not known here; nothing else can act on it.
+        if !matches!(named, Named::Model(_)) {
+            request.only_harmless().map_err(Refusal::wrong)?;
+        }
         let (parts, receiver) = mpsc::channel(PIECES);
         let (deltas, mut pieces) = mpsc::channel(PIECES);
         let streaming = request.stream;
@@ -259,7 +265,7 @@ async fn through(app: App, origin: Origin, models: Vec<String>, request: Request
     response
 }
 
-/// What `/v1/chat/completions` takes; what OpenAI's API has besides is passed over.
+/// What `/v1/chat/completions` takes; what OpenAI's API has besides is sent on to a remote model; for any other, members that would change the answer are refused.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "it only describes what the door reads")]
 pub(super) struct ChatBody {
@@ -346,6 +352,40 @@ pub(super) async fn embeddings(
     Ok(through(app, origin, Vec::new(), request).await)
 }
 
+/// A model by its name, as `GET /v1/models` has it.
+#[utoipa::path(get, path = "/v1/models/{id}", params(("id" = String, Path)), responses((status = 200, description = "{id, object, created, owned_by}"), (status = 404, description = "{error}: no such model")))]
+pub(super) async fn model(
+    State(app): State<App>,
+    Caller(origin): Caller,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let known = known(&app).await?;
+    Ok(through(app, origin, known, request).await.into_response())
+}
+
+/// Refuses in the shape of OpenAI's API on the routes that speak it, so that its clients show the reason.
+pub(super) async fn refuse_in_own_shape(request: Request, next: Next) -> Response {
+    let path = request.uri().path();
+    let is_own = matches!(path, "/v1/chat/completions" | "/v1/embeddings") || path.starts_with("/v1/models");
+    let response = next.run(request).await;
+    let Some(said) = response.extensions().get::<Said>().filter(|_| is_own) else { return response };
+    let mut refused = error(response.status().as_u16(), &said.detail);
+    for name in [header::RETRY_AFTER, header::WWW_AUTHENTICATE] {
+        if let Some(value) = response.headers().get(&name) {
+            refused.headers_mut().insert(name, value.clone());
+        }
+    }
+    refused
+}
+
+/// The names that this door knows.
+async fn known(app: &App) -> Result<Vec<String>, ApiError> {
+    let mut models = app.neurons.models().names();
+    models.extend(app.neurons.list("", LISTED_MAX).await?.into_iter().map(|(id, _)| format!("neuron:{id}")));
+    models.extend(app.fascicles.list("", LISTED_MAX).await?.into_iter().map(|(id, _)| format!("fascicle:{id}")));
+    Ok(models)
+}
+
 /// The models that this door knows: tiers, providers' models, neurons and fascicles.
 #[utoipa::path(get, path = "/v1/models", responses((status = 200, description = "{object: \"list\", data: [{id, object, owned_by}]}")))]
 pub(super) async fn models(
@@ -353,8 +393,6 @@ pub(super) async fn models(
     Caller(origin): Caller,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let mut models = app.neurons.models().names();
-    models.extend(app.neurons.list("", LISTED_MAX).await?.into_iter().map(|(id, _)| format!("neuron:{id}")));
-    models.extend(app.fascicles.list("", LISTED_MAX).await?.into_iter().map(|(id, _)| format!("fascicle:{id}")));
-    Ok(through(app, origin, models, request).await.into_response())
+    let known = known(&app).await?;
+    Ok(through(app, origin, known, request).await.into_response())
 }

@@ -16,7 +16,7 @@ use super::say;
 use crate::config::Config;
 use crate::models::Local;
 
-pub(super) async fn run(loaded: anyhow::Result<Config>) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(loaded: anyhow::Result<Config>, deep: bool) -> anyhow::Result<ExitCode> {
     let mut report = Report { sound: true };
     let config = match loaded {
         Ok(config) => {
@@ -35,9 +35,13 @@ pub(super) async fn run(loaded: anyhow::Result<Config>) -> anyhow::Result<ExitCo
     };
     if running {
         report.good("daemon", &format!("it runs at {} and holds its store", config.listen));
+        if deep {
+            report.bad("store", "the daemon holds it: stop the daemon to read the store whole");
+        }
     } else {
-        store(&mut report, &config).await;
+        store(&mut report, &config, deep).await;
     }
+    privacy(&mut report, &config);
     keys(&mut report, &config);
     model(&mut report, &config);
     providers(&mut report, &config).await;
@@ -80,17 +84,47 @@ impl Report {
     }
 }
 
-async fn store(report: &mut Report, config: &Config) {
+/// Whether anybody but its owner may read the data folder.
+fn privacy(report: &mut Report, config: &Config) {
+    match crate::privacy::open_to_others(&config.data) {
+        Ok(open) => match &open[..] {
+            [] => report.good("privacy", "the data folder is its owner's alone"),
+            [(path, _), rest @ ..] => report.note(
+                "privacy",
+                &format!(
+                    "other users may read or write {} and {} others; the next start makes them private",
+                    path.display(),
+                    rest.len()
+                ),
+            ),
+        },
+        Err(error) => report.bad("privacy", &format!("{}: {error}", config.data.display())),
+    }
+}
+
+async fn store(report: &mut Report, config: &Config, deep: bool) {
     if !config.store().exists() {
         return report
             .note("store", &format!("{} is not there yet; the first start makes it", config.store().display()));
     }
     let opened = async {
-        let store = Store::open(Arc::new(Surreal::embedded(config.store())?), Arc::new(SystemClock)).await?;
-        store.close().await
+        let backend = Arc::new(Surreal::embedded(config.store())?);
+        let store = Store::open(backend.clone(), Arc::new(SystemClock)).await?;
+        let read = if deep { Some(backend.verify().await?) } else { None };
+        store.close().await?;
+        Ok::<_, nexus::StoreError>(read)
     };
-    match opened.await {
-        Ok(()) => report.good("store", &format!("{} opens", config.store().display())),
+    match Box::pin(opened).await {
+        Ok(None) => report.good("store", &format!("{} opens", config.store().display())),
+        Ok(Some(read)) => {
+            let counted = format!("{} rows are whole, {} have no checksum yet", read.whole, read.unchecked);
+            if read.damaged == 0 {
+                report.good("store", &counted);
+            } else {
+                report.bad("store", &format!("{counted}, {} are damaged:", read.damaged));
+                read.named.iter().for_each(|row| report.bad("store", row));
+            }
+        }
         Err(error) => report.bad("store", &error.to_string()),
     }
 }

@@ -32,7 +32,13 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Starts the daemon, with a first lifeform if there is none.
-    Up(Settings),
+    Up {
+        #[command(flatten)]
+        settings: Settings,
+        /// Opens a store that lost commits at the end of its log without them. What is left of them is set aside.
+        #[arg(long)]
+        accept_loss: bool,
+    },
     /// Talks with a lifeform in the terminal.
     Chat {
         #[command(flatten)]
@@ -71,7 +77,13 @@ enum Command {
         command: fascicle::Fascicle,
     },
     /// Tests configuration, store, model and port, and says how to mend what is wrong.
-    Check(Settings),
+    Check {
+        #[command(flatten)]
+        settings: Settings,
+        /// Reads everything in the store and says what of it is whole. The daemon must not run.
+        #[arg(long)]
+        deep: bool,
+    },
     /// Manages model weights.
     Models {
         #[command(flatten)]
@@ -123,7 +135,7 @@ impl Settings {
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     #[cfg(feature = "embedded")]
-    if matches!(cli.command, Command::Up(_)) {
+    if matches!(cli.command, Command::Up { .. }) {
         threads::name_them();
     }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
@@ -146,13 +158,13 @@ pub fn main() -> ExitCode {
 
 async fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Up(settings) => Box::pin(up::run(settings.load()?)).await,
+        Command::Up { settings, accept_loss } => Box::pin(up::run(Config { accept_loss, ..settings.load()? })).await,
         Command::Chat { settings, lifeform, topic } => chat::run(settings.load()?, lifeform, topic).await,
         Command::Kip { settings, kip } => kip::run(&settings, kip).await,
         Command::Knowledge { settings, command } => knowledge::run(settings.load()?, command).await,
         Command::Capsule { settings, command } => capsule::run(settings.load()?, command).await,
         Command::Fascicle { command } => fascicle::run(command).map(|()| ExitCode::SUCCESS),
-        Command::Check(settings) => check::run(settings.load()).await,
+        Command::Check { settings, deep } => Box::pin(check::run(settings.load(), deep)).await,
         Command::Models { settings, command } => models::run(settings.load()?, command).await,
         Command::Mcp(settings) => mcp::run(settings.load()?).await,
         Command::RotateKeys(settings) => {
@@ -181,7 +193,8 @@ fn say_piece(piece: &str) {
 }
 
 /// What went wrong, for the person at the terminal.
-#[expect(clippy::print_stderr, reason = "the terminal is where the command line speaks")]
 fn say_error(line: &str) {
-    eprintln!("lifeformd: {line}");
+    use std::io::Write;
+    // A terminal that is gone, or a full disk, is no reason to stop.
+    let _ = writeln!(std::io::stderr(), "lifeformd: {line}");
 }

@@ -105,7 +105,9 @@ async fn embedder(config: &Config) -> anyhow::Result<Arc<dyn LlmProvider>> {
 fn greet(daemon: &Daemon, lifeform: &lifeform::LifeformHead, config: &Config) {
     let base = format!("http://{}", daemon.address);
     let file = config.token_file();
-    let (token, page) = match (daemon.token_is_new, config.token.is_empty()) {
+    // What is printed into a journal or a file lies there for whoever reads it.
+    let is_shown = daemon.token_is_new && std::io::IsTerminal::is_terminal(&std::io::stdout());
+    let (token, page) = match (is_shown, config.token.is_empty()) {
         (true, _) => (daemon.token.clone(), format!("{base}/#token={}", daemon.token)),
         (false, true) => (format!("$(cat {})", file.display()), format!("{base}/  (token: {})", file.display())),
         (false, false) => ("$LIFEFORMD_TOKEN".into(), format!("{base}/  (token: the configured one)")),

@@ -343,6 +343,8 @@ pub(super) const PURGE: &str = "message.purge";
 pub const CONTENT_BYTES_MAX: usize = 32 << 10;
 /// Topics of one chat.
 pub const TOPICS_MAX: usize = 10_000;
+/// Topics of one chat that one participant opens, unless it is an operator.
+pub const TOPICS_EACH_MAX: usize = TOPICS_MAX / 4;
 /// Messages of one topic.
 pub const MESSAGES_MAX: usize = 100_000;
 /// Characters of a topic's id: the ids of answers are made from it.

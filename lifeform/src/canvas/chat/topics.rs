@@ -9,7 +9,10 @@ use super::super::edit::{check_id, check_text, is_operator, order, unchanged};
 use super::super::state::escape;
 use super::super::{Ask, Edit, Refusal, State};
 use super::messages::find;
-use super::{MARKS_MAX, SUMMARIES_MAX, SUMMARY_BYTES_MAX, TOPIC_ID_MAX, TOPICS_MAX, TopicRole, Turns, put, topic_path};
+use super::{
+    MARKS_MAX, SUMMARIES_MAX, SUMMARY_BYTES_MAX, TOPIC_ID_MAX, TOPICS_EACH_MAX, TOPICS_MAX, TopicRole, Turns, put,
+    topic_path,
+};
 
 pub(super) fn topic<'a>(state: &'a State, id: &str) -> Result<&'a Value, Refusal> {
     state.get(&topic_path(id)).ok_or_else(|| Refusal::Missing(format!("topic {id}")))
@@ -47,6 +50,11 @@ pub(super) fn create_topic(
     }
     if state.count("/topics") >= TOPICS_MAX {
         return Err(Refusal::State(format!("a chat has at most {TOPICS_MAX} topics")));
+    }
+    // Nobody takes the room of all others. Counting is worth it only where there may be so many.
+    let own = || state.children("/topics").filter(|topic| topic["created_by"] == *ask.who.id.0).count();
+    if !is_operator(ask) && state.count("/topics") >= TOPICS_EACH_MAX && own() >= TOPICS_EACH_MAX {
+        return Err(Refusal::State(format!("one participant opens at most {TOPICS_EACH_MAX} topics of a chat")));
     }
     let topic = json!({"id": id, "title": title, "turns": turns, "ord": order(ask.rev), "rev": ask.rev, "created_by": ask.who.id, "created_at": ask.at, "roles": {}, "read": {}, "messages": {}});
     Ok(put(topic_path(id), topic))

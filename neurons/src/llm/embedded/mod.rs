@@ -92,6 +92,7 @@ impl Engine for Embedded {
     }
 
     async fn chat(&self, request: ChatRequest) -> Result<mpsc::Receiver<Part>, Refusal> {
+        request.only_harmless().map_err(Refusal::wrong)?;
         grammar::check(&request).map_err(Refusal::wrong)?;
         let (parts, receiver) = mpsc::channel(32);
         match self.jobs.try_send(Job { request, parts }) {

@@ -8,13 +8,14 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{StatusCode, Uri};
 use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use futures::{Stream, StreamExt, stream};
-use serde_json::json;
+use nexus::Clock;
+use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 
 pub use body::Object;
@@ -106,6 +107,7 @@ pub fn router(engine: Arc<dyn Engine>) -> Router {
         .route("/v1/completions", post(completions))
         .route("/v1/embeddings", post(embeddings))
         .route("/v1/models", get(models))
+        .route("/v1/models/{id}", get(model))
         .with_state(engine)
 }
 
@@ -118,7 +120,18 @@ async fn models(State(engine): State<Arc<dyn Engine>>) -> Response {
     Json(json!({"object": "list", "data": data})).into_response()
 }
 
-fn error(status: u16, message: &str) -> Response {
+async fn model(State(engine): State<Arc<dyn Engine>>, uri: Uri) -> Response {
+    // The router in front of this one may have parameters of its own, which would be extracted, too.
+    let id = uri.path().strip_prefix("/v1/models/").unwrap_or_default();
+    let id = percent_encoding::percent_decode_str(id).decode_utf8_lossy().into_owned();
+    match engine.models().contains(&id) {
+        true => Json(json!({"id": id, "object": "model", "created": 0, "owned_by": "lifeformd"})).into_response(),
+        false => error(404, &format!("the model \"{id}\" is not known here; GET /v1/models lists them")),
+    }
+}
+
+/// A refusal as OpenAI's API has it: `{error: {message, type, param, code}}`.
+pub fn error(status: u16, message: &str) -> Response {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let kind = match status.as_u16() {
         401 | 403 => "authentication_error",
@@ -131,7 +144,16 @@ fn error(status: u16, message: &str) -> Response {
         .into_response()
 }
 
-async fn chat(State(engine): State<Arc<dyn Engine>>, Body(request): Body<ChatRequest>) -> Response {
+async fn chat(State(engine): State<Arc<dyn Engine>>, Body(request): Body<Map<String, Value>>) -> Response {
+    let request = Value::Object(request);
+    let read = types::only_text(&request)
+        .and_then(|()| serde_json::from_value::<ChatRequest>(request).map_err(|error| error.to_string()))
+        .and_then(ChatRequest::normalized);
+    let request = match read {
+        Ok(request) => request,
+        Err(why) => return error(400, &why),
+    };
+    let answer = Head::new(&request.model);
     let (model, streaming) = (request.model.clone(), request.stream);
     let parts = match engine.chat(request).await {
         Ok(parts) => parts,
@@ -143,7 +165,8 @@ async fn chat(State(engine): State<Arc<dyn Engine>>, Body(request): Body<ChatReq
     if let Some(Part::Refused(message)) = first {
         return error(400, &message);
     }
-    if streaming { Sse::new(events(model, first, parts)).into_response() } else { whole(model, first, parts).await }
+    drop(model);
+    if streaming { Sse::new(events(answer, first, parts)).into_response() } else { whole(answer, first, parts).await }
 }
 
 /// A text is continued as the last message of an assistant is.
@@ -166,7 +189,8 @@ async fn completions(State(engine): State<Arc<dyn Engine>>, Body(request): Body<
             Part::Failed(message) => return error(500, &message),
             Part::Done { finish, usage } => {
                 let choice = json!({"index": 0, "text": text, "finish_reason": finish, "logprobs": null});
-                return Json(json!({"id": "cmpl-local", "object": "text_completion", "created": 0, "model": model, "choices": [choice], "usage": usage}))
+                let Head { id, created, model } = Head::new(&model);
+                return Json(json!({"id": id, "object": "text_completion", "created": created, "model": model, "choices": [choice], "usage": usage}))
                     .into_response();
             }
         }
@@ -180,12 +204,16 @@ async fn embeddings(State(engine): State<Arc<dyn Engine>>, Body(request): Body<E
         Some("base64") => true,
         Some(other) => return error(400, &format!("encoding_format is \"float\" or \"base64\", not \"{other}\"")),
     };
-    let texts = request.input.into_vec();
+    let (texts, dimensions) = (request.input.into_vec(), request.dimensions);
     if texts.is_empty() || texts.len() > TEXTS_MAX {
         return error(400, &format!("input holds 1 to {TEXTS_MAX} texts, not {}", texts.len()));
     }
     match engine.embed(&request.model, texts).await {
         Err(refusal) => refusal.into_response(),
+        Ok((vectors, _)) if dimensions.is_some_and(|wanted| vectors.iter().any(|vector| vector.len() != wanted)) => {
+            let made = vectors.first().map_or(0, Vec::len);
+            error(400, &format!("dimensions: this embedder makes vectors of {made} numbers and no others"))
+        }
         Ok((vectors, usage)) => {
             let shown = |vector: Vec<f32>| {
                 let bytes = || vector.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>();
@@ -202,17 +230,32 @@ async fn embeddings(State(engine): State<Arc<dyn Engine>>, Body(request): Body<E
     }
 }
 
-fn response(model: &str, object: &str, choices: Vec<Choice>) -> ChatResponse {
-    ChatResponse {
-        id: "chatcmpl-local".into(),
-        object: object.into(),
-        model: model.into(),
-        choices,
-        ..ChatResponse::default()
+/// What all parts of one answer have in common.
+struct Head {
+    id: String,
+    created: i64,
+    model: String,
+}
+
+impl Head {
+    fn new(model: &str) -> Self {
+        let id = format!("chatcmpl-{}", uuid::Uuid::now_v7().simple());
+        Self { id, created: nexus::SystemClock.now().as_second(), model: model.into() }
+    }
+
+    fn response(&self, object: &str, choices: Vec<Choice>) -> ChatResponse {
+        ChatResponse {
+            id: self.id.clone(),
+            object: object.into(),
+            created: self.created,
+            model: self.model.clone(),
+            choices,
+            ..ChatResponse::default()
+        }
     }
 }
 
-async fn whole(model: String, first: Option<Part>, mut parts: mpsc::Receiver<Part>) -> Response {
+async fn whole(head: Head, first: Option<Part>, mut parts: mpsc::Receiver<Part>) -> Response {
     let (mut text, mut calls) = (String::new(), Vec::new());
     let mut next = first;
     while let Some(part) = next {
@@ -229,7 +272,7 @@ async fn whole(model: String, first: Option<Part>, mut parts: mpsc::Receiver<Par
                     ..ChatMessage::default()
                 };
                 let choice = Choice { message: Some(message), finish_reason: Some(finish.into()), ..Choice::default() };
-                let mut answer = response(&model, "chat.completion", vec![choice]);
+                let mut answer = head.response("chat.completion", vec![choice]);
                 answer.usage = Some(usage);
                 return Json(answer).into_response();
             }
@@ -240,15 +283,14 @@ async fn whole(model: String, first: Option<Part>, mut parts: mpsc::Receiver<Par
 }
 
 fn events(
-    model: String,
+    head: Head,
     first: Option<Part>,
     parts: mpsc::Receiver<Part>,
 ) -> impl Stream<Item = Result<Event, Infallible>> {
     let parts = stream::unfold(parts, |mut parts| async move { parts.recv().await.map(|part| (part, parts)) });
     stream::iter(first).chain(parts).flat_map(move |part| {
         let chunk = |delta: ChatMessage, finish: Option<&str>| {
-            response(
-                &model,
+            head.response(
                 "chat.completion.chunk",
                 vec![Choice { delta: Some(delta), finish_reason: finish.map(Into::into), ..Choice::default() }],
             )
@@ -261,7 +303,7 @@ fn events(
             ))],
             Part::Failed(message) | Part::Refused(message) => vec![json_event(&json!({"error": {"message": message}}))],
             Part::Done { finish, usage } => {
-                let mut last = response(&model, "chat.completion.chunk", Vec::new());
+                let mut last = head.response("chat.completion.chunk", Vec::new());
                 last.usage = Some(usage);
                 vec![
                     json_event(&chunk(ChatMessage::default(), Some(finish))),

@@ -38,6 +38,71 @@ pub struct ChatRequest {
     /// Asks for the usage in the last event of a stream.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream_options: Option<Value>,
+    /// Members that this release does not know. A remote provider is sent them as they came; a model in this process, a
+    /// neuron and a fascicle refuse those that would change the answer: see [`ChatRequest::only_harmless`].
+    #[serde(flatten)]
+    pub extra: serde_json::Map<String, Value>,
+}
+
+impl ChatRequest {
+    /// Takes what OpenAI's API has under two names under one: `max_completion_tokens` is `max_tokens`.
+    ///
+    /// # Errors
+    /// A sentence naming the member that cannot be.
+    pub fn normalized(mut self) -> Result<Self, String> {
+        match self.extra.remove("max_completion_tokens") {
+            None | Some(Value::Null) => {}
+            Some(value) => {
+                let tokens = value.as_u64().and_then(|tokens| u32::try_from(tokens).ok()).filter(|tokens| *tokens > 0);
+                self.max_tokens = Some(tokens.ok_or("max_completion_tokens is a number of tokens from 1")?);
+            }
+        }
+        match self.extra.remove("n") {
+            None | Some(Value::Null) => {}
+            Some(value) if value == 1 => {}
+            Some(_) => return Err("n: one answer is given to a request; ask several times for several".into()),
+        }
+        Ok(self)
+    }
+
+    /// Checks that no unknown member would change what is answered: those that say what holds anyway are accepted.
+    ///
+    /// # Errors
+    /// A sentence naming the first other one.
+    pub fn only_harmless(&self) -> Result<(), String> {
+        let is_harmless = |name: &str, value: &Value| match name {
+            "user" | "metadata" | "safety_identifier" | "prompt_cache_key" => true,
+            "store" | "logprobs" => *value == false,
+            "service_tier" => *value == "auto" || *value == "default",
+            "parallel_tool_calls" => *value == true,
+            "top_p" => value.as_f64() == Some(1.0),
+            "presence_penalty" | "frequency_penalty" => value.as_f64() == Some(0.0),
+            "logit_bias" => value.as_object().is_some_and(serde_json::Map::is_empty),
+            "modalities" => *value == serde_json::json!(["text"]),
+            _ => false,
+        };
+        match self.extra.iter().find(|(name, value)| !value.is_null() && !is_harmless(name, value)) {
+            Some((name, _)) => Err(format!("{name} cannot be done here: leave it out")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Checks that the messages of a request are text: parts of another type (images, audio, files) would be lost.
+///
+/// # Errors
+/// A sentence naming the first that is not.
+pub fn only_text(request: &Value) -> Result<(), String> {
+    let messages = request["messages"].as_array().into_iter().flatten().enumerate();
+    for (place, message) in messages {
+        for part in message["content"].as_array().into_iter().flatten() {
+            let kind = part["type"].as_str().unwrap_or("text");
+            if !matches!(kind, "text" | "refusal") {
+                return Err(format!("messages[{place}].content: this door takes text, not a part of type {kind}"));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Null stands for what is left out.
@@ -123,6 +188,24 @@ pub struct Usage {
     /// Of the tokens read, those that the provider had read before.
     #[serde(skip_serializing_if = "is_zero")]
     pub cached_tokens: u64,
+}
+
+impl Usage {
+    /// What of it one call may count for that could use no more than `bound`: a provider's word is believed up to there.
+    pub fn within(self, bound: Usage) -> Usage {
+        let (prompt, completion) = (bound.prompt_tokens, bound.completion_tokens);
+        if self.prompt_tokens <= prompt && self.completion_tokens <= completion {
+            return self;
+        }
+        let prompt_tokens = self.prompt_tokens.min(prompt);
+        let completion_tokens = self.completion_tokens.min(completion);
+        Usage {
+            prompt_tokens,
+            completion_tokens,
+            total_tokens: prompt_tokens + completion_tokens,
+            cached_tokens: self.cached_tokens.min(prompt_tokens),
+        }
+    }
 }
 
 fn is_zero(count: &u64) -> bool {
@@ -250,6 +333,9 @@ pub struct EmbeddingRequest {
     /// `float` or `base64`; floats when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encoding_format: Option<String>,
+    /// How many numbers a vector is to have; as many as the embedder makes when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dimensions: Option<usize>,
 }
 
 /// One text, or several.

@@ -7,6 +7,10 @@
 //!
 //! A record that was torn can only be the last of its segment: after a failed append a new segment is begun, with the
 //! same number in it should the append be tried again.
+//!
+//! A segment gets its name once all of it is on the disk, and the file `newest` names the segment that was begun last. So a
+//! segment that is missing or shorter than it was made is reported when the log is opened, instead of passing for a log
+//! that ends earlier.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{File, OpenOptions};
@@ -23,6 +27,12 @@ const SEGMENT_BYTES: usize = 8 << 20;
 const MAGIC: &[u8; 4] = b"lfdl";
 /// Magic, number, length, checksum.
 const HEADER: usize = 4 + 8 + 4 + 4;
+/// Names the segment that was begun last.
+const NEWEST: &str = "newest";
+/// Ends the name of a segment that is being made.
+const UNMADE: &str = "tmp";
+/// Ends the name of a segment that was set aside because rows after it, or in it, are lost.
+const LOST: &str = "lost";
 
 /// See the module.
 pub(super) struct Log {
@@ -32,8 +42,21 @@ pub(super) struct Log {
     active: Option<Segment>,
     /// The segment after the active one, made while that one fills: nobody waits for eight megabytes of zeros.
     ahead: Option<JoinHandle<Result<Segment, StoreError>>>,
+    /// A segment that could not be named when it was to be begun.
+    spare: Option<Segment>,
     /// The number of the next segment's file.
     next: u64,
+    /// The segment that was begun last, as the file `newest` says; it is not trimmed before another one is begun.
+    newest: Option<u64>,
+}
+
+/// A log as it was found.
+pub(super) struct Found {
+    pub(super) log: Log,
+    /// The rows past the number that was asked for, in order.
+    pub(super) rows: BTreeMap<u64, Bytes>,
+    /// Which segments are missing or shorter than they were made; rows at the end of the log may be lost with them.
+    pub(super) losses: Vec<String>,
 }
 
 struct Segment {
@@ -72,45 +95,116 @@ fn record(bytes: &[u8]) -> Option<(u64, &[u8], usize)> {
 }
 
 impl Log {
-    /// Opens the log in `folder` and answers its rows past number `after`, in order.
+    /// Opens the log in `folder`, with its rows past number `after`. `named` is the segment that the database knows to have
+    /// been begun.
     ///
     /// # Errors
     /// [`StoreError::Corrupt`] when a record in the middle cannot be read.
-    pub(super) fn open(folder: &Path, after: u64) -> Result<(Self, BTreeMap<u64, Bytes>), StoreError> {
-        std::fs::create_dir_all(folder).map_err(io(folder))?;
+    pub(super) fn open(folder: &Path, after: u64, named: Option<u64>) -> Result<Found, StoreError> {
+        let mut builder = std::fs::DirBuilder::new();
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.recursive(true).create(folder).map_err(io(folder))?;
         // A folder that is not known to its own may be gone with all that is in it.
         let parent = folder.parent().unwrap_or(folder);
         File::open(parent).and_then(|parent| parent.sync_all()).map_err(io(parent))?;
-        let files = std::fs::read_dir(folder).map_err(io(folder))?;
-        let mut segments: BTreeMap<u64, PathBuf> = BTreeMap::new();
-        for file in files {
-            let path = file.map_err(io(folder))?.path();
-            let name = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".log"));
-            let number = name.filter(|name| name.len() == 20).and_then(|name| name.parse().ok());
-            // Whatever else lies here is none of ours.
-            segments.extend(number.filter(|_| path.is_file()).map(|number: u64| (number, path.clone())));
-        }
-        let next = segments.keys().last().map_or(0, |last| last.saturating_add(1));
-        let (mut rows, mut full) = (BTreeMap::new(), VecDeque::new());
-        for path in segments.into_values() {
-            let bytes = Bytes::from(std::fs::read(&path).map_err(io(&path))?);
+        let segments = segments(folder)?;
+        let newest = newest_begun(folder)?.max(named);
+        let mut found = Found {
+            log: Self {
+                folder: folder.to_path_buf(),
+                full: VecDeque::new(),
+                active: None,
+                ahead: None,
+                spare: None,
+                next: segments.keys().last().copied().max(newest).map_or(0, |last| last.saturating_add(1)),
+                newest,
+            },
+            rows: BTreeMap::new(),
+            losses: Vec::new(),
+        };
+        let mut cut: Option<(u64, String)> = None;
+        let mut before: Option<(u64, &PathBuf)> = None;
+        for (number, path) in &segments {
+            let bytes = Bytes::from(std::fs::read(path).map_err(io(path))?);
             let (mut at, mut last) = (0, 0);
             while let Some((n, row, length)) = record(&bytes[at..]) {
                 if n > after {
-                    rows.insert(n, bytes.slice_ref(row));
+                    found.rows.insert(n, bytes.slice_ref(row));
                 }
                 (at, last) = (at + length, n);
             }
             // What a torn record carries is no record, though it may look like one.
-            let after = at + torn_length(&bytes[at..]).unwrap_or(0).min(bytes.len() - at);
+            let rest = at + torn_length(&bytes[at..]).unwrap_or(0).min(bytes.len() - at);
             let is_lost = |from: usize| record(&bytes[from..]).is_some_and(|(n, ..)| n > last);
-            if let Some(later) = memmem(&bytes[after..], MAGIC).map(|place| after + place).find(|from| is_lost(*from)) {
+            if let Some(later) = memmem(&bytes[rest..], MAGIC).map(|place| rest + place).find(|from| is_lost(*from)) {
                 let why = format!("{}: a record at byte {at} cannot be read, and one at {later} can", path.display());
                 return Err(StoreError::Corrupt(why));
             }
-            full.push_back((path, last));
+            if let Some((n, _, _)) = record(&bytes) {
+                // A row that failed may be there once more, at the beginning of the next segment; others may not.
+                if let Some((_, other)) = before.filter(|(last, _)| n < *last) {
+                    let (one, other) = (other.display(), path.display());
+                    found
+                        .losses
+                        .push(format!("{one} and {other} hold the same rows: move away the one that was put back"));
+                }
+                before = Some((last, path));
+            }
+            // Rows that follow without a gap say that nothing is missing before them.
+            if let Some((n, _, _)) =
+                record(&bytes).filter(|(n, ..)| cut.as_ref().is_some_and(|(last, _)| *n <= last + 1))
+            {
+                tracing::debug!(row = n, "a segment of the log that is cut lacks nothing");
+                cut = None;
+            }
+            let is_begun = newest.is_none_or(|newest| *number <= newest);
+            if newest.is_some() && is_begun && bytes.len() < SEGMENT_BYTES {
+                let made =
+                    format!("{} is {} bytes long and was made with {SEGMENT_BYTES}", path.display(), bytes.len());
+                cut = Some((last.max(after), format!("{made}; it ends with row {last}")));
+            } else if is_begun && at == 0 && bytes.iter().any(|byte| *byte != 0) {
+                found.losses.push(format!("{}: its first record cannot be read", path.display()));
+            }
+            if is_begun {
+                found.log.full.push_back((path.clone(), last));
+            } else {
+                // It was made ahead and never begun.
+                remove(path);
+            }
         }
-        Ok((Self { folder: folder.to_path_buf(), full, active: None, ahead: None, next }, rows))
+        found.losses.extend(cut.map(|(_, loss)| loss));
+        if let Some(newest) = newest.filter(|newest| !segments.contains_key(newest)) {
+            let rows = found.rows.keys().next_back();
+            let last = rows.map_or(String::new(), |last| format!("; what is left ends with row {last}"));
+            found.losses.push(format!("{} is missing{last}", path_of(folder, newest).display()));
+        }
+        Ok(found)
+    }
+
+    /// Keeps only `rows`, after rows at the end were lost: they are written anew, and the segments that were found are set
+    /// aside under names that end with `.lost`.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`]; the log may be opened again as it was.
+    pub(super) fn keep_only(&mut self, rows: &BTreeMap<u64, Bytes>) -> Result<(), StoreError> {
+        let found = std::mem::take(&mut self.full);
+        for (n, row) in rows {
+            self.append(*n, row)?;
+        }
+        if self.active.is_none() {
+            self.active = Some(self.begin(0)?);
+        }
+        for (path, _) in found {
+            let aside = path.with_extension(LOST);
+            std::fs::rename(&path, &aside).map_err(io(&path))?;
+            tracing::warn!(path = %aside.display(), "set a segment of the log aside");
+        }
+        File::open(&self.folder).and_then(|folder| folder.sync_all()).map_err(io(&self.folder))
+    }
+
+    /// The segment that was begun last.
+    pub(super) fn newest(&self) -> Option<u64> {
+        self.newest
     }
 
     /// Writes row `n`; it is on the disk when this returns.
@@ -150,8 +244,23 @@ impl Log {
         Ok(())
     }
 
-    /// The segment that takes a record of so many bytes next.
+    /// The segment that takes a record of so many bytes next; `newest` names it before it holds anything.
     fn begin(&mut self, bytes: usize) -> Result<Segment, StoreError> {
+        let segment = self.take_or_make(bytes)?;
+        let number = number_of(&segment.path).unwrap_or_default();
+        if let Err(error) = name_newest(&self.folder, number) {
+            // It may be named by now, so it must stay.
+            self.spare = Some(segment);
+            return Err(error);
+        }
+        self.newest = Some(number);
+        Ok(segment)
+    }
+
+    fn take_or_make(&mut self, bytes: usize) -> Result<Segment, StoreError> {
+        if let Some(spare) = self.spare.take_if(|spare| bytes <= spare.size) {
+            return Ok(spare);
+        }
         match self.ahead.take().and_then(|ahead| ahead.join().ok()) {
             Some(Ok(segment)) if bytes <= segment.size => return Ok(segment),
             // Segments are read in the order of their names, so one that was passed over is not used any more.
@@ -166,14 +275,16 @@ impl Log {
     /// The name of one more segment.
     fn name(&mut self) -> PathBuf {
         self.next += 1;
-        self.folder.join(format!("{:020}.log", self.next - 1))
+        path_of(&self.folder, self.next - 1)
     }
 
     /// Lets go of segments that hold nothing past number `upto`, and answers their files, which whoever asked
     /// [removes](remove) while others append.
     #[must_use]
     pub(super) fn trim(&mut self, upto: u64) -> Vec<PathBuf> {
-        std::iter::from_fn(|| self.full.pop_front_if(|(_, last)| *last <= upto)).map(|(path, _)| path).collect()
+        let newest = self.newest;
+        let may_go = |(path, last): &mut (PathBuf, u64)| *last <= upto && number_of(path) != newest;
+        std::iter::from_fn(|| self.full.pop_front_if(may_go)).map(|(path, _)| path).collect()
     }
 }
 
@@ -187,10 +298,11 @@ impl Drop for Log {
 }
 
 impl Segment {
-    /// A new one, as long as it will be, and known to its folder.
+    /// A new one, as long as it will be, and known to its folder. It has another name until all of it is on the disk.
     fn make(folder: &Path, path: PathBuf, size: usize) -> Result<Self, StoreError> {
+        let unmade = path.with_extension(UNMADE);
         let made = (|| {
-            let mut file = OpenOptions::new().write(true).create_new(true).open(&path)?;
+            let mut file = private().create_new(true).open(&unmade)?;
             let zeros = vec![0; 1 << 20];
             let mut left = size;
             while left > 0 {
@@ -199,6 +311,7 @@ impl Segment {
                 left -= some;
             }
             file.sync_all()?;
+            std::fs::rename(&unmade, &path)?;
             File::open(folder)?.sync_all()?;
             file.seek(SeekFrom::Start(0))?;
             Ok(file)
@@ -207,11 +320,75 @@ impl Segment {
             Ok(file) => Ok(Self { path, file, written: 0, size, last: 0 }),
             Err(error) => {
                 let failed = io(&path)(error);
+                let _ = std::fs::remove_file(&unmade);
                 let _ = std::fs::remove_file(&path);
                 Err(failed)
             }
         }
     }
+}
+
+/// Options that write a file which its owner alone may read.
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true);
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
+/// The segments in `folder` by number. What a killed start left unmade goes.
+fn segments(folder: &Path) -> Result<BTreeMap<u64, PathBuf>, StoreError> {
+    let mut segments = BTreeMap::new();
+    for file in std::fs::read_dir(folder).map_err(io(folder))? {
+        let path = file.map_err(io(folder))?.path();
+        if path.extension().is_some_and(|extension| extension == UNMADE) {
+            remove(&path);
+        } else if let Some(number) = number_of(&path).filter(|_| path.is_file()) {
+            // Whatever else lies here is none of ours.
+            segments.insert(number, path);
+        }
+    }
+    Ok(segments)
+}
+
+/// Where segment `number` is.
+fn path_of(folder: &Path, number: u64) -> PathBuf {
+    folder.join(format!("{number:020}.log"))
+}
+
+/// The number of the segment in the file `path`, if it is one.
+fn number_of(path: &Path) -> Option<u64> {
+    let name = path.file_name()?.to_str()?.strip_suffix(".log")?;
+    (name.len() == 20).then(|| name.parse().ok())?
+}
+
+/// The segment that `newest` names; `None` where no segment was begun since there is such a file.
+fn newest_begun(folder: &Path) -> Result<Option<u64>, StoreError> {
+    let path = folder.join(NEWEST);
+    match std::fs::read_to_string(&path) {
+        Ok(text) => match text.trim().parse() {
+            Ok(number) => Ok(Some(number)),
+            Err(_) => Err(StoreError::Corrupt(format!(
+                "{} names no segment: write the number of the newest one in its folder into it",
+                path.display()
+            ))),
+        },
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(io(&path)(error)),
+    }
+}
+
+/// Writes that segment `number` was begun; it is on the disk when this returns.
+fn name_newest(folder: &Path, number: u64) -> Result<(), StoreError> {
+    let (path, unmade) = (folder.join(NEWEST), folder.join(NEWEST).with_extension(UNMADE));
+    let written = (|| {
+        let mut file = private().create(true).truncate(true).open(&unmade)?;
+        file.write_all(format!("{number}\n").as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&unmade, &path)?;
+        File::open(folder)?.sync_all()
+    })();
+    written.map_err(io(&path))
 }
 
 /// Removes a segment that is no longer needed.
@@ -231,19 +408,26 @@ mod tests {
     use super::*;
 
     fn rows(folder: &Path, after: u64) -> Result<Vec<(u64, Vec<u8>)>, StoreError> {
-        Log::open(folder, after).map(|(_, rows)| rows.into_iter().map(|(n, row)| (n, row.to_vec())).collect())
+        let found = Log::open(folder, after, None)?;
+        assert_eq!(found.losses, Vec::<String>::new());
+        Ok(found.rows.into_iter().map(|(n, row)| (n, row.to_vec())).collect())
     }
 
     fn written(folder: &Path, upto: u64) -> Log {
-        let (mut log, _) = Log::open(folder, 0).unwrap();
+        let mut log = Log::open(folder, 0, None).unwrap().log;
         (1..=upto).for_each(|n| log.append(n, format!("row {n}").as_bytes()).unwrap());
         log
     }
 
     fn segments(folder: &Path) -> Vec<PathBuf> {
         let mut files: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
+        files.retain(|path| number_of(path).is_some());
         files.sort();
         files
+    }
+
+    fn losses(folder: &Path) -> usize {
+        Log::open(folder, 0, None).unwrap().losses.len()
     }
 
     #[test]
@@ -262,7 +446,7 @@ mod tests {
         assert_eq!(segments(folder.path()).len(), 1);
         assert_eq!(rows(folder.path(), 4).unwrap(), [(5, vec![])]);
         drop(log);
-        let (mut log, _) = Log::open(folder.path(), 4).unwrap();
+        let mut log = Log::open(folder.path(), 4, None).unwrap().log;
         log.append(6, b"six").unwrap();
         assert_eq!(rows(folder.path(), 4).unwrap().len(), 2);
         log.trim(5).iter().for_each(|path| remove(path));
@@ -272,7 +456,7 @@ mod tests {
     #[test]
     fn a_segment_made_ahead_is_taken_or_passed_over_and_the_rows_stay_in_order() {
         let folder = tempfile::tempdir().unwrap();
-        let (mut log, _) = Log::open(folder.path(), 0).unwrap();
+        let mut log = Log::open(folder.path(), 0, None).unwrap().log;
         let row = |n: u64| vec![n as u8; SEGMENT_BYTES / 5];
         // Each segment holds four; after the third the next one is made.
         for n in 1..=11 {
@@ -290,7 +474,7 @@ mod tests {
         );
         drop(log);
         assert_eq!(segments(folder.path()).len(), 5, "what was made ahead goes with the log");
-        let (mut log, _) = Log::open(folder.path(), 0).unwrap();
+        let mut log = Log::open(folder.path(), 0, None).unwrap().log;
         log.append(16, b"and on").unwrap();
         assert_eq!(rows(folder.path(), 15).unwrap(), [(16, b"and on".to_vec())]);
     }
@@ -306,7 +490,7 @@ mod tests {
             bytes[end - cut.min(HEADER + 5)..end].fill(0);
             std::fs::write(path, &bytes).unwrap();
             assert_eq!(rows(folder.path(), 0).unwrap().len(), 2, "{cut} bytes are missing");
-            let (mut log, _) = Log::open(folder.path(), 0).unwrap();
+            let mut log = Log::open(folder.path(), 0, None).unwrap().log;
             log.append(3, b"again").unwrap();
             assert_eq!(rows(folder.path(), 0).unwrap()[2], (3, b"again".to_vec()));
         }
@@ -321,5 +505,65 @@ mod tests {
         bytes[HEADER + 5 + HEADER] ^= 1;
         std::fs::write(path, &bytes).unwrap();
         assert!(matches!(rows(folder.path(), 0), Err(StoreError::Corrupt(_))));
+    }
+
+    #[test]
+    fn a_newest_segment_that_is_missing_cut_or_emptied_is_reported() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(written(folder.path(), 3));
+        assert_eq!(losses(folder.path()), 0);
+        let path = segments(folder.path()).pop().unwrap();
+        let whole = std::fs::read(&path).unwrap();
+        for length in [0, 20, HEADER + 5, SEGMENT_BYTES - 1] {
+            std::fs::write(&path, &whole[..length]).unwrap();
+            assert_eq!(losses(folder.path()), 1, "{length} bytes are left");
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(losses(folder.path()), 1);
+        std::fs::remove_dir_all(folder.path()).unwrap();
+        assert_eq!(losses(folder.path()), 0, "nothing says that there was a log");
+        assert_eq!(Log::open(folder.path(), 0, Some(0)).unwrap().losses.len(), 1, "the database says so");
+    }
+
+    #[test]
+    fn what_is_left_after_a_loss_is_kept_and_the_rest_set_aside() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(written(folder.path(), 3));
+        let path = segments(folder.path()).pop().unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &bytes[..2 * (HEADER + 5) + 3]).unwrap();
+        let mut found = Log::open(folder.path(), 0, None).unwrap();
+        found.log.keep_only(&found.rows).unwrap();
+        found.log.append(3, b"three").unwrap();
+        drop(found.log);
+        assert_eq!(rows(folder.path(), 1).unwrap(), [(2, b"row 2".to_vec()), (3, b"three".to_vec())]);
+        assert!(path.with_extension(LOST).exists());
+    }
+
+    #[test]
+    fn a_segment_that_was_put_back_after_its_loss_was_accepted_is_reported() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(written(folder.path(), 9));
+        let (path, aside) = (segments(folder.path()).pop().unwrap(), folder.path().join("aside"));
+        std::fs::rename(&path, &aside).unwrap();
+        let mut found = Log::open(folder.path(), 0, None).unwrap();
+        found.log.keep_only(&found.rows).unwrap();
+        (1..=4).for_each(|n| found.log.append(n, b"another").unwrap());
+        drop(found.log);
+        std::fs::rename(&aside, &path).unwrap();
+        let found = Log::open(folder.path(), 0, None).unwrap();
+        assert!(found.losses[0].contains("hold the same rows"), "{:?}", found.losses);
+    }
+
+    #[test]
+    fn a_killed_start_leaves_no_segments_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut log = written(folder.path(), 1);
+        let unbegun = log.name();
+        std::mem::forget(Segment::make(folder.path(), unbegun, SEGMENT_BYTES).unwrap());
+        std::fs::write(folder.path().join("00000000000000000009.tmp"), [0; 99]).unwrap();
+        std::mem::forget(log);
+        assert_eq!(rows(folder.path(), 0).unwrap().len(), 1);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "a segment and `newest`");
     }
 }

@@ -16,13 +16,14 @@ use axum::extract::ws::{CloseFrame, Message, WebSocket};
 use axum::http::{HeaderMap, header};
 use axum::response::Response;
 use lifeform::{CanvasId, LifeformId};
-use nexus::Principal;
+use nexus::{NoPlace, Place, Principal};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::App;
 use super::error::ApiError;
 use super::extract::{ApiPath, ApiUpgrade};
+use crate::tokens::Admitted;
 
 /// What a socket is read by: so much memory is cleared for each look at it.
 const READ_BYTES: usize = 2 << 10;
@@ -62,7 +63,7 @@ impl Closing {
 }
 
 /// Whoever opens a socket, by the token in a header or a subprotocol.
-pub(super) fn principal(app: &App, headers: &HeaderMap) -> Option<Principal> {
+pub(super) fn admitted(app: &App, headers: &HeaderMap) -> Option<Admitted> {
     let by_header = headers
         .get(header::AUTHORIZATION)
         .and_then(|value| value.to_str().ok())
@@ -72,7 +73,7 @@ pub(super) fn principal(app: &App, headers: &HeaderMap) -> Option<Principal> {
         headers.get(header::SEC_WEBSOCKET_PROTOCOL).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let by_protocol =
         protocols.split(',').filter_map(|protocol| protocol.trim().strip_prefix("bearer.")).map(str::to_owned).next();
-    by_header.or(by_protocol).and_then(|token| app.tokens.principal(&token))
+    by_header.or(by_protocol).and_then(|token| app.tokens.admit(&token))
 }
 
 /// The subprotocols that are agreed to: ours, or else the one that carries the token, since a browser refuses an answer that
@@ -103,7 +104,7 @@ pub(super) async fn subscribe(
     headers: HeaderMap,
     ApiUpgrade(upgrade): ApiUpgrade,
 ) -> Result<Response, ApiError> {
-    let principal = principal(&app, &headers);
+    let admitted = admitted(&app, &headers);
     // Left alone, a socket that only listens would hold 128 KiB to read into.
     let upgrade = upgrade
         .protocols(offered(&headers, SUBPROTOCOL))
@@ -112,11 +113,16 @@ pub(super) async fn subscribe(
         .read_buffer_size(READ_BYTES)
         .write_buffer_size(4096);
     Ok(upgrade.on_upgrade(move |socket| async move {
-        let Ok(_permit) = app.sockets.clone().try_acquire_owned() else {
-            return close(socket, Closing::because(4429, "too_many_sockets")).await;
-        };
-        session::serve(app, id, canvas, principal, socket).await;
+        session::serve(app, id, canvas, admitted, socket).await;
     }))
+}
+
+/// A place among the sockets of this daemon.
+pub(super) fn place(app: &App, principal: &Principal) -> Result<Place, &'static str> {
+    app.sockets.take(principal).map_err(|why| match why {
+        NoPlace::Share => "too_many_sockets_of_yours",
+        NoPlace::All => "too_many_sockets",
+    })
 }
 
 async fn close(mut socket: WebSocket, closing: Closing) {

@@ -11,18 +11,19 @@ use futures::stream::{BoxStream, FuturesOrdered, SelectAll, once, select_all};
 use futures::{FutureExt, StreamExt};
 use lifeform::canvas::{Applied, Frames, Shown, Snapshot, What};
 use lifeform::{Canvas, CanvasId, LifeformError, LifeformId};
-use nexus::{Cause, Origin, Principal, Role};
+use nexus::{Cause, Origin, Place, Role};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, MissedTickBehavior, sleep_until, timeout};
 use tokio_stream::wrappers::{BroadcastStream, IntervalStream};
 
-use super::super::App;
 use super::super::error::ApiError;
+use super::super::{App, answers};
 use super::client::{FromClient, Hello, Resume, next, poll_next};
 use super::outbox::{BYTES_MAX, Outbox};
 use super::view::{PATHS_MAX, View};
 use super::{Closing, FRAME_BYTES_MAX, SLOW, close};
+use crate::tokens::Admitted;
 
 /// How long a socket without credentials may take to bring them.
 const HELLO_MAX: Duration = Duration::from_secs(5);
@@ -32,6 +33,8 @@ const HELLO_GRACE: Duration = Duration::from_millis(500);
 const PING_EVERY: Duration = Duration::from_secs(20);
 /// How long one page of a replay may take to be received.
 const REPLAY_MAX: Duration = Duration::from_secs(30);
+/// Bytes up to which a frame needs no place.
+const LARGE_BYTES: usize = 256 << 10;
 /// Ops of one socket that may be on their way; past it no more are read.
 const OPS_UNDER_WAY: usize = 64;
 
@@ -40,11 +43,16 @@ pub(super) async fn serve(
     app: App,
     id: LifeformId,
     name: CanvasId,
-    mut principal: Option<Principal>,
+    mut admitted: Option<Admitted>,
     mut socket: WebSocket,
 ) {
     let mut first = None;
-    let wait = if principal.is_some() { HELLO_GRACE } else { HELLO_MAX };
+    // Who has shown no token yet waits in a place of its own, so that it keeps nobody out who has one.
+    let greeting = if admitted.is_none() { app.greetings.clone().try_acquire_owned().ok() } else { None };
+    if admitted.is_none() && greeting.is_none() {
+        return close(socket, Closing::because(4429, "too_many_sockets")).await;
+    }
+    let wait = if admitted.is_some() { HELLO_GRACE } else { HELLO_MAX };
     match timeout(wait, next(&mut socket)).await {
         Ok(Ok(Some(frame))) => first = Some(frame),
         Ok(Ok(None)) => return,
@@ -56,8 +64,13 @@ pub(super) async fn serve(
         other => (None, other),
     };
     let token = hello.as_ref().and_then(|hello| hello.token.clone());
-    principal = principal.or_else(|| app.tokens.principal(&token?));
-    let Some(principal) = principal else { return close(socket, Closing::because(4401, "unauthorized")).await };
+    admitted = admitted.or_else(|| app.tokens.admit(&token?));
+    drop(greeting);
+    let Some(admitted) = admitted else { return close(socket, Closing::because(4401, "unauthorized")).await };
+    let _place = match super::place(&app, admitted.principal()) {
+        Ok(place) => place,
+        Err(full) => return close(socket, Closing::because(4429, full)).await,
+    };
     if let Some(refused) = hello.as_ref().and_then(refuse) {
         return close(socket, refused).await;
     }
@@ -66,7 +79,7 @@ pub(super) async fn serve(
     };
     // Whoever looks at it wakes it.
     app.lifeforms.visit(&id);
-    Session::new(app, canvas, principal, hello, socket).run(held).await;
+    Session::new(app, canvas, admitted, hello, socket).run(held).await;
 }
 
 /// What of a `hello` cannot be.
@@ -129,7 +142,7 @@ struct Session {
     id: uuid::Uuid,
     app: App,
     canvas: Canvas,
-    principal: Principal,
+    admitted: Admitted,
     socket: WebSocket,
     outbox: Outbox,
     view: View,
@@ -138,10 +151,13 @@ struct Session {
     pending: Pending,
     /// Whether it said what it is at.
     present: bool,
+    /// The place of the largest frame that it was sent, and the bytes of that.
+    place: Option<Place>,
+    held: usize,
 }
 
 impl Session {
-    fn new(app: App, canvas: Canvas, principal: Principal, hello: Option<Hello>, socket: WebSocket) -> Self {
+    fn new(app: App, canvas: Canvas, admitted: Admitted, hello: Option<Hello>, socket: WebSocket) -> Self {
         let (mut resume, mut wants, mut paths, mut max_lag) = (None, [true; 2], Vec::new(), None);
         if let Some(hello) = hello {
             if let Some(want) = hello.want {
@@ -155,7 +171,7 @@ impl Session {
             id,
             app,
             canvas,
-            principal,
+            admitted,
             socket,
             outbox,
             view,
@@ -163,6 +179,8 @@ impl Session {
             wants,
             pending: Pending::new(),
             present: false,
+            place: None,
+            held: 0,
         }
     }
 
@@ -172,11 +190,11 @@ impl Session {
             Err(closing) => closing,
         };
         if self.present {
-            self.canvas.leave(&self.principal.id, self.id.as_u128());
+            self.canvas.leave(&self.admitted.principal().id, self.id.as_u128());
         }
         let slow = closing.code == SLOW;
         if slow {
-            tracing::info!(principal = %self.principal.id, canvas = %self.canvas.id, "closing a slow subscriber");
+            tracing::info!(principal = %self.admitted.principal().id, canvas = %self.canvas.id, "closing a slow subscriber");
         } else {
             // What waits for anybody else is sent first.
             let _ = timeout(super::FAREWELL_MAX, self.outbox.send(&mut self.socket)).await;
@@ -243,6 +261,11 @@ impl Session {
                         self.take(frame)?;
                     }
                 },
+                () = self.admitted.changed() => {
+                    if !self.admitted.renew() {
+                        return Err(Closing::because(4401, "unauthorized"));
+                    }
+                }
                 Some((cid, answer)) = self.pending.next(), if !self.pending.is_empty() => {
                     let answer = self.told(&cid, answer);
                     self.outbox.push(answer.to_string().into())?;
@@ -251,9 +274,6 @@ impl Session {
                     Besides::Shown(frame) => self.show(&frame),
                     Besides::Ended => return Err(Closing::because(4410, "terminated")),
                     Besides::Ping => {
-                        if !self.app.tokens.knows(&self.principal) {
-                            return Err(Closing::because(4401, "unauthorized"));
-                        }
                         unanswered += 1;
                         if unanswered > 2 {
                             return Err(Closing::because(SLOW, "no_pong"));
@@ -311,14 +331,16 @@ impl Session {
         let mode = if from.is_some() { "resume" } else { "snapshot" };
         let replay = from.map_or(0, |from| rev - from);
         self.put_json(json!({"t": "hello", "v": 1, "session": self.id, "canvas": self.canvas.id, "type": self.canvas.kind, "schema_ver": 1, "epoch": epoch, "rev": rev, "mode": mode, "replay": replay,
-            "you": self.principal.id, "limits": {"frame": FRAME_BYTES_MAX, "queue": BYTES_MAX, "ops_under_way": OPS_UNDER_WAY}, "ping_s": PING_EVERY.as_secs()})).await?;
+            "you": self.admitted.principal().id, "limits": {"frame": FRAME_BYTES_MAX, "queue": BYTES_MAX, "ops_under_way": OPS_UNDER_WAY}, "ping_s": PING_EVERY.as_secs()})).await?;
         if let Some(reason) = refused {
             self.put_json(json!({"t": "reset", "reason": reason, "epoch": epoch, "rev": rev})).await?;
         }
         let sent = match from {
             Some(from) => self.replay(from).await?,
             None => {
-                self.put_json(self.whole(&snapshot)).await?;
+                let whole = self.whole(&snapshot);
+                self.place_for(whole.len())?;
+                self.put(text(&whole)).await?;
                 *rev
             }
         };
@@ -334,16 +356,37 @@ impl Session {
     }
 
     /// What a subscriber is sent that cannot go on from where it is: the state as it stands.
-    fn anew(&self, reason: &str) -> (Arc<[Bytes]>, u64) {
+    fn anew(&mut self, reason: &str) -> Result<(Arc<[Bytes]>, u64), Closing> {
         let snapshot = self.canvas.snapshot();
         let Snapshot { epoch, rev, .. } = &snapshot;
         let reset = json!({"t": "reset", "reason": reason, "epoch": epoch, "rev": rev});
-        ([reset, self.whole(&snapshot)].into_iter().map(|frame| frame.to_string().into()).collect(), *rev)
+        let whole = self.whole(&snapshot);
+        self.place_for(whole.len())?;
+        Ok(([reset.to_string().into(), Bytes::clone(&whole)].into(), *rev))
     }
 
-    /// The frame with all that this subscriber sees.
-    fn whole(&self, Snapshot { epoch, rev, state, .. }: &Snapshot) -> Value {
-        json!({"t": "snapshot", "epoch": epoch, "rev": rev, "part": 1, "parts": 1, "state": self.view.state(state)})
+    /// The frame with all that this subscriber sees. Those who see all of a revision share it as long as one is being sent it.
+    fn whole(&self, Snapshot { epoch, rev, state, .. }: &Snapshot) -> Arc<Bytes> {
+        if let Some(shared) = self.canvas.shared_whole(*rev).filter(|_| self.view.is_whole()) {
+            return shared;
+        }
+        let frame = json!({"t": "snapshot", "epoch": epoch, "rev": rev, "part": 1, "parts": 1, "state": self.view.state(state)});
+        let frame = Arc::new(Bytes::from(frame.to_string()));
+        if self.view.is_whole() {
+            self.canvas.share_whole(*rev, &frame);
+        }
+        frame
+    }
+
+    /// Takes a place for a frame that is large. It is kept as long as the socket: what a socket wrote once, it keeps room for.
+    fn place_for(&mut self, bytes: usize) -> Result<(), Closing> {
+        if bytes > LARGE_BYTES.max(self.held) {
+            self.place = None;
+            let place = answers::take(&self.app.answers, self.admitted.principal(), bytes);
+            self.place = Some(place.map_err(|_| Closing::because(4429, "too_many_snapshots"))?);
+            self.held = bytes;
+        }
+        Ok(())
     }
 
     /// The frames after `sent`, of what is after `upto` none, as this subscriber gets them, and the revision they reach.
@@ -353,7 +396,7 @@ impl Session {
                 frames.truncate(frames.partition_point(|frame| frame.rev <= upto));
                 Ok((self.view.frames(&frames), frames.last().map_or(sent, |frame| frame.rev)))
             }
-            Ok(Frames::Reset(reason)) => Ok(self.anew(reason)),
+            Ok(Frames::Reset(reason)) => self.anew(reason),
             Err(_) => Err(Closing::because(1011, "store")),
         }
     }
@@ -409,12 +452,16 @@ impl Session {
                 self.outbox.hint(pong.to_string().into());
                 Ok(())
             }
-            FromClient::Op { .. } | FromClient::Presence { .. } if !self.app.tokens.knows(&self.principal) => {
+            FromClient::Op { .. } | FromClient::Presence { .. } if !self.admitted.renew() => {
                 Err(Closing::because(4401, "unauthorized"))
             }
             FromClient::Presence { state, ttl } => {
-                let noted =
-                    self.canvas.be_present(&self.principal.id, self.id.as_u128(), &state, Duration::from_secs(ttl));
+                let noted = self.canvas.be_present(
+                    &self.admitted.principal().id,
+                    self.id.as_u128(),
+                    &state,
+                    Duration::from_secs(ttl),
+                );
                 self.present |= noted.is_ok();
                 if let Err(refusal) = noted {
                     let refused = self.told(&"presence".into(), Err(LifeformError::Refused(refusal)));
@@ -445,14 +492,15 @@ impl Session {
         op: Value,
     ) -> Result<oneshot::Receiver<Result<Applied, LifeformError>>, LifeformError> {
         use lifeform::Refusal;
-        if !(self.principal.may(Role::Participant) || self.principal.may(Role::Lifeform)) {
+        let principal = self.admitted.principal();
+        if !(principal.may(Role::Participant) || principal.may(Role::Lifeform)) {
             return Err(LifeformError::Refused(Refusal::Forbidden("this token may only look".into())));
         }
         if cid.is_empty() || cid.len() > 255 {
             return Err(LifeformError::Refused(Refusal::schema("cid", "1 to 255 characters")));
         }
         let op = self.canvas.kind.read(op).map_err(LifeformError::Refused)?;
-        let origin = Origin::new(self.principal.clone(), Cause::of(format!("ws:{}", self.canvas.id)));
+        let origin = Origin::new(principal.clone(), Cause::of(format!("ws:{}", self.canvas.id)));
         self.canvas.submit(What::Ops(vec![op]), Some(cid.clone()), base, &origin)
     }
 

@@ -9,14 +9,18 @@ use super::super::lexer::T;
 use super::kql::{concept, path, proposition, term, where_block};
 use super::{Parsed, Parser, key, limit, object, text, value, whole};
 
-// upsert ::= 'UPSERT' '{' (block ','?)* '}' metadata?
+// upsert ::= 'UPSERT' '{' (block ','?)+ '}' metadata?
 pub(super) fn upsert<'a>(p: &mut Parser<'a>) -> Parsed<Upsert<'a>> {
     p.word("UPSERT")?;
     p.mark(b'{')?;
     let mut blocks = Vec::new();
-    while !p.take(b'}')? {
+    // One without a block was cut short by whoever wrote it, and must not pass for done.
+    loop {
         blocks.push(block(p)?);
         p.take(b',')?;
+        if p.take(b'}')? {
+            break;
+        }
     }
     Ok(Upsert { blocks, metadata: metadata(p)? })
 }

@@ -1,0 +1,114 @@
+//! A bounded number of places, of which no principal takes more than a share.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::principal::{Principal, PrincipalId, Role};
+
+/// One place of so many is taken by operators, the daemon and lifeforms alone.
+const KEPT: usize = 8;
+
+/// Places for work at once: sockets, jobs, invocations. A cheap handle; clones share the places.
+#[derive(Clone)]
+pub struct Shares {
+    all: Arc<Semaphore>,
+    each: usize,
+    kept: usize,
+    taken: Taken,
+}
+
+/// How many places each principal has taken.
+type Taken = Arc<Mutex<HashMap<PrincipalId, usize>>>;
+
+/// Why there is no place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoPlace {
+    /// The principal has its share.
+    Share,
+    /// All places are taken.
+    All,
+}
+
+/// A place; dropping it gives it back.
+pub struct Place {
+    _permit: OwnedSemaphorePermit,
+    places: usize,
+    of: Option<(PrincipalId, Taken)>,
+}
+
+impl Shares {
+    /// `places` in all, of which one principal takes at most `each`. Operators, the daemon and the lifeforms that live here
+    /// are bound by the places alone.
+    pub fn new(places: usize, each: usize) -> Self {
+        Self { all: Arc::new(Semaphore::new(places)), each, kept: places / KEPT, taken: Arc::default() }
+    }
+
+    /// Takes a place for `principal` without waiting.
+    ///
+    /// # Errors
+    /// [`NoPlace`].
+    pub fn take(&self, principal: &Principal) -> Result<Place, NoPlace> {
+        self.take_many(principal, 1)
+    }
+
+    /// Takes several places at once, or none. More than a share are a share: what is that large goes alone.
+    ///
+    /// # Errors
+    /// [`NoPlace`].
+    pub fn take_many(&self, principal: &Principal, places: usize) -> Result<Place, NoPlace> {
+        let places = places.min(self.each);
+        let permits = u32::try_from(places).unwrap_or(u32::MAX);
+        let take = || self.all.clone().try_acquire_many_owned(permits).map_err(|_| NoPlace::All);
+        if principal.may(Role::Operator) || principal.may(Role::Lifeform) {
+            return Ok(Place { _permit: take()?, places, of: None });
+        }
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = taken.get(&principal.id).copied().unwrap_or_default();
+        if count + places > self.each {
+            return Err(NoPlace::Share);
+        }
+        // Some places are left for those without a share.
+        if self.all.available_permits() < places + self.kept {
+            return Err(NoPlace::All);
+        }
+        let permit = take()?;
+        taken.insert(principal.id.clone(), count + places);
+        Ok(Place { _permit: permit, places, of: Some((principal.id.clone(), self.taken.clone())) })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let Some((id, taken)) = self.of.take() else { return };
+        let mut taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
+        match taken.get_mut(&id) {
+            Some(count) if *count > self.places => *count -= self.places,
+            _ => drop(taken.remove(&id)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::principal::PrincipalKind;
+
+    #[test]
+    fn no_participant_takes_more_than_a_share_and_every_place_is_given_back() {
+        let shares = Shares::new(4, 2);
+        let user = |id: &str, role| Principal::new(id, PrincipalKind::User, role);
+        let (ada, bob) = (user("user:ada", Role::Participant), user("user:bob", Role::Observer));
+        let first = shares.take(&ada).unwrap();
+        let _second = shares.take(&ada).unwrap();
+        assert_eq!(shares.take(&ada).err(), Some(NoPlace::Share));
+        let _third = shares.take(&bob).unwrap();
+        let _fourth = shares.take(&user("user:operator", Role::Operator)).unwrap();
+        assert_eq!(shares.take(&bob).err(), Some(NoPlace::All));
+        drop(first);
+        assert!(shares.take(&ada).is_ok());
+        drop(_second);
+        assert!(shares.taken.lock().unwrap().get(&ada.id).is_none());
+    }
+}

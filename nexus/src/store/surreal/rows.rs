@@ -1,0 +1,326 @@
+//! Rows as the database holds them, and a checkpoint's worth of them.
+
+use bytes::Bytes;
+use surrealdb::types::{Array, Bytes as DbBytes, RecordId, SurrealValue};
+
+use super::StoreError;
+use super::pages::PackedPage;
+use crate::store::backend::{Projected, Projection};
+use crate::store::batch::{Hash, Key, Versioned};
+use crate::store::state::ROW_BYTES;
+
+/// Entries packed into one journal row.
+pub(super) const CHUNK_ENTRIES: usize = 256;
+
+#[derive(Clone, SurrealValue)]
+pub(super) struct LogRow {
+    pub(super) n: i64,
+    pub(super) b: DbBytes,
+}
+
+#[derive(Clone, SurrealValue)]
+pub(super) struct DocRow {
+    pub(super) id: RecordId,
+    pub(super) kind: String,
+    pub(super) name: String,
+    pub(super) v: i64,
+    pub(super) b: DbBytes,
+    /// A checksum of all that the row says; `None` in rows of before there was one.
+    pub(super) c: Option<i64>,
+}
+
+#[derive(Clone, SurrealValue)]
+pub(super) struct JournalRow {
+    pub(super) id: RecordId,
+    pub(super) stream: String,
+    pub(super) last: i64,
+    pub(super) b: DbBytes,
+    /// A checksum of all that the row says; `None` in rows of before there was one.
+    pub(super) c: Option<i64>,
+}
+
+#[derive(Clone, SurrealValue)]
+pub(super) struct StreamRow {
+    pub(super) id: RecordId,
+    pub(super) name: String,
+    pub(super) head: i64,
+    /// A checksum of all that the row says; `None` in rows of before there was one.
+    pub(super) c: Option<i64>,
+}
+
+#[derive(Clone, SurrealValue)]
+pub(super) struct AccountRow {
+    pub(super) id: RecordId,
+    pub(super) name: String,
+    pub(super) b: String,
+    /// A checksum of all that the row says; `None` in rows of before there was one.
+    pub(super) c: Option<i64>,
+}
+
+#[derive(Clone, SurrealValue)]
+pub(super) struct PageRow {
+    pub(super) id: RecordId,
+    pub(super) nexus: String,
+    pub(super) no: i64,
+    pub(super) b: DbBytes,
+    /// A checksum of all that the row says; `None` in rows of before there was one.
+    pub(super) c: Option<i64>,
+}
+
+#[derive(Clone, SurrealValue)]
+pub(super) struct PayloadRow {
+    pub(super) id: RecordId,
+    pub(super) hash: String,
+    pub(super) b: DbBytes,
+    /// A checksum of all that the row says; `None` in rows of before there was one.
+    pub(super) c: Option<i64>,
+}
+
+/// A row that carries a checksum: what the medium changes by itself is refused when it is read, and never served.
+///
+/// SurrealKV 0.21 looks at no checksum of values that it keeps apart from its tables.
+pub(super) trait Summed: Sized {
+    /// What an error calls the row.
+    fn title(&self) -> String;
+    /// All that the row says, in pieces.
+    fn said(&self) -> [&[u8]; 3];
+    /// A number beside it: a version, a place.
+    fn number(&self) -> i64;
+    /// The checksum that is stored with it.
+    fn stored(&mut self) -> &mut Option<i64>;
+
+    /// CRC-32 of the pieces, each with its length before it, and of the number.
+    fn sum(&self) -> i64 {
+        let mut hasher = crc32fast::Hasher::new();
+        for piece in self.said() {
+            hasher.update(&(piece.len() as u64).to_le_bytes());
+            hasher.update(piece);
+        }
+        hasher.update(&self.number().to_le_bytes());
+        i64::from(hasher.finalize())
+    }
+
+    /// The row with its checksum, to be written.
+    fn summed(mut self) -> Self {
+        *self.stored() = Some(self.sum());
+        self
+    }
+
+    /// The row, if it says what was written. One of before there were checksums passes.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`] with the row's name.
+    fn whole(mut self) -> Result<Self, StoreError> {
+        let sum = self.sum();
+        match *self.stored() {
+            Some(stored) if stored != sum => Err(StoreError::Corrupt(format!(
+                "{} does not match its checksum: it changed on the disk",
+                self.title()
+            ))),
+            _ => Ok(self),
+        }
+    }
+}
+
+impl Summed for DocRow {
+    fn title(&self) -> String {
+        format!("document {}:{}", self.kind, self.name)
+    }
+    fn said(&self) -> [&[u8]; 3] {
+        [self.kind.as_bytes(), self.name.as_bytes(), self.b.as_ref()]
+    }
+    fn number(&self) -> i64 {
+        self.v
+    }
+    fn stored(&mut self) -> &mut Option<i64> {
+        &mut self.c
+    }
+}
+
+impl Summed for JournalRow {
+    fn title(&self) -> String {
+        format!("entries up to {} of {}", self.last, self.stream)
+    }
+    fn said(&self) -> [&[u8]; 3] {
+        [b"journal", self.stream.as_bytes(), self.b.as_ref()]
+    }
+    fn number(&self) -> i64 {
+        self.last
+    }
+    fn stored(&mut self) -> &mut Option<i64> {
+        &mut self.c
+    }
+}
+
+impl Summed for StreamRow {
+    fn title(&self) -> String {
+        format!("the head of {}", self.name)
+    }
+    fn said(&self) -> [&[u8]; 3] {
+        [b"stream", self.name.as_bytes(), b""]
+    }
+    fn number(&self) -> i64 {
+        self.head
+    }
+    fn stored(&mut self) -> &mut Option<i64> {
+        &mut self.c
+    }
+}
+
+impl Summed for AccountRow {
+    fn title(&self) -> String {
+        format!("account {}", self.name)
+    }
+    fn said(&self) -> [&[u8]; 3] {
+        [b"account", self.name.as_bytes(), self.b.as_bytes()]
+    }
+    fn number(&self) -> i64 {
+        0
+    }
+    fn stored(&mut self) -> &mut Option<i64> {
+        &mut self.c
+    }
+}
+
+impl Summed for PageRow {
+    fn title(&self) -> String {
+        format!("page {} of nexus {}", self.no, self.nexus)
+    }
+    fn said(&self) -> [&[u8]; 3] {
+        [b"page", self.nexus.as_bytes(), self.b.as_ref()]
+    }
+    fn number(&self) -> i64 {
+        self.no
+    }
+    fn stored(&mut self) -> &mut Option<i64> {
+        &mut self.c
+    }
+}
+
+impl Summed for PayloadRow {
+    fn title(&self) -> String {
+        format!("payload {}", self.hash)
+    }
+    fn said(&self) -> [&[u8]; 3] {
+        [b"payload", self.hash.as_bytes(), self.b.as_ref()]
+    }
+    fn number(&self) -> i64 {
+        0
+    }
+    fn stored(&mut self) -> &mut Option<i64> {
+        &mut self.c
+    }
+}
+
+pub(super) fn bytes_of(bytes: DbBytes) -> Bytes {
+    bytes.into_inner()
+}
+
+impl DocRow {
+    pub(super) fn document(self) -> Versioned<Bytes> {
+        Versioned { version: self.v as u64, value: bytes_of(self.b) }
+    }
+}
+
+/// A projection as rows; what is new by the hundred, which is what the database takes best.
+#[derive(Clone, Default)]
+pub(super) struct Rows {
+    /// The row of the log up to which everything is there with them.
+    pub(super) upto: Option<i64>,
+    pub(super) unsure: bool,
+    pub(super) gone: Vec<RecordId>,
+    pub(super) accounts: Vec<AccountRow>,
+    pub(super) streams: Vec<StreamRow>,
+    pub(super) payloads: Vec<PayloadRow>,
+    pub(super) old_docs: Vec<DocRow>,
+    pub(super) old_pages: Vec<PageRow>,
+    pub(super) new_docs: Vec<DocRow>,
+    pub(super) new_pages: Vec<PageRow>,
+    pub(super) journals: Vec<JournalRow>,
+    /// Bytes of pages and payloads.
+    pub(super) bytes: usize,
+}
+
+/// New rows in one INSERT.
+const ROWS_AT_ONCE: usize = 100;
+
+pub(super) fn by_the_hundred<T>(rows: Vec<T>) -> Vec<Vec<T>> {
+    let mut rows = rows.into_iter();
+    std::iter::from_fn(|| Some(rows.by_ref().take(ROWS_AT_ONCE).collect::<Vec<T>>()).filter(|some| !some.is_empty()))
+        .collect()
+}
+
+/// A row that is named by two keys.
+pub(super) fn record(table: &str, of: &str, key: impl SurrealValue) -> RecordId {
+    RecordId::new(table, Array::from(vec![of.into_value(), key.into_value()]))
+}
+
+impl Rows {
+    /// The names of all that is written.
+    pub(super) fn written(&self) -> Vec<RecordId> {
+        let accounts = self.accounts.iter().map(|row| &row.id);
+        let streams = self.streams.iter().map(|row| &row.id);
+        let payloads = self.payloads.iter().map(|row| &row.id);
+        let docs = self.old_docs.iter().chain(&self.new_docs).map(|row| &row.id);
+        let pages = self.old_pages.iter().chain(&self.new_pages).map(|row| &row.id);
+        let journals = self.journals.iter().map(|row| &row.id);
+        accounts.chain(streams).chain(payloads).chain(docs).chain(pages).chain(journals).cloned().collect()
+    }
+
+    /// A page as it stands; one that is empty goes.
+    pub(super) fn add_page(&mut self, page: PackedPage) {
+        self.bytes += ROW_BYTES;
+        match page {
+            PackedPage::Empty(id) => self.gone.push(id),
+            PackedPage::Changed { row, stored, bytes } => {
+                self.bytes += bytes;
+                if stored { &mut self.old_pages } else { &mut self.new_pages }.push(row);
+            }
+        }
+    }
+
+    pub(super) fn add_payload(&mut self, hash: Hash, body: &Bytes) {
+        self.bytes += ROW_BYTES + body.len();
+        let (id, b) = (RecordId::new("payload", hash.hex()), DbBytes::from(body.to_vec()));
+        self.payloads.push(PayloadRow { id, hash: hash.hex(), b, c: None }.summed());
+    }
+
+    /// Everything else of a projection, and that all of it is there now.
+    pub(super) fn add(&mut self, projection: Projection) -> Result<(), StoreError> {
+        self.upto = Some(projection.upto as i64);
+        for Projected { key: Key(kind, name), document, stored } in projection.documents {
+            let (kind, name) = (kind.as_str().to_owned(), name.to_string());
+            let id = record("doc", &kind, name.clone());
+            let Some(document) = document else {
+                self.gone.push(id);
+                continue;
+            };
+            let (v, b) = (document.version as i64, DbBytes::from(document.value.to_vec()));
+            let row = DocRow { id, kind, name, v, b, c: None }.summed();
+            if stored { &mut self.old_docs } else { &mut self.new_docs }.push(row);
+        }
+        for (stream, entries) in projection.journals {
+            for chunk in entries.chunks(CHUNK_ENTRIES) {
+                let packed = rmp_serde::to_vec_named(chunk)
+                    .map_err(|error| StoreError::Corrupt(format!("entries of {stream} do not encode: {error}")))?;
+                let last = chunk.last().map_or(0, |entry| entry.seq as i64);
+                let id = record("journal", &stream, last);
+                let (stream, b) = (stream.to_string(), DbBytes::from(packed));
+                self.journals.push(JournalRow { id, stream, last, b, c: None }.summed());
+            }
+            // A short stream's head is that of its only rows.
+            if let Some(last) = entries.last().filter(|last| last.seq > CHUNK_ENTRIES as u64) {
+                let id = RecordId::new("stream", stream.to_string());
+                let (name, head) = (stream.to_string(), last.seq as i64);
+                self.streams.push(StreamRow { id, name, head, c: None }.summed());
+            }
+        }
+        for (name, account) in projection.accounts {
+            let b = serde_json::to_string(&account)
+                .map_err(|error| StoreError::Corrupt(format!("account {name}: {error}")))?;
+            let id = RecordId::new("account", name.to_string());
+            self.accounts.push(AccountRow { id, name: name.to_string(), b, c: None }.summed());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,88 @@
+//! The data folder belongs to its owner alone.
+
+use std::fs::Permissions;
+use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::Mode;
+
+/// The rights of a file's owner.
+const OWNERS: u32 = 0o700;
+
+/// Makes every file and folder that this process creates from now on private to its owner.
+pub(crate) fn create_private() {
+    rustix::process::umask(Mode::RWXG | Mode::RWXO);
+}
+
+/// Takes the rights of everyone but the owner from `folder` and all that is in it, and logs what had some. Symbolic
+/// links are left alone, and so is what they lead to.
+///
+/// # Errors
+/// When something in it belongs to another user, or cannot be read.
+pub(crate) fn make_private(folder: &Path) -> io::Result<()> {
+    let mut open = open_to_others(folder)?;
+    // Outermost last: a folder that was closed first could hide what is in it from a process without its rights.
+    while let Some((path, wanted)) = open.pop() {
+        std::fs::set_permissions(&path, Permissions::from_mode(wanted))?;
+        tracing::warn!(path = %path.display(), "other users could read or write it; they cannot any more");
+    }
+    Ok(())
+}
+
+/// Returns what in `folder`, itself included, others than its owner may read, write or enter, each with the mode it should
+/// have. A folder that is not there holds nothing.
+///
+/// # Errors
+/// When something in it cannot be read.
+pub(crate) fn open_to_others(folder: &Path) -> io::Result<Vec<(PathBuf, u32)>> {
+    let own = rustix::process::geteuid().as_raw();
+    let (mut open, mut waiting) = (Vec::new(), vec![folder.to_path_buf()]);
+    while let Some(path) = waiting.pop() {
+        let found = match path.symlink_metadata() {
+            // Another process may be writing here.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            found => found?,
+        };
+        // What another user owns (as `lost+found` of a disk) is not this process's to close.
+        if found.is_symlink() || found.uid() != own {
+            continue;
+        }
+        let mode = found.permissions().mode() & 0o777;
+        if mode & !OWNERS != 0 {
+            open.push((path.clone(), mode & OWNERS));
+        }
+        if found.is_dir() {
+            for entry in std::fs::read_dir(&path)? {
+                waiting.push(entry?.path());
+            }
+        }
+    }
+    Ok(open)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        path.metadata().unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn what_others_could_read_is_its_owners_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, file, script) =
+            (folder.path().join("store"), folder.path().join("store/a"), folder.path().join("b"));
+        std::fs::create_dir(&store).unwrap();
+        std::fs::write(&file, "").unwrap();
+        std::fs::write(&script, "").unwrap();
+        for (path, mode) in [(folder.path(), 0o755), (&store, 0o777), (&file, 0o644), (&script, 0o755)] {
+            std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        }
+        std::os::unix::fs::symlink("/dev/null", folder.path().join("elsewhere")).unwrap();
+        make_private(folder.path()).unwrap();
+        assert_eq!([mode(folder.path()), mode(&store), mode(&file), mode(&script)], [0o700, 0o700, 0o600, 0o700]);
+        assert_eq!(mode(Path::new("/dev/null")), 0o666);
+    }
+}
