@@ -31,6 +31,18 @@ async fn every_route_but_health_and_the_page_wants_a_token() {
             }
             for (client, code) in [(&stranger, "no_token"), (&impostor, "bad_token")] {
                 let answer = client.send(method.clone(), &path, &[], None).await;
+                assert!(answer.headers.contains_key("www-authenticate"), "{path}");
+                // So has OpenAI's API.
+                if path.starts_with("/v1/models") || ["/v1/chat/completions", "/v1/embeddings"].contains(&&*path) {
+                    let kind = answer.body["error"]["type"].as_str().unwrap_or_default();
+                    assert_eq!(
+                        (answer.status.as_u16(), kind),
+                        (401, "authentication_error"),
+                        "{path}: {}",
+                        answer.body
+                    );
+                    continue;
+                }
                 // The unit protocol has a shape of its own for refusals.
                 match path.starts_with("/v1/knowledge") || path.starts_with("/v1/skills") {
                     true => assert_eq!((answer.status.as_u16(), &answer.body["code"]), (401, &json!(code))),
@@ -199,4 +211,80 @@ async fn a_query_or_a_body_of_another_form_is_a_problem_document() {
     assert_eq!(end["entries"], json!([]), "{end}");
     let by_place = json!(["UPSERT { CONCEPT { {type: \"Domain\", name: \"Sea\"} } }"]);
     op.post(&format!("/v1/nexus/{id}/kip"), by_place).await.refused(422, "invalid");
+}
+
+#[tokio::test]
+async fn a_name_that_is_not_this_daemons_is_refused_and_a_configured_one_is_served() {
+    let daemon = TestDaemon::configured(|config| config.hosts = vec!["life.example.org".into()], honest).await;
+    let ask = async |host: &str| {
+        let headers = [("host", host)];
+        daemon.operator.send(Method::GET, "/v1/lifeforms", &headers, None).await
+    };
+    for ours in [
+        "127.0.0.1:1",
+        "localhost",
+        "LOCALHOST:80",
+        "[::1]:7717",
+        "192.168.1.9",
+        "life.example.org",
+        "Life.Example.org:443",
+    ] {
+        ask(ours).await.expect(StatusCode::OK);
+    }
+    for foreign in ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example:80", "life.example.org.evil"] {
+        ask(foreign).await.refused(421, "host");
+        let page = daemon.operator.send(Method::GET, "/", &[("host", foreign)], None).await;
+        assert_eq!(page.status, 421, "the page, too");
+    }
+}
+
+#[tokio::test]
+async fn an_origin_that_is_no_text_is_refused() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let daemon = TestDaemon::start(honest).await;
+    let address = daemon.operator.base.trim_start_matches("http://");
+    let mut socket = tokio::net::TcpStream::connect(address).await.unwrap();
+    let mut request =
+        format!("GET /health HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nOrigin: http://a").into_bytes();
+    request.extend_from_slice(b"\xe9\r\n\r\n");
+    socket.write_all(&request).await.unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+}
+
+#[tokio::test]
+async fn answers_are_kept_in_no_cache_and_a_401_says_what_it_asks_for() {
+    let daemon = TestDaemon::start(honest).await;
+    let listed = daemon.operator.get("/v1/lifeforms").await;
+    assert_eq!(listed.headers["cache-control"], "no-store");
+    let none = tests::Client::new(daemon.operator.base.clone(), String::new()).get("/v1/lifeforms").await;
+    assert_eq!(
+        (none.status.as_u16(), &none.headers["www-authenticate"]),
+        (401, &"Bearer realm=\"lifeformd\"".parse().unwrap())
+    );
+    let wrong = tests::Client::new(daemon.operator.base.clone(), "lfd_wrong".into()).get("/v1/lifeforms").await;
+    assert!(wrong.headers["www-authenticate"].to_str().unwrap().contains("invalid_token"));
+}
+
+#[tokio::test]
+async fn health_names_the_parts() {
+    let daemon = TestDaemon::start(honest).await;
+    let health = daemon.operator.get("/health").await.expect(StatusCode::OK);
+    assert_eq!(health["status"], "ok");
+    assert_eq!(health["parts"], serde_json::json!({"log": "ok", "store": "ok", "disk": "ok", "models": "ok"}));
+}
+
+#[tokio::test]
+async fn a_top_up_that_does_not_fit_is_refused_and_books_nothing() {
+    let daemon = TestDaemon::start(honest).await;
+    let (id, _) = daemon.lifeform().await;
+    let path = format!("/v1/lifeforms/{id}/resources/transactions");
+    let credit = serde_json::json!({"amount": 1_i64 << 62, "currency": "tokens"});
+    let first = daemon.operator.post(&path, credit.clone()).await;
+    let before = daemon.operator.get(&format!("/v1/lifeforms/{id}/resources")).await.body["balance"].clone();
+    let second = daemon.operator.post(&path, credit).await;
+    assert!(second.status == 422, "{} then {}: {}", first.status, second.status, second.body);
+    let after = daemon.operator.get(&format!("/v1/lifeforms/{id}/resources")).await.body["balance"].clone();
+    assert_eq!(before, after);
 }

@@ -98,15 +98,28 @@ impl Victim {
     }
 
     fn run(mut command: Command, folder: &Path, memory_mb: Option<usize>) -> Self {
-        command.env(FOLDER, folder).stdout(Stdio::piped()).stderr(Stdio::inherit());
         command.envs(memory_mb.map(|memory| ("LIFEFORMD_NEXUS__MEMORY_MB", memory.to_string())));
+        Self::try_run(command, folder).expect("the daemon starts")
+    }
+
+    /// A process with these variables; `None` when it ends before it serves.
+    pub(crate) fn with(envs: &[(&str, &std::ffi::OsStr)], folder: &Path) -> Option<Self> {
+        let mut command = Self::command();
+        command.envs(envs.iter().copied());
+        Self::try_run(command, folder)
+    }
+
+    fn try_run(mut command: Command, folder: &Path) -> Option<Self> {
+        command.env(FOLDER, folder).stdout(Stdio::piped());
         let mut process = command.spawn().unwrap();
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        let address = lines
-            .find_map(|line| line.unwrap().strip_prefix("serving ").map(str::to_owned))
-            .expect("the daemon starts");
+        let serving = lines.find_map(|line| line.ok()?.strip_prefix("serving ").map(str::to_owned));
+        let Some(address) = serving else {
+            process.wait().unwrap();
+            return None;
+        };
         std::thread::spawn(move || lines.for_each(drop));
-        Self { process, client: Client::new(format!("http://{address}"), TOKEN.into()) }
+        Some(Self { process, client: Client::new(format!("http://{address}"), TOKEN.into()) })
     }
 
     /// A process that logs everything there is to a file.
@@ -121,6 +134,11 @@ impl Victim {
         let mut command = Self::command();
         command.env(PROVIDER, provider).envs(when.map(|when| (KILL, when)));
         Self::run(command, folder, None)
+    }
+
+    /// Whether it ended by itself.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.process.try_wait().unwrap().is_some()
     }
 
     /// Lets it end by itself.

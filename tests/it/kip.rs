@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use nexus::{ManualClock, Nexus, Origin, Principal, PrincipalKind, Request, Role, Store};
+use reqwest::StatusCode;
 use serde_json::{Value, json};
+use tests::{TestDaemon, honest};
 
 struct Mind {
     nexus: Nexus,
@@ -191,4 +193,26 @@ async fn a_graph_wakes_as_it_was_and_numbers_are_not_used_twice() {
     assert_eq!(run(woken.clone(), all).await, before);
     let again = run(woken, r#"UPSERT { CONCEPT ?x { {type: "Ship", name: "Last"} } }"#).await;
     assert_ne!(again["result"]["upsert_concept_nodes"], made["result"]["upsert_concept_nodes"]);
+}
+
+#[tokio::test]
+async fn the_call_of_a_function_that_todays_clients_send_is_taken_as_it_is() {
+    let daemon = TestDaemon::start(honest).await;
+    let op = &daemon.operator;
+    let call = async |method: &str, params: Value| {
+        op.post("/v1/nexus/commons/kip", json!({"method": method, "params": params})).await
+    };
+    let upsert = json!({"command": r#"UPSERT { CONCEPT { {type: "Domain", name: "Called"} } }"#});
+    let refused = call("execute_kip_readonly", upsert.clone()).await.expect(StatusCode::OK);
+    assert!(!refused["error"].is_null(), "{refused}");
+    let made = call("execute_kip", upsert).await.expect(StatusCode::OK);
+    assert!(made["error"].is_null(), "{made}");
+    let logs = call("list_logs", json!({"limit": 1})).await.expect(StatusCode::OK);
+    assert_eq!(logs["result"].as_array().unwrap().len(), 1, "{logs}");
+    let rest = call("list_logs", json!({"limit": 1, "cursor": logs["next_cursor"]})).await.expect(StatusCode::OK);
+    assert_ne!(rest["result"], logs["result"]);
+    call("execute", json!({})).await.refused(422, "invalid");
+    call("execute_kip", json!({"comand": "x"})).await.refused(422, "invalid");
+    let beside = json!({"method": "execute_kip", "params": {"command": "DESCRIBE PRIMER"}, "dry_run": true});
+    op.post("/v1/nexus/commons/kip", beside).await.refused(422, "invalid");
 }

@@ -111,3 +111,33 @@ async fn one_memory_through_mcp_and_every_other_door() {
     let stranger = [("origin", "https://evil.example"), ("accept", "application/json, text/event-stream")];
     ada.send(Method::POST, "/mcp", &stranger, Some(json!({}))).await.refused(403, "forbidden");
 }
+
+#[tokio::test]
+async fn what_a_tool_does_not_know_is_refused_and_a_trial_run_writes_nothing() {
+    let daemon = TestDaemon::start(honest).await;
+    let op = &daemon.operator;
+    kip(op, r#"UPSERT { CONCEPT { {type: "Domain", name: "Dry"} } }"#).await;
+    let delete = r#"DELETE CONCEPT ?d DETACH WHERE { ?d {type: "Domain", name: "Dry"} }"#;
+    let there = async || kip(op, r#"FIND(?d.name) WHERE { ?d {type: "Domain", name: "Dry"} }"#).await.to_string();
+    tool(op, "execute_kip", json!({"command": delete, "dry_run": true})).await.unwrap();
+    let refused = tool(op, "execute_kip", json!({"command": delete, "read_only": true})).await.unwrap_err();
+    assert!(refused.contains("unknown parameter `read_only`"), "{refused}");
+    assert!(there().await.contains("Dry"), "a trial run and a misspelt member wrote nothing");
+    tool(op, "execute_kip", json!({"command": delete, "readonly": true})).await.unwrap_err();
+    assert!(there().await.contains("Dry"));
+    let several = json!({"commands": ["DESCRIBE DOMAINS", "DESCRIBE PRIMER"], "dialect": "rc11"});
+    tool(op, "execute_kip", several).await.unwrap();
+    tool(op, "execute_kip", json!({"command": "FIND("})).await.expect_err("a KIP error is an error of the call");
+    let listed = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}});
+    let accept = [("accept", "application/json, text/event-stream")];
+    let listed = op.send(Method::POST, "/mcp", &accept, Some(listed)).await.expect(StatusCode::OK);
+    let tools = listed["result"]["tools"].as_array().unwrap();
+    assert_eq!(tools.len(), 21);
+    for known in tools {
+        let name = known["name"].as_str().unwrap();
+        assert_eq!(known["inputSchema"]["additionalProperties"], false, "{name}");
+        assert_eq!(known["outputSchema"]["type"], "object", "{name}");
+        let refused = tool(op, name, json!({"no_such_member": 1})).await.unwrap_err();
+        assert!(refused.contains("no_such_member"), "{name}: {refused}");
+    }
+}

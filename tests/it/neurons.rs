@@ -272,7 +272,7 @@ async fn every_version_is_kept_and_a_memory_tells_how_it_changed() {
     let daemon =
         TestDaemon::start(|request, _| Reply::Text(request.messages[0].content.clone().unwrap_or_default())).await;
     let (op, ada) = (&daemon.operator, daemon.person("user:ada", "participant").await);
-    op.post("/v1/neurons", json!({"id": "n", "memory": "one\ntwo\nthree\n"})).await.expect(StatusCode::CREATED);
+    ada.post("/v1/neurons", json!({"id": "n", "memory": "one\ntwo\nthree\n"})).await.expect(StatusCode::CREATED);
     let changed = ada.put("/v1/neurons/n/memory", json!({"memory": "one\n2\nthree\n"})).await.expect(StatusCode::OK);
     assert_eq!(changed["version"], 2);
     op.put("/v1/neurons/n", json!({"memory": "one\n2\nthree\n", "tier": "high"})).await.expect(StatusCode::OK);
@@ -284,7 +284,7 @@ async fn every_version_is_kept_and_a_memory_tells_how_it_changed() {
     let told: Vec<(&Value, &Value)> =
         versions.as_array().unwrap().iter().map(|version| (&version["version"], &version["by"])).collect();
     let (operator, of_ada) = (json!("user:operator"), json!("user:ada"));
-    assert_eq!(told, [(&json!(1), &operator), (&json!(2), &of_ada), (&json!(3), &operator)]);
+    assert_eq!(told, [(&json!(1), &of_ada), (&json!(2), &of_ada), (&json!(3), &operator)]);
     assert!(versions[1]["cause"].to_string().contains("/v1/neurons/n/memory"), "{versions}");
     let page = op.get("/v1/neurons/n/versions?limit=2").await.expect(StatusCode::OK);
     let rest = op.get(&format!("/v1/neurons/n/versions?after={}", page["next"])).await.expect(StatusCode::OK);

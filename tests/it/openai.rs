@@ -91,3 +91,46 @@ async fn refusals_have_their_status_and_openais_form() {
         StatusCode::SERVICE_UNAVAILABLE
     );
 }
+
+#[tokio::test]
+async fn what_a_client_asks_for_arrives_or_is_refused_in_the_shape_of_openai() {
+    let asked: std::sync::Arc<std::sync::Mutex<Vec<ChatRequest>>> = std::sync::Arc::default();
+    let seen = asked.clone();
+    let daemon = TestDaemon::start(move |request, _| {
+        seen.lock().unwrap().push(request.clone());
+        Reply::Text("well".into())
+    })
+    .await;
+    let ask = async |more: Value| {
+        let mut body = json!({"model": "standard", "messages": [{"role": "user", "content": "hello"}]});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        daemon.operator.post("/v1/chat/completions", body).await
+    };
+    let first =
+        ask(json!({"max_completion_tokens": 33, "user": "u1", "n": 1, "store": false})).await.expect(StatusCode::OK);
+    let second = ask(json!({})).await.expect(StatusCode::OK);
+    assert_eq!(asked.lock().unwrap()[0].max_tokens, Some(33), "it is no more than was asked for");
+    assert_ne!(first["id"], second["id"]);
+    assert!(first["created"].as_i64().unwrap() > 1_700_000_000, "{first}");
+    let image = json!({"messages": [{"role": "user", "content": [{"type": "text", "text": "what is it?"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}]}]});
+    for (more, named) in [
+        (json!({"n": 3}), "n:"),
+        (image, "image_url"),
+        (json!({"max_completion_tokens": "many"}), "max_completion_tokens"),
+    ] {
+        let refused = ask(more).await;
+        assert_eq!((refused.status.as_u16(), &refused.body["error"]["type"]), (400, &json!("invalid_request_error")));
+        assert!(refused.body["error"]["message"].as_str().unwrap().contains(named), "{}", refused.body);
+    }
+    assert_eq!(asked.lock().unwrap().len(), 2, "what is refused is not asked");
+    // What nothing here can do is refused where it would be lost.
+    daemon.operator.post("/v1/neurons", json!({"id": "n", "memory": "x"})).await.expect(StatusCode::CREATED);
+    let refused = ask(json!({"model": "neuron:n", "logit_bias": {"50256": -100}})).await;
+    assert_eq!(refused.status, 400, "{}", refused.body);
+    assert!(refused.body["error"]["message"].as_str().unwrap().contains("logit_bias"));
+    let known = daemon.operator.get("/v1/models/neuron:n").await.expect(StatusCode::OK);
+    assert_eq!((&known["id"], &known["object"]), (&json!("neuron:n"), &json!("model")));
+    let missing = daemon.operator.get("/v1/models/nothing").await;
+    assert_eq!((missing.status.as_u16(), &missing.body["error"]["type"]), (404, &json!("invalid_request_error")));
+}

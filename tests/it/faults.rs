@@ -1,0 +1,167 @@
+//! A disk that fails now and then, under the real database in a real process, with kills among it: nothing acknowledged is
+//! lost, and the store opens. More of it: `FAULT_ROUNDS=50 FAULT_SEED=1 cargo test --release -p tests --test it faults::`.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use reqwest::{Method, StatusCode};
+use serde_json::json;
+
+use crate::killed::Victim;
+
+/// What fails in a round.
+#[derive(Clone, Copy, Debug)]
+struct Fault {
+    permille: i32,
+    errno: i32,
+    calls: i32,
+}
+
+/// EIO, ENOSPC, EROFS.
+const ERRORS: [i32; 3] = [5, 28, 30];
+/// Sets of calls: writes, syncs, files, and several of them.
+const CALLS: [i32; 6] = [1, 2, 4 | 8, 1 | 2, 1 | 2 | 4 | 8, 15];
+const PERMILLE: [i32; 5] = [3, 20, 100, 300, 1000];
+
+/// The file by which a preloaded library learns what is to fail.
+struct Disk {
+    control: File,
+    library: PathBuf,
+    file: PathBuf,
+}
+
+impl Disk {
+    fn new(folder: &Path) -> Self {
+        let (library, file) = (folder.join("fault.so"), folder.join("control"));
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("faults/fault.c");
+        let built =
+            Command::new("cc").args(["-shared", "-fPIC", "-O2", "-o"]).arg(&library).arg(source).arg("-ldl").status();
+        assert!(built.unwrap().success(), "the failing disk compiles");
+        std::fs::write(&file, [0; 16]).unwrap();
+        Self { control: OpenOptions::new().read(true).write(true).open(&file).unwrap(), library, file }
+    }
+
+    fn fails(&self, Fault { permille, errno, calls }: Fault) {
+        let numbers = [permille, errno, calls].map(i32::to_ne_bytes).concat();
+        self.control.write_all_at(&numbers, 0).unwrap();
+    }
+
+    fn is_well(&self) {
+        self.fails(Fault { permille: 0, errno: 0, calls: 0 });
+    }
+
+    fn failed(&self) -> i32 {
+        let mut number = [0; 4];
+        self.control.read_exact_at(&mut number, 12).unwrap();
+        i32::from_ne_bytes(number)
+    }
+
+    fn start(&self, data: &Path) -> Option<Victim> {
+        let envs = [
+            ("LD_PRELOAD", self.library.as_os_str()),
+            ("FAULT_CONTROL", self.file.as_os_str()),
+            ("FAULT_FOLDER", data.as_os_str()),
+            ("LIFEFORMD_CANVAS__OPS_PER_S", "1000000".as_ref()),
+            ("LIFEFORMD_CANVAS__BYTES_PER_S", "1e12".as_ref()),
+        ];
+        Victim::with(&envs, data)
+    }
+}
+
+/// Says things of 30 KB until so many were acknowledged, or so many refused in a row; they are numbered from `next` on.
+async fn say(
+    victim: &Victim,
+    base: &str,
+    next: &mut usize,
+    acknowledged: &mut Vec<usize>,
+    (wanted, refused_max): (usize, usize),
+) -> Option<String> {
+    let mut refusal = None;
+    let (mut said, mut refused) = (0, 0);
+    let padding = "y".repeat(30_000);
+    while said < wanted && refused < refused_max {
+        let batch: Vec<usize> = (0..16).map(|n| *next + n).collect();
+        *next += 16;
+        let asked = batch.into_iter().map(|n| {
+            let body = json!({"id": format!("m{n}"), "content": format!("{n} {padding}")});
+            async move { (n, victim.client.try_send(Method::POST, base, &[], Some(body)).await) }
+        });
+        for (n, answer) in futures::future::join_all(asked).await {
+            if answer.as_ref().is_some_and(|answer| answer.status == StatusCode::CREATED) {
+                acknowledged.push(n);
+                (said, refused) = (said + 1, 0);
+            } else {
+                refused += 1;
+                refusal = answer.map(|answer| answer.body.to_string());
+            }
+        }
+    }
+    refusal
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_acknowledged_is_lost_on_a_disk_that_fails_now_and_then() {
+    let number = |name: &str, default| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
+    let (rounds, seed) = (number("FAULT_ROUNDS", 4), number("FAULT_SEED", 7));
+    let mut chance = StdRng::seed_from_u64(seed);
+    let folder = tempfile::tempdir().unwrap();
+    let (disk, data) = (Disk::new(folder.path()), folder.path().join("data"));
+    let mut victim = disk.start(&data).expect("it starts on a disk that is well");
+    let made = victim.client.post("/v1/lifeforms", json!({"definition": "first"})).await.expect(StatusCode::CREATED);
+    let chat = format!("/v1/lifeforms/{}/canvases/canvas_chat_main", made["id"].as_str().unwrap());
+    victim.client.topic(&chat, "t1").await;
+    let base = format!("{chat}/topics/t1/messages");
+    let (mut next, mut acknowledged) = (0, Vec::new());
+    for round in 0..rounds {
+        // The first rounds are those that lost stores: writes of a checkpoint that fail, and a kill after one that does not.
+        let fault = Fault {
+            permille: PERMILLE[(round as usize + 3) % PERMILLE.len()],
+            errno: ERRORS[chance.random_range(0..ERRORS.len())],
+            calls: CALLS[chance.random_range(0..CALLS.len())],
+        };
+        say(&victim, &base, &mut next, &mut acknowledged, (350, 60)).await;
+        disk.fails(fault);
+        say(&victim, &base, &mut next, &mut acknowledged, (700, 60)).await;
+        disk.is_well();
+        // A database that could not be opened again while the disk failed ends its process.
+        if victim.has_ended() {
+            victim = disk.start(&data).unwrap_or_else(|| panic!("round {round}: it starts again after {fault:?}"));
+        }
+        let before = acknowledged.len();
+        let refusal = say(&victim, &base, &mut next, &mut acknowledged, (900, 5_000)).await;
+        let has_ended = victim.has_ended();
+        assert!(
+            has_ended || acknowledged.len() > before,
+            "round {round}: it writes again when the disk is well: {fault:?}, {refusal:?}"
+        );
+        if chance.random_bool(0.75) {
+            victim.kill()
+        } else {
+            victim.stop()
+        }
+        if chance.random_bool(0.4) {
+            // A start on a disk that fails ends, or comes up; it does not hang.
+            disk.fails(fault);
+            disk.start(&data).into_iter().for_each(Victim::kill);
+            disk.is_well();
+        }
+        victim = disk.start(&data).unwrap_or_else(|| panic!("round {round}: the store opens after {fault:?}"));
+        let sample = acknowledged.iter().rev().take(600).chain(acknowledged.iter().step_by(17));
+        for n in sample {
+            let kept = victim.client.get(&format!("{base}/m{n}")).await;
+            let content = kept.body["content"].as_str().unwrap_or_default();
+            assert!(
+                content.starts_with(&format!("{n} ")),
+                "round {round}: m{n} is lost after {fault:?}: {}",
+                kept.status
+            );
+        }
+    }
+    println!("{rounds} rounds, {} faults, {} acknowledged", disk.failed(), acknowledged.len());
+    assert!(disk.failed() > 0, "something failed");
+    victim.kill();
+}
