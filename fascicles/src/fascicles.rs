@@ -26,7 +26,7 @@ use crate::{FascicleError, JobId};
 
 /// Jobs that may run at once.
 const JOBS_MAX: usize = 16_384;
-/// Those of them that one principal may have begun, unless it is an operator or lives here.
+/// Running jobs of one principal. Operators and lifeforms are bound by [`JOBS_MAX`] alone.
 const JOBS_EACH_MAX: usize = JOBS_MAX / 4;
 /// Steps of all jobs that are worked on at once.
 const STEPS_MAX: usize = 256;
@@ -188,7 +188,7 @@ pub struct JobOrder {
     pub parent: Option<Arc<str>>,
     /// Whether a voice that is not trusted asked for it: calls of tools that change something outside wait for an approval.
     pub untrusted: bool,
-    /// Who wrote what orders it, outermost first; none when a principal orders it itself.
+    /// Authors of the definitions that order it, outermost first; empty when a principal orders it itself.
     pub authors: Vec<PrincipalId>,
     /// What is set aside for its calls as long as it runs. They may draw on what else is free, and what is left goes back.
     pub reserve: Amount,
@@ -207,7 +207,7 @@ pub(crate) fn job_stream(id: &JobId) -> Stream {
     format!("job:{id}").into()
 }
 
-/// Whether `who` may approve what the job's open wait `n`, or any, asks for, because its definition says so.
+/// Returns `true` if the definition names `who` as an approver of the open wait `n`, or of any open wait for `None`.
 fn is_named(who: &Principal, head: &Head, n: Option<u32>) -> bool {
     head.waits.iter().filter(|waiting| n.is_none_or(|n| waiting.wait.n == n)).any(|waiting| match &waiting.wait.pause {
         Pause::Approval { by, .. } => by.iter().any(|named| **named == *who.id.0),

@@ -31,8 +31,8 @@ pub struct Plan {
     /// The stored neurons it thinks with.
     #[serde(default)]
     pub neurons: BTreeMap<NeuronId, NeuronSpec>,
-    /// Who wrote them: `fascicle:{id}` and `neuron:{id}`, as far as they are limited by that. Each part runs with the rights
-    /// that its authors and whoever runs it have.
+    /// Authors by `fascicle:{id}` and `neuron:{id}`; parts without an author are not limited. Each part runs with the rights
+    /// that its authors and its caller share.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub authors: BTreeMap<String, PrincipalId>,
 }

@@ -76,7 +76,7 @@ pub struct Head {
     /// Whether a voice that is not trusted asked for it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub untrusted: bool,
-    /// Who wrote what ordered it, outermost first: its steps act with the rights that all of them have, too.
+    /// Authors of the definitions that ordered it, outermost first. Its steps act with the rights that all of them share.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub authors: Vec<PrincipalId>,
     /// What was set aside for its calls.

@@ -88,7 +88,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// Whether it lets something happen that waits for an approval.
+    /// Returns `true` for an approval of an `approve` node or of a tool call.
     pub(crate) fn approves(&self) -> bool {
         match self {
             Self::Results(results) => results.iter().any(|result| result.approved == Some(true)),
@@ -122,7 +122,7 @@ pub struct Start {
     pub is_afterthought: bool,
     /// What is done.
     pub(crate) leaf: Arc<Leaf>,
-    /// Who wrote it.
+    /// Authors of the step, outermost first.
     pub(crate) authors: Authors,
     /// What the job works on.
     pub input: Arc<[Event]>,
