@@ -149,7 +149,7 @@ fn ended(start: &Start, output: Value) -> News {
             let error = why.as_str().map_or_else(|| why.to_string(), str::to_owned);
             News::Failed { step, attempt, error, retry: false }
         }
-        None => News::Done { step, attempt, output },
+        None => News::Done { step, attempt, output, untrusted: false },
     }
 }
 

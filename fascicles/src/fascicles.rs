@@ -4,7 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use neurons::llm::Usage;
+use futures::stream::{self, StreamExt};
+use neurons::llm::{Class, Usage};
 use neurons::tools::DEPTH_MAX;
 use neurons::{Neurons, Tier};
 use nexus::ledger::{AccountOp, Amount};
@@ -21,17 +22,24 @@ use crate::job::{Handle, Head, JobArgs, Waiting, commit_of, plant, refusal};
 use crate::run::{Answer, Effect, Fact, News, Observed, Pause, Run, Standing, Status};
 use crate::spec::{FascicleId, FascicleSpec};
 use crate::toolbox::Toolbox;
-use crate::turns::{Priority, Turns};
+use crate::turns::{Priority, StepTurns};
 use crate::{FascicleError, JobId};
 
-/// Jobs that may run at once.
-const JOBS_MAX: usize = 16_384;
-/// Running jobs of one principal. Operators and lifeforms are bound by [`JOBS_MAX`] alone.
-const JOBS_EACH_MAX: usize = JOBS_MAX / 4;
+/// Jobs with a step under way at once, and those of one participant.
+const WORKING_MAX: usize = 4_096;
+const WORKING_EACH_MAX: usize = WORKING_MAX / 4;
+/// Jobs that wait for the world, and those of one participant; what finds no place here keeps the one of a job at work.
+const WAITING_MAX: usize = 16_384;
+const WAITING_EACH_MAX: usize = WAITING_MAX / 4;
+/// Jobs of an owner that are taken up after a restart.
+const RESUMED_MAX: usize = 4 * WAITING_MAX;
 /// Steps of all jobs that are worked on at once.
 const STEPS_MAX: usize = 256;
 /// Bytes of a job's input.
 const INPUT_BYTES_MAX: usize = 512 << 10;
+/// Jobs that one call stops, and those that it stops at once.
+const CANCELLED_MAX: usize = 1_000;
+const CANCELLED_AT_ONCE: usize = 64;
 /// Heads that one listing looks at.
 const LOOKED_AT_MAX: usize = 2_000;
 
@@ -56,10 +64,11 @@ pub(crate) struct Inner {
     pub(crate) neurons: Neurons,
     pub(crate) catalogue: Catalogue,
     /// Turns by how many fascicles that are tools a job is within: who waits for another does so for one further in.
-    turns: [Turns; DEPTH_MAX + 1],
+    turns: [StepTurns; DEPTH_MAX + 1],
     running: Mutex<HashMap<JobId, Running>>,
-    /// Places for jobs that run.
-    places: Shares,
+    /// Places for jobs at work, and for those that wait.
+    pub(crate) working: Shares,
+    pub(crate) waiting: Shares,
     serial: AtomicU64,
     /// Jobs with a step under way.
     busy: AtomicUsize,
@@ -90,13 +99,11 @@ struct Running {
     owner: Arc<str>,
     /// The invocation that called it as a tool.
     parent: Option<Arc<str>>,
-    /// Its place; `None` for one that went on after a restart when all places were taken.
-    _place: Option<Place>,
 }
 
 impl Inner {
     /// The turns that jobs of that depth wait for.
-    pub(crate) fn turns(&self, depth: usize) -> &Turns {
+    pub(crate) fn turns(&self, depth: usize) -> &StepTurns {
         &self.turns[depth.min(DEPTH_MAX)]
     }
 
@@ -176,7 +183,9 @@ pub struct JobOrder {
     pub tier: Option<Tier>,
     /// A bound that only lowers the neurons' own.
     pub output_tokens_max: Option<u32>,
-    /// Whose turn comes first.
+    /// When its turns come; by its principal when absent.
+    pub class: Option<Class>,
+    /// Whose turn comes first among those of a class.
     pub priority: Priority,
     /// Seconds it may take; the fascicle's own when absent.
     pub deadline_s: Option<u64>,
@@ -201,6 +210,13 @@ pub struct JobFilter {
     pub status: Option<Status>,
     /// Those of this fascicle.
     pub fascicle: Option<FascicleId>,
+}
+
+impl JobFilter {
+    fn fits(&self, head: &Head) -> bool {
+        self.status.is_none_or(|status| head.status == status)
+            && self.fascicle.as_ref().is_none_or(|fascicle| head.fascicle == *fascicle)
+    }
 }
 
 pub(crate) fn job_stream(id: &JobId) -> Stream {
@@ -245,9 +261,10 @@ impl Fascicles {
             store,
             neurons,
             catalogue: Catalogue::new(shipped, tools),
-            turns: std::array::from_fn(|_| Turns::new(STEPS_MAX)),
+            turns: std::array::from_fn(|_| StepTurns::new(STEPS_MAX)),
             running: Mutex::default(),
-            places: Shares::new(JOBS_MAX, JOBS_EACH_MAX),
+            working: Shares::new(WORKING_MAX, WORKING_EACH_MAX),
+            waiting: Shares::new(WAITING_MAX, WAITING_EACH_MAX),
             serial: AtomicU64::new(0),
             busy: AtomicUsize::new(0),
             toolboxes: Mutex::default(),
@@ -275,7 +292,7 @@ impl Fascicles {
         toolbox: Arc<dyn Toolbox>,
         with: impl FnOnce(Batch) -> Batch,
     ) -> Result<JobId, FascicleError> {
-        let place = self.inner.places.take(&origin.principal)?;
+        let place = self.inner.working.take(&origin.principal)?;
         let bytes = serde_json::to_vec(&order.events).map_or(0, |text| text.len());
         if bytes > INPUT_BYTES_MAX {
             return Err(FascicleError::TooLarge { bytes, max: INPUT_BYTES_MAX });
@@ -300,6 +317,7 @@ impl Fascicles {
             error: None,
             tier: order.tier,
             output_tokens_max: order.output_tokens_max,
+            class: order.class,
             priority: order.priority,
             ordered: order.ordered,
             depth: order.depth,
@@ -320,7 +338,7 @@ impl Fascicles {
         batch = batch.create(Key::new(Kind::Running, format!("{}/{}", head.owner, head.id)), &head.id);
         if head.reserve != Amount::default() {
             let (hold, amount) = (crate::job::hold_of(&id), head.reserve);
-            batch = batch.account(head.account.clone(), AccountOp::Hold { id: hold, parent: None, amount }, "job");
+            batch = batch.account(head.account.clone(), AccountOp::Hold { id: hold, parent: None, amount, of: origin.participant().cloned() }, "job");
         }
         batch.ops.extend(commit_of(&mut head, &run, &out.facts, Expect::Version(0), now).ops);
         self.inner.toolboxes().insert(head.owner.clone(), toolbox.clone());
@@ -356,12 +374,12 @@ impl Fascicles {
     ) -> Result<(), FascicleError> {
         let (id, owner, parent) = (head.id.clone(), head.owner.clone(), head.parent.clone());
         let serial = self.inner.serial.fetch_add(1, Ordering::SeqCst);
-        let args = JobArgs { inner: self.inner.clone(), head, run, toolbox, effects, first, serial };
+        let args = JobArgs { inner: self.inner.clone(), head, run, toolbox, effects, first, serial, place };
         let handle = Handle::spawn(args, self.supervisor.clone()).await?;
         // A quick job may be over by now; what has ended is not put down as running.
         let mut running = self.inner.running();
         if !handle.has_ended() {
-            running.insert(id, Running { handle, serial, owner, parent, _place: place });
+            running.insert(id, Running { handle, serial, owner, parent });
         }
         Ok(())
     }
@@ -373,7 +391,7 @@ impl Fascicles {
     pub async fn resume(&self, owner: &str, toolbox: &Arc<dyn Toolbox>) -> Result<usize, FascicleError> {
         self.inner.toolboxes().insert(owner.into(), toolbox.clone());
         let prefix = format!("{owner}/");
-        let marks = self.inner.store.documents::<JobId>(Kind::Running, &prefix, JOBS_MAX).await?;
+        let marks = self.inner.store.documents::<JobId>(Kind::Running, &prefix, RESUMED_MAX).await?;
         let mut count = 0;
         for (mark, job) in marks {
             if !mark.starts_with(&prefix) {
@@ -385,7 +403,7 @@ impl Fascicles {
             // One that cannot be read keeps no other from going on.
             match self.run_of(&head.value).await {
                 Ok(run) => {
-                    let place = self.inner.places.take(&head.value.origin.principal).ok();
+                    let place = self.inner.working.take(&head.value.origin.principal).ok();
                     self.spawn(head.value, run, toolbox.clone(), Vec::new(), Some(News::Restarted), place).await?;
                     count += 1;
                 }
@@ -472,6 +490,47 @@ impl Fascicles {
         self.job(job).await
     }
 
+    /// Stops the unfinished jobs that fit `filter` and were ordered by `ordered_by`, at most a thousand and in no order. Answers
+    /// how many were stopped, and whether there may be more.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn cancel_many(
+        &self,
+        who: &Principal,
+        ordered_by: &PrincipalId,
+        filter: &JobFilter,
+    ) -> Result<(usize, bool), FascicleError> {
+        let (mut after, mut found) = (String::new(), Vec::new());
+        'pages: loop {
+            let page = self.inner.store.documents::<JobId>(Kind::Running, &after, LOOKED_AT_MAX).await?;
+            let Some((last, _)) = page.last() else { break };
+            after = last.to_string();
+            for (_, job) in page {
+                let Ok(head) = self.job(&job.value).await else { continue };
+                if head.origin.principal.id == *ordered_by && may(who, &head) && filter.fits(&head) {
+                    found.push(job.value);
+                }
+                if found.len() == CANCELLED_MAX {
+                    break 'pages;
+                }
+            }
+        }
+        let is_all = found.len() < CANCELLED_MAX;
+        let cancelled = stream::iter(found).map(|job| async move { self.cancel(who, &job).await });
+        let cancelled: Vec<_> = cancelled.buffer_unordered(CANCELLED_AT_ONCE).collect().await;
+        let mut count = 0;
+        for outcome in cancelled {
+            match outcome {
+                Ok(head) => count += usize::from(head.status == Status::Cancelled),
+                // It was let go of meanwhile.
+                Err(FascicleError::JobNotFound(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((count, !is_all))
+    }
+
     /// Tells news to a job that does not run.
     async fn change(&self, mut head: Head, news: News) -> Result<(Head, Run, Vec<Effect>), FascicleError> {
         let mut run = self.run_of(&head).await?;
@@ -494,7 +553,7 @@ impl Fascicles {
         if head.status != Status::Failed {
             return Err(FascicleError::NotFailed(job.clone()));
         }
-        let place = self.inner.places.take(&head.origin.principal)?;
+        let place = self.inner.working.take(&head.origin.principal)?;
         let toolbox = self.toolbox(&head.owner)?;
         let mut run = self.run_of(&head).await?;
         let now = self.inner.store.clock().now();
@@ -633,9 +692,7 @@ impl Fascicles {
             looked_at += page.len();
             for (id, head) in page {
                 let head = head.value;
-                let fits = filter.status.is_none_or(|status| head.status == status)
-                    && filter.fascicle.as_ref().is_none_or(|fascicle| head.fascicle == *fascicle);
-                if fits && may(who, &head) {
+                if filter.fits(&head) && may(who, &head) {
                     found.push(head);
                 }
                 if found.len() == limit {

@@ -4,11 +4,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use neurons::llm::Class;
 use neurons::neuron::ToolResult;
 use neurons::{Neurons, Tier};
 use nexus::ledger::{AccountOp, Amount};
 use nexus::store::{Expect, Key, Kind, json};
-use nexus::{Batch, Origin, PrincipalId, Timestamp};
+use nexus::{Batch, Origin, Place, PrincipalId, Timestamp};
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SupervisionEvent};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -61,7 +62,10 @@ pub struct Head {
     pub tier: Option<Tier>,
     /// A bound that only lowers the neurons' own.
     pub output_tokens_max: Option<u32>,
-    /// Whose turn comes first.
+    /// When its turns come; by its principal when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<Class>,
+    /// Whose turn comes first among those of a class.
     #[serde(default)]
     pub priority: Priority,
     /// The hash of what was ordered.
@@ -137,6 +141,8 @@ pub(crate) struct JobArgs {
     pub(crate) first: Option<News>,
     /// Tells this actor from an earlier one of the same job.
     pub(crate) serial: u64,
+    /// Its place among the jobs at work; `None` for one that goes on after a restart when all were taken.
+    pub(crate) place: Option<Place>,
 }
 
 pub(crate) struct Job {
@@ -153,6 +159,8 @@ pub(crate) struct Job {
     alarm: Option<(Timestamp, AbortHandle)>,
     /// Whether it was counted among those at work.
     busy: bool,
+    /// Its place among the jobs that wait.
+    waiting: Option<Place>,
 }
 
 // However the actor ends, by a stop, an error or a panic, the job is no longer called running.
@@ -180,6 +188,7 @@ impl Actor for JobActor {
             under_way: HashMap::new(),
             alarm: None,
             busy: false,
+            waiting: None,
         })
     }
 
@@ -229,6 +238,16 @@ impl Job {
             self.busy = busy;
             self.args.inner.count(busy);
         }
+        // A job that waits costs a place only among those that wait. One that goes on was admitted, and needs no place to do so.
+        let principal = &self.args.head.origin.principal;
+        if busy && self.waiting.take().is_some() {
+            self.args.place = self.args.inner.working.take(principal).ok();
+        } else if !busy && self.waiting.is_none() && !self.args.run.status().is_final() {
+            self.waiting = self.args.inner.waiting.take(principal).ok();
+            if self.waiting.is_some() {
+                self.args.place = None;
+            }
+        }
     }
 
     fn leave(&mut self) {
@@ -258,7 +277,7 @@ impl Job {
         let now = self.args.inner.store.clock().now();
         let found_again = self.found_again(&news);
         let Outcome { facts, effects } = self.args.run.on(news, now);
-        let is_noted = facts.iter().any(|fact| matches!(fact, Fact::Paused { .. } | Fact::Ended { .. }));
+        let is_noted = facts.iter().any(|fact| matches!(fact, Fact::Paused { .. } | Fact::Tainted { .. } | Fact::Ended { .. }));
         let goes_on = !self.under_way.is_empty() || !effects.is_empty();
         self.unkept.extend(facts);
         self.unkept_bytes += found_again.unwrap_or_default();

@@ -1,13 +1,13 @@
-//! Turns: so many steps of all jobs are worked on at once, and whoever waits is let in by priority, then in order.
-//! Afterthoughts let those pass for a while whom somebody waits for.
+//! Turns of steps: so many steps of all jobs are worked on at once ([`Turns`]). Afterthoughts let steps pass for a while whose
+//! output is waited for.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use neurons::llm::Class;
+use nexus::{Turn, Turns, Wants};
 use serde::{Deserialize, Serialize};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use tokio::time::Instant;
 use utoipa::ToSchema;
 
@@ -38,21 +38,16 @@ pub(crate) enum Manner {
 /// How long the afterthoughts of a job let others pass.
 pub(crate) const LETS_PASS: Duration = Duration::from_secs(1);
 
-/// See the module.
-#[derive(Clone)]
-pub(crate) struct Turns(Arc<Mutex<Inner>>);
-
-struct Inner {
-    free: usize,
-    next: u64,
-    waiting: BTreeMap<(Reverse<Priority>, u64), oneshot::Sender<Turn>>,
+/// The turns of steps, by the class of their job and then by its priority.
+pub(crate) struct StepTurns {
+    turns: Turns<(Class, Reverse<Priority>)>,
     /// How many are prompt, and have or want a turn.
     prompt: watch::Sender<usize>,
 }
 
 /// A turn; dropping it gives it to the next.
-pub(crate) struct Turn {
-    turns: Option<Turns>,
+pub(crate) struct StepTurn {
+    _turn: Turn<(Class, Reverse<Priority>)>,
     /// One of those that are prompt.
     _prompt: Option<Prompt>,
 }
@@ -80,71 +75,20 @@ impl Drop for Prompt {
     }
 }
 
-impl Turns {
+impl StepTurns {
     pub(crate) fn new(at_once: usize) -> Self {
-        Self(Arc::new(Mutex::new(Inner {
-            free: at_once,
-            next: 0,
-            waiting: BTreeMap::new(),
-            prompt: watch::Sender::new(0),
-        })))
-    }
-
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        Self { turns: Turns::new(at_once), prompt: watch::Sender::new(0) }
     }
 
     /// Waits for a turn.
-    pub(crate) async fn take(&self, priority: Priority, manner: Manner) -> Turn {
-        let count = self.inner().prompt.clone();
+    pub(crate) async fn take(&self, wants: Wants<Class>, priority: Priority, manner: Manner) -> StepTurn {
         if let Manner::After(until) = manner {
-            let _ = tokio::time::timeout_at(until, count.subscribe().wait_for(|prompt| *prompt == 0)).await;
+            let _ = tokio::time::timeout_at(until, self.prompt.subscribe().wait_for(|prompt| *prompt == 0)).await;
         }
-        let prompt = (manner == Manner::Prompt).then(|| Prompt::new(count));
-        let waiting = {
-            let mut inner = self.inner();
-            if inner.free > 0 {
-                inner.free -= 1;
-                return Turn { turns: Some(self.clone()), _prompt: prompt };
-            }
-            let (turn, waiting) = oneshot::channel();
-            let place = (Reverse(priority), inner.next);
-            inner.next += 1;
-            inner.waiting.insert(place, turn);
-            waiting
-        };
-        // The sender lives in the queue that this handle keeps alive.
-        let mut turn = waiting.await.unwrap_or(Turn { turns: None, _prompt: None });
-        turn._prompt = prompt;
-        turn
-    }
-
-    fn give_back(&self) {
-        loop {
-            let next = {
-                let mut inner = self.inner();
-                match inner.waiting.pop_first() {
-                    Some((_, next)) => next,
-                    None => {
-                        inner.free += 1;
-                        return;
-                    }
-                }
-            };
-            match next.send(Turn { turns: Some(self.clone()), _prompt: None }) {
-                Ok(()) => return,
-                // Whoever went away does not give it on by itself: there may be thousands of them.
-                Err(mut turn) => turn.turns = None,
-            }
-        }
-    }
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        if let Some(turns) = self.turns.take() {
-            turns.give_back();
-        }
+        let prompt = (manner == Manner::Prompt).then(|| Prompt::new(self.prompt.clone()));
+        let Wants { class, who, is_bound } = wants;
+        let turn = self.turns.take(Wants { class: (class, Reverse(priority)), who, is_bound }).await;
+        StepTurn { _turn: turn, _prompt: prompt }
     }
 }
 
@@ -152,38 +96,44 @@ impl Drop for Turn {
 mod tests {
     use super::*;
 
+    fn ada() -> Wants<Class> {
+        Wants { class: Class::Invocation, who: "user:ada".into(), is_bound: true }
+    }
+
     #[tokio::test]
-    async fn the_first_of_the_highest_priority_is_next_and_who_went_away_is_passed_over() {
-        let turns = Turns::new(1);
-        let first = turns.take(Priority::Normal, Manner::Patient).await;
-        let mut low = Box::pin(turns.take(Priority::Low, Manner::Patient));
-        let mut normal = Box::pin(turns.take(Priority::Normal, Manner::Patient));
-        let mut gone = Box::pin(turns.take(Priority::High, Manner::Patient));
-        for waiting in [&mut low, &mut normal, &mut gone] {
+    async fn the_class_of_a_job_is_before_its_priority() {
+        let turns = StepTurns::new(1);
+        let first = turns.take(ada(), Priority::Normal, Manner::Patient).await;
+        let mut low = Box::pin(turns.take(ada(), Priority::Low, Manner::Patient));
+        let mut high = Box::pin(turns.take(ada(), Priority::High, Manner::Patient));
+        let answer = Wants { class: Class::Answer, who: "lifeform:lf".into(), is_bound: false };
+        let mut answer = Box::pin(turns.take(answer, Priority::Low, Manner::Patient));
+        for waiting in [&mut low, &mut high, &mut answer] {
             assert!(futures::poll!(waiting.as_mut()).is_pending());
         }
-        drop(gone);
         drop(first);
-        let second = normal.await;
-        assert!(futures::poll!(low.as_mut()).is_pending());
+        let second = answer.await;
+        assert!(futures::poll!(high.as_mut()).is_pending());
         drop(second);
+        let third = high.await;
+        assert!(futures::poll!(low.as_mut()).is_pending());
+        drop(third);
         low.await;
-        assert_eq!(turns.inner().free, 1);
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_afterthought_lets_those_pass_that_are_prompt_but_not_for_ever() {
-        let turns = Turns::new(8);
+        let turns = StepTurns::new(8);
         let begun = tokio::time::Instant::now();
-        let prompt = turns.take(Priority::Normal, Manner::Prompt).await;
-        let _patient = turns.take(Priority::Normal, Manner::Patient).await;
-        let mut after = Box::pin(turns.take(Priority::Normal, Manner::After(begun + LETS_PASS)));
+        let prompt = turns.take(ada(), Priority::Normal, Manner::Prompt).await;
+        let _patient = turns.take(ada(), Priority::Normal, Manner::Patient).await;
+        let mut after = Box::pin(turns.take(ada(), Priority::Normal, Manner::After(begun + LETS_PASS)));
         assert!(futures::poll!(after.as_mut()).is_pending());
         drop(prompt);
         drop(after.await);
         assert_eq!(begun.elapsed(), Duration::ZERO);
-        let _prompt = turns.take(Priority::Normal, Manner::Prompt).await;
-        turns.take(Priority::Low, Manner::After(begun + LETS_PASS)).await;
+        let _prompt = turns.take(ada(), Priority::Normal, Manner::Prompt).await;
+        turns.take(ada(), Priority::Low, Manner::After(begun + LETS_PASS)).await;
         assert!(begun.elapsed() >= LETS_PASS);
     }
 }

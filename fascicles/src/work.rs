@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
+use neurons::llm::Class;
 use neurons::neuron::ToolCall;
 use neurons::tools::Caller;
 use neurons::{CallOptions, LlmError, NeuronError, NeuronSpec, Stop};
@@ -28,7 +29,8 @@ pub(crate) fn invocation(job: &str, step: &str, attempt: u32) -> Arc<str> {
 
 /// What the work came to.
 enum Came {
-    Done(Value),
+    /// Its output, and whether it is untrusted.
+    Done(Value, bool),
     Paused(Vec<ToolCall>),
 }
 
@@ -51,9 +53,11 @@ pub(crate) async fn work(
         Leaf::Tool { .. } => Manner::Prompt,
         Leaf::Neuron { .. } | Leaf::Call { .. } => Manner::Patient,
     };
-    let _turn = inner.turns(head.depth).take(head.priority, manner).await;
+    // What nobody waits for is after all that somebody does.
+    let class = if lets_pass.is_some() { Class::Afterthought } else { head.class.unwrap_or(Class::of(&head.origin)) };
+    let _turn = inner.turns(head.depth).take(class.wants(&head.origin), head.priority, manner).await;
     let limit = start.timeout_s.map(Duration::from_secs);
-    let done = AssertUnwindSafe(perform(&inner, &head, toolbox, start)).catch_unwind();
+    let done = AssertUnwindSafe(perform(&inner, &head, toolbox, start, class)).catch_unwind();
     let came = match limit {
         None => Ok(done.await),
         Some(limit) => tokio::time::timeout(limit, done).await,
@@ -66,7 +70,7 @@ pub(crate) async fn work(
         News::Failed { step, attempt, error, retry }
     };
     match came {
-        Ok(Ok(Ok(Came::Done(output)))) => News::Done { step, attempt, output },
+        Ok(Ok(Ok(Came::Done(output, untrusted)))) => News::Done { step, attempt, output, untrusted },
         Ok(Ok(Ok(Came::Paused(calls)))) => News::Paused { step, attempt, calls },
         Ok(Ok(Err(failure))) => failed(step, failure),
         Ok(Err(_)) => failed(step, cut_short("it panicked")),
@@ -74,20 +78,25 @@ pub(crate) async fn work(
     }
 }
 
-async fn perform(inner: &Inner, head: &Head, toolbox: Arc<dyn Toolbox>, start: Start) -> Result<Came, ToolFailure> {
-    let Start { step, attempt, conversation, again, leaf, authors, input, events, .. } = start;
+async fn perform(inner: &Inner, head: &Head, toolbox: Arc<dyn Toolbox>, start: Start, class: Class) -> Result<Came, ToolFailure> {
+    let Start { step, attempt, conversation, again, leaf, authors, untrusted, input, events, .. } = start;
+    let untrusted = head.untrusted || untrusted;
     let authors: Vec<PrincipalId> = head.authors.iter().chain(&*authors).cloned().collect();
     // A job may be older than the rights of its principal.
     let owner = inner.neurons.present(&head.origin).because(format!("job:{}/{step}", head.id));
     let origin = inner.neurons.acting(&owner, &authors);
     let node = step.rsplit('/').next().and_then(|name| name.split('[').next()).unwrap_or(&step).into();
     let context = ToolContext { job: head.id.clone(), step, node, attempt, origin, input, events };
-    let caller = Caller { owner: head.owner.clone(), depth: head.depth, untrusted: head.untrusted, authors };
+    let caller = Caller { owner: head.owner.clone(), depth: head.depth, untrusted, authors };
     match &*leaf {
         Leaf::Tool { name, arguments, by } => {
             let arguments = filled(arguments, &context.events).map_err(ToolFailure::fatal)?;
             match by {
-                CalledBy::Owner => toolbox.call(name, &arguments, &context).await.map(Came::Done),
+                CalledBy::Owner => {
+                    let output = toolbox.call(name, &arguments, &context).await?;
+                    let untrusted = holds_untrusted(&output);
+                    Ok(Came::Done(output, untrusted))
+                }
                 CalledBy::Client => {
                     let params = if arguments.is_null() { json!({"events": context.events}) } else { arguments };
                     let (id, params) = (format!("call_{}_{attempt}", context.step), params.to_string());
@@ -106,13 +115,15 @@ async fn perform(inner: &Inner, head: &Head, toolbox: Arc<dyn Toolbox>, start: S
             let options = CallOptions {
                 first: !again,
                 caller: Some(caller),
+                class: Some(class),
                 // Each try of a call is the same call.
                 calls_as: Some(format!("{}/{}", head.id, context.step).into()),
                 ..CallOptions::default()
             };
             let invocation = invocation(&head.id, &context.step, conversation);
             let called = inner.neurons.use_tool(&owner, &head.account, &invocation, tool, &arguments, options);
-            Ok(came(called.await.map_err(failure)?))
+            let stop = called.await.map_err(failure)?;
+            Ok(came(stop, inner.neurons.brings_in(&head.owner, tool)))
         }
         Leaf::Neuron { spec, stream } => {
             let deltas = if *stream { toolbox.listen(&context).await? } else { None };
@@ -122,21 +133,29 @@ async fn perform(inner: &Inner, head: &Head, toolbox: Arc<dyn Toolbox>, start: S
                 deltas,
                 first: !again,
                 caller: Some(caller),
+                class: Some(class),
                 ..CallOptions::default()
             };
             let invocation = invocation(&head.id, &context.step, conversation);
             let input = input_of(spec, &context.events);
             let thought = inner.neurons.think(&owner, &head.account, &invocation, spec, &input, options).await;
-            Ok(came(thought.map_err(failure)?.stop))
+            let thought = thought.map_err(failure)?;
+            Ok(came(thought.stop, thought.untrusted))
         }
     }
 }
 
-fn came(stop: Stop) -> Came {
+fn came(stop: Stop, untrusted: bool) -> Came {
     match stop {
-        Stop::Completed(completed) => Came::Done(completed.output),
+        Stop::Completed(completed) => Came::Done(completed.output, untrusted),
         Stop::Paused(calls) => Came::Paused(calls),
     }
+}
+
+/// Whether a tool of the owner says that something in its output is untrusted: an event with `untrusted` in its metadata.
+fn holds_untrusted(output: &Value) -> bool {
+    let events = output["events"].as_array().into_iter().flatten();
+    events.into_iter().any(|event| event["metadata"]["untrusted"] == true)
 }
 
 /// Events as a neuron of that kind takes them.

@@ -13,6 +13,7 @@ use regex::Regex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use crate::copies::HEARD_BY;
 use crate::cues::sentences;
 use crate::draft::{Body, Draft};
 use crate::feedback::{Judgement, SAID_AGAIN};
@@ -31,10 +32,12 @@ const WORDS_MIN: usize = 2;
 const SAME: f64 = 0.8;
 /// Known records that something new is held against.
 const ALIKE_MAX: usize = 5;
+/// Agents besides the first that are kept of a record as those that heard it.
+const HEARD_BY_MAX: usize = 32;
 /// The label of what somebody has one of.
 const SLOT: &str = "slot";
 /// How a source says that its record was not written by hand.
-const EXTRACTED: &str = "extracted";
+pub(crate) const EXTRACTED: &str = "extracted";
 
 /// Records that an agent is told unasked stand in these marks; nothing between them is learned again.
 static TOLD: LazyLock<Regex> = LazyLock::new(|| {
@@ -194,6 +197,9 @@ impl Knowledge {
             if known.message_id.as_deref() != Some(&*lesson.message_id) {
                 self.count(&known.id, Judgement { helpful: true, case, instead: false }, origin).await?;
             }
+            if known.is_of_other_talks_than(&lesson.agent_id) {
+                self.heard_too(known, &lesson.agent_id, origin).await?;
+            }
             return Ok(Learned::Confirmed(known.id.clone()));
         }
         let opposite = near.into_iter().find(|record| are_opposite(&record.content, &lesson.content));
@@ -341,12 +347,33 @@ impl Knowledge {
         Ok(own.find(|record| record.tags.get(SLOT) == Some(slot)))
     }
 
+    /// Notes that one more agent heard what a record says.
+    async fn heard_too(&self, known: &Record, agent: &str, origin: &Origin) -> Result<(), KnowledgeError> {
+        let known = self.any(&known.id, origin).await?;
+        let mut tags = known.tags.clone();
+        let mut heard: Vec<Value> = tags.get(HEARD_BY).and_then(Value::as_array).cloned().unwrap_or_default();
+        if heard.len() < HEARD_BY_MAX {
+            heard.push(agent.into());
+        }
+        tags.insert(HEARD_BY.to_owned(), heard.into());
+        let body = Body { tags: Some(tags), ..Body::default() };
+        match self.rewrite(&known, body, &json!({}), origin).await {
+            // It says something else by now, which this agent did not hear.
+            Err(KnowledgeError::Stale(_)) => Ok(()),
+            noted => noted,
+        }
+    }
+
     async fn revise(&self, known: Record, lesson: Lesson, origin: &Origin) -> Result<Learned, KnowledgeError> {
         let metadata = json!({
             "confidence": CONFIDENCE, "message_id": lesson.message_id, SOURCE_KEY: lesson.source(),
             "evidence": [format!("msg:{}", lesson.message_id)], "source": lesson.message_id,
         });
-        let body = Body { task: Some(lesson.task), content: Some(lesson.content), ..Body::default() };
+        // Others heard what it said before.
+        let mut tags = known.tags.clone();
+        tags.remove(HEARD_BY);
+        let body =
+            Body { task: Some(lesson.task), content: Some(lesson.content), tags: Some(tags), ..Body::default() };
         self.rewrite(&known, body, &metadata, origin).await?;
         Ok(Learned::Revised(known.id))
     }

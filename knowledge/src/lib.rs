@@ -4,6 +4,7 @@
 //! and writes them by KIP, so that whatever door somebody comes through the same rules hold: they stand with the writer
 //! of the commons, not here.
 
+mod copies;
 mod cues;
 mod draft;
 mod evolve;
@@ -49,6 +50,7 @@ use thinking::Thinker;
 use tokio::sync::Mutex;
 use unit::versions::{Schemas, VersionError};
 
+pub use copies::{Deleted, is_copy};
 pub use cues::{CATEGORIES, Cue, cues, sentences, verdict};
 pub use draft::{Body, CONTENT_CHARS_MAX, Draft, TASK_CHARS_MAX};
 pub use feedback::{Judged, Judgement};
@@ -159,6 +161,9 @@ pub struct Knowledge {
     directory: Arc<dyn Directory>,
     /// Where the profiles of people stand.
     profiles: Arc<std::sync::Mutex<told::Profiles>>,
+    /// Whether what a person said to one lifeform comes to the mind of all.
+    opens_profiles: bool,
+    deleted: copies::Hearer,
 }
 
 /// Records and resources that are changed at the same time at most.
@@ -179,13 +184,39 @@ impl Knowledge {
         let changing = Arc::new(std::array::from_fn(|_| Mutex::default()));
         let (reveals, profiles) = (Arc::new(reveals), Arc::default());
         let directory: Arc<dyn Directory> = Arc::new(NoDirectory);
-        Self { nexus, store, thinker: None, keys, schemas, once, taking, changing, reveals, directory, profiles }
+        Self {
+            nexus,
+            store,
+            thinker: None,
+            keys,
+            schemas,
+            once,
+            taking,
+            changing,
+            reveals,
+            directory,
+            profiles,
+            opens_profiles: false,
+            deleted: copies::Hearer::default(),
+        }
     }
 
     /// With a directory of principals; without, each sees what is public and its own.
     #[must_use]
     pub fn with_directory(self, directory: Arc<dyn Directory>) -> Self {
         Self { directory, ..self }
+    }
+
+    /// With profiles that are open to all lifeforms of the daemon; without, what a person said to one comes to the mind of
+    /// that one alone.
+    #[must_use]
+    pub fn with_open_profiles(self, opens_profiles: bool) -> Self {
+        Self { opens_profiles, ..self }
+    }
+
+    /// Returns `true` if a record may come to the mind of `agent`: it was made of no talk, or of one that the agent had.
+    pub fn may_come_to_mind(&self, record: &Record, agent: &str) -> bool {
+        self.opens_profiles || !record.is_of_other_talks_than(agent)
     }
 
     /// Whether a record may be told where all of these hear it.

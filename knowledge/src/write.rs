@@ -10,7 +10,7 @@ use nexus::kip::Call;
 use nexus::kip::graph::SCOPES_KEY;
 use nexus::secrets::replaced;
 use nexus::store::{Hash, Key, Kind, Op};
-use nexus::{Batch, OWNER_KEY, Origin, Right, Role, SecretPolicy, versions_stream};
+use nexus::{Batch, OWNER_KEY, Origin, PrincipalKind, Right, Role, SecretPolicy, versions_stream};
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -402,6 +402,7 @@ impl Knowledge {
                     return Err(error);
                 }
             }
+            self.tell_deleted(record, true, origin);
             return Ok(());
         }
         if record.status != Status::Active {
@@ -409,7 +410,15 @@ impl Knowledge {
         }
         let command = r#"UPDATE ?k SET METADATA { status: "retracted" } WHERE { ?k {type: "Knowledge", name: $id} }"#;
         self.kip(command, json!({"id": id}), Right::Own, Vec::new(), id, origin).await?;
+        self.tell_deleted(record, false, origin);
         Ok(())
+    }
+
+    /// Tells of a record that was deleted by somebody else than a lifeform, which knows what it did.
+    fn tell_deleted(&self, record: Record, purged: bool, origin: &Origin) {
+        if origin.principal.kind != PrincipalKind::Lifeform {
+            self.deleted.tell(record, purged);
+        }
     }
 
     /// Asks the commons.

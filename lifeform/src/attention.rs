@@ -13,6 +13,10 @@ use crate::perception::{Change, Perception, Place, Said, Thought};
 const TOPICS_AT_ONCE: usize = 4;
 /// Messages it keeps in mind; beyond them it reads on when it has answered some.
 pub(crate) const HEARD_MAX: usize = 256;
+/// Messages of one participant that it keeps in mind; what it says beyond them is passed over.
+pub(crate) const HEARD_EACH_MAX: usize = HEARD_MAX / 4;
+/// Topics in which it answers one participant at once.
+pub(crate) const TOPICS_EACH_MAX: usize = TOPICS_AT_ONCE - 1;
 /// Messages that are thought about at once.
 const TOGETHER_MAX: usize = 32;
 /// Thoughts of one canvas that wait to be completed; while there are as many, none is broken off.
@@ -146,21 +150,32 @@ impl Attention {
         add(&mut self.waiting[at].1, said);
     }
 
-    /// What to think about next: what is urgent, then what has waited longest, then what was broken off. Places where
-    /// `may` refuses are passed over.
+    /// How many messages of a sender wait.
+    pub(crate) fn waiting_of(&self, sender: &str) -> usize {
+        self.waiting.iter().flat_map(|(_, said)| said).filter(|said| *said.sender == *sender).count()
+    }
+
+    /// In how many places a sender is being answered.
+    pub(crate) fn busy_with(&self, sender: &str) -> usize {
+        self.busy.values().filter(|thought| *thought.perception.first().sender == *sender).count()
+    }
+
+    /// What to think about next: what is urgent, then what is of the sender who is being answered in the fewest places and has
+    /// waited longest, then what was broken off. Places where `may` refuses are passed over.
     pub(crate) fn next(&self, may: impl Fn(&Place) -> bool) -> Option<Next> {
         if self.busy.len() >= TOPICS_AT_ONCE {
             return None;
         }
         let is_free = |place: &&Place| !self.busy.contains_key(*place) && may(place);
+        // Urgent comes first; then the fewer places its sender is being answered in, the sooner.
         let urgent = |said: &[Said]| said.iter().any(|said| said.urgent);
+        let busy = |said: &[Said]| said.first().map_or(0, |first| self.busy_with(&first.sender));
+        let rank = |said: &[Said]| (!urgent(said), busy(said));
         let anew = || self.broken_off().filter(|broken| broken.anew).map(|broken| &broken.thought);
-        let waiting = || self.waiting.iter().map(|(place, said)| (place, urgent(said)));
-        let begun = anew().map(|thought| &thought.perception).map(|known| (&known.place, urgent(&known.said)));
-        let free: Vec<(&Place, bool)> = begun.chain(waiting()).filter(|(place, _)| is_free(place)).collect();
-        let chosen = free.iter().find(|(_, urgent)| *urgent).or(free.first());
-        if let Some((place, _)) = chosen {
-            let place = *place;
+        let waiting = self.waiting.iter().map(|(place, said)| (place, said.as_slice()));
+        let begun = anew().map(|thought| &thought.perception).map(|known| (&known.place, known.said.as_slice()));
+        let free = begun.chain(waiting).filter(|(place, _)| is_free(place));
+        if let Some((place, _)) = free.min_by_key(|(_, said)| rank(said)) {
             let begun = anew().find(|thought| thought.perception.place == *place);
             let mut said = begun.map(|thought| thought.perception.said.clone()).unwrap_or_default();
             let newer = self.waiting.iter().find(|(known, _)| known == place);
@@ -296,6 +311,17 @@ mod tests {
     use nexus::Cause;
 
     use super::*;
+
+    #[test]
+    fn who_waits_in_one_place_is_not_kept_waiting_by_who_waits_in_many() {
+        let of = |rev: u64, sender: &str| Said { sender: sender.into(), ..said(rev, &format!("m{rev}")) };
+        let hers = [("x", of(2, "user:ada")), ("y", of(3, "user:ada")), ("z", of(4, "user:ada"))];
+        let mut a = hearing(&hers);
+        a.hear(place("u"), of(5, "user:bob"));
+        let taken: Vec<Vec<u64>> = std::iter::from_fn(|| take(&mut a).map(|(revs, ..)| revs)).collect();
+        assert_eq!(taken, [[2], [5], [3], [4]]);
+        assert_eq!((a.busy_with("user:ada"), a.waiting_of("user:ada")), (3, 0));
+    }
 
     fn place(topic: &str) -> Place {
         Place { canvas: "lf/c".into(), topic: topic.into() }

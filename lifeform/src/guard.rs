@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use jiff::SignedDuration;
-use nexus::Timestamp;
+use nexus::{PrincipalId, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -122,14 +122,19 @@ pub struct Guard {
 /// What is counted. It is not kept: whoever was killed begins anew.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
-    acts: VecDeque<Timestamp>,
-    heard: VecDeque<Timestamp>,
+    acts: VecDeque<Counted>,
+    heard: VecDeque<Counted>,
     /// All that was spent unasked until then.
     unasked: VecDeque<(Timestamp, i64)>,
     /// When something was last too much.
     stormy_at: Option<Timestamp>,
 }
 
+/// When it was, and the participant it was for.
+type Counted = (Timestamp, Option<PrincipalId>);
+
+/// One of so many things that are said, or begun, within a minute is for one participant at most.
+const SHARES: usize = 4;
 const MINUTE: SignedDuration = SignedDuration::from_mins(1);
 /// Jobs within a minute that say nothing yet of how many come forth from one thing.
 const FEW_ACTS: usize = 24;
@@ -145,14 +150,24 @@ fn note<T>(list: &mut VecDeque<T>, one: T) {
 }
 
 impl Counts {
-    /// It began something.
-    pub(crate) fn act(&mut self, now: Timestamp) {
-        note(&mut self.acts, now);
+    /// Counts a job that was begun, for a participant if it was for one.
+    pub(crate) fn act(&mut self, now: Timestamp, whom: Option<PrincipalId>) {
+        note(&mut self.acts, (now, whom));
     }
 
-    /// Something was said to it.
-    pub(crate) fn heard(&mut self, now: Timestamp) {
-        note(&mut self.heard, now);
+    /// Counts a message, of a participant if it is one's.
+    pub(crate) fn heard(&mut self, now: Timestamp, whose: Option<PrincipalId>) {
+        note(&mut self.heard, (now, whose));
+    }
+
+    /// Returns `true` if a participant has said its share of what may be said within a minute.
+    pub(crate) fn has_said_its_share(&self, who: &PrincipalId, limits: &GuardLimits, now: Timestamp) -> bool {
+        has_share(&self.heard, who, limits.heard_per_min, now)
+    }
+
+    /// Returns `true` if a participant's share of the jobs that may be begun within a minute was begun.
+    pub(crate) fn has_its_share_of_acts(&self, who: &PrincipalId, limits: &GuardLimits, now: Timestamp) -> bool {
+        has_share(&self.acts, who, limits.acts_per_min, now)
     }
 
     /// All that it spent so far on what nobody asked for.
@@ -168,7 +183,7 @@ impl Counts {
     /// What is too much now, with the figures; `None` when nothing is.
     fn storm(&mut self, limits: &GuardLimits, now: Timestamp) -> Option<Value> {
         for list in [&mut self.acts, &mut self.heard] {
-            while list.pop_front_if(|at| *at <= now - MINUTE).is_some() {}
+            while list.pop_front_if(|(at, _)| *at <= now - MINUTE).is_some() {}
         }
         // The one before the hour is what the hour began with.
         while self.unasked.get(1).is_some_and(|(at, _)| *at <= now - HOUR) {
@@ -188,6 +203,11 @@ impl Counts {
         }
         (trickled > limits.unasked_tokens_per_hour as i64).then(|| is("bleeding"))
     }
+}
+
+fn has_share(counted: &VecDeque<Counted>, who: &PrincipalId, max: u32, now: Timestamp) -> bool {
+    let recent = counted.iter().rev().take_while(|(at, _)| *at > now - MINUTE);
+    recent.filter(|(_, of)| of.as_ref() == Some(who)).count() >= (max as usize / SHARES).max(1)
 }
 
 /// Where the guard stands after a look at what was counted; `None` when it stands where it stood.
@@ -250,7 +270,7 @@ mod tests {
         let (mut guard, mut counts) = (Guard::default(), Counts::default());
         let mut steps = Vec::new();
         for second in 0..120 {
-            (0..2).for_each(|_| counts.act(at(second)));
+            (0..2).for_each(|_| counts.act(at(second), None));
             if let Some(next) = judge(&guard, &mut counts, &LIMITS, at(second)) {
                 steps.push((second, next.step));
                 guard = next;
@@ -265,7 +285,7 @@ mod tests {
         // Again without a calm time in between it is stopped.
         let (mut guard, mut steps) = (over, Vec::new());
         for second in 966..1_100 {
-            (0..2).for_each(|_| counts.act(at(second)));
+            (0..2).for_each(|_| counts.act(at(second), None));
             if let Some(next) = judge(&guard, &mut counts, &LIMITS, at(second)) {
                 steps.push(next.step);
                 guard = next;
@@ -297,11 +317,28 @@ mod tests {
         let limits = GuardLimits { acts_per_min: 1_000, ..LIMITS };
         let storm = |acts: usize, heard: usize| {
             let mut counts = Counts::default();
-            (0..acts).for_each(|_| counts.act(at(1)));
-            (0..heard).for_each(|_| counts.heard(at(1)));
+            (0..acts).for_each(|_| counts.act(at(1), None));
+            (0..heard).for_each(|_| counts.heard(at(1), None));
             judge(&Guard::default(), &mut counts, &limits, at(2)).is_some()
         };
         assert_eq!([storm(24, 1), storm(25, 1), storm(25, 5), storm(26, 5)], [false, true, false, true]);
+    }
+
+    #[test]
+    fn no_participant_brings_about_a_storm_alone() {
+        let (mut counts, ada) = (Counts::default(), PrincipalId::new("user:ada"));
+        for _ in 0..24 {
+            assert!(!counts.has_said_its_share(&ada, &LIMITS, at(1)));
+            counts.heard(at(1), Some(ada.clone()));
+            counts.heard(at(1), None);
+            if counts.heard.len() / 2 == LIMITS.heard_per_min as usize / SHARES {
+                break;
+            }
+        }
+        (0..2).for_each(|_| counts.act(at(1), Some(ada.clone())));
+        assert!(counts.has_its_share_of_acts(&ada, &LIMITS, at(1)));
+        assert!(!counts.has_its_share_of_acts(&PrincipalId::new("user:bob"), &LIMITS, at(1)));
+        assert!(!counts.has_its_share_of_acts(&ada, &LIMITS, at(62)), "a minute is past");
     }
 
     #[test]

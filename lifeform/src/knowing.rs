@@ -15,6 +15,8 @@ use crate::agenda::Goal;
 
 /// Records of somebody's profile, of what answers the words at hand, and of the briefing that a thought is told.
 const PROFILE_MAX: usize = 5;
+/// Records of a profile that are looked at: some may be of talks with others.
+const PROFILES_READ: usize = 64;
 const FOUND_MAX: usize = 3;
 const BRIEFING_MAX: usize = 3;
 /// What is scored less does not come to mind by itself.
@@ -84,6 +86,11 @@ impl Knowing {
             || self.trusts.iter().any(|trusted| *trusted.0 == *owner)
     }
 
+    /// Returns `true` if a word of `who` is as good as one of the lifeform's own: it is, or is of the house, or trusted.
+    pub(crate) fn trusts_word_of(&self, who: &str) -> bool {
+        self.me.answers_for(who) || who.starts_with("system:") || self.trusts.iter().any(|trusted| *trusted.0 == *who)
+    }
+
     /// Of whom that may be: for a search that is not to be crowded out by strangers.
     fn trusted(&self, person: Option<&str>) -> BTreeSet<String> {
         let own = self.me.scopes.iter().map(|scope| &*scope.0).filter(|scope| self.me.answers_for(scope));
@@ -106,7 +113,12 @@ impl Knowing {
         let person = Some(asks).filter(|_| alone(people, asks));
         let origin = self.acting_for(person, cause);
         let mut told: Vec<Record> = match person.filter(|person| is_person(person)) {
-            Some(person) => self.knowledge.profile(person, PROFILE_MAX, &origin).await?,
+            Some(person) => {
+                let mut profile = self.knowledge.profile(person, PROFILES_READ, &origin).await?;
+                profile.retain(|record| self.knowledge.may_come_to_mind(record, &self.me.id.0));
+                profile.truncate(PROFILE_MAX);
+                profile
+            }
             None => Vec::new(),
         };
         // By words alone: an answer waits for it, and nobody asked for what meaning might cost.
@@ -120,6 +132,7 @@ impl Knowing {
             }
         }
         told.retain(|record| self.is_trusted(record, person) && self.may_be_told(record, people));
+        told.retain(|record| self.knowledge.may_come_to_mind(record, &self.me.id.0));
         let mut seen = BTreeSet::new();
         told.retain(|record| seen.insert(record.id.clone()));
         Ok(told)
@@ -145,7 +158,8 @@ impl Knowing {
         let found = found.hits.into_iter().map(|hit| hit.record);
         let fits = |record: &Record| {
             let is_profile = record.types.contains(&Type::UserProfile);
-            !is_profile && self.is_trusted(record, person) && self.may_be_told(record, people)
+            let is_for_me = self.knowledge.may_come_to_mind(record, &self.me.id.0);
+            !is_profile && is_for_me && self.is_trusted(record, person) && self.may_be_told(record, people)
         };
         Ok(found.filter(fits).take(FOUND_MAX).collect())
     }

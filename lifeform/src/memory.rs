@@ -25,7 +25,7 @@ const MET: &str = r#"FIND(?p.attributes.interaction_summary) WHERE { ?p {type: "
 const LEARN: &str = r#"
 UPSERT {
   CONCEPT ?fact { {type: "Fact", name: $name}
-    SET ATTRIBUTES { statement: $statement, subject: $subject, canvas: $canvas, topic: $topic, message: $message, also_in: $also_in }
+    SET ATTRIBUTES { statement: $statement, subject: $subject, canvas: $canvas, topic: $topic, message: $message, also_in: $also_in, among: $among }
     SET PROPOSITIONS {
       ("stated_by", {type: "Person", name: $person})
       ("belongs_to_domain", {type: "Domain", name: "Conversation"})
@@ -65,7 +65,13 @@ UPDATE ?f SET METADATA { status: "superseded", superseded_by: $by }
 WHERE { ?f {id: $fact} }"#;
 
 /// Finds what was said about the words of a question.
-const RECALL: &str = r#"SEARCH CONCEPT $words WITH TYPE "Fact" MODE "keyword" LIMIT 12"#;
+const RECALL: &str = r#"SEARCH CONCEPT $words WITH TYPE "Fact" MODE "keyword" LIMIT 48"#;
+
+/// Removes one fact.
+const REMOVE: &str = r#"DELETE CONCEPT ?f DETACH WHERE { ?f {id: $fact} }"#;
+
+/// People who may hear of one fact, besides the one who stated it. Where there were more, it is recalled less often.
+const AMONG_MAX: usize = 64;
 
 /// Facts that come to mind at once.
 const RECALLED_MAX: usize = 4;
@@ -167,7 +173,8 @@ impl Memory {
         self.run(NAME_SELF, json!({"id": id, "name": name, "persona": persona}), &self.me).await.map(drop)
     }
 
-    /// What comes to mind at `words`, of what still holds, besides what the messages `besides` state.
+    /// What comes to mind at `words` where `people` hear it, of what still holds, besides what the messages `besides` state. A
+    /// fact comes to mind only where all people belong to its audience: those who could hear it when it was stated.
     ///
     /// # Errors
     /// The store's own.
@@ -175,6 +182,7 @@ impl Memory {
         &self,
         words: &str,
         besides: &[Arc<str>],
+        people: &BTreeSet<String>,
         cause: &Origin,
     ) -> Result<Recollection, NexusError> {
         let mut found = Recollection::default();
@@ -192,7 +200,12 @@ impl Memory {
             let is_beside =
                 hit["attributes"]["message"].as_str().is_some_and(|stated| besides.iter().any(|id| **id == *stated));
             if holds(hit) && !is_beside && score >= RELEVANCE_FLOOR && recalled.len() < RECALLED_MAX {
-                let person = run(STATED_BY, json!({"fact": id})).await?["result"][0].as_str().map(Into::into);
+                let person: Option<String> =
+                    run(STATED_BY, json!({"fact": id})).await?["result"][0].as_str().map(Into::into);
+                let audience = audience_of(hit, person.as_deref());
+                if !audience.is_none_or(|audience| people.iter().all(|one| audience.contains(one))) {
+                    continue;
+                }
                 recalled.push(Recalled { id: id.into(), statement: statement.into(), person, score });
             }
         }
@@ -236,6 +249,7 @@ impl Memory {
         &self,
         stated: Stated<'_>,
         facts: &[Fact],
+        people: &BTreeSet<String>,
         stands: impl Fn() -> bool,
         cause: &Origin,
     ) -> Result<Vec<String>, NexusError> {
@@ -246,10 +260,11 @@ impl Memory {
             return Ok(kept);
         }
         for fact in facts {
-            let (name, also_in) = self.name_of(&fact.statement, stated, cause).await?;
+            let (name, also_in, heard_before) = self.name_of(&fact.statement, stated, cause).await?;
+            let among: BTreeSet<&String> = people.iter().chain(&heard_before).take(AMONG_MAX).collect();
             let learned = json!({
                 "name": name, "statement": fact.statement, "subject": fact.subject, "person": person, "source": source,
-                "canvas": canvas, "topic": topic, "message": message, "also_in": also_in,
+                "canvas": canvas, "topic": topic, "message": message, "also_in": also_in, "among": among,
             });
             let answer = self.run(LEARN, learned, cause).await?;
             kept.extend(answer["result"]["upsert_concept_nodes"][0].as_str().map(Into::into));
@@ -257,14 +272,14 @@ impl Memory {
         Ok(kept)
     }
 
-    /// The name of what somebody states, and where else he stated it. Two people may say the same and mean two things ("my boat
+    /// The name of what somebody states, where else he stated it, and who heard it there. Two people may say the same and mean two things ("my boat
     /// is called Petrel"), so each has a fact of his own.
     async fn name_of(
         &self,
         statement: &str,
         stated: Stated<'_>,
         cause: &Origin,
-    ) -> Result<(String, Option<Vec<Place>>), NexusError> {
+    ) -> Result<(String, Option<Vec<Place>>, BTreeSet<String>), NexusError> {
         let is_his = |row: &Value| row[1].is_null() || row[1] == stated.person;
         let (mut name, mut n) = (statement.to_owned(), 0);
         loop {
@@ -274,7 +289,8 @@ impl Memory {
                 let known = rows.first().map(|row| &row[0]).filter(|fact| holds(fact));
                 let mut places = known.map(places_of).unwrap_or_default();
                 places.retain(|place| !place.is_of(stated));
-                return Ok((name, also_in(places)));
+                let heard = known.filter(|_| !places.is_empty()).and_then(|fact| audience_of(fact, Some(stated.person)));
+                return Ok((name, also_in(places), heard.unwrap_or_default()));
             }
             // Somebody may have said just that.
             n += 1;
@@ -292,13 +308,28 @@ impl Memory {
     /// # Errors
     /// The store's own.
     pub(crate) async fn unsay(&self, stated: Stated<'_>, status: &str, cause: &Origin) -> Result<(), NexusError> {
+        self.unsay_those(stated, Some(status), |_| true, cause).await
+    }
+
+    /// The same of those statements of it that `which` says. With no status they are removed.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub(crate) async fn unsay_those(
+        &self,
+        stated: Stated<'_>,
+        status: Option<&str>,
+        which: impl Fn(&str) -> bool,
+        cause: &Origin,
+    ) -> Result<(), NexusError> {
         let Stated { topic, message, source, .. } = stated;
         let _turn = self.turn.lock().await;
         let last = self.run(STATED_IN, json!({"message": message, "topic": topic}), cause).await?;
         let again = self.run(STATED_AGAIN, json!({}), cause).await?;
         let facts = [last, again].into_iter().flat_map(|found| found["result"].as_array().cloned().unwrap_or_default());
         let mut seen = BTreeSet::new();
-        for fact in facts.filter(|fact| seen.insert(fact["id"].to_string())) {
+        let fits = |fact: &Value| fact["attributes"]["statement"].as_str().is_some_and(&which);
+        for fact in facts.filter(|fact| seen.insert(fact["id"].to_string()) && fits(fact)) {
             let mut places = places_of(&fact);
             let before = places.len();
             places.retain(|place| !place.is_of(stated));
@@ -312,7 +343,11 @@ impl Memory {
                 }
                 None => {
                     let unsaid = json!({"fact": fact["id"], "status": status, "source": source});
-                    self.run(UNSAY, unsaid, cause).await?;
+                    let (command, unsaid) = match status {
+                        Some(_) => (UNSAY, unsaid),
+                        None => (REMOVE, json!({"fact": fact["id"]})),
+                    };
+                    self.run(command, unsaid, cause).await?;
                 }
             }
         }
@@ -341,6 +376,11 @@ impl Memory {
 pub(crate) struct Place(String, String, String);
 
 impl Place {
+    /// The message, as records name it.
+    pub(crate) fn message(&self) -> String {
+        format!("{}/{}/{}", self.0, self.1, self.2)
+    }
+
     fn is_of(&self, Stated { canvas, topic, message, .. }: Stated<'_>) -> bool {
         // What was kept before facts named their canvas is told by topic and message.
         (self.0.is_empty() || self.0 == canvas) && self.1 == topic && self.2 == message
@@ -370,6 +410,16 @@ pub(crate) fn places_of(fact: &Value) -> Vec<Place> {
 pub(crate) fn also_in(mut places: Vec<Place>) -> Option<Vec<Place>> {
     places.drain(..places.len().saturating_sub(PLACES_MAX));
     Some(places).filter(|places| !places.is_empty())
+}
+
+/// The people who could hear a fact when it was stated; `None` for one that nobody stated in a talk. One that was kept before
+/// audiences were is for the person who stated it.
+fn audience_of(fact: &Value, person: Option<&str>) -> Option<BTreeSet<String>> {
+    let among = fact["attributes"]["among"].as_array();
+    let heard = among.map(|among| among.iter().filter_map(|one| one.as_str().map(str::to_owned)).collect());
+    let mut audience: BTreeSet<String> = heard.or_else(|| person.map(|_| BTreeSet::new()))?;
+    audience.extend(person.map(str::to_owned));
+    Some(audience)
 }
 
 /// Whether a fact, or whatever else is kept with a status, is so.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fascicles::FascicleId;
 use nexus::PrincipalId;
-use nexus::ledger::{Amount, Release};
+use nexus::ledger::{Amount, Release, SHARE_DEFAULT, SHARE_WHOLE, share_of};
 use serde::{Deserialize, Serialize};
 
 use crate::agenda::{Agenda, GoalSpec, Quiet, ScheduleSpec};
@@ -165,6 +165,9 @@ pub struct Metabolism {
     pub hyper_above_tokens: i64,
     /// Below so many free tokens it rests.
     pub rest_below_tokens: i64,
+    /// The share of what is free that a participant may draw in an hour, from 0 to 1; 1 binds nobody. Operators and the
+    /// lifeform itself are not bound.
+    pub person_share: f64,
     /// Milliseconds between two beats.
     pub beat_ms: u64,
 }
@@ -178,6 +181,7 @@ impl Default for Metabolism {
             eco_below_hours: 0,
             hyper_above_tokens: 0,
             rest_below_tokens: 4_000,
+            person_share: f64::from(SHARE_DEFAULT) / f64::from(SHARE_WHOLE),
             beat_ms: 30_000,
         }
     }
@@ -302,6 +306,7 @@ impl LifeformSpec {
         initiative.quiet.as_ref().map_or(Ok(()), Quiet::check).map_err(|why| format!("initiative.quiet.{why}"))?;
         self.agenda(nexus::Timestamp::UNIX_EPOCH).map_err(|why| format!("initiative: {why}"))?;
         check_release(&m.release).map_err(|message| format!("metabolism.{message}"))?;
+        share_of(m.person_share).map_err(|message| format!("metabolism.{message}"))?;
         if !(100..=86_400_000).contains(&m.beat_ms) {
             return Err("metabolism.beat_ms is 100 to 86400000".into());
         }

@@ -13,7 +13,7 @@ use crate::invocation::Run;
 use crate::llm::ChatMessage;
 use crate::neuron::{ToolCall, ToolResult};
 use crate::spec::Runner;
-use crate::tools::{self, Calling};
+use crate::tools::{self, Caller, Calling};
 
 /// Calls of one answer that the server makes at once.
 const AT_ONCE: usize = 8;
@@ -114,13 +114,26 @@ impl Run {
         if let Err(why) = tools::fits(tool, &call) {
             return told(&call, why);
         }
-        if self.tools.needs_approval(tool, &call, &self.caller) && !talk.is_approved(&call.id) {
+        // What was read in this thought may have been written by anybody.
+        let caller = Caller { untrusted: self.caller.untrusted || self.is_tainted(talk), ..self.caller.clone() };
+        if self.tools.needs_approval(tool, &call, &caller) && !talk.is_approved(&call.id) {
             if !self.may_wait {
                 return told(&call, "this call must be approved first, and nobody can be asked here");
             }
             return Due::Waits(ToolCall { needs_approval: true, ..call });
         }
         Due::Made(call)
+    }
+
+    /// Returns `true` if a tool has brought into a lifeform's thought what others wrote.
+    pub(crate) fn is_tainted(&self, talk: &Conversation) -> bool {
+        let brings_in = |name: &str| {
+            let mut named = self.spec.tools.iter().filter(|tool| tool.name == name);
+            named.any(|tool| self.tools.brings_in(tool))
+        };
+        let mut calls = talk.messages.iter().filter_map(|message| message.tool_calls.as_ref()).flatten();
+        self.caller.owner.starts_with("lifeform:")
+            && calls.any(|call| brings_in(&call.function.name) && talk.has_result(&call.id))
     }
 
     fn tool(&self, call: &ToolCall) -> Option<&crate::spec::ToolSpec> {

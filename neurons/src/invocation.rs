@@ -16,7 +16,7 @@ use crate::kinds::{Event, router, transformer};
 use crate::llm::LISTENER_MAX;
 use crate::llm::paid::{Decision, Payer};
 use crate::llm::wire::TEXTS_MAX;
-use crate::llm::{ChatMessage, ChatReply, ChatRequest, Delta, Model, Models, Tier, Usage, paid};
+use crate::llm::{ChatMessage, ChatReply, ChatRequest, Class, Delta, Model, Models, Tier, Usage, paid};
 use crate::neuron::{self, Begun, Completed, Step, ToolCall, ToolResult};
 use crate::spec::NeuronSpec;
 use crate::tools::{Caller, Tools};
@@ -77,6 +77,8 @@ pub(crate) struct Run {
     pub(crate) author: Option<PrincipalId>,
     /// Who pays.
     pub(crate) account: Arc<str>,
+    /// When its turn with a provider comes.
+    pub(crate) class: Class,
     /// The neuron.
     pub(crate) spec: Arc<NeuronSpec>,
     /// What is written when it ends, where there is a record of it.
@@ -236,7 +238,7 @@ impl Run {
     }
 
     fn payer(&self) -> Payer<'_> {
-        Payer { store: &self.store, origin: &self.origin, account: &self.account }
+        Payer { store: &self.store, origin: &self.origin, account: &self.account, class: self.class }
     }
 
     fn model(&self) -> Result<&Model, NeuronError> {

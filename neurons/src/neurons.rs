@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nexus::store::{Expect, Key, Kind as Document, Versioned};
-use nexus::{Batch, Directory, NoDirectory, Origin, PrincipalId, Shares, Store, StoreError};
+use nexus::{Batch, Directory, NoDirectory, Origin, PrincipalId, Role, Shares, Store, StoreError};
 use serde_json::Value;
 use tokio::sync::{Semaphore, mpsc};
 
@@ -19,6 +19,7 @@ use crate::invocations::UnderWay;
 use crate::kinds::base::calls_of;
 use crate::llm::paid::Payer;
 use crate::llm::{
+    Class,
     ChatMessage, ChatReply, ChatRequest, Delta, Model, Models, Tier, Usage, WireFunction, WireToolCall, paid,
 };
 use crate::neuron::{self, Begun, Completed, ToolCall, ToolResult};
@@ -74,6 +75,8 @@ pub struct CallOptions {
     pub calls_as: Option<Arc<str>>,
     /// Who wrote the neuron, if not its caller: its tools act with the rights that both have.
     pub author: Option<PrincipalId>,
+    /// When its turn with a provider comes; by its principal when absent.
+    pub class: Option<Class>,
 }
 
 /// What a call from inside the daemon brought.
@@ -85,6 +88,8 @@ pub struct Thought {
     pub usage: Usage,
     /// The paid calls behind it, as they stand in `calls:{account}`.
     pub calls: Vec<Arc<str>>,
+    /// Whether it read what its caller does not trust: see [`Neurons::brings_in`].
+    pub untrusted: bool,
 }
 
 /// Names an invocation that nobody asks for again.
@@ -132,7 +137,13 @@ impl Neurons {
 
     /// Returns the origin of earlier work with the rights that its principal has now.
     pub fn present(&self, origin: &Origin) -> Origin {
-        Origin { principal: self.directory.present(&origin.principal), cause: origin.cause.clone() }
+        Origin { principal: self.directory.present(&origin.principal), ..origin.clone() }
+    }
+
+    /// Returns `id` if it is a participant: a person who is no operator now.
+    pub fn participant(&self, id: &str) -> Option<PrincipalId> {
+        let is_participant = id.starts_with("user:") && !self.directory.principal(id).may(Role::Operator);
+        is_participant.then(|| PrincipalId::new(id))
     }
 
     /// Returns who acts when `origin` runs what `authors` defined, each within what the one before defined: with the rights
@@ -141,7 +152,7 @@ impl Neurons {
         let principal = authors.into_iter().fold(origin.principal.clone(), |acting, author| {
             if *author == acting.id { acting } else { acting.by_definition_of(&self.directory.principal(&author.0)) }
         });
-        Origin { principal, cause: origin.cause.clone() }
+        Origin { principal, ..origin.clone() }
     }
 
     /// How often a definition was written or removed in this life of the daemon: what was made from definitions holds as
@@ -299,7 +310,8 @@ impl Neurons {
         if outcome.talk.is_fresh() {
             self.store.commit(outcome.talk.write(Batch::new(&run.origin))).await?;
         }
-        Ok(Thought { stop, usage: outcome.spent.usage, calls: outcome.spent.calls })
+        let untrusted = run.is_tainted(&outcome.talk);
+        Ok(Thought { stop, usage: outcome.spent.usage, calls: outcome.spent.calls, untrusted })
     }
 
     /// Calls one tool of the server, for a fascicle. It is recorded like a thought: an earlier try under that name is taken
@@ -367,6 +379,12 @@ impl Neurons {
         self.tools.may_repeat(tool)
     }
 
+    /// Returns `true` if a result of `tool` makes a thought of `owner` untrusted: a lifeform's, where the tool reads outside the
+    /// daemon or what others wrote.
+    pub fn brings_in(&self, owner: &str, tool: &ToolSpec) -> bool {
+        owner.starts_with("lifeform:") && self.tools.brings_in(tool)
+    }
+
     /// Says what runs the fascicles that neurons call as tools; once.
     pub fn with_fascicles(&self, runner: Arc<dyn FascicleRunner>) {
         self.tools.with_fascicles(runner);
@@ -401,7 +419,7 @@ impl Neurons {
         request.messages.drain(..).for_each(|message| talk.say(message));
         request.messages.clone_from(&talk.messages);
         (request.stream, request.stream_options) = (false, None);
-        let payer = Payer { store: &self.store, origin, account };
+        let payer = Payer { store: &self.store, origin, account, class: Class::of(origin) };
         let paid = paid::call(payer, model, request, deltas, &mut talk, None).await?;
         Ok(paid.reply)
     }
@@ -452,7 +470,8 @@ impl Neurons {
         if outcome.talk.is_fresh() {
             self.store.commit(outcome.talk.write(Batch::new(&run.origin))).await?;
         }
-        Ok(Thought { stop, usage: outcome.spent.usage, calls: outcome.spent.calls })
+        let untrusted = run.is_tainted(&outcome.talk);
+        Ok(Thought { stop, usage: outcome.spent.usage, calls: outcome.spent.calls, untrusted })
     }
 
     /// The embeddings of texts by the embedder, under its name or `embedder`.
@@ -471,7 +490,7 @@ impl Neurons {
         if ![embedder.name.as_str(), whole.as_str(), "embedder"].contains(&name) {
             return Err(NeuronError::NoModel(format!("the embedder here is \"{}\", not \"{name}\"", embedder.name)));
         }
-        let payer = Payer { store: &self.store, origin, account };
+        let payer = Payer { store: &self.store, origin, account, class: Class::of(origin) };
         let paid = paid::embed(payer, embedder, texts).await?;
         Ok((paid.vectors, paid.usage.unwrap_or_default()))
     }
@@ -480,6 +499,7 @@ impl Neurons {
         let mut caller = options.caller.unwrap_or_else(|| Caller::outside(HOUSE));
         caller.authors.extend(options.author.clone());
         Run {
+            class: options.class.unwrap_or_else(|| Class::of(&origin)),
             store: self.store.clone(),
             tools: self.tools.clone(),
             acting: self.acting(&origin, &caller.authors),

@@ -6,6 +6,8 @@
 //!
 //! Nutrients may come by themselves ([`Release`]): so many an hour, up to a ceiling. What has come is computed from
 //! the time that passed when somebody asks, and written with the next change of the account, never by itself.
+//!
+//! A participant draws at most a share of an account in an hour ([`AccountOp::Share`]), so that none can empty it for all.
 
 use std::sync::Arc;
 
@@ -61,6 +63,12 @@ impl Amount {
         [i128::from(self.tokens) * i128::from(ms), i128::from(self.micro_usd) * i128::from(ms)]
     }
 
+    /// So many thousandths of an amount, rounded down.
+    fn thousandths(self, share: u16) -> Self {
+        let part = |whole: i64| (i128::from(whole) * i128::from(share) / 1000) as i64;
+        Self { tokens: part(self.tokens), micro_usd: part(self.micro_usd) }
+    }
+
     fn floor_zero(self) -> Self {
         Self { tokens: self.tokens.max(0), micro_usd: self.micro_usd.max(0) }
     }
@@ -82,6 +90,9 @@ pub struct Hold {
     /// How much of it was its parent's.
     #[serde(default, skip_serializing_if = "is_nothing")]
     pub drawn: Amount,
+    /// The participant whose share of the account it is part of; `None` is bound by no share.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<Arc<str>>,
 }
 
 /// Nutrients that come by themselves (MISSION L3): a leaky bucket the other way round.
@@ -104,6 +115,19 @@ struct Bucket {
     rest: [i64; 2],
 }
 
+/// What participants drew in one hour.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Hour {
+    /// The hour's number since the epoch.
+    number: i64,
+    /// What was free when the first participant drew on it in this hour, and what was credited since.
+    free: Amount,
+    /// What had come by itself until then.
+    released: Amount,
+    /// What was charged to each participant.
+    charged: OrdMap<Arc<str>, Amount>,
+}
+
 /// One account: a lifeform's, or the daemon's `house`. A copy costs little, however much is under way.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Kept")]
@@ -123,6 +147,11 @@ pub struct Account {
     /// What was charged in each of the last hours, by the hour's number since the epoch.
     #[serde(default, skip_serializing_if = "OrdMap::is_empty")]
     by_hour: OrdMap<i64, Amount>,
+    /// The share that a participant may draw in an hour, in thousandths; `None` is [`SHARE_DEFAULT`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    share: Option<u16>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    hour: Option<Hour>,
     /// What the holds come to.
     #[serde(skip)]
     held: Amount,
@@ -135,6 +164,25 @@ fn is_nothing(amount: &Amount) -> bool {
 /// Hours over which the burn rate is taken.
 const BURN_HOURS: i64 = 24;
 const HOUR_MS: i64 = 3_600_000;
+/// The share of what is free that a participant may draw in an hour, in thousandths, unless an operator says otherwise.
+pub const SHARE_DEFAULT: u16 = 250;
+/// The share that binds nobody.
+pub const SHARE_WHOLE: u16 = 1000;
+
+/// Returns a share of 0 to 1 in thousandths.
+///
+/// # Errors
+/// A sentence for the one who set it.
+pub fn share_of(share: f64) -> Result<u16, String> {
+    match (0.0..=1.0).contains(&share) {
+        true => Ok((share * f64::from(SHARE_WHOLE)).round() as u16),
+        false => Err("person_share is 0 to 1; 1 binds nobody".into()),
+    }
+}
+
+fn hour_of(at: Timestamp) -> i64 {
+    at.as_millisecond().div_euclid(HOUR_MS)
+}
 
 /// An account as it is kept.
 #[derive(Deserialize)]
@@ -148,12 +196,16 @@ struct Kept {
     bucket: Option<Bucket>,
     #[serde(default)]
     by_hour: OrdMap<i64, Amount>,
+    #[serde(default)]
+    share: Option<u16>,
+    #[serde(default)]
+    hour: Option<Hour>,
 }
 
 impl From<Kept> for Account {
-    fn from(Kept { balance, spent, holds, released, bucket, by_hour }: Kept) -> Self {
+    fn from(Kept { balance, spent, holds, released, bucket, by_hour, share, hour }: Kept) -> Self {
         let held = holds.values().fold(Amount::default(), |sum, hold| sum.plus(hold.left));
-        Self { balance, spent, holds, released, bucket, by_hour, held }
+        Self { balance, spent, holds, released, bucket, by_hour, share, hour, held }
     }
 }
 
@@ -173,6 +225,9 @@ pub enum AccountOp {
         parent: Option<Arc<str>>,
         /// How much at most.
         amount: Amount,
+        /// The participant whose share it is part of; `None` is bound by no share.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        of: Option<Arc<str>>,
     },
     /// Gives back what is left of a hold and closes it; one that is not open gives nothing.
     Return {
@@ -185,6 +240,9 @@ pub enum AccountOp {
     Debit(Amount),
     /// From now on nutrients come by this rule, or by none.
     Release(Option<Release>),
+    /// From now on a participant draws at most so many thousandths of what is free, and of what comes, in an hour;
+    /// [`SHARE_WHOLE`] binds nobody.
+    Share(u16),
     /// Charges what was used and closes the hold. `None` is unknown usage: the whole hold is charged.
     Settle {
         /// The hold to close.
@@ -217,6 +275,20 @@ pub enum LedgerError {
         needed: Amount,
         /// What is free.
         available: Amount,
+    },
+    /// A participant has drawn its share of this hour. Nothing was set aside.
+    #[error("{of} may draw {left} more of account {account} in this hour, {needed} is needed; the next hour begins in {again_in_s} s")]
+    Share {
+        /// The account asked.
+        account: Arc<str>,
+        /// The participant.
+        of: Arc<str>,
+        /// What the call would need at most.
+        needed: Amount,
+        /// What is left of the share.
+        left: Amount,
+        /// Seconds until the next hour.
+        again_in_s: u32,
     },
     /// The hold does not exist, or was settled already.
     #[error("account {account} has no open hold {hold}")]
@@ -281,6 +353,35 @@ impl Account {
         self.bucket.map(|bucket| bucket.rule)
     }
 
+    /// The share that a participant may draw in an hour, in thousandths.
+    pub fn share(&self) -> u16 {
+        self.share.unwrap_or(SHARE_DEFAULT)
+    }
+
+    /// What a participant may still draw in the hour of `now`; `None` when no share binds it.
+    pub fn share_left(&self, of: &str, now: Timestamp) -> Option<Amount> {
+        let mut account = self.at(now);
+        account.begin_hour(now);
+        account.left_of_share(of)
+    }
+
+    fn left_of_share(&self, of: &str) -> Option<Amount> {
+        let hour = self.hour.as_ref().filter(|_| self.share() < SHARE_WHOLE)?;
+        let whole = hour.free.plus(self.released.minus(hour.released)).floor_zero();
+        let held = self.holds.values().filter(|hold| hold.of.as_deref() == Some(of));
+        let drawn = held.fold(hour.charged.get(of).copied().unwrap_or_default(), |sum, hold| sum.plus(hold.left));
+        Some(whole.thousandths(self.share()).minus(drawn))
+    }
+
+    /// Begins to count anew what participants draw, if `now` is in another hour than what was counted last.
+    fn begin_hour(&mut self, now: Timestamp) {
+        let number = hour_of(now);
+        if self.hour.as_ref().is_none_or(|hour| hour.number != number) {
+            let (free, released) = (self.available().floor_zero(), self.released);
+            self.hour = Some(Hour { number, free, released, charged: OrdMap::new() });
+        }
+    }
+
     /// Counts what came since it was last counted.
     fn accrue(&mut self, now: Timestamp) {
         let Some(bucket) = &mut self.bucket else { return };
@@ -314,7 +415,7 @@ impl Account {
 
     /// What was charged in an hour, over the last day or as long as there was anything to charge.
     pub fn burn_per_hour(&self, now: Timestamp) -> Amount {
-        let hour = now.as_millisecond().div_euclid(HOUR_MS);
+        let hour = hour_of(now);
         let recent = self.by_hour.range(hour - BURN_HOURS + 1..=hour);
         let charged = recent.clone().fold(Amount::default(), |sum, (_, charged)| sum.plus(*charged));
         let hours = recent.map(|(hour, _)| *hour).next().map_or(1, |first| hour - first + 1);
@@ -371,6 +472,9 @@ impl Account {
                 // What was ever there must be counted, too: the house compares it with its ceiling.
                 let whole = sum(self.balance, *amount).filter(|balance| sum(*balance, self.spent).is_some());
                 self.balance = whole.ok_or_else(|| LedgerError::TooMuch { account: name.clone(), amount: *amount })?;
+                if let Some(hour) = self.hour.as_mut().filter(|hour| hour.number == hour_of(at)) {
+                    hour.free = hour.free.plus(*amount);
+                }
             }
             AccountOp::Debit(amount) => {
                 let available = self.available();
@@ -382,7 +486,10 @@ impl Account {
             AccountOp::Release(rule) => {
                 self.bucket = rule.map(|rule| Bucket { rule, since: at, rest: [0; 2] });
             }
-            AccountOp::Hold { id, parent, amount } => self.hold(name, id, parent.as_ref(), *amount)?,
+            AccountOp::Share(share) => self.share = Some(*share),
+            AccountOp::Hold { id, parent, amount, of } => {
+                self.hold(name, id, parent.as_ref(), *amount, of.as_ref(), at)?;
+            }
             AccountOp::Settle { id, used } => self.settle(name, id, *used, at)?,
             AccountOp::Return { id } if self.holds.contains_key(id) => {
                 self.settle(name, id, Some(Amount::default()), at)?;
@@ -398,6 +505,8 @@ impl Account {
         id: &Arc<str>,
         parent: Option<&Arc<str>>,
         amount: Amount,
+        of: Option<&Arc<str>>,
+        at: Timestamp,
     ) -> Result<(), LedgerError> {
         if self.holds.contains_key(id) {
             return Err(LedgerError::HoldExists { account: name.clone(), hold: id.clone() });
@@ -412,13 +521,23 @@ impl Account {
             let available = available.plus(set_aside);
             return Err(LedgerError::Insufficient { account: name.clone(), needed: amount, available });
         }
+        if let Some(of) = of {
+            self.begin_hour(at);
+            // What is drawn from a parent was counted with it.
+            let needed = amount.minus(drawn);
+            if let Some(left) = self.left_of_share(of).filter(|left| !left.covers(needed)) {
+                let again_in_s = (HOUR_MS - at.as_millisecond().rem_euclid(HOUR_MS)) / 1000 + 1;
+                let (account, left) = (name.clone(), left.floor_zero());
+                return Err(LedgerError::Share { account, of: of.clone(), needed, left, again_in_s: again_in_s as u32 });
+            }
+        }
         if let Some(hold) = parent.and_then(|parent| self.holds.get_mut(parent)) {
             // What a child holds is no longer its parent's to give.
             hold.left = hold.left.minus(drawn);
             self.held = self.held.minus(drawn);
         }
         self.held = self.held.plus(amount);
-        self.holds.insert(id.clone(), Hold { left: amount, parent: parent.cloned(), drawn });
+        self.holds.insert(id.clone(), Hold { left: amount, parent: parent.cloned(), drawn, of: of.cloned() });
         Ok(())
     }
 
@@ -435,7 +554,7 @@ impl Account {
         self.balance = self.balance.minus(used);
         self.spent = self.spent.plus(used);
         if !is_nothing(&used) {
-            let hour = at.as_millisecond().div_euclid(HOUR_MS);
+            let hour = hour_of(at);
             let so_far = self.by_hour.get(&hour).copied().unwrap_or_default();
             self.by_hour.insert(hour, so_far.plus(used));
             while self.by_hour.get_min().is_some_and(|(first, _)| *first <= hour - BURN_HOURS) {
@@ -443,6 +562,15 @@ impl Account {
             }
         }
         self.held = self.held.minus(hold.left);
+        if let Some(of) = &hold.of
+            && !is_nothing(&used)
+        {
+            self.begin_hour(at);
+            if let Some(hour) = &mut self.hour {
+                let so_far = hour.charged.get(of).copied().unwrap_or_default();
+                hour.charged.insert(of.clone(), so_far.plus(used));
+            }
+        }
         // What was used was its parent's first.
         let rest = hold.drawn.minus(used).floor_zero().least(hold.left);
         if let Some(parent) = hold.parent.and_then(|parent| self.holds.get_mut(&parent)) {
@@ -468,7 +596,12 @@ mod tests {
     }
 
     fn hold(id: &str, parent: Option<&str>, tokens: i64) -> AccountOp {
-        AccountOp::Hold { id: id.into(), parent: parent.map(Into::into), amount: Amount::tokens(tokens) }
+        AccountOp::Hold { id: id.into(), parent: parent.map(Into::into), amount: Amount::tokens(tokens), of: None }
+    }
+
+    fn hold_of(of: &str, id: &str, parent: Option<&str>, tokens: i64) -> AccountOp {
+        let (id, parent, amount) = (id.into(), parent.map(Into::into), Amount::tokens(tokens));
+        AccountOp::Hold { id, parent, amount, of: Some(of.into()) }
     }
 
     fn settle(id: &str, used: Option<i64>) -> AccountOp {
@@ -580,6 +713,32 @@ mod tests {
         assert_eq!(a.empty_in_ms(now), Some(16 * HOUR_MS));
         assert_eq!(a.covers_in_ms(Amount::tokens(825), now), Some(HOUR_MS / 2));
         assert_eq!(a.covers_in_ms(Amount::tokens(901), now), None, "above the ceiling nothing comes");
+    }
+
+    #[test]
+    fn a_participant_draws_a_share_of_an_hour_and_leaves_the_rest_to_others() {
+        let (name, mut a) = account(1000);
+        a.apply(&name, &hold_of("user:ada", "job", None, 200), NOW).unwrap();
+        a.apply(&name, &hold_of("user:ada", "call", Some("job"), 150), NOW).unwrap();
+        let refused = a.apply(&name, &hold_of("user:ada", "more", None, 51), NOW);
+        assert!(matches!(&refused, Err(LedgerError::Share { left, again_in_s: 3601, .. }) if *left == Amount::tokens(50)));
+        // What was used counts, and what was given back does not.
+        a.apply(&name, &settle("call", Some(100)), NOW).unwrap();
+        a.apply(&name, &AccountOp::Return { id: "job".into() }, NOW).unwrap();
+        assert_eq!(a.share_left("user:ada", NOW), Some(Amount::tokens(150)));
+        a.apply(&name, &hold_of("user:bob", "his", None, 250), NOW).unwrap();
+        a.apply(&name, &hold("anybody", None, 500), NOW).unwrap();
+        a.apply(&name, &settle("anybody", Some(500)), NOW).unwrap();
+        // A top-up raises the share; another hour begins with what is free then.
+        a.apply(&name, &AccountOp::Credit(Amount::tokens(400)), NOW).unwrap();
+        assert_eq!(a.share_left("user:ada", NOW), Some(Amount::tokens(250)));
+        let later = after(HOUR_MS);
+        assert_eq!(a.share_left("user:ada", later), Some(Amount { tokens: (800 - 250) / 4, micro_usd: 0 }));
+        assert_eq!(a.share_left("user:bob", later), Some(Amount { tokens: (800 - 250) / 4 - 250, micro_usd: 0 }));
+        let read: Account = serde_json::from_str(&serde_json::to_string(&a).unwrap()).unwrap();
+        assert_eq!(read, a);
+        a.apply(&name, &AccountOp::Share(SHARE_WHOLE), later).unwrap();
+        a.apply(&name, &hold_of("user:ada", "all", None, 550), later).unwrap();
     }
 
     #[test]

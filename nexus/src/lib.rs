@@ -12,12 +12,14 @@ pub mod principal;
 pub mod secrets;
 pub mod shares;
 pub mod store;
+pub mod turns;
 pub mod vital;
 
 pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
 pub use event::Event;
 pub use kip;
 pub use nexus::{
+    Forgotten,
     COMMONS, EmbedError, Embedder, Export, HAS_SECRET_KEY, Mind, Nexus, NexusError, NexusId, OWNER_KEY, Portable,
     RECORD_TYPES, Request, Right, SEAL_KEY, SHARED, SecretPolicy, Shelves, Sight, Snapshot, Version, check_element,
     may_write, versions_stream,
@@ -25,4 +27,5 @@ pub use nexus::{
 pub use principal::{Cause, Directory, NoDirectory, Origin, Principal, PrincipalId, PrincipalKind, Role, Scope};
 pub use shares::{NoPlace, Place, Shares};
 pub use store::{Batch, Store, StoreError};
+pub use turns::{Turn, Turns, Wants};
 pub use vital::vital;

@@ -218,12 +218,30 @@ pub struct Origin {
     pub principal: Principal,
     /// What led to it.
     pub cause: Cause,
+    /// The participant that a lifeform works for, whose share of its account the work draws on; `None` for work of the
+    /// principal's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_behalf_of: Option<PrincipalId>,
 }
 
 impl Origin {
     /// `principal` acting because of `cause`.
     pub fn new(principal: Principal, cause: Cause) -> Self {
-        Self { principal, cause }
+        Self { principal, cause, on_behalf_of: None }
+    }
+
+    /// The same, on behalf of a participant.
+    #[must_use]
+    pub fn on_behalf_of(self, participant: Option<PrincipalId>) -> Self {
+        Self { on_behalf_of: participant, ..self }
+    }
+
+    /// Returns the participant whose share of what there is this takes: whom it is done for, or the principal itself.
+    /// Operators, the daemon, and lifeforms that act of their own accord are bound by no share.
+    pub fn participant(&self) -> Option<&Arc<str>> {
+        let Principal { id, kind, .. } = &self.principal;
+        let own = (*kind == PrincipalKind::User && !self.principal.may(Role::Operator)).then_some(&id.0);
+        self.on_behalf_of.as_ref().map(|participant| &participant.0).or(own)
     }
 
     /// The daemon acting for itself, for the given reason.
@@ -233,6 +251,6 @@ impl Origin {
 
     /// The same principal, one step further down the causal chain.
     pub fn because(&self, reference: impl Into<Arc<str>>) -> Self {
-        Self { principal: self.principal.clone(), cause: self.cause.and(reference) }
+        Self { cause: self.cause.and(reference), ..self.clone() }
     }
 }

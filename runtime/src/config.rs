@@ -14,6 +14,7 @@ use neurons::Tier;
 use neurons::llm::{Abilities, Price};
 use neurons::tools::Reach;
 use nexus::SecretPolicy;
+use nexus::ledger::share_of;
 use serde::Deserialize;
 pub use telemetry::Telemetry;
 pub use tools::{Host, Server, Tools};
@@ -69,6 +70,10 @@ pub struct Config {
     pub house_tokens: i64,
     /// What the house account is opened with.
     pub house_micro_usd: i64,
+    /// The share of what is free on the house account that a participant may draw in an hour, from 0 to 1.
+    pub person_share: f64,
+    /// MiB that a participant may have written in a day; 0 binds nobody.
+    pub person_disk_mb: u64,
     /// Who is told what lifeforms do.
     pub telemetry: Telemetry,
     /// What is kept, and for how long.
@@ -114,6 +119,8 @@ pub struct Shared {
     pub key_file: PathBuf,
     /// Whether units and skills that all may see are read without a token.
     pub anonymous: bool,
+    /// Whether what a person says of itself to one lifeform comes to the mind of all.
+    pub open_profiles: bool,
 }
 
 /// The minds in this process.
@@ -243,6 +250,7 @@ impl Config {
             .and_then(config::Config::try_deserialize)
             .context("the configuration is not right; config/lifeformd.toml lists every key")?;
         config.fill_in()?;
+        share_of(config.person_share).map_err(anyhow::Error::msg)?;
         config.canvas.check().map_err(anyhow::Error::msg)?;
         config.guard.check().map_err(anyhow::Error::msg)?;
         Ok(config)

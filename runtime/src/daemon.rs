@@ -13,7 +13,7 @@ use lifeform::{LifeformHead, LifeformSpec, Lifeforms, Status};
 use neurons::llm::Meaning;
 use neurons::tools::{Builtins, Tools, Vault};
 use neurons::{HOUSE, Models, Neurons};
-use nexus::ledger::{AccountOp, Amount};
+use nexus::ledger::{AccountOp, Amount, share_of};
 use nexus::store::surreal::Surreal;
 use nexus::store::{Backend, Kind};
 use nexus::{Batch, Cause, Clock, Nexus, Origin, Principal, PrincipalKind, Role, Store, SystemClock};
@@ -111,6 +111,7 @@ impl Daemon {
         })?;
         let address = listener.local_addr()?;
         let store = Box::pin(Store::open(parts.backend, parts.clock)).await?;
+        let store = store.with_bytes_a_day(config.person_disk_mb << 20);
         let house = Amount { tokens: config.house_tokens, micro_usd: config.house_micro_usd };
         store.commit(Batch::new(&Origin::system("start")).account(HOUSE, AccountOp::Open(house), "house")).await?;
         // The configuration says what the house may use in all, so a changed one changes what is left.
@@ -119,6 +120,11 @@ impl Daemon {
         if raised != Amount::default() {
             let origin = Origin::system("configuration");
             store.commit(Batch::new(&origin).account(HOUSE, AccountOp::Credit(raised), "ceiling")).await?;
+        }
+        let share = share_of(config.person_share).map_err(anyhow::Error::msg)?;
+        if account.share() != share {
+            let origin = Origin::system("configuration");
+            store.commit(Batch::new(&origin).account(HOUSE, AccountOp::Share(share), "share")).await?;
         }
         let tokens = Tokens::open(store.clone()).await?;
         let tokens = if config.knowledge.anonymous { tokens.with_anybody() } else { tokens };
@@ -135,6 +141,7 @@ impl Daemon {
         let knowledge = Knowledge::new(store.clone(), nexus.clone())
             .with_neurons(neurons.clone())
             .with_keys(keys)
+            .with_open_profiles(config.knowledge.open_profiles)
             .with_directory(Arc::new(tokens.clone()))
             .with_schemas(parts.schemas);
         // Before any job is gone on with that may use them.

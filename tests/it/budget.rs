@@ -64,7 +64,7 @@ async fn storm(store: &Store, seed: u64, life: u64) {
                     1 => AccountOp::Debit(amount),
                     2..=5 => {
                         let id: Arc<str> = format!("h{life}.{worker}.{n}").into();
-                        AccountOp::Hold { id, parent: None, amount }
+                        AccountOp::Hold { id, parent: None, amount, of: None }
                     }
                     _ if open.is_empty() => continue,
                     _ => {

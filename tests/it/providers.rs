@@ -6,11 +6,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use neurons::llm::{
+    Class,
     ChatMessage, ChatRequest, Delta, Endpoint, Limits, LlmProvider, Model, OpenAi, Price, Transport, paid,
 };
 use neurons::{CallOptions, HOUSE, LlmError, Models, NeuronSpec, Neurons, Stop, Tier};
 use nexus::ledger::{AccountOp, Amount};
-use nexus::{Batch, ManualClock, Nexus, Origin, Store};
+use nexus::{Batch, ManualClock, Nexus, Origin, Store, Wants};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -374,7 +375,8 @@ async fn a_model_that_fails_again_and_again_is_left_alone_and_no_longer_asked() 
 
 /// Asks as a paid call does, when its turn has come.
 async fn in_turn(provider: &OpenAi) -> Result<String, LlmError> {
-    let _turn = provider.turn(10).await?;
+    let wants = Wants { class: Class::Invocation, who: "user:ada".into(), is_bound: false };
+    let _turn = provider.turn(10, wants).await?;
     provider.chat(asks(), None).await.map(|reply| reply.text)
 }
 

@@ -93,6 +93,12 @@ pub enum Fact {
         #[serde(alias = "node")]
         step: Step,
     },
+    /// A step brought what somebody says whom the job's owner does not trust. From here on calls of tools that change something
+    /// outside wait for an approval.
+    Tainted {
+        /// Which step.
+        step: Step,
+    },
     /// A job that failed is taken up again where it failed.
     Retried,
     /// The world was told something.

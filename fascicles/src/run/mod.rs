@@ -64,6 +64,8 @@ pub struct Run {
     deadline_at: Option<Timestamp>,
     /// Counts failures: what was to follow before one may follow no more.
     failures: u64,
+    /// Whether it has read what its owner does not trust.
+    is_tainted: bool,
 }
 
 impl Run {
@@ -74,6 +76,7 @@ impl Run {
             status: Status::Pending,
             error: None,
             observed: 0,
+            is_tainted: false,
             stages: Vec::new(),
             asked: Vec::new(),
             deadline_at: None,
@@ -212,6 +215,7 @@ impl Run {
                 }
             }),
             Fact::Interrupted { step } => self.root.change(step, |slot| slot.restarts += 1),
+            Fact::Tainted { .. } => self.is_tainted = true,
             Fact::Retried => {
                 (self.status, self.error, self.deadline_at) = (Status::Running, None, None);
                 self.root.mend();
@@ -248,7 +252,12 @@ impl Run {
         }
         match news {
             News::Accepted { events, deadline_at } => self.note(Fact::Accepted { events, deadline_at }, &mut out),
-            News::Done { step, output, .. } => self.done(step, output, &mut out),
+            News::Done { step, output, untrusted, .. } => {
+                if untrusted && !self.is_tainted {
+                    self.note(Fact::Tainted { step: step.clone() }, &mut out);
+                }
+                self.done(step, output, &mut out);
+            }
             News::Failed { step, error, retry, .. } => self.slot_failed(&step, error, retry, &mut out),
             News::Paused { step, calls, .. } => {
                 let wait = Wait { n: self.next_wait(), pause: Pause::Tools { tool_calls: calls }, expires_at: None };
@@ -508,6 +517,7 @@ impl Run {
                 is_afterthought: self.root.is_afterthought(step),
                 leaf: leaf.clone(),
                 authors: authors.clone(),
+                untrusted: self.is_tainted,
                 input: self.root.input.clone(),
                 events,
                 delay_ms,

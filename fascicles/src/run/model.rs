@@ -319,7 +319,7 @@ fn came_of(world: &World, start: &Start) -> News {
     let (step, attempt) = (start.step.clone(), start.attempt);
     if is_fall_back(&start.leaf) {
         let output = world.output(&format!("{step}!"), &start.events);
-        return News::Done { step, attempt, output };
+        return News::Done { step, attempt, output, untrusted: false };
     }
     if is_clients(&start.leaf) {
         // The call says what its result will be.
@@ -333,7 +333,7 @@ fn came_of(world: &World, start: &Start) -> News {
         return News::Failed { step, attempt, error: "the world".into(), retry };
     }
     let output = world.output(&step, &start.events);
-    News::Done { step, attempt, output }
+    News::Done { step, attempt, output, untrusted: false }
 }
 
 // Random fascicles.

@@ -27,6 +27,8 @@ pub enum News {
         attempt: u32,
         /// Its output.
         output: Value,
+        /// Whether something in it was said by others than those whom the job's owner trusts.
+        untrusted: bool,
     },
     /// A try of a step has failed.
     Failed {
@@ -124,6 +126,8 @@ pub struct Start {
     pub(crate) leaf: Arc<Leaf>,
     /// Authors of the step, outermost first.
     pub(crate) authors: Authors,
+    /// Whether the job has read what is not trusted: see [`Fact::Tainted`](super::Fact::Tainted).
+    pub(crate) untrusted: bool,
     /// What the job works on.
     pub input: Arc<[Event]>,
     /// What it reads.

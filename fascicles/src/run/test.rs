@@ -27,7 +27,7 @@ fn accepted() -> News {
 }
 
 fn done(step: &str) -> News {
-    News::Done { step: step.into(), attempt: 1, output: json!(step) }
+    News::Done { step: step.into(), attempt: 1, output: json!(step), untrusted: false }
 }
 
 fn starts(out: &Outcome) -> Vec<&Start> {
@@ -204,7 +204,7 @@ fn a_branch_that_was_given_up_is_tried_again_with_its_job() {
     run.on(News::Failed { step: "a".into(), attempt: 1, error: "no".into(), retry: false }, now());
     assert_eq!(run.status(), Status::Failed);
     assert_eq!(started(&run.on(News::Retried, now())), ["a"]);
-    run.on(News::Done { step: "a".into(), attempt: 2, output: json!(1) }, now());
+    run.on(News::Done { step: "a".into(), attempt: 2, output: json!(1), untrusted: false }, now());
     run.on(done("b"), now());
     assert_eq!(run.output(), json!("b"));
 }

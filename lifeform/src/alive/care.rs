@@ -15,7 +15,7 @@ use crate::canvas::Kind;
 use crate::guard::{self, Counts, Guard, Step};
 use crate::hands::NO_ANSWER;
 use crate::life::Status;
-use crate::perception::{Place, Speech, Thought};
+use crate::perception::{Perception, Place, Speech, Thought};
 use crate::{spending, trace};
 
 /// Memories that may be at fault and are kept in mind.
@@ -107,7 +107,8 @@ impl Alive {
         let mut told: BTreeSet<Place> = BTreeSet::new();
         while let Some(next) = self.attention.next(|place| !told.contains(place)) {
             if next.perception.to_answer() {
-                self.say_by_reflex(&next.perception, &name, content.clone(), None).await?;
+                let Perception { place, .. } = &next.perception;
+                self.say_by_reflex(place, next.perception.last(), &name, content.clone(), None).await?;
             }
             told.insert(next.perception.place);
         }

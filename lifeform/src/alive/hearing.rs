@@ -13,10 +13,10 @@ use tokio::sync::oneshot;
 
 use super::{Alive, next_of};
 use crate::LifeformError;
-use crate::attention::Reading;
+use crate::attention::{HEARD_EACH_MAX, Reading};
 use crate::canvas::{Canvas, Kind, Op, chat};
 use crate::life::{Mailbox, Msg};
-use crate::perception::{self, Bearing, Heard, Me, Place, Said, Speech, Thought};
+use crate::perception::{self, Bearing, Change, Heard, Me, Place, Said, Speech, Thought};
 
 impl Alive {
     /// Reads a canvas from where it was read to, and on.
@@ -140,7 +140,14 @@ impl Alive {
                 let place = place(topic);
                 if !self.attention.has(&place, said.rev) {
                     self.hear_of_goal(&place, &said).await?;
-                    self.counts.heard(self.store.clock().now());
+                    let (now, whose) = (self.store.clock().now(), self.participant(&said.sender));
+                    if let Some(who) = whose.as_ref().filter(|_| said.change == Change::New)
+                        && (self.attention.waiting_of(&who.0) >= HEARD_EACH_MAX
+                            || self.counts.has_said_its_share(who, &self.limits, now))
+                    {
+                        return self.say_that_it_passes_over(&place, &said).await;
+                    }
+                    self.counts.heard(now, whose);
                     self.bear(&place, &mut said).await?;
                     self.attention.hear(place, said);
                 }

@@ -6,8 +6,9 @@ use fascicles::run::{Fact, Status as JobStatus};
 use fascicles::{FascicleError, JobOrder, Priority};
 use jiff::SignedDuration;
 use knowledge::Record;
+use neurons::llm::Class;
 use nexus::store::{Entry, Hash};
-use nexus::{Event, Origin, StoreError};
+use nexus::{Event, Origin, PrincipalId, StoreError};
 
 use super::{Alive, is_passing};
 use crate::LifeformError;
@@ -60,8 +61,13 @@ impl Alive {
     pub(super) async fn begin(&mut self, me: &Mailbox, act: &Act, means: Means) -> Result<(), LifeformError> {
         let now = self.store.clock().now();
         let Some((job, mut errand)) = self.plans.agenda().errand(act, &self.head.id, now) else { return Ok(()) };
-        let origin = self.because(act.reference());
+        let behind = self.plans.agenda().behind(act).unwrap_or_default();
+        // It draws on the share of a participant if nobody else stands behind it.
+        let participants: Option<Vec<PrincipalId>> = behind.iter().map(|by| self.participant(by)).collect();
+        let participant = participants.and_then(|participants| participants.into_iter().next());
+        let origin = self.because(act.reference()).on_behalf_of(participant.clone());
         let known = self.focus(act, &origin).await;
+        errand["behind"] = behind.iter().map(|by| &**by).collect();
         errand["knows"] = known.iter().map(|record| record.id.as_str()).collect();
         errand["knowledge"] = knowledge::as_told(&known).into();
         let order = JobOrder {
@@ -71,10 +77,11 @@ impl Alive {
             account: self.head.id.clone(),
             events: vec![Event::json(ERRAND, errand, origin.cause.clone())],
             tier: Some(means.tier),
+            class: Some(Class::Initiative),
             priority: Priority::Low,
             reserve: self.need(means),
             // What it thought of itself is nobody's word.
-            untrusted: !self.plans.agenda().behind(act).is_some_and(|by| by.iter().all(|by| self.trusts(by))),
+            untrusted: behind.is_empty() || !behind.iter().all(|by| self.trusts(by)),
             ..JobOrder::default()
         };
         if self.counts.knows_nothing_unasked() {
@@ -95,7 +102,7 @@ impl Alive {
         self.plans.reload().await?;
         match started {
             Ok(_) => {
-                self.counts.act(now);
+                self.counts.act(now, participant);
                 self.watch(me, job);
             }
             // The agenda was changed meanwhile: there is a next beat.
@@ -144,6 +151,7 @@ impl Alive {
         // Another answer is another try.
         let job: Arc<str> = format!("{}.c{}", self.head.id, &Hash::of(thought.job.as_bytes()).hex()[..16]).into();
         let origin = self.because(format!("job:{}", thought.job)).because("errand:compaction");
+        let origin = origin.on_behalf_of(self.participant_of(&thought.perception));
         let content = serde_json::to_value(long).unwrap_or_default();
         let order = JobOrder {
             id: Some(job.clone()),
@@ -152,6 +160,7 @@ impl Alive {
             account: self.head.id.clone(),
             events: vec![Event::json(COMPACTION, content, origin.cause.clone())],
             tier: Some(means.tier),
+            class: Some(Class::Afterthought),
             priority: Priority::Low,
             reserve: self.need(means),
             untrusted: true,
@@ -194,6 +203,7 @@ impl Alive {
             owner: self.owner().into(),
             account: self.head.id.clone(),
             events: vec![Event::json(ERRAND, errand, origin.cause.clone())],
+            class: Some(Class::Afterthought),
             priority: Priority::Low,
             ordered: task.as_str().into(),
             ..JobOrder::default()

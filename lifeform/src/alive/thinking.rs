@@ -7,17 +7,17 @@ use fascicles::{FascicleError, JobOrder};
 use neurons::llm::Usage;
 use nexus::ledger::Amount;
 use nexus::store::Hash;
-use nexus::{Event, Origin, StoreError};
+use nexus::{Event, Origin, PrincipalId, StoreError, Timestamp};
 
 use super::{Alive, is_passing};
 use crate::LifeformError;
-use crate::attention::Next;
+use crate::attention::{Next, TOPICS_EACH_MAX};
 use crate::canvas::{Canvas, Kind, Op, Refusal, chat, mind_map};
 use crate::guard::Step;
 use crate::hands::PERCEPTION;
 use crate::life::{Mailbox, Status};
 use crate::metabolism::{Fed, Means, Mode, Policy, means, mode};
-use crate::perception::{Perception, Place, Thought};
+use crate::perception::{Perception, Place, Said, Thought};
 
 /// What a reply may read at most, in tokens: its reservation must be covered before it starts.
 const REPLY_PROMPT_TOKENS: u64 = 4_000;
@@ -41,6 +41,13 @@ impl Alive {
             let to_answer = next.perception.to_answer();
             if to_answer && self.head.status == Status::Dormant {
                 self.say_that_it_rests(&next.perception).await?;
+                not_now.insert(next.perception.place);
+                continue;
+            }
+            let participant = self.participant_of(&next.perception);
+            if let Some(who) = &participant
+                && !self.has_room_for(who, &next.perception, needed).await?
+            {
                 not_now.insert(next.perception.place);
                 continue;
             }
@@ -68,11 +75,65 @@ impl Alive {
                 Ok(false) => drop(not_now.insert(place)),
                 begun => {
                     begun?;
-                    self.counts.act(self.store.clock().now());
+                    self.counts.act(self.store.clock().now(), participant);
                 }
             }
         }
         Ok(())
+    }
+
+    /// Returns `who` if it is a participant, whose share of everything is bounded; operators and lifeforms are not.
+    pub(super) fn participant(&self, who: &str) -> Option<PrincipalId> {
+        self.fascicles.neurons().participant(who)
+    }
+
+    /// Returns the participant for whom something is thought about, unless somebody else said some of it, too, who is none.
+    pub(super) fn participant_of(&self, perception: &Perception) -> Option<PrincipalId> {
+        let whose: Option<Vec<PrincipalId>> =
+            perception.said.iter().map(|said| self.participant(&said.sender)).collect();
+        whose?.into_iter().next()
+    }
+
+    /// Returns `true` if a participant has not had its share of jobs, of topics and of nutrients yet. One that has spent its
+    /// nutrients is told so, once an hour in each topic.
+    async fn has_room_for(
+        &self,
+        who: &PrincipalId,
+        perception: &Perception,
+        needed: Amount,
+    ) -> Result<bool, LifeformError> {
+        let now = self.store.clock().now();
+        if self.counts.has_its_share_of_acts(who, &self.limits, now)
+            || self.attention.busy_with(&who.0) >= TOPICS_EACH_MAX
+        {
+            return Ok(false);
+        }
+        if !perception.to_answer() {
+            return Ok(true);
+        }
+        let account = self.store.account(&self.head.id).await?.unwrap_or_default();
+        let Some(left) = account.share_left(&who.0, now).filter(|left| !left.covers(needed)) else { return Ok(true) };
+        let hour = now.as_second().div_euclid(3_600);
+        let next = Timestamp::from_second((hour + 1) * 3_600).unwrap_or(now);
+        // Who is being answered may get back some of what is set aside.
+        if self.attention.busy_with(&who.0) == 0 {
+            let content = format!(
+                "I keep some of what I have for others: you have {left} left in this hour, which does not pay for an answer. I answer \
+                 when the next hour begins, at {next}. An operator can raise your share."
+            );
+            let name = format!("share_{hour}_{}", &Hash::of(who.0.as_bytes()).hex()[..12]);
+            let answered = Some(perception.last().message.clone());
+            self.say_by_reflex(&perception.place, perception.last(), &name, content, answered).await?;
+        }
+        Ok(false)
+    }
+
+    /// Tells a participant, once a minute in each topic, that it says more than can be heard.
+    pub(super) async fn say_that_it_passes_over(&self, place: &Place, said: &Said) -> Result<(), LifeformError> {
+        let minute = self.store.clock().now().as_second().div_euclid(60);
+        let content = "You write faster than I can read, so I pass over some of what you wrote just now. Say again in a \
+                       minute what matters.";
+        self.say_by_reflex(place, said, &format!("pace_{minute}"), content.into(), None).await
     }
 
     /// Looks at the balance and settles into a mode; what changed is written.
@@ -124,13 +185,15 @@ impl Alive {
             self.free().await?
         );
         let answered = Some(perception.last().message.clone());
-        self.say_by_reflex(perception, &format!("{}", self.head.rests), content, answered).await
+        let name = format!("{}", self.head.rests);
+        self.say_by_reflex(&perception.place, perception.last(), &name, content, answered).await
     }
 
     /// Tells a person, once in each time of want, why answers are shorter now. It needs no model.
     pub(super) async fn say_that_it_is_in_want(&self, perception: &Perception) -> Result<(), LifeformError> {
         let content = "I am running low, so my answers are shorter for now. A top-up restores them.".to_owned();
-        self.say_by_reflex(perception, &format!("want_{}", self.head.wants), content, None).await
+        let name = format!("want_{}", self.head.wants);
+        self.say_by_reflex(&perception.place, perception.last(), &name, content, None).await
     }
 
     /// Whether everybody is trusted whose words an answer is given: what is said now, what was said just before, and whatever
@@ -164,22 +227,23 @@ impl Alive {
             "What you ask for would change something outside, so it waits for an operator's approval.".to_owned();
         let answered = Some(thought.perception.last().message.clone());
         let name = format!("approval_{}", &Hash::of(job.as_bytes()).hex()[..12]);
-        self.say_by_reflex(&thought.perception, &name, content, answered).await
+        self.say_by_reflex(&thought.perception.place, thought.perception.last(), &name, content, answered).await
     }
 
-    /// Says something without a model; `name` once in a topic.
+    /// Says something without a model because of what was `said`; `name` once in a topic.
     pub(super) async fn say_by_reflex(
         &self,
-        perception: &Perception,
+        place: &Place,
+        said: &Said,
         name: &str,
         content: String,
         reply_to: Option<Arc<str>>,
     ) -> Result<(), LifeformError> {
-        let Place { canvas, topic } = &perception.place;
+        let Place { canvas, topic } = place;
         let Some(canvas) = self.canvases.get(canvas) else { return Ok(()) };
         let id: Arc<str> = format!("msg_resting_{}_{name}_{topic}", self.head.id).into();
         let op = word(&canvas, topic, id, content, reply_to);
-        match canvas.apply(op, None, None, &self.because(perception.last().source.clone())).await {
+        match canvas.apply(op, None, None, &self.because(said.source.clone())).await {
             Ok(_) | Err(LifeformError::Refused(_)) => Ok(()),
             Err(error) => Err(error),
         }
@@ -191,7 +255,7 @@ impl Alive {
         let reading = self.attention.reading_with(&next);
         let Next { mut perception, extended, .. } = next;
         self.see_as_it_stands(&mut perception);
-        let origin = Origin::new(self.me.clone(), perception.cause());
+        let origin = Origin::new(self.me.clone(), perception.cause()).on_behalf_of(self.participant_of(&perception));
         let job = self.job_name(&perception);
         let definition = &self.head.definition;
         let kind = self.canvases.get(&perception.place.canvas).map(|canvas| canvas.kind);

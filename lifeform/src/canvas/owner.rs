@@ -309,6 +309,9 @@ impl Owner {
         if write.base.is_some_and(|base| base > self.rev) {
             return Err(Refusal::schema("base_rev", format!("the canvas is at revision {}", self.rev)));
         }
+        if let Some(wait) = self.log.store.disk_wait(who) {
+            return Err(Refusal::Rate(format!("as much was written for you as may be in a day; wait {} s", wait.as_secs())));
+        }
         if !is_daemon(who) {
             self.allowance.take(&who.id, count, bytes, &self.limits, Instant::now())?;
         }

@@ -1,12 +1,13 @@
 //! What was said is looked over when something new contradicts it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fascicles::{ToolContext, ToolFailure};
 use nexus::Origin;
 use serde_json::{Map, Value, json};
 
-use super::{Hands, Here};
+use super::{Hands, Here, speakers};
 use crate::canvas::{Canvas, chat};
 use crate::memory::{Fact, Recalled, are_of_one_subject, facts};
 use crate::perception::Change;
@@ -21,9 +22,10 @@ impl Hands {
     /// when there are none, so that most of what is learned costs no thought.
     pub(super) async fn alike(&self, here: &Here, origin: &Origin) -> Result<Value, ToolFailure> {
         let (mut candidates, mut new): (Vec<Recalled>, Vec<Fact>) = (Vec::new(), Vec::new());
+        let people = here.people();
         for said in here.perception.said.iter().filter(|said| said.change != Change::Retracted) {
             for fact in facts(&said.content, &Value::Null) {
-                let found = self.memory.recall(&fact.statement, &[], origin).await.map_err(ToolFailure::passing)?;
+                let found = self.memory.recall(&fact.statement, &[], &people, origin).await.map_err(ToolFailure::passing)?;
                 let alike = found.recalled.into_iter().filter(|known| {
                     are_of_one_subject(&known.statement, &fact.statement)
                         && candidates.iter().all(|other| other.id != known.id)
@@ -46,7 +48,7 @@ impl Hands {
         let earlier: Vec<String> =
             candidates.iter().enumerate().map(|(n, known)| format!("{}. {}", n + 1, known.statement)).collect();
         let text = format!("New: {}\nEarlier:\n{}", news.join(" "), earlier.join("\n"));
-        let metadata = json!({"candidates": candidates.iter().map(|known| &known.id).collect::<Vec<_>>(), "new": news});
+        let metadata = json!({"candidates": candidates.iter().map(|known| &known.id).collect::<Vec<_>>(), "new": news, "people": people});
         Ok(json!({"events": [{"role": "user", "content": text, "metadata": metadata}]}))
     }
 
@@ -82,11 +84,19 @@ impl Hands {
         let correction = verdict["correction"].as_str().unwrap_or_default().trim();
         let new: Vec<&str> =
             asked.get("new").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+        let people: BTreeSet<&str> =
+            asked.get("people").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
         let mut corrected = Vec::new();
         for number in verdict["contradicted"].as_array().into_iter().flatten().filter_map(Value::as_u64) {
             let candidate = asked.get("candidates").and_then(|ids| ids.get(number.checked_sub(1)? as usize)?.as_str());
             let Some(fact) = candidate else { continue };
-            let resting = self.resting_on(fact);
+            // Others are not told what they did not hear.
+            let may_hear = |canvas: &Canvas, topic: &str| {
+                let there = speakers(&canvas.snapshot().state, topic);
+                there.iter().filter(|who| who.starts_with("user:")).all(|who| people.contains(who.as_str()))
+            };
+            let mut resting = self.resting_on(fact);
+            resting.retain(|(canvas, topic, _)| may_hear(canvas, topic));
             self.memory.supersede(fact, &new.join(" "), origin).await.map_err(ToolFailure::passing)?;
             for (canvas, topic, id) in resting.into_iter().filter(|_| !correction.is_empty()) {
                 let reason: String = format!("I learned since: {}", new.join(" ")).chars().take(240).collect();

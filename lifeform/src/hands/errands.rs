@@ -7,10 +7,11 @@ use knowledge::{Deed, KnowledgeError, Learned, Type};
 use nexus::Origin;
 use serde_json::{Value, json};
 
-use super::{ERRAND, Hands, failed, line_of, rests_on, told_of};
+use super::{ERRAND, Hands, failed, line_of, marked, rests_on, speakers, told_of};
 use crate::agenda::{GoalStatus, Outcome};
 use crate::canvas::chat;
 use crate::maintenance::{self, Task};
+use crate::memory::Recalled;
 
 /// Times that something is found out for one goal before it must go on with what there is.
 const RESEARCHED_MAX: u32 = 3;
@@ -37,13 +38,22 @@ impl Hands {
         let errand = Self::errand(context)?;
         let text = |member: &str| errand[member].as_str().unwrap_or_default();
         let words = format!("{} {}", text("title"), text("description"));
-        let found = self.memory.recall(&words, &[], origin).await.map_err(ToolFailure::passing)?;
+        // What comes of it is said in its topic: those hear it who have spoken there, and who asked for it.
+        let topic = format!("goal_{}", text("goal"));
+        let mut people = self.canvases.get(&self.home).map(|home| speakers(&home.snapshot().state, &topic));
+        let people = people.get_or_insert_default();
+        people.extend(errand["behind"].as_array().into_iter().flatten().filter_map(|by| by.as_str().map(str::to_owned)));
+        people.retain(|who| who.starts_with("user:"));
+        let found = self.memory.recall(&words, &[], people, origin).await.map_err(ToolFailure::passing)?;
+        let is_strange = |memory: &Recalled| memory.person.as_ref().is_some_and(|who| !self.knowing.trusts_word_of(who));
+        let untrusted = found.recalled.iter().any(is_strange);
         let mut events = vec![json!({"role": "system", "content": self.identity})];
         if !found.recalled.is_empty() {
             let lines: Vec<String> = found.recalled.iter().map(|memory| line_of(memory, "")).collect();
             let ids: Vec<&str> = found.recalled.iter().map(|memory| memory.id.as_str()).collect();
             let metadata = json!({"rests_on": ids});
-            events.push(json!({"role": "system", "content": format!("What you remember:\n{}", lines.join("\n")), "metadata": metadata}));
+            let told = format!("What you remember:\n{}", lines.join("\n"));
+            events.push(marked(json!({"role": "system", "content": told, "metadata": metadata}), untrusted));
         }
         events.extend(told_of(text("knowledge"), &errand["knows"]));
         let lines = |member: &str| {

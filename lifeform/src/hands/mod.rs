@@ -160,6 +160,14 @@ impl Here {
         said.change != Change::New || self.message(&said.message).as_ref().is_some_and(was_amended)
     }
 
+    /// The people who hear what is said here: who has spoken, and who speaks now.
+    fn people(&self) -> BTreeSet<String> {
+        let mut people = speakers(&self.canvas.snapshot().state, self.topic());
+        people.extend(self.perception.said.iter().map(|said| said.sender.to_string()));
+        people.retain(|who| who.starts_with("user:"));
+        people
+    }
+
     fn status(&self, id: &str) -> Option<String> {
         self.message(id)?["status"].as_str().map(Into::into)
     }
@@ -285,12 +293,15 @@ impl Hands {
         let new = here.perception.said.iter().filter(|said| said.change == Change::New);
         let besides: Vec<Arc<str>> = new.map(|said| said.message.clone()).collect();
         let words = here.perception.content();
-        let found = self.memory.recall(&words, &besides, origin).await.map_err(ToolFailure::passing)?;
+        let people = here.people();
+        let found = self.memory.recall(&words, &besides, &people, origin).await.map_err(ToolFailure::passing)?;
         let mut events = vec![json!({"role": "system", "content": self.identity})];
         let asks = &here.perception.last().sender;
-        let people = speakers(&here.canvas.snapshot().state, here.topic());
         match self.knowing.comes_to_mind(&words, asks, &people, &origin.cause).await {
-            Ok(known) => events.extend(told(&known)),
+            Ok(known) => {
+                let untrusted = known.iter().any(|record| !self.knowing.trusts_word_of(&record.owner));
+                events.extend(told(&known).map(|event| marked(event, untrusted)));
+            }
             Err(error @ KnowledgeError::Nexus(_)) => return Err(ToolFailure::passing(error)),
             // An answer does not wait for what cannot be told.
             Err(error) => tracing::warn!(%error, "what it knows does not come to mind"),
@@ -301,7 +312,9 @@ impl Hands {
             let asks = here.perception.last().sender.clone();
             let lines: Vec<String> = found.recalled.iter().map(|memory| line_of(memory, &asks)).collect();
             let text = format!("What you remember:\n{}", lines.join("\n"));
-            events.push(json!({"role": "system", "content": text, "metadata": rests_on}));
+            let is_strange = |memory: &Recalled| memory.person.as_ref().is_some_and(|who| !self.knowing.trusts_word_of(who));
+            let untrusted = found.recalled.iter().any(is_strange);
+            events.push(marked(json!({"role": "system", "content": text, "metadata": rests_on}), untrusted));
         }
         Ok(json!({"events": events, "kip": found.kip}))
     }
@@ -394,7 +407,7 @@ impl Hands {
                 }
                 self.memory.meet(stated, origin).await?;
                 let stands = || here.says_still(said);
-                self.memory.learn(stated, &facts(&said.content, &read), stands, origin).await
+                self.memory.learn(stated, &facts(&said.content, &read), &here.people(), stands, origin).await
             }
             .await;
             learned.extend(kept.map_err(ToolFailure::passing)?);
@@ -466,6 +479,15 @@ fn failed(error: KnowledgeError) -> ToolFailure {
 fn told(known: &[Record]) -> Option<Value> {
     let ids: Vec<&str> = known.iter().map(|record| record.id.as_str()).collect();
     told_of(&knowledge::as_told(known), &json!(ids))
+}
+
+/// An event that says of itself whether it is untrusted: what is thought with it waits for an approval before it changes
+/// something outside.
+fn marked(mut event: Value, untrusted: bool) -> Value {
+    if untrusted {
+        event["metadata"]["untrusted"] = true.into();
+    }
+    event
 }
 
 /// The same of what was written down before.

@@ -2,6 +2,7 @@
 
 mod agenda;
 mod canvases;
+mod forgetting;
 mod goals;
 mod moving;
 mod resources;
@@ -16,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use fascicles::Fascicles;
 use knowledge::Knowledge;
 use neurons::tools::Builtins;
-use nexus::ledger::{AccountOp, Release};
+use nexus::ledger::{AccountOp, Release, SHARE_DEFAULT, share_of};
 use nexus::store::{Hash, Key, Kind};
 use nexus::{Batch, Nexus, Origin, Store, StoreError, Timestamp};
 use ractor::ActorCell;
@@ -128,6 +129,7 @@ impl Lifeforms {
             lifeforms.inner.alarm.clone().run(lifeforms.inner.store.clone(), is_awake),
         ));
         tokio::spawn(nexus::vital("calls", lifeforms.clone().answer_calls()));
+        lifeforms.keep_copies_together();
         Ok(lifeforms)
     }
 
@@ -176,6 +178,10 @@ impl Lifeforms {
         let release = head.definition.metabolism.release;
         if release != Release::default() {
             birth = birth.account(id.clone(), AccountOp::Release(Some(release)), "birth");
+        }
+        let share = share_of(head.definition.metabolism.person_share).map_err(LifeformError::Spec)?;
+        if share != SHARE_DEFAULT {
+            birth = birth.account(id.clone(), AccountOp::Share(share), "birth");
         }
         let now = self.inner.store.clock().now();
         let mut agenda = head.definition.agenda(now).map_err(LifeformError::Spec)?;

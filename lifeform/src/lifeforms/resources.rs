@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nexus::ledger::{Account, AccountOp, Amount, Release};
+use nexus::ledger::{Account, AccountOp, Amount, Release, share_of};
 use nexus::store::{Expect, Key, Kind};
 use nexus::{Batch, Origin, StoreError};
 
@@ -75,6 +75,17 @@ impl Lifeforms {
         self.get(id).await?;
         let rule = (rule != Release::default()).then_some(rule);
         self.inner.store.commit(Batch::new(origin).account(id.clone(), AccountOp::Release(rule), "release")).await?;
+        self.account(id).await
+    }
+
+    /// Sets the share of what is free that a participant may draw in an hour, from 0 to 1; 1 binds nobody.
+    ///
+    /// # Errors
+    /// [`LifeformError::NotFound`], [`LifeformError::Spec`] when it is no share.
+    pub async fn person_share(&self, origin: &Origin, id: &LifeformId, share: f64) -> Result<Account, LifeformError> {
+        let share = share_of(share).map_err(LifeformError::Spec)?;
+        self.get(id).await?;
+        self.inner.store.commit(Batch::new(origin).account(id.clone(), AccountOp::Share(share), "share")).await?;
         self.account(id).await
     }
 

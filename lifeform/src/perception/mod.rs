@@ -119,6 +119,11 @@ pub(crate) struct Perception {
 }
 
 impl Perception {
+    /// The first thing that was said.
+    pub(crate) fn first(&self) -> &Said {
+        self.said.first().unwrap_or_else(|| unreachable!("a perception is of something"))
+    }
+
     /// The last thing that was said.
     pub(crate) fn last(&self) -> &Said {
         self.said.last().unwrap_or_else(|| unreachable!("a perception is of something"))

@@ -13,11 +13,12 @@ use axum::Router;
 use axum::body::Body;
 use rand::RngExt;
 use reqwest::Response;
-use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+use nexus::{Turn, Turns, Wants};
+use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tower::{Service, ServiceExt};
 
-use super::LlmError;
+use super::{Class, LlmError};
 use super::limits::{Limits, retry_after};
 
 /// Tries of one call in all.
@@ -45,7 +46,7 @@ pub enum Transport {
 pub struct Endpoint {
     provider: Arc<str>,
     transport: Transport,
-    permits: Arc<Semaphore>,
+    turns: Turns<Class>,
     limits: Limits,
     /// Those that wait to be admitted, in order.
     queue: Arc<Mutex<()>>,
@@ -56,11 +57,10 @@ pub struct Endpoint {
 impl Endpoint {
     /// An endpoint that runs at most `concurrency_max` calls at once.
     pub fn new(provider: &str, transport: Transport, concurrency_max: usize, deadline: Duration) -> Self {
-        let permits = Arc::new(Semaphore::new(concurrency_max));
         Self {
             provider: provider.into(),
             transport,
-            permits,
+            turns: Turns::new(concurrency_max),
             limits: Limits::default(),
             queue: Arc::default(),
             deadline,
@@ -73,12 +73,13 @@ impl Endpoint {
         Self { limits, ..self }
     }
 
-    /// Waits for a place among the calls at once, and until a request of so many bytes may be sent.
+    /// Waits for a turn among the calls at once, by class and by principal ([`Turns`]), and until a request of so many bytes may
+    /// be sent.
     ///
     /// # Errors
     /// [`LlmError::Busy`] when that would take too long.
-    pub async fn turn(&self, bytes: usize) -> Result<OwnedSemaphorePermit, LlmError> {
-        let permit = self.permits.clone().acquire_owned().await.map_err(|error| self.unreachable(error))?;
+    pub async fn turn(&self, bytes: usize, wants: Wants<Class>) -> Result<Turn<Class>, LlmError> {
+        let turn = self.turns.take(wants).await;
         let tokens = u32::try_from(bytes / BYTES_A_TOKEN).unwrap_or(u32::MAX);
         // One after the other: who came first is admitted first.
         let admitted = async {
@@ -91,7 +92,7 @@ impl Endpoint {
             retry_after: Some(ADMIT_MAX),
         };
         tokio::time::timeout(ADMIT_MAX, admitted).await.map_err(|_| late())??;
-        Ok(permit)
+        Ok(turn)
     }
 
     /// Waits until the provider may be asked; whoever would wait too long is told how long.

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use nexus::{EmbedError, Embedder, Origin, Store};
 
 use super::paid::{self, Payer};
-use super::{LlmError, Model};
+use super::{Class, LlmError, Model};
 use crate::NeuronError;
 use crate::neurons::HOUSE;
 
@@ -30,7 +30,7 @@ impl Embedder for Meaning {
     }
 
     async fn embed(&self, origin: &Origin, texts: Vec<String>) -> Result<Vec<Vec<f32>>, EmbedError> {
-        let payer = Payer { store: &self.store, origin, account: HOUSE };
+        let payer = Payer { store: &self.store, origin, account: HOUSE, class: Class::of(origin) };
         paid::embed_at_once(payer, &self.model, texts).await.map_err(|error| match error {
             // What the texts are to blame for; a wrong key or an empty account is not.
             NeuronError::Llm(LlmError::Refused { status: 400 | 413 | 422, .. }) => {

@@ -18,7 +18,9 @@ pub mod wire;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use nexus::{Origin, PrincipalKind, Turn, Wants};
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
 
 pub use abilities::{Abilities, CompletionMode, JsonMode};
 pub use endpoint::{Endpoint, Transport};
@@ -129,16 +131,48 @@ impl LlmError {
     }
 }
 
+/// The classes of calls, in the order in which a provider's turns are given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Class {
+    /// A step of a lifeform's answer.
+    Answer,
+    /// An invocation, or a step of a job, that a person asked for.
+    Invocation,
+    /// What a lifeform does of its own accord: goals and schedules.
+    Initiative,
+    /// What nobody waits for: learning, condensing, maintenance.
+    Afterthought,
+}
+
+impl Class {
+    /// Returns the class of a call for `origin`, as far as its principal says.
+    pub fn of(origin: &Origin) -> Self {
+        match origin.principal.kind {
+            PrincipalKind::Lifeform => Self::Answer,
+            PrincipalKind::User => Self::Invocation,
+            PrincipalKind::System => Self::Afterthought,
+        }
+    }
+
+    /// Returns what a call of this class for `origin` wants of a provider.
+    pub fn wants(self, origin: &Origin) -> Wants<Self> {
+        let participant = origin.participant();
+        let who = participant.unwrap_or(&origin.principal.id.0).clone();
+        Wants { class: self, who, is_bound: participant.is_some() }
+    }
+}
+
 /// A provider of models.
 #[async_trait]
 pub trait LlmProvider: Send + Sync + 'static {
     /// Its name in the configuration.
     fn name(&self) -> &str;
 
-    /// Waits until it may be asked by a request of so many bytes; what is answered is held until the answer is there. Who
-    /// only waits has not been sent yet.
-    async fn turn(&self, bytes: usize) -> Result<Option<OwnedSemaphorePermit>, LlmError> {
-        let _ = bytes;
+    /// Waits until the provider may be asked by a request of so many bytes. The turn is held until the answer is there; a
+    /// call that waits for it has not been sent.
+    async fn turn(&self, bytes: usize, wants: Wants<Class>) -> Result<Option<Turn<Class>>, LlmError> {
+        let _ = (bytes, wants);
         Ok(None)
     }
 

@@ -11,13 +11,14 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::error::SendTimeoutError;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use nexus::{Turn, Wants};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::abilities::{Abilities, CompletionMode, as_completion, prefix_of};
 use super::breaker::Breaker;
 use super::wire::types::{ChatMessage, ChatResponse, EmbeddingRequest, EmbeddingResponse, Texts, WireToolCall};
-use super::{ChatReply, ChatRequest, Delta, Endpoint, LlmError, LlmProvider, Usage};
+use super::{ChatReply, ChatRequest, Class, Delta, Endpoint, LlmError, LlmProvider, Usage};
 
 /// A continuation that begins with so much of its own prefix is taken for saying it again.
 const ECHO_BYTES_MIN: usize = 16;
@@ -265,8 +266,8 @@ impl LlmProvider for OpenAi {
         &self.name
     }
 
-    async fn turn(&self, bytes: usize) -> Result<Option<OwnedSemaphorePermit>, LlmError> {
-        self.endpoint.turn(bytes).await.map(Some)
+    async fn turn(&self, bytes: usize, wants: Wants<Class>) -> Result<Option<Turn<Class>>, LlmError> {
+        self.endpoint.turn(bytes, wants).await.map(Some)
     }
 
     async fn chat(&self, request: ChatRequest, deltas: Option<mpsc::Sender<Delta>>) -> Result<ChatReply, LlmError> {

@@ -8,12 +8,12 @@ use std::sync::{Arc, OnceLock};
 
 use nexus::ledger::{AccountOp, Amount};
 use nexus::store::{Entry, Op, PAGE_MAX, Stream};
-use nexus::{Batch, Origin, Principal, Store, StoreError};
+use nexus::{Batch, Origin, Principal, Store, StoreError, Turn};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 
-use super::{ChatReply, ChatRequest, Delta, LlmError, Model, Usage, WireToolCall};
+use super::{ChatReply, Class, ChatRequest, Delta, LlmError, Model, Usage, WireToolCall};
 use crate::NeuronError;
 use crate::conclusion::WithAnswer;
 use crate::conversation::{self, Conversation, replied};
@@ -35,6 +35,8 @@ pub struct Payer<'p> {
     pub origin: &'p Origin,
     /// The account.
     pub account: &'p str,
+    /// When its turn with the provider comes.
+    pub class: Class,
 }
 
 /// What a paid call answers.
@@ -116,7 +118,7 @@ pub(crate) async fn call(
     };
     let purchase = Purchase { payer, model, bound, journal: Some(talk.stream().clone()) };
     // Who still waits for its turn has not been sent, and owes nothing should the daemon die.
-    let turn = model.provider.turn(bound.prompt_tokens as usize).await?;
+    let turn = purchase.turn().await?;
     let reserved = purchase.reserve(turn, talk.written_into(Batch::new(payer.origin)), joined(place, asked)).await?;
     talk.is_written();
     let (reply, charged, call) = reserved.make(work, told).await?;
@@ -226,7 +228,7 @@ async fn buy(
         more: Vec::new(),
     };
     let purchase = Purchase { payer, model, bound, journal };
-    let turn = model.provider.turn(bound.prompt_tokens as usize).await?;
+    let turn = purchase.turn().await?;
     let reserved = purchase.reserve(turn, Batch::new(payer.origin), asked).await?;
     let ((vectors, usage), _, call) = reserved.make(work, told).await?;
     Ok(PaidVectors { vectors, usage, call })
@@ -254,9 +256,15 @@ struct Told {
 }
 
 impl<'p> Purchase<'p> {
+    /// Waits for its turn with the provider.
+    async fn turn(&self) -> Result<Option<Turn<Class>>, NeuronError> {
+        let wants = self.payer.class.wants(self.payer.origin);
+        Ok(self.model.provider.turn(self.bound.prompt_tokens as usize, wants).await?)
+    }
+
     /// Sets the cost aside, with what is `asked`, when its `turn` with the provider has come.
-    async fn reserve(self, turn: Turn, announce: Batch, asked: Value) -> Result<Reserved<'p>, NeuronError> {
-        let Self { payer: Payer { store, origin, account }, model, bound, journal } = self;
+    async fn reserve(self, turn: Option<Turn<Class>>, announce: Batch, asked: Value) -> Result<Reserved<'p>, NeuronError> {
+        let Self { payer: Payer { store, origin, account, .. }, model, bound, journal } = self;
         let bought = model;
         let bound = model.price.of(bound);
         let id: Arc<str> = format!("call_{}", uuid::Uuid::now_v7().simple()).into();
@@ -265,7 +273,7 @@ impl<'p> Purchase<'p> {
         let mut jobs = jobs.map(|job| job.split_once('/').map_or(&**job, |(job, _)| job));
         let holds = store.account(account).await?.map(|account| account.holds).unwrap_or_default();
         let parent = jobs.find(|job| holds.contains_key(*job)).map(Arc::from);
-        let op = AccountOp::Hold { id: id.clone(), parent, amount: bound };
+        let op = AccountOp::Hold { id: id.clone(), parent, amount: bound, of: origin.participant().cloned() };
         let sent = json!({"call": id, "provider": model.provider.name(), "model": model.name, "reserved": bound});
         let mut announce =
             announce.account(account, op, "reserve").append(calls_stream(account), "sent", &joined(sent, asked));
@@ -289,9 +297,6 @@ impl<'p> Purchase<'p> {
         Ok(Reserved { model: bought, turn, hold })
     }
 }
-
-/// A place among the calls of a provider.
-type Turn = Option<OwnedSemaphorePermit>;
 
 /// What is set aside for a call. One that is let go of unsettled is settled then: with nothing when the call was never
 /// sent, else in full, since nobody knows what became of it.
@@ -350,7 +355,7 @@ impl Drop for Hold {
 /// A call whose cost is set aside.
 struct Reserved<'p> {
     model: &'p Model,
-    turn: Turn,
+    turn: Option<Turn<Class>>,
     hold: Hold,
 }
 

@@ -223,6 +223,17 @@ impl Tools {
         }
     }
 
+    /// Returns `true` if a result of a tool is what others wrote: on the network, in a mind or in the commons, or by whatever a
+    /// fascicle came to.
+    pub(crate) fn brings_in(&self, tool: &ToolSpec) -> bool {
+        match &tool.run {
+            Runner::Client => false,
+            // What works on the lifeform's own state brings in nothing.
+            Runner::Builtin => self.0.builtins.only_reads(&tool.name),
+            Runner::Kip { .. } | Runner::Http(_) | Runner::Mcp(_) | Runner::Openapi(_) | Runner::Fascicle(_) => true,
+        }
+    }
+
     /// Whether a call must be approved before it is made. What an untrusted voice asks for, and what would change something
     /// outside, must be, whatever the tool says.
     pub(crate) fn needs_approval(&self, tool: &ToolSpec, call: &ToolCall, caller: &Caller) -> bool {

@@ -5,6 +5,7 @@
 mod capsules;
 mod command;
 mod commons;
+mod forgotten;
 mod journal;
 mod meaning;
 mod mind;
@@ -20,7 +21,7 @@ use kip::graph::GraphRead;
 use kip::lang::ast::{Find, Lit};
 use kip::{Answer, Call, Command as Kip, ErrorKind, KipError, Options, bind_and, envelope};
 use serde_json::{Value, json};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::principal::{Origin, Principal, Role};
 use crate::store::{Key, Kind, Op, Store, StoreError, Stream};
@@ -34,6 +35,7 @@ pub use command::Right;
 pub use commons::{
     COMMONS, HAS_SECRET_KEY, OWNER_KEY, RECORD_TYPES, SEAL_KEY, SHARED, SecretPolicy, Version, versions_stream,
 };
+pub use forgotten::Forgotten;
 pub use kip::Request;
 pub use meaning::{EmbedError, Embedder};
 pub use mind::Mind;
@@ -70,6 +72,7 @@ pub struct Nexus {
     joint: Arc<Joint>,
     meanings: Option<Meanings>,
     secrets: SecretPolicy,
+    forgotten: forgotten::Hearer,
 }
 
 /// An answer that tells nobody a secret that he sent in the wrong place.
@@ -93,7 +96,14 @@ impl Nexus {
             joint: Arc::default(),
             meanings: None,
             secrets: SecretPolicy::default(),
+            forgotten: forgotten::Hearer::default(),
         }
+    }
+
+    /// Begins to tell of facts that are taken out of a mind, or hold no more, once that is durable. `None` if somebody listens
+    /// already. What nobody heard before the daemon ended is not told again.
+    pub fn forgotten(&self) -> Option<mpsc::UnboundedReceiver<Forgotten>> {
+        self.forgotten.listen()
     }
 
     /// What becomes of secrets that are written into the commons.

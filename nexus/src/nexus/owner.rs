@@ -19,6 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::NexusId;
 use super::command::{Command, Hands, Ran, run};
 use super::commons::{self, COMMONS, SecretPolicy};
+use super::forgotten::Hearer;
 use super::journal::Written;
 use super::mind::Mind;
 use super::shelf::{self, Shelved, Shelves, State};
@@ -148,6 +149,7 @@ pub(super) struct Place {
     pub(super) shelves: Option<(Shelves, Arc<shelf::Open>)>,
     pub(super) joint: Arc<Joint>,
     pub(super) secrets: SecretPolicy,
+    pub(super) forgotten: Hearer,
     pub(super) inbox: mpsc::Receiver<Task>,
     pub(super) readers: mpsc::Receiver<oneshot::Sender<Arc<Snapshot>>>,
 }
@@ -464,6 +466,7 @@ impl Owner {
                     }
                 });
                 drop(back.send(Returned { mind: theirs, seq: their_seq }));
+                self.place.forgotten.tell(&self.place.nexus, &own);
                 drop(write.reply.send(Ok(envelope(Ok(answer), &write.command.call.command))));
             }
             Err(failure) => {
@@ -618,6 +621,7 @@ impl Owner {
             // Readers are told that theirs is old before the writer is told that it is done.
             self.shared.durable.store(self.seq, Ordering::Release);
         }
+        self.place.forgotten.tell(&self.place.nexus, &flight.changes);
         let _ = flight.reply.send(Ok(flight.answer));
     }
 

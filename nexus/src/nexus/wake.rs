@@ -189,7 +189,8 @@ impl Nexus {
         let shelves = self.shelves.clone().map(|shelves| (shelves, self.open_shelves.clone()));
         let (store, joint) = (self.store.clone(), self.joint.clone());
         let secrets = self.secrets;
-        let place = owner::Place { store, nexus, shelves, joint, secrets, inbox, readers: reading };
+        let forgotten = self.forgotten.clone();
+        let place = owner::Place { store, nexus, shelves, joint, secrets, forgotten, inbox, readers: reading };
         let (owner, shared) = Owner::new(place, mind, version, seq);
         tokio::spawn(crate::vital("nexus", owner.run()));
         let awake = Arc::new(Awake { shared, writer, readers, meaning: Meaning::default() });

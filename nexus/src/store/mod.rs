@@ -16,6 +16,7 @@ mod state;
 pub mod suite;
 #[cfg(feature = "surreal")]
 pub mod surreal;
+mod written;
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -31,8 +32,10 @@ pub use memory::Memory;
 
 use crate::clock::Clock;
 use crate::ledger::{Account, LedgerError};
+use crate::principal::Principal;
 use committer::{Committer, DIRTY_BYTES, Request};
 use state::State;
+use written::Written;
 
 /// Why the store refused or failed.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -96,6 +99,8 @@ pub struct Store {
     backend: Arc<dyn Backend>,
     clock: Arc<dyn Clock>,
     health: watch::Receiver<Health>,
+    /// What participants had written lately.
+    written: Arc<Written>,
 }
 
 /// Whether the store can write. A member is `None` while it can, and after it could again.
@@ -145,7 +150,20 @@ impl Store {
         let committer = Committer::new(backend.clone(), state.clone(), clock.clone(), inbox);
         let health = committer.health();
         tokio::spawn(crate::vital("store", committer.run()));
-        Ok(Self { requests, state, backend, clock, health })
+        let written = Arc::new(Written::new(written::BYTES_A_DAY));
+        Ok(Self { requests, state, backend, clock, health, written })
+    }
+
+    /// The same, with so many bytes that a participant may have written in a day (512 MiB by default); 0 binds nobody.
+    #[must_use]
+    pub fn with_bytes_a_day(self, bytes: u64) -> Self {
+        Self { written: Arc::new(Written::new(bytes)), ..self }
+    }
+
+    /// Returns how long `principal` has to wait until it may have something written again; `None` when it may now. What is
+    /// under way is written all the same: this is asked where work is admitted. A restart forgets what was written.
+    pub fn disk_wait(&self, principal: &Principal) -> Option<Duration> {
+        self.written.wait(principal, self.clock.now())
     }
 
     /// A store in memory, for tests and for `--memory`.
@@ -195,6 +213,8 @@ impl Store {
     /// Hands `batch` over and answers the wait for it. Batches are taken in the order they are handed
     /// over, so one owner may have several under way.
     pub async fn submit(&self, batch: Batch) -> impl Future<Output = Result<Receipt, StoreError>> + Send + 'static {
+        let bytes = || batch.ops.iter().map(|op| state::cost(op, &batch.origin.cause)).sum();
+        self.written.count(&batch.origin.principal, bytes, self.clock.now());
         let (reply, answer) = oneshot::channel();
         let handed = self.requests.send(Request::Commit(batch, reply)).await;
         async move {

@@ -1,5 +1,7 @@
 //! The only place with status codes: domain errors → RFC 9457 problems with a code and a hint.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -110,6 +112,14 @@ impl ApiError {
         self.about.as_ref()?.path.as_deref()
     }
 
+    /// The refusal of a participant who had written what may be written for it in a day.
+    pub(crate) fn disk_share(wait: Duration) -> Self {
+        let detail = "as much was written for you as may be in a day";
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "disk_share", detail)
+            .hint("an operator sets person_disk_mb")
+            .retry_after(wait.as_secs())
+    }
+
     pub(crate) fn retry_after(mut self, seconds: u64) -> Self {
         self.retry_after_s = Some(seconds);
         self
@@ -189,6 +199,11 @@ impl From<StoreError> for ApiError {
             }
             StoreError::Ledger(LedgerError::TooManyHolds { .. }) => {
                 Self::new(StatusCode::TOO_MANY_REQUESTS, "overloaded", detail).retry_after(1)
+            }
+            StoreError::Ledger(LedgerError::Share { again_in_s, .. }) => {
+                Self::new(StatusCode::TOO_MANY_REQUESTS, "share_spent", detail)
+                    .hint("an operator sets the share: person_share of the house, metabolism.person_share of a lifeform")
+                    .retry_after(again_in_s.into())
             }
             StoreError::Ledger(LedgerError::TooMuch { .. }) => Self::invalid(detail),
             StoreError::Ledger(_) => Self::new(StatusCode::CONFLICT, "ledger", detail),

@@ -9,7 +9,7 @@ use axum::extract::rejection::{BytesRejection, JsonRejection, PathRejection, Que
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::{Json, RequestPartsExt};
 use neurons::llm::wire::Object;
 use nexus::{Cause, Origin, Role};
@@ -169,6 +169,10 @@ impl FromRequestParts<App> for Caller {
         let principal = app.tokens.principal(token).ok_or_else(|| {
             ApiError::new(StatusCode::UNAUTHORIZED, "bad_token", "this token is not known here, or it was taken back")
         })?;
+        let reads = parts.method.is_safe() || parts.method == Method::CONNECT;
+        if let Some(wait) = app.store.disk_wait(&principal).filter(|_| !reads) {
+            return Err(ApiError::disk_share(wait));
+        }
         let cause = Cause::of(format!("http:{} {}", parts.method, parts.uri.path()));
         Ok(Self(Origin::new(principal, cause)))
     }

@@ -15,7 +15,7 @@ use futures::stream::{self, Stream};
 use futures::{SinkExt, StreamExt};
 use neurons::continuation::body_hash;
 use neurons::neuron::ToolResult;
-use nexus::Timestamp;
+use nexus::{PrincipalId, Role, Timestamp};
 use nexus::store::{Follow, Hash, json};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ use utoipa::ToSchema;
 
 use super::App;
 use super::error::ApiError;
-use super::extract::{ApiJson, ApiPath, ApiQuery, ApiUpgrade, Caller, Participant, Patience, bearer};
+use super::extract::{ApiJson, ApiJsonOr, ApiPath, ApiQuery, ApiUpgrade, Caller, Participant, Patience, bearer};
 use super::ws;
 use crate::tokens::Admitted;
 
@@ -224,6 +224,37 @@ pub(super) async fn cancel(
     let head = app.fascicles.cancel(&origin.principal, &id).await?;
     let events = app.fascicles.observed(&id).await?;
     Ok(Json(shown(&app.fascicles, head, events)))
+}
+
+/// Which jobs are stopped.
+#[derive(Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct CancelJobsBody {
+    /// Those in this status.
+    #[schema(inline)]
+    status: Option<Status>,
+    /// Those of this fascicle.
+    fascicle: Option<String>,
+    /// Those that this principal ordered, `user:ada`; one's own when absent. Only operators name another.
+    ordered_by: Option<String>,
+}
+
+/// Stops unfinished jobs, a thousand at most; `more` says that there may be others. Without a body, all of one's own.
+#[utoipa::path(post, path = "/v1/jobs/cancel", request_body = Option<CancelJobsBody>, responses((status = 200, description = "{cancelled, more}"), (status = 403, description = "this is for operators")))]
+pub(super) async fn cancel_many(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    ApiJsonOr(body): ApiJsonOr<CancelJobsBody>,
+) -> Result<Json<Value>, ApiError> {
+    let CancelJobsBody { status, fascicle, ordered_by } = body;
+    let own = &origin.principal.id;
+    let ordered_by = ordered_by.map_or_else(|| own.clone(), |id| PrincipalId::new(id));
+    if ordered_by != *own && !origin.principal.may(Role::Operator) {
+        return Err(ApiError::forbidden("only operators stop the jobs of others"));
+    }
+    let filter = JobFilter { status, fascicle: fascicle.map(Into::into) };
+    let (cancelled, more) = app.fascicles.cancel_many(&origin.principal, &ordered_by, &filter).await?;
+    Ok(Json(json!({"cancelled": cancelled, "more": more})))
 }
 
 /// Takes a job that failed up again where it failed: what had ended is not run again, nor paid again.

@@ -10,7 +10,7 @@ use lifeform::{LifeformHead, LifeformId, LifeformSpec};
 use neurons::HOUSE;
 use neurons::llm::paid;
 use nexus::Timestamp;
-use nexus::ledger::{Account, Amount, Release};
+use nexus::ledger::{Account, Amount, Release, SHARE_WHOLE};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -48,7 +48,7 @@ fn summary(head: &LifeformHead, account: &Account) -> Value {
 }
 
 fn resources_of(account: &Account) -> Value {
-    json!({"balance": account.balance, "held": account.held(), "available": account.available(), "spent": account.spent, "released": account.released, "release": account.release()})
+    json!({"balance": account.balance, "held": account.held(), "available": account.available(), "spent": account.spent, "released": account.released, "release": account.release(), "person_share": f64::from(account.share()) / f64::from(SHARE_WHOLE)})
 }
 
 /// The same with how fast it goes, and when it will be gone.
@@ -299,6 +299,26 @@ pub(super) async fn set_release(
         rule = Release::default();
     }
     let account = app.lifeforms.release(&origin, &id, rule).await?;
+    Ok(Json(rates_of(&account, app.store.clock().now())))
+}
+
+/// What a participant may draw.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ShareBody {
+    /// The share of what is free, and of what comes, that a participant may draw in an hour, from 0 to 1; 1 binds nobody.
+    person_share: f64,
+}
+
+/// Sets the share of a lifeform's nutrients that a participant may draw in an hour.
+#[utoipa::path(put, path = "/v1/lifeforms/{id}/resources/share", params(("id" = String, Path)), request_body = ShareBody, responses((status = 200, description = "balance, rates and the share")))]
+pub(super) async fn set_share(
+    State(app): State<App>,
+    Operator(origin): Operator,
+    ApiPath(id): ApiPath<LifeformId>,
+    ApiJson(body): ApiJson<ShareBody>,
+) -> Result<Json<Value>, ApiError> {
+    let account = app.lifeforms.person_share(&origin, &id, body.person_share).await?;
     Ok(Json(rates_of(&account, app.store.clock().now())))
 }
 

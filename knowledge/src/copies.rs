@@ -1,0 +1,116 @@
+//! Copies: what a person says is kept as a fact in a mind and as a record here. What becomes of one must become of the other.
+
+use std::sync::{Arc, OnceLock};
+
+use nexus::Origin;
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+use crate::learn::EXTRACTED;
+use crate::likeness::{likeness, words};
+use crate::list::Which;
+use crate::record::Record;
+use crate::{Knowledge, KnowledgeError};
+
+/// Two texts that share so much of their words are copies.
+const SAME: f64 = 0.8;
+
+/// A record that was deleted by somebody else than the agent that had made it.
+#[derive(Clone, Debug)]
+pub struct Deleted {
+    /// The record, as it was.
+    pub record: Record,
+    /// Whether it is gone for good.
+    pub purged: bool,
+}
+
+/// Where deleted records are told to; nowhere until somebody listens.
+#[derive(Clone, Default)]
+pub(crate) struct Hearer(Arc<OnceLock<mpsc::UnboundedSender<Deleted>>>);
+
+impl Hearer {
+    pub(crate) fn tell(&self, record: Record, purged: bool) {
+        if let Some(hearer) = self.0.get() {
+            // The listener ends with the daemon.
+            let _ = hearer.send(Deleted { record, purged });
+        }
+    }
+}
+
+/// Returns `true` if a text says what `statement` does, and perhaps more.
+pub fn is_copy(text: &str, statement: &str) -> bool {
+    let (text_words, stated) = (words(text), words(statement));
+    let holds = !stated.is_empty() && stated.iter().all(|word| text_words.contains(word));
+    holds || likeness(&text_words, &stated) >= SAME
+}
+
+impl Record {
+    /// Returns the agents that heard what the record says from its owner: lifeforms by their ids. A record that was not made of
+    /// a talk was heard by none.
+    pub fn heard_by(&self) -> impl Iterator<Item = &str> {
+        let is_extracted = self.source.get("category").and_then(Value::as_str) == Some(EXTRACTED);
+        let first = self.source.get("agent_id").and_then(Value::as_str).filter(|_| is_extracted);
+        let others = self.tags.get(HEARD_BY).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+        first.into_iter().chain(others)
+    }
+
+    /// Returns `true` if a record was made of a talk that `agent` had no part in.
+    pub fn is_of_other_talks_than(&self, agent: &str) -> bool {
+        let mut heard_by = self.heard_by().peekable();
+        heard_by.peek().is_some() && !heard_by.any(|one| one == agent)
+    }
+}
+
+/// The label of a record that more agents heard of than the one that made it.
+pub(crate) const HEARD_BY: &str = "heard_by";
+
+impl Knowledge {
+    /// Begins to tell of records that were deleted. `None` if somebody listens already.
+    pub fn deleted(&self) -> Option<mpsc::UnboundedReceiver<Deleted>> {
+        let (told, heard) = mpsc::unbounded_channel();
+        self.deleted.0.set(told).is_ok().then_some(heard)
+    }
+
+    /// Deletes the records of `owner` that were made of these messages and say what `statement` does; answers how many.
+    ///
+    /// # Errors
+    /// When the commons cannot be read or written.
+    pub async fn forget(
+        &self,
+        owner: &str,
+        messages: &[String],
+        statement: &str,
+        origin: &Origin,
+    ) -> Result<usize, KnowledgeError> {
+        let which = Which { owner: Some(owner.to_owned()), ..Which::default() };
+        let is_of_them = |record: &Record| {
+            record.message_id.as_ref().is_some_and(|message| messages.contains(message))
+                && record.heard_by().next().is_some()
+                && is_copy(&record.content, statement)
+        };
+        let mut gone = 0;
+        for record in self.all(&which, origin).await?.into_iter().filter(is_of_them) {
+            match self.delete(&record.id, false, origin).await {
+                Ok(()) => gone += 1,
+                Err(KnowledgeError::NotFound(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(gone)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_that_says_a_statement_and_more_is_a_copy_of_it() {
+        let boat = "The name of my sailing boat is Petrel.";
+        assert!(is_copy("The name of my sailing boat is Petrel. She is green.", boat));
+        assert!(is_copy("the name of my sailing boat is Petrel", boat));
+        assert!(!is_copy("The name of my sailing boat is Heron.", boat));
+        assert!(!is_copy("My cat is called Miso.", boat));
+        assert!(is_copy("我的猫叫味噌，它三岁。", "我的猫叫味噌。"));
+    }
+}

@@ -1,0 +1,88 @@
+//! How many bytes each participant had written lately: a bucket that a day empties.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::clock::Timestamp;
+use crate::principal::{Principal, PrincipalId, PrincipalKind, Role};
+
+/// Bytes that a participant may have written in a day, unless an operator says otherwise.
+pub(super) const BYTES_A_DAY: u64 = 512 << 20;
+/// Participants of whom it is known; past it, those with an empty bucket are forgotten.
+const KNOWN_MAX: usize = 4_096;
+const DAY_MS: f64 = 86_400_000.0;
+
+/// What each participant had written, and how much it may.
+pub(super) struct Written {
+    bytes_a_day: f64,
+    buckets: Mutex<HashMap<PrincipalId, Bucket>>,
+}
+
+#[derive(Clone, Copy)]
+struct Bucket {
+    bytes: f64,
+    at: Timestamp,
+}
+
+/// Returns `true` if a principal is bound by a share of the disk.
+fn is_bound(principal: &Principal) -> bool {
+    principal.kind == PrincipalKind::User && !principal.may(Role::Operator)
+}
+
+impl Written {
+    /// Counts for participants who may have so much written in a day; 0 binds nobody.
+    pub(super) fn new(bytes_a_day: u64) -> Self {
+        Self { bytes_a_day: bytes_a_day as f64, buckets: Mutex::default() }
+    }
+
+    fn left_at(&self, bucket: Bucket, now: Timestamp) -> f64 {
+        let ms = now.as_millisecond().saturating_sub(bucket.at.as_millisecond()).max(0) as f64;
+        (bucket.bytes - ms * self.bytes_a_day / DAY_MS).max(0.0)
+    }
+
+    /// Counts what is written for a principal.
+    pub(super) fn count(&self, principal: &Principal, bytes: impl FnOnce() -> usize, now: Timestamp) {
+        if self.bytes_a_day == 0.0 || !is_bound(principal) {
+            return;
+        }
+        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = buckets.get(&principal.id).map_or(0.0, |bucket| self.left_at(*bucket, now));
+        buckets.insert(principal.id.clone(), Bucket { bytes: left + bytes() as f64, at: now });
+        if buckets.len() > KNOWN_MAX {
+            buckets.retain(|_, bucket| self.left_at(*bucket, now) > 0.0);
+        }
+    }
+
+    /// Returns how long a principal has to wait until it may have something written again; `None` when it may now.
+    pub(super) fn wait(&self, principal: &Principal, now: Timestamp) -> Option<Duration> {
+        if self.bytes_a_day == 0.0 || !is_bound(principal) {
+            return None;
+        }
+        let buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let over = self.left_at(*buckets.get(&principal.id)?, now) - self.bytes_a_day;
+        (over >= 0.0).then(|| Duration::from_secs_f64(1.0 + over * DAY_MS / self.bytes_a_day / 1000.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_participant_has_so_much_written_in_a_day_and_an_operator_as_much_as_it_likes() {
+        let written = Written::new(1_000);
+        let ada = Principal::new("user:ada", PrincipalKind::User, Role::Participant);
+        let operator = Principal::new("user:operator", PrincipalKind::User, Role::Operator);
+        let at = |ms: i64| Timestamp::from_millisecond(ms).unwrap();
+        for _ in 0..4 {
+            assert_eq!(written.wait(&ada, at(0)), None);
+            written.count(&ada, || 300, at(0));
+            written.count(&operator, || 300, at(0));
+        }
+        let wait = written.wait(&ada, at(0)).unwrap();
+        assert_eq!(wait.as_secs(), 1 + 86_400 / 5);
+        assert_eq!(written.wait(&operator, at(0)), None);
+        assert_eq!(written.wait(&ada, at(i64::try_from(wait.as_millis()).unwrap())), None);
+    }
+}
