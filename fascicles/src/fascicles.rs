@@ -338,7 +338,11 @@ impl Fascicles {
         batch = batch.create(Key::new(Kind::Running, format!("{}/{}", head.owner, head.id)), &head.id);
         if head.reserve != Amount::default() {
             let (hold, amount) = (crate::job::hold_of(&id), head.reserve);
-            batch = batch.account(head.account.clone(), AccountOp::Hold { id: hold, parent: None, amount, of: origin.participant().cloned() }, "job");
+            batch = batch.account(
+                head.account.clone(),
+                AccountOp::Hold { id: hold, parent: None, amount, of: origin.participant().cloned() },
+                "job",
+            );
         }
         batch.ops.extend(commit_of(&mut head, &run, &out.facts, Expect::Version(0), now).ops);
         self.inner.toolboxes().insert(head.owner.clone(), toolbox.clone());

@@ -277,7 +277,8 @@ impl Job {
         let now = self.args.inner.store.clock().now();
         let found_again = self.found_again(&news);
         let Outcome { facts, effects } = self.args.run.on(news, now);
-        let is_noted = facts.iter().any(|fact| matches!(fact, Fact::Paused { .. } | Fact::Tainted { .. } | Fact::Ended { .. }));
+        let is_noted =
+            facts.iter().any(|fact| matches!(fact, Fact::Paused { .. } | Fact::Tainted { .. } | Fact::Ended { .. }));
         let goes_on = !self.under_way.is_empty() || !effects.is_empty();
         self.unkept.extend(facts);
         self.unkept_bytes += found_again.unwrap_or_default();

@@ -78,7 +78,13 @@ pub(crate) async fn work(
     }
 }
 
-async fn perform(inner: &Inner, head: &Head, toolbox: Arc<dyn Toolbox>, start: Start, class: Class) -> Result<Came, ToolFailure> {
+async fn perform(
+    inner: &Inner,
+    head: &Head,
+    toolbox: Arc<dyn Toolbox>,
+    start: Start,
+    class: Class,
+) -> Result<Came, ToolFailure> {
     let Start { step, attempt, conversation, again, leaf, authors, untrusted, input, events, .. } = start;
     let untrusted = head.untrusted || untrusted;
     let authors: Vec<PrincipalId> = head.authors.iter().chain(&*authors).cloned().collect();

@@ -372,8 +372,7 @@ impl Knowledge {
         // Others heard what it said before.
         let mut tags = known.tags.clone();
         tags.remove(HEARD_BY);
-        let body =
-            Body { task: Some(lesson.task), content: Some(lesson.content), tags: Some(tags), ..Body::default() };
+        let body = Body { task: Some(lesson.task), content: Some(lesson.content), tags: Some(tags), ..Body::default() };
         self.rewrite(&known, body, &metadata, origin).await?;
         Ok(Learned::Revised(known.id))
     }

@@ -219,6 +219,12 @@ pub(crate) const EXTRA_KEY: &str = "x";
 /// Where it came from stands in the metadata under this.
 pub(crate) const SOURCE_KEY: &str = "source_info";
 
+/// Where a record came from; one that says no time came when it was written (seed 004).
+fn source_of(mut source: Map<String, Value>, created_at: Timestamp) -> Map<String, Value> {
+    source.entry("timestamp").or_insert_with(|| created_at.to_string().into());
+    source
+}
+
 impl Record {
     /// The record that a concept is.
     pub fn of(concept: &Concept) -> Self {
@@ -243,7 +249,7 @@ impl Record {
             content: said("content").or_else(|| said("task")).unwrap_or_else(|| concept.name.to_string()),
             context: attributes.named("context").map(texts).unwrap_or_default(),
             resource_ids: attributes.named("resource_ids").map(texts).unwrap_or_default(),
-            source: object(metadata, SOURCE_KEY),
+            source: source_of(object(metadata, SOURCE_KEY), time(concept.stamp.created)),
             eval: Eval::of(metadata),
             status: status_of(metadata),
             version: concept.stamp.version(),

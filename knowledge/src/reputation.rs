@@ -23,7 +23,7 @@ impl Knowledge {
     ///
     /// # Errors
     /// When the commons cannot be read.
-    pub(crate) async fn reputation(&self, agent: &str, origin: &Origin) -> Result<Value, KnowledgeError> {
+    pub async fn reputation(&self, agent: &str, origin: &Origin) -> Result<Value, KnowledgeError> {
         let name = agent.strip_prefix("kp:").unwrap_or(agent);
         let validator = format!("kp:validator:{name}");
         let (mut score, mut contributions, mut validations) = (0.0, 0_u64, 0_u64);
@@ -54,7 +54,7 @@ impl Knowledge {
     }
 
     /// Who keeps units here, and can do what is asked for: this daemon, and nobody else.
-    pub(crate) fn provider(&self, capability: Option<&str>) -> Value {
+    pub fn provider(&self, capability: Option<&str>) -> Value {
         let now = self.store.clock().now();
         let version = self.schemas().resolve(None, 1, now).map(|resolved| resolved.version.to_string());
         let provider = json!({

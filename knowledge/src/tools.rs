@@ -80,7 +80,7 @@ pub fn tools() -> Vec<BuiltinTool> {
         tool(
             "knowledge_slim",
             "Merges one's own records that say the same; they can be restored.",
-            &json!({"type": "object", "properties": {"dry_run": {"type": "boolean"}, "model": {"type": "string"}}}),
+            &json!({"type": "object", "properties": {"dry_run": {"type": "boolean"}, "model": {"type": "string", "description": "taken for older clients, without effect: no model is asked"}}}),
             false,
         ),
         tool(

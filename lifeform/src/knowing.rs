@@ -194,8 +194,8 @@ impl Knowing {
         self.answering(&words, set_by, people, None, &self.acting_for(set_by, cause)).await
     }
 
-    /// Keeps what somebody says of himself, or asks to be remembered, in so many words; and what a model read in it, by what
-    /// it calls it, as far as the words bear it out.
+    /// Keeps what somebody says of himself, or asks to be remembered, in so many words, when it is heard `first`; and what a model
+    /// read in it, by what it calls it, as far as the words bear it out.
     ///
     /// # Errors
     /// When the commons cannot be read or written.
@@ -203,6 +203,7 @@ impl Knowing {
         &self,
         heard: Heard<'_>,
         read: &[(String, String)],
+        first: bool,
         cause: &Cause,
     ) -> Result<Vec<Learned>, KnowledgeError> {
         let Heard { person, message, content, at } = heard;
@@ -211,6 +212,7 @@ impl Knowing {
         }
         let said = knowledge::without_told(content);
         let mut cues = knowledge::cues(&said);
+        let in_so_many_words = cues.len();
         for (category, statement) in read {
             let known = knowledge::CATEGORIES.into_iter().find(|known| known == category);
             let is_new = !cues.iter().any(|cue| knowledge::is_borne_out(statement, &cue.sentence));
@@ -218,6 +220,8 @@ impl Knowing {
                 cues.push(Cue { category, slot: None, sentence: statement.clone() });
             }
         }
+        // Those were kept when they were heard, and may have been deleted since.
+        cues.drain(..if first { 0 } else { in_so_many_words });
         let origin = self.acting_for(Some(person), cause);
         let (mut learned, mut refused) = (Vec::new(), None);
         for cue in cues {

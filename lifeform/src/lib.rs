@@ -21,6 +21,7 @@ mod memory;
 pub mod metabolism;
 mod perception;
 mod plans;
+mod reminders;
 pub mod spec;
 pub mod spending;
 pub mod trace;

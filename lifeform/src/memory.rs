@@ -241,7 +241,8 @@ impl Memory {
     }
 
     /// Keeps facts that somebody stated, if what he said stands as it was heard; answers the ids of their concepts. Whoever takes a
-    /// message's facts back waits for its turn after this look, and finds what was kept.
+    /// message's facts back waits for its turn after this look, and finds what was kept. A fact whose statement is among
+    /// `kept_before` and that is no more was taken out meanwhile, and stays out.
     ///
     /// # Errors
     /// The store's own.
@@ -250,6 +251,7 @@ impl Memory {
         stated: Stated<'_>,
         facts: &[Fact],
         people: &BTreeSet<String>,
+        kept_before: &[String],
         stands: impl Fn() -> bool,
         cause: &Origin,
     ) -> Result<Vec<String>, NexusError> {
@@ -260,8 +262,11 @@ impl Memory {
             return Ok(kept);
         }
         for fact in facts {
-            let (name, also_in, heard_before) = self.name_of(&fact.statement, stated, cause).await?;
-            let among: BTreeSet<&String> = people.iter().chain(&heard_before).take(AMONG_MAX).collect();
+            let Named { name, also_in, heard, is_known } = self.name_of(&fact.statement, stated, cause).await?;
+            if !is_known && kept_before.iter().any(|before| **before == *fact.statement) {
+                continue;
+            }
+            let among: BTreeSet<&String> = people.iter().chain(&heard).take(AMONG_MAX).collect();
             let learned = json!({
                 "name": name, "statement": fact.statement, "subject": fact.subject, "person": person, "source": source,
                 "canvas": canvas, "topic": topic, "message": message, "also_in": also_in, "among": among,
@@ -272,14 +277,9 @@ impl Memory {
         Ok(kept)
     }
 
-    /// The name of what somebody states, where else he stated it, and who heard it there. Two people may say the same and mean two things ("my boat
-    /// is called Petrel"), so each has a fact of his own.
-    async fn name_of(
-        &self,
-        statement: &str,
-        stated: Stated<'_>,
-        cause: &Origin,
-    ) -> Result<(String, Option<Vec<Place>>, BTreeSet<String>), NexusError> {
+    /// The name of what a person states, where else it stated it, and who heard it there. Two people may say the same and mean two
+    /// things ("my boat is called Petrel"), so each has a fact of its own.
+    async fn name_of(&self, statement: &str, stated: Stated<'_>, cause: &Origin) -> Result<Named, NexusError> {
         let is_his = |row: &Value| row[1].is_null() || row[1] == stated.person;
         let (mut name, mut n) = (statement.to_owned(), 0);
         loop {
@@ -287,10 +287,12 @@ impl Memory {
             let rows = found["result"].as_array().cloned().unwrap_or_default();
             if rows.is_empty() || rows.iter().any(is_his) {
                 let known = rows.first().map(|row| &row[0]).filter(|fact| holds(fact));
+                let is_known = known.is_some();
                 let mut places = known.map(places_of).unwrap_or_default();
                 places.retain(|place| !place.is_of(stated));
-                let heard = known.filter(|_| !places.is_empty()).and_then(|fact| audience_of(fact, Some(stated.person)));
-                return Ok((name, also_in(places), heard.unwrap_or_default()));
+                let heard =
+                    known.filter(|_| !places.is_empty()).and_then(|fact| audience_of(fact, Some(stated.person)));
+                return Ok(Named { name, also_in: also_in(places), heard: heard.unwrap_or_default(), is_known });
             }
             // Somebody may have said just that.
             n += 1;
@@ -369,6 +371,17 @@ impl Memory {
     pub(crate) async fn supersede(&self, fact: &str, by: &str, cause: &Origin) -> Result<(), NexusError> {
         self.run(SUPERSEDE, json!({"fact": fact, "by": by}), cause).await.map(drop)
     }
+}
+
+/// The concept of a fact.
+struct Named {
+    name: String,
+    /// Where else it is stated.
+    also_in: Option<Vec<Place>>,
+    /// Who heard it there.
+    heard: BTreeSet<String>,
+    /// Whether it is there already, and holds.
+    is_known: bool,
 }
 
 /// Where something was stated: canvas, topic, message.
@@ -514,6 +527,7 @@ fn is_statement(sentence: &str) -> bool {
         sentence.split(|c: char| !c.is_alphanumeric()).find(|word| !word.is_empty()).unwrap_or_default().to_lowercase();
     (6..=STATEMENT_CHARS_MAX).contains(&count)
         && !asks
+        && !crate::reminders::is_request(sentence)
         && !ASKING.contains(&first.as_str())
         && terms(sentence).len() >= 3
 }

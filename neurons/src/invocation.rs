@@ -177,6 +177,7 @@ impl Run {
         let mut request = neuron::request(&self.spec, given, &talk.messages);
         let bound = [request.max_tokens, self.output_tokens_max].into_iter().flatten().min();
         request.max_tokens = bound;
+        request.ends_repetition = self.caller.owner.starts_with("lifeform:") && request.response_format.is_none();
         self.model()?;
         let models = self.models.chain(self.tier.unwrap_or(self.spec.tier));
         let mut left = models.iter();

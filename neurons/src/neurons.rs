@@ -19,8 +19,7 @@ use crate::invocations::UnderWay;
 use crate::kinds::base::calls_of;
 use crate::llm::paid::Payer;
 use crate::llm::{
-    Class,
-    ChatMessage, ChatReply, ChatRequest, Delta, Model, Models, Tier, Usage, WireFunction, WireToolCall, paid,
+    ChatMessage, ChatReply, ChatRequest, Class, Delta, Model, Models, Tier, Usage, WireFunction, WireToolCall, paid,
 };
 use crate::neuron::{self, Begun, Completed, ToolCall, ToolResult};
 use crate::spec::{Kind, NeuronId, NeuronSpec, ToolSpec};

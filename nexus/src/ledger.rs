@@ -277,7 +277,9 @@ pub enum LedgerError {
         available: Amount,
     },
     /// A participant has drawn its share of this hour. Nothing was set aside.
-    #[error("{of} may draw {left} more of account {account} in this hour, {needed} is needed; the next hour begins in {again_in_s} s")]
+    #[error(
+        "{of} may draw {left} more of account {account} in this hour, {needed} is needed; the next hour begins in {again_in_s} s"
+    )]
     Share {
         /// The account asked.
         account: Arc<str>,
@@ -528,7 +530,13 @@ impl Account {
             if let Some(left) = self.left_of_share(of).filter(|left| !left.covers(needed)) {
                 let again_in_s = (HOUR_MS - at.as_millisecond().rem_euclid(HOUR_MS)) / 1000 + 1;
                 let (account, left) = (name.clone(), left.floor_zero());
-                return Err(LedgerError::Share { account, of: of.clone(), needed, left, again_in_s: again_in_s as u32 });
+                return Err(LedgerError::Share {
+                    account,
+                    of: of.clone(),
+                    needed,
+                    left,
+                    again_in_s: again_in_s as u32,
+                });
             }
         }
         if let Some(hold) = parent.and_then(|parent| self.holds.get_mut(parent)) {
@@ -721,7 +729,9 @@ mod tests {
         a.apply(&name, &hold_of("user:ada", "job", None, 200), NOW).unwrap();
         a.apply(&name, &hold_of("user:ada", "call", Some("job"), 150), NOW).unwrap();
         let refused = a.apply(&name, &hold_of("user:ada", "more", None, 51), NOW);
-        assert!(matches!(&refused, Err(LedgerError::Share { left, again_in_s: 3601, .. }) if *left == Amount::tokens(50)));
+        assert!(
+            matches!(&refused, Err(LedgerError::Share { left, again_in_s: 3601, .. }) if *left == Amount::tokens(50))
+        );
         // What was used counts, and what was given back does not.
         a.apply(&name, &settle("call", Some(100)), NOW).unwrap();
         a.apply(&name, &AccountOp::Return { id: "job".into() }, NOW).unwrap();

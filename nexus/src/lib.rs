@@ -19,10 +19,9 @@ pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
 pub use event::Event;
 pub use kip;
 pub use nexus::{
-    Forgotten,
-    COMMONS, EmbedError, Embedder, Export, HAS_SECRET_KEY, Mind, Nexus, NexusError, NexusId, OWNER_KEY, Portable,
-    RECORD_TYPES, Request, Right, SEAL_KEY, SHARED, SecretPolicy, Shelves, Sight, Snapshot, Version, check_element,
-    may_write, versions_stream,
+    COMMONS, EmbedError, Embedder, Export, Forgotten, HAS_SECRET_KEY, Mind, Nexus, NexusError, NexusId, OWNER_KEY,
+    Portable, RECORD_TYPES, Request, Right, SEAL_KEY, SHARED, SecretPolicy, Shelves, Sight, Snapshot, Version,
+    check_element, may_write, versions_stream,
 };
 pub use principal::{Cause, Directory, NoDirectory, Origin, Principal, PrincipalId, PrincipalKind, Role, Scope};
 pub use shares::{NoPlace, Place, Shares};

@@ -9,6 +9,8 @@ if (token) sessionStorage.setItem("token", token);
 
 let lifeform, canvas, socket, me;
 let epoch = null, rev = 0, state = { users: {}, topics: {} }, partial = {}, topic = null;
+let opened = null; // a topic that was made here and is not shown yet: it stays the one that is written to
+let sending = false;
 
 async function api(method, path, body) {
   const response = await fetch(path, {
@@ -42,7 +44,7 @@ function connect() {
   socket.onclose = ({ code }) => {
     if (mine !== socket) return;
     $("link").textContent = code === 4401 ? "token refused" : "reconnecting";
-    if (code === 4401) return enter();
+    if (code === 4401) return enter("This token was taken back.");
     setTimeout(connect, 500 + Math.random() * 1000);
   };
 }
@@ -82,7 +84,8 @@ const element = (name, attributes = {}, ...children) => {
 
 function draw() {
   const topics = ordered(state.topics);
-  if (!topic || !state.topics[topic]) topic = topics.at(-1)?.id ?? null;
+  if (opened && state.topics[opened]) opened = null;
+  if (topic !== opened && (!topic || !state.topics[topic])) topic = topics.at(-1)?.id ?? null;
   $("topics").replaceChildren(...topics.map((one) => {
     const button = element("button", { textContent: one.title, onclick: () => { topic = one.id; draw(); } });
     button.setAttribute("aria-current", one.id === topic);
@@ -90,7 +93,7 @@ function draw() {
   }));
   const list = $("messages");
   const atEnd = list.scrollHeight - list.scrollTop - list.clientHeight < 80;
-  list.replaceChildren(...(topic ? ordered(state.topics[topic].messages) : []).filter(says).map(shown));
+  list.replaceChildren(...(state.topics[topic] ? ordered(state.topics[topic].messages) : []).filter(says).map(shown));
   if (atEnd) list.scrollTop = list.scrollHeight;
 }
 
@@ -106,7 +109,7 @@ function shown(message) {
   const name = message.sender === `lifeform:${lifeform.id}` ? lifeform.name : who?.name ?? message.sender;
   const chips = [name, new Date(message.at).toLocaleTimeString()];
   if (revisions.length) chips.push(message.status === "retracted" ? "retracted" : `edited ×${revisions.length}`);
-  if (message.status === "interrupted") chips.push("interrupted");
+  if (message.status === "interrupted") chips.push(message.interrupted_by?.reason ? `interrupted: ${message.interrupted_by.reason}` : "interrupted");
   const long = message.status === "streaming" ? [partial[message.id], message.content].sort((a, b) => (b?.length ?? 0) - (a?.length ?? 0))[0] : message.content;
   const row = element("li", { className: `${message.status} ${mine ? "mine" : ""}` },
     element("div", { className: "who" }, ...chips.map((text) => element("span", { textContent: text }))),
@@ -134,7 +137,12 @@ async function act(what) {
 
 async function standing() {
   const now = await act(() => api("GET", `/v1/lifeforms/${lifeform.id}`));
-  if (now) $("standing").textContent = `${now.status} · ${now.nutrients.available.tokens.toLocaleString()} tokens`;
+  if (!now) return;
+  const hint = { created: "not started yet", stopped: "stopped", dormant: "resting: a top-up wakes it" }[now.status];
+  $("standing").replaceChildren(`${hint ?? now.status} · ${now.nutrients.available.tokens.toLocaleString()} tokens`);
+  if (now.status === "created" || now.status === "stopped") {
+    $("standing").append(" ", element("button", { textContent: "Start", onclick: async () => { await act(() => api("POST", `/v1/lifeforms/${lifeform.id}/start`, {})); standing(); } }));
+  }
 }
 
 async function choose(id) {
@@ -147,7 +155,9 @@ async function choose(id) {
   standing();
 }
 
-function enter() {
+function enter(why = "") {
+  $("why").textContent = why;
+  $("enter").querySelector("input").value = "";
   $("enter").showModal();
   $("enter").onclose = () => {
     token = $("enter").querySelector("input").value.trim();
@@ -164,7 +174,7 @@ async function start() {
     $("lifeforms").onchange = ({ target }) => choose(target.value);
     if (lifeforms.length) await choose(lifeforms[0].id); else $("link").textContent = "no lifeform lives here yet";
   } catch (error) {
-    if (error.status === 401) { sessionStorage.removeItem("token"); return enter(); }
+    if (error.status === 401) { sessionStorage.removeItem("token"); return enter("This token is not known here, or it was taken back."); }
     $("link").textContent = error.message;
   }
 }
@@ -172,23 +182,31 @@ async function start() {
 $("new-topic").onsubmit = async (event) => {
   event.preventDefault();
   const made = await act(() => api("POST", `${canvas.api.rest_base_path}/topics`, { title: event.target.title.value }));
-  if (made) { topic = made.id; event.target.reset(); draw(); }
+  if (made) { topic = opened = made.id; event.target.reset(); draw(); }
 };
 
 $("say").onsubmit = async (event) => {
   event.preventDefault();
   const content = event.target.content.value;
-  if (!topic) {
-    const made = await act(() => api("POST", `${canvas.api.rest_base_path}/topics`, { title: content.slice(0, 60) }));
-    if (!made) return;
-    topic = made.id;
+  if (sending || !content.trim()) return;
+  sending = true;
+  try {
+    if (!topic) {
+      const made = await act(() => api("POST", `${canvas.api.rest_base_path}/topics`, { title: content.slice(0, 60) }));
+      if (!made) return;
+      topic = opened = made.id;
+    }
+    const said = await act(() => api("POST", `${canvas.api.rest_base_path}/topics/${escape(topic)}/messages`, { content }));
+    // What was typed while it was sent stays.
+    if (said && event.target.content.value === content) event.target.reset();
+  } finally {
+    sending = false;
   }
-  const said = await act(() => api("POST", `${canvas.api.rest_base_path}/topics/${escape(topic)}/messages`, { content }));
-  if (said) event.target.reset();
 };
 
 $("say").content.onkeydown = (event) => {
-  if (event.key === "Enter" && !event.shiftKey) { event.preventDefault(); $("say").requestSubmit(); }
+  // Who composes (Chinese, Japanese) ends a word by Enter, and not the message.
+  if (event.key === "Enter" && !event.shiftKey && !event.isComposing && event.keyCode !== 229) { event.preventDefault(); $("say").requestSubmit(); }
 };
 
 start();

@@ -426,10 +426,7 @@ async fn what_is_asked_for_in_a_talk_goes_on_the_agenda_and_comes_in_that_topic_
                 let reminder = |what: &str, in_minutes: u64, at: &str, cron: &str| {
                     json!({"what": what, "in_minutes": in_minutes, "at": at, "cron": cron})
                 };
-                let promises = match told.contains("every morning") {
-                    true => vec![reminder("Say good morning", 0, "", "0 7 * * *"), reminder("x", 0, "2020-01-01T00:00", "")],
-                    false => vec![reminder("Call mum", 30, "", "")],
-                };
+                let promises = vec![reminder("Say good morning", 0, "", "0 7 * * *"), reminder("x", 0, "2020-01-01T00:00", "")];
                 Reply::Text(json!({"promises": promises}).to_string())
             }
             asked if asked.contains("again_in_minutes") => Reply::Text(step("", "done", 0).to_string()),
@@ -454,20 +451,24 @@ async fn what_is_asked_for_in_a_talk_goes_on_the_agenda_and_comes_in_that_topic_
     op.say(&chat, "t", "Please remind me in half an hour to call mum.").await;
     let set = schedules(1).await;
     assert_eq!(
-        (&set[0]["what"], &set[0]["by"], &set[0]["topic"]),
-        (&json!("Call mum"), &json!("user:operator"), &json!("t"))
+        (&set[0]["what"], &set[0]["by"], &set[0]["topic"], &set[0]["remind"]),
+        (&json!("call mum"), &json!("user:operator"), &json!("t"), &json!(true))
     );
-    let asked = daemon.model.asked();
-    let promised = asked.iter().filter(|request| {
-        request.response_format.as_ref().is_some_and(|format| format.to_string().contains("promises"))
-    });
-    assert_eq!(promised.count(), 1, "where nothing is asked for later, no model is");
+    let promised = || {
+        let asked = daemon.model.asked();
+        let of_promises = |request: &&ChatRequest| {
+            request.response_format.as_ref().is_some_and(|format| format.to_string().contains("promises"))
+        };
+        asked.iter().filter(of_promises).count()
+    };
+    assert_eq!(promised(), 0, "what is said plainly needs no model");
     daemon.clock.advance_ms(31 * 60_000);
-    let reminded = |frame: &Value| says("t")(frame) && text_of(frame) == "Call mum";
+    let reminded = |frame: &Value| says("t")(frame) && text_of(frame) == "call mum";
     socket.until(reminded).await;
     op.say(&chat, "t", "Wish me well every morning at seven.").await;
     let set = schedules(1).await;
     assert_eq!((&set[0]["cron"], &set[0]["next"]), (&json!("0 7 * * *"), &json!("2026-01-01T07:00:00Z")));
+    assert_eq!(promised(), 1, "where nothing is asked for later, no model is");
     op.delete(&format!("{life}/schedules/{}", set[0]["id"].as_str().unwrap())).await.expect(StatusCode::NO_CONTENT);
     schedules(0).await;
 }
@@ -497,24 +498,41 @@ async fn it_sets_schedules_for_itself_when_it_plans() {
 }
 
 #[tokio::test]
-async fn a_reminder_that_no_model_could_read_is_put_down_where_it_is_plain_and_told_where_it_is_not() {
-    // It answers nothing that fits what a promise is.
+async fn reminders_are_put_down_by_rule_confirmed_at_once_and_told_once_in_their_own_words() {
     let daemon = TestDaemon::start(honest).await;
-    let (life, chat) = born(&daemon, json!({"name": "Iris"})).await;
+    let quiet = json!({"quiet": {"from": "22:00", "to": "06:00", "zone": "UTC"}});
+    let (life, chat) = born(&daemon, json!({"name": "Iris", "initiative": quiet})).await;
     let mut socket = live(&daemon, &chat).await;
     let op = &daemon.operator;
     op.topic(&chat, "t").await;
-    op.say(&chat, "t", "Remind me in two hours to buy bread.").await;
-    let schedules = loop {
-        let all = op.get(&format!("{life}/schedules")).await.expect(StatusCode::OK)["schedules"].clone();
-        if all.as_array().is_some_and(|all| !all.is_empty()) {
-            break all;
-        }
-        tokio::task::yield_now().await;
-    };
-    assert_eq!(schedules[0]["what"], "Remind me in two hours to buy bread.", "{schedules}");
-    op.say(&chat, "t", "Remind me at some time to rest.").await;
-    let told = socket.until(|frame| text_of(frame).starts_with("I could not put that down")).await;
-    assert!(text_of(told.last().unwrap()).contains("say when"), "{:?}", told.last());
-    assert_eq!(op.get(&format!("{life}/schedules")).await.body["schedules"].as_array().unwrap().len(), 1);
+    let asked_before = daemon.model.asked().len();
+    for (words, answer) in [
+        ("Remind me in two hours to buy bread.", "I will remind you at 02:00: buy bread"),
+        ("10分钟后提醒我喝水", "我会在今天 00:10 提醒你：喝水"),
+        ("明日の9時に会議があることを思い出させて", "1月2日 09:00 にお知らせします：会議がある"),
+        ("Remind me every day at 7 to stretch.", "I will remind you again and again, first at 07:00: stretch"),
+        ("Remind me at some time to rest.", "I did not put that down: I cannot read when."),
+    ] {
+        op.say(&chat, "t", words).await;
+        let told = text_of(socket.answer().await.last().unwrap());
+        assert!(told.starts_with(answer), "{words}: {told}");
+    }
+    assert_eq!(daemon.model.asked().len(), asked_before, "no model is asked");
+    let all = op.get(&format!("{life}/schedules")).await.expect(StatusCode::OK)["schedules"].clone();
+    assert_eq!(all.as_array().unwrap().len(), 4, "{all}");
+    // What asks for more is answered, too.
+    op.say(&chat, "t", "Remind me in three hours to feed the cat. What is its name?").await;
+    let told = text_of(socket.answer().await.last().unwrap());
+    assert!(told.starts_with("I will remind you at 03:00: feed the cat") && told.ends_with("I do not know."), "{told}");
+    daemon.clock.advance_ms(11 * 60_000);
+    socket.until(|frame| text_of(frame) == "喝水").await;
+    daemon.clock.advance_ms(2 * 3_600_000);
+    let frames = socket.until(|frame| text_of(frame) == "buy bread").await;
+    assert!(frames.iter().all(|frame| text_of(frame) != "喝水"), "it comes once");
+    let left = op.get(&format!("{life}/schedules")).await.expect(StatusCode::OK)["schedules"].clone();
+    assert_eq!(left.as_array().unwrap().len(), 3, "{left}");
+    // It is no fact that somebody stated.
+    let command = r#"FIND(?f.attributes.statement) WHERE { ?f {type: "Fact"} }"#;
+    let facts = op.post(&format!("{life}/kip"), json!({"command": command})).await.expect(StatusCode::OK);
+    assert!(!facts["result"].to_string().contains("emind"), "{facts}");
 }

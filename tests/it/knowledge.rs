@@ -55,6 +55,8 @@ async fn a_record_is_kept_whole_and_is_one_concept_whichever_door_one_comes_thro
         let mut posted = example()[member].clone();
         if member == "source" {
             posted["message_id"] = "msg-1".into();
+            // One that says no time came when it was written.
+            posted["timestamp"] = "2026-01-01T00:00:00Z".into();
         }
         assert_eq!(record[member], posted, "{member}");
     }
@@ -156,7 +158,7 @@ async fn what_cannot_be_kept_is_told_member_by_member_and_older_words_are_unders
     let kept = &saved["knowledge"];
     assert_eq!(
         (&kept["types"], &kept["scopes"], &kept["source"]),
-        (&json!(["tool"]), &json!(["org:acme"]), &json!({"trace_id": "tr-1"}))
+        (&json!(["tool"]), &json!(["org:acme"]), &json!({"trace_id": "tr-1", "timestamp": "2026-01-01T00:00:00Z"}))
     );
     assert_eq!(saved["warnings"], json!(["created_at is told, not taken"]));
     let mut own = record("t", "c");

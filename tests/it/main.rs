@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test that cannot go on fails there and says so")]
 
 mod archive;
+mod audience;
 mod budget;
 mod canvas_gates;
 mod canvas_protocol;
@@ -19,6 +20,7 @@ mod dialogue;
 mod edge;
 mod embedded;
 mod exchange;
+mod fair;
 mod faults;
 mod goals;
 mod growth;
@@ -32,6 +34,7 @@ mod kip;
 mod knowing;
 mod knowledge;
 mod lifeforms;
+mod matrix;
 mod mcp_server;
 mod meaning;
 mod memory;

@@ -27,7 +27,10 @@ async fn one_memory_through_mcp_and_every_other_door() {
     let saved = tool(&ada, "knowledge_save", json!({"task": "mooring", "content": "Use two lines.", "types": ["tool"], "source_name": "log", "urls": ["https://a.example"]})).await.unwrap();
     let id = saved["knowledge_id"].as_str().unwrap();
     let kept = ada.get(&format!("{RECORDS}/{id}")).await.expect(StatusCode::OK);
-    assert_eq!(kept["source"], json!({"name": "log", "urls": ["https://a.example"]}));
+    assert_eq!(
+        kept["source"],
+        json!({"name": "log", "timestamp": "2026-01-01T00:00:00Z", "urls": ["https://a.example"]})
+    );
     // Written by REST and by KIP, found by the tool under both its names.
     let other = save(&ada, record("mooring in wind", "Use four.")).await;
     kip(&ada, r#"UPSERT { CONCEPT { {type: "Knowledge", name: "third"} SET ATTRIBUTES { task: "mooring at night", content: "Use a lamp." } } }"#).await;

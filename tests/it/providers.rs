@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use neurons::llm::{
-    Class,
-    ChatMessage, ChatRequest, Delta, Endpoint, Limits, LlmProvider, Model, OpenAi, Price, Transport, paid,
+    ChatMessage, ChatRequest, Class, Delta, Endpoint, Limits, LlmProvider, Model, OpenAi, Price, Transport, paid,
 };
 use neurons::{CallOptions, HOUSE, LlmError, Models, NeuronSpec, Neurons, Stop, Tier};
 use nexus::ledger::{AccountOp, Amount};

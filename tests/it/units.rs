@@ -13,7 +13,7 @@ fn metadata(visibility: &str) -> Value {
            "visibility": visibility, "privacy_level": "aggregated", "framework": "langgraph"})
 }
 
-fn trace() -> Value {
+pub(crate) fn trace() -> Value {
     json!({"@context": CONTEXT, "@type": "ReasoningTrace", "id": "kp:trace:a1b2c3d4", "metadata": metadata("network"),
            "task": {"objective": "entering the harbour"},
            "steps": [{"step_id": 0, "type": "thought", "content": "The ebb runs four knots."},

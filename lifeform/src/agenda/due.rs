@@ -27,14 +27,25 @@ impl Agenda {
     /// What is to be begun at `now`, the longest overdue first; in quiet hours, or when it spoke unasked as often as it may,
     /// only what it was asked for in a talk. Without `background` only what cannot wait.
     pub(crate) fn due(&self, initiative: &Initiative, now: Timestamp, background: bool) -> Vec<Act> {
+        let is_told =
+            |act: &Act| matches!(act, Act::Schedule(id) if self.schedules.get(id).is_some_and(|one| one.remind));
         let is_held_back = self.held_back_until(initiative, now) > now;
         let may_be = |act: &Act| match is_held_back {
             true => self.is_promised(act),
             false => background || self.is_urgent(act, now),
         };
-        let mut due: Vec<(Timestamp, Act)> = self.times().filter(|(at, act)| *at <= now && may_be(act)).collect();
+        let mut due: Vec<(Timestamp, Act)> =
+            self.times().filter(|(at, act)| *at <= now && may_be(act) && !is_told(act)).collect();
         due.sort_by_key(|(at, _)| *at);
         due.into_iter().map(|(_, act)| act).take(ACTS_AT_ONCE).collect()
+    }
+
+    /// The reminders whose time has come, the longest overdue first. They come when they were asked for, and cost no thought.
+    pub(crate) fn reminders_due(&self, now: Timestamp) -> Vec<Schedule> {
+        let mut due: Vec<Schedule> =
+            self.schedules.values().filter(|one| one.remind && one.next <= now).cloned().collect();
+        due.sort_by_key(|one| one.next);
+        due
     }
 
     /// Whether an act cannot wait until the lifeform is better fed: a schedule, or a goal whose time has run out.
@@ -63,7 +74,7 @@ impl Agenda {
 
     /// Whether an act was asked for in a talk: it comes when it was asked for.
     fn is_promised(&self, act: &Act) -> bool {
-        matches!(act, Act::Schedule(id) if self.schedules.get(id).is_some_and(|one| one.topic.is_some()))
+        matches!(act, Act::Schedule(id) if self.schedules.get(id).is_some_and(|one| one.remind || one.topic.is_some()))
     }
 
     /// When it is to be looked at next.

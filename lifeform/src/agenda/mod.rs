@@ -175,6 +175,9 @@ pub struct Schedule {
     /// How often it happened.
     #[serde(default)]
     pub runs: u32,
+    /// Whether it is told as it stands when its time comes: a reminder, of which no model thinks.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub remind: bool,
 }
 
 /// See the module.
@@ -248,6 +251,9 @@ pub struct ScheduleSpec {
     /// The topic of its chat in which it is spoken of; one of its own when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topic: Option<Arc<str>>,
+    /// Whether it is told as it stands when its time comes: a reminder, of which no model thinks.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub remind: bool,
 }
 
 /// What pursuing a goal came to, as a model has it.
@@ -327,6 +333,14 @@ fn check_plan(plan: &[String]) -> Result<(), Refusal> {
     plan.iter().try_for_each(|step| check_line("plan", step))
 }
 
+fn within_share(by: &Principal, own: impl FnOnce() -> usize, max: usize, what: &str) -> Result<(), Refusal> {
+    let each = max / SHARES;
+    if by.may(Role::Operator) || by.may(Role::Lifeform) || own() < each {
+        return Ok(());
+    }
+    Err(Refusal::State(format!("one principal has at most {each} {what} with a lifeform")))
+}
+
 /// When a pattern comes next after `now`.
 fn next_of(cron: &str, zone: Option<&str>, now: Timestamp) -> Result<Timestamp, Refusal> {
     if cron.split_whitespace().count() != 5 {
@@ -342,23 +356,22 @@ fn next_of(cron: &str, zone: Option<&str>, now: Timestamp) -> Result<Timestamp, 
 }
 
 impl Agenda {
-    /// Checks that `by` leaves room on the agenda for others.
+    /// Checks that `by` leaves room for goals of others.
     ///
     /// # Errors
-    /// [`Refusal::State`] when a quarter of the goals or schedules that there may be are open and its own.
-    pub fn has_room(&self, by: &Principal) -> Result<(), Refusal> {
-        if by.may(Role::Operator) || by.may(Role::Lifeform) {
-            return Ok(());
-        }
-        let goals = self.goals.values().filter(|goal| goal.by == by.id && self.is_open(&goal.id)).count();
-        let schedules = self.schedules.values().filter(|schedule| schedule.by == by.id).count();
-        if goals >= GOALS_MAX / SHARES || schedules >= SCHEDULES_MAX / SHARES {
-            let (goals, schedules) = (GOALS_MAX / SHARES, SCHEDULES_MAX / SHARES);
-            return Err(Refusal::State(format!(
-                "one principal has at most {goals} open goals and {schedules} schedules with a lifeform"
-            )));
-        }
-        Ok(())
+    /// [`Refusal::State`] when a quarter of the goals that there may be are open and its own.
+    pub fn has_room_for_goal(&self, by: &Principal) -> Result<(), Refusal> {
+        let own = || self.goals.values().filter(|goal| goal.by == by.id && self.is_open(&goal.id)).count();
+        within_share(by, own, GOALS_MAX, "open goals")
+    }
+
+    /// Checks that `by` leaves room for schedules of others.
+    ///
+    /// # Errors
+    /// [`Refusal::State`] when a quarter of the schedules that there may be are its own.
+    pub fn has_room_for_schedule(&self, by: &Principal) -> Result<(), Refusal> {
+        let own = || self.schedules.values().filter(|schedule| schedule.by == by.id).count();
+        within_share(by, own, SCHEDULES_MAX, "schedules")
     }
 
     /// Sets a goal; answers its id.
@@ -509,9 +522,9 @@ impl Agenda {
         }
         self.made += 1;
         let id: AimId = format!("s{}", self.made).into();
-        let ScheduleSpec { what, cron, zone, topic, .. } = spec;
+        let ScheduleSpec { what, cron, zone, topic, remind, .. } = spec;
         let (one, by) = (id.clone(), by.clone());
-        self.schedules.insert(id.clone(), Schedule { id: one, what, cron, zone, next, topic, by, runs: 0 });
+        self.schedules.insert(id.clone(), Schedule { id: one, what, cron, zone, next, topic, by, runs: 0, remind });
         Ok(id)
     }
 

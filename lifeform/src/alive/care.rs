@@ -11,7 +11,7 @@ use nexus::{Batch, Origin};
 use super::Alive;
 use super::thinking::word;
 use crate::LifeformError;
-use crate::canvas::Kind;
+use crate::canvas::{Kind, chat};
 use crate::guard::{self, Counts, Guard, Step};
 use crate::hands::NO_ANSWER;
 use crate::life::Status;
@@ -67,6 +67,15 @@ impl Alive {
         tracing::warn!(lifeform = %self.head.id, %job, %error, "an answer failed");
         let Place { canvas, topic } = &thought.perception.place;
         match (self.speech(thought), self.canvases.get(canvas)) {
+            // Nothing was said yet: what is written is why.
+            (Speech::Speaking, Some(canvas)) if thought.perception.to_answer() && self.is_unsaid(thought) => {
+                self.speaking.end(&thought.answer());
+                let content = format!("{NO_ANSWER}{}", error.chars().take(240).collect::<String>());
+                let op = chat::Op::Finish { topic: topic.clone(), id: thought.answer(), content, rests_on: Vec::new() };
+                if let Err(error) = canvas.apply(op, None, None, &self.because(format!("job:{job}"))).await {
+                    tracing::warn!(%error, "a failure cannot be shown");
+                }
+            }
             (Speech::Speaking, _) => self.close_off(thought, error).await,
             (Speech::Silent, Some(canvas)) if thought.perception.to_answer() => {
                 let error: String = error.chars().take(240).collect();
@@ -78,6 +87,15 @@ impl Alive {
             }
             _ => {}
         }
+    }
+
+    /// Returns `true` if no word of an answer was said.
+    fn is_unsaid(&self, thought: &Thought) -> bool {
+        let Place { canvas, topic } = &thought.perception.place;
+        let state = self.canvases.get(canvas).map(|canvas| canvas.snapshot().state);
+        let path = chat::message_path(topic, &thought.answer());
+        let content = state.as_ref().and_then(|state| state.get(&path)?["content"].as_str());
+        content.is_none_or(|content| content.trim().is_empty()) && !self.speaking.has_said(&thought.answer())
     }
 
     /// Intervenes when too much happens, and ends it when it is calm again; each step is written with what was counted.

@@ -8,11 +8,11 @@ use jiff::SignedDuration;
 use knowledge::Record;
 use neurons::llm::Class;
 use nexus::store::{Entry, Hash};
-use nexus::{Event, Origin, PrincipalId, StoreError};
+use nexus::{Event, Origin, PrincipalId, StoreError, Timestamp};
 
 use super::{Alive, is_passing};
 use crate::LifeformError;
-use crate::agenda::{Act, Related};
+use crate::agenda::{Act, Related, Schedule};
 use crate::canvas::{Refusal, chat};
 use crate::guard::Step;
 use crate::hands::{COMPACTION, ERRAND, overlong, speakers};
@@ -35,6 +35,9 @@ impl Alive {
     /// Begins what is due, as far as the means go. With nothing due this reads memory only.
     pub(crate) async fn take_initiative(&mut self, me: &Mailbox) -> Result<(), LifeformError> {
         let now = self.store.clock().now();
+        for reminder in self.plans.agenda().reminders_due(now) {
+            self.remind(&reminder, now).await?;
+        }
         let background = means(self.head.mode).background;
         let due = self.plans.agenda().due(self.plans.initiative(), now, background);
         if due.is_empty() || self.head.guard.step >= Step::Inhibit {
@@ -55,6 +58,37 @@ impl Alive {
             }
         }
         Ok(())
+    }
+
+    /// Tells a reminder in the words it was asked for, and then takes it off the agenda: told twice it is the same message.
+    async fn remind(&self, reminder: &Schedule, now: Timestamp) -> Result<(), LifeformError> {
+        let act = Act::Schedule(reminder.id.clone());
+        let (Some(canvas), Some((job, _))) =
+            (self.canvases.get(&self.home()), self.plans.agenda().errand(&act, &self.head.id, now))
+        else {
+            return Ok(());
+        };
+        let origin = self.because(act.reference());
+        let topic = reminder.topic.clone().unwrap_or_else(|| format!("schedule_{}", reminder.id).into());
+        let open =
+            chat::Op::TopicCreate { id: topic.clone(), title: reminder.what.clone(), turns: chat::Turns::default() };
+        let say = chat::Op::say(&topic, format!("msg_{job}").into(), reminder.what.clone(), None);
+        for op in [open, say] {
+            match canvas.apply(op, None, None, &origin).await {
+                Ok(_) | Err(LifeformError::Refused(Refusal::Exists(_))) => {}
+                // What cannot be told keeps nothing else from being told.
+                Err(LifeformError::Refused(refusal)) => {
+                    tracing::warn!(lifeform = %self.head.id, %refusal, "a reminder cannot be told");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.plans
+            .change(&origin, "reminded", |agenda, now| {
+                agenda.begin(&act, &job, now);
+                Ok(())
+            })
+            .await
     }
 
     /// Starts the job that does something by itself; its start and its place on the agenda share a commit.

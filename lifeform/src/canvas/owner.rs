@@ -310,7 +310,10 @@ impl Owner {
             return Err(Refusal::schema("base_rev", format!("the canvas is at revision {}", self.rev)));
         }
         if let Some(wait) = self.log.store.disk_wait(who) {
-            return Err(Refusal::Rate(format!("as much was written for you as may be in a day; wait {} s", wait.as_secs())));
+            return Err(Refusal::Rate(format!(
+                "as much was written for you as may be in a day; wait {} s",
+                wait.as_secs()
+            )));
         }
         if !is_daemon(who) {
             self.allowance.take(&who.id, count, bytes, &self.limits, Instant::now())?;

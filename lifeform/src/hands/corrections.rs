@@ -25,7 +25,8 @@ impl Hands {
         let people = here.people();
         for said in here.perception.said.iter().filter(|said| said.change != Change::Retracted) {
             for fact in facts(&said.content, &Value::Null) {
-                let found = self.memory.recall(&fact.statement, &[], &people, origin).await.map_err(ToolFailure::passing)?;
+                let found =
+                    self.memory.recall(&fact.statement, &[], &people, origin).await.map_err(ToolFailure::passing)?;
                 let alike = found.recalled.into_iter().filter(|known| {
                     are_of_one_subject(&known.statement, &fact.statement)
                         && candidates.iter().all(|other| other.id != known.id)

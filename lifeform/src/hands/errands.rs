@@ -42,10 +42,12 @@ impl Hands {
         let topic = format!("goal_{}", text("goal"));
         let mut people = self.canvases.get(&self.home).map(|home| speakers(&home.snapshot().state, &topic));
         let people = people.get_or_insert_default();
-        people.extend(errand["behind"].as_array().into_iter().flatten().filter_map(|by| by.as_str().map(str::to_owned)));
+        people
+            .extend(errand["behind"].as_array().into_iter().flatten().filter_map(|by| by.as_str().map(str::to_owned)));
         people.retain(|who| who.starts_with("user:"));
         let found = self.memory.recall(&words, &[], people, origin).await.map_err(ToolFailure::passing)?;
-        let is_strange = |memory: &Recalled| memory.person.as_ref().is_some_and(|who| !self.knowing.trusts_word_of(who));
+        let is_strange =
+            |memory: &Recalled| memory.person.as_ref().is_some_and(|who| !self.knowing.trusts_word_of(who));
         let untrusted = found.recalled.iter().any(is_strange);
         let mut events = vec![json!({"role": "system", "content": self.identity})];
         if !found.recalled.is_empty() {

@@ -24,7 +24,7 @@ use tokio::time::Instant;
 use crate::LifeformError;
 use crate::canvas::{Canvas, Refusal, State, chat};
 use crate::knowing::{Heard, Knowing};
-use crate::memory::{Memory, Recalled, Stated, facts};
+use crate::memory::{Memory, Recalled, Stated, facts, statements};
 use crate::perception::{Change, Perception, Said};
 use crate::plans::Plans;
 
@@ -109,6 +109,12 @@ impl Speaking {
         let text = Text::default();
         self.texts().insert(message.clone(), text.clone());
         text
+    }
+
+    /// Returns `true` if something of a message was said.
+    pub(crate) fn has_said(&self, message: &str) -> bool {
+        let text = self.texts().get(message).cloned();
+        text.is_some_and(|text| !text.lock().unwrap_or_else(PoisonError::into_inner).trim().is_empty())
     }
 
     /// A message is said no more; answers what was said of it.
@@ -312,7 +318,8 @@ impl Hands {
             let asks = here.perception.last().sender.clone();
             let lines: Vec<String> = found.recalled.iter().map(|memory| line_of(memory, &asks)).collect();
             let text = format!("What you remember:\n{}", lines.join("\n"));
-            let is_strange = |memory: &Recalled| memory.person.as_ref().is_some_and(|who| !self.knowing.trusts_word_of(who));
+            let is_strange =
+                |memory: &Recalled| memory.person.as_ref().is_some_and(|who| !self.knowing.trusts_word_of(who));
             let untrusted = found.recalled.iter().any(is_strange);
             events.push(marked(json!({"role": "system", "content": text, "metadata": rests_on}), untrusted));
         }
@@ -326,6 +333,12 @@ impl Hands {
             "…".to_owned()
         } else {
             answer.chars().take(chat::CONTENT_BYTES_MAX / 4).collect()
+        };
+        let told = self.put_reminders_down(here, origin).await?;
+        let content = match (told.is_empty(), answer.trim().is_empty()) {
+            (true, _) => content,
+            (false, true) => told.join("\n"),
+            (false, false) => format!("{}\n\n{content}", told.join("\n")),
         };
         let rests_on = rests_on(context);
         self.begin_anew(here, &id, origin).await?;
@@ -407,7 +420,10 @@ impl Hands {
                 }
                 self.memory.meet(stated, origin).await?;
                 let stands = || here.says_still(said);
-                self.memory.learn(stated, &facts(&said.content, &read), &here.people(), stands, origin).await
+                // What was kept before a model read it is kept no second time.
+                let kept_before = if unsaid { Vec::new() } else { statements(&said.content) };
+                let (facts, people) = (facts(&said.content, &read), here.people());
+                self.memory.learn(stated, &facts, &people, &kept_before, stands, origin).await
             }
             .await;
             learned.extend(kept.map_err(ToolFailure::passing)?);
@@ -437,7 +453,7 @@ impl Hands {
         let facts = read["facts"].as_array().into_iter().flatten();
         let text = |fact: &Value, member: &str| fact[member].as_str().unwrap_or_default().to_owned();
         let read: Vec<(String, String)> = facts.map(|fact| (text(fact, "sort"), text(fact, "statement"))).collect();
-        match self.knowing.hear(heard, &read, &cause).await {
+        match self.knowing.hear(heard, &read, unsaid, &cause).await {
             // What a message says no more since it was changed goes; what it still says stays as it is.
             Ok(learned) if here.is_changed(said) && unsaid => {
                 self.knowing.unhear(heard, &learned, &cause).await.map_err(failed)?;
@@ -577,6 +593,8 @@ impl Toolbox for Hands {
         }
         let here = self.here(context)?;
         match &**name {
+            // What is settled by rule is given to no model.
+            "recall" | "history" if self.asks_for_reminders_alone(&here) => Ok(json!({"events": [], "kip": []})),
             "recall" => self.recall(&here, &origin).await,
             "history" => Ok(json!({"events": self.history(&here)})),
             "hear" => {

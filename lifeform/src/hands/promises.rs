@@ -1,4 +1,5 @@
-//! What it is asked to do later: "remind me in an hour". A plain look at the words says whether a model is asked at all.
+//! What it is asked to do later. Reminders are read by rule ([`crate::reminders`]); of other things a plain look at the words says
+//! whether a model is asked at all.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -16,10 +17,10 @@ use crate::LifeformError;
 use crate::agenda::{AimId, Goal, GoalSpec, Schedule, ScheduleSpec};
 use crate::canvas::{Refusal, chat};
 use crate::perception::{Change, Said};
+use crate::reminders::{self, Reading, Reminder, Request};
 
 /// Words by which somebody asks for something later, or again and again.
-const LATER: [&str; 16] = [
-    "remind me",
+const LATER: [&str; 12] = [
     "every day",
     "every morning",
     "every week",
@@ -27,12 +28,9 @@ const LATER: [&str; 16] = [
     "each day",
     "in the future, ",
     "your goal",
-    "提醒我",
     "每天",
     "每周",
     "你的目标",
-    "リマインド",
-    "思い出させて",
     "毎日",
     "毎週",
 ];
@@ -61,35 +59,102 @@ struct Promise {
     cron: String,
 }
 
-impl Asked {
-    /// One thing, in the words in which it was asked for.
-    fn plainly(words: &str) -> Self {
-        Self { promises: vec![Promise { what: words.trim().to_owned(), ..Promise::default() }] }
-    }
-}
-
-/// Words by which somebody asks to be reminded, and means just that.
-const REMINDERS: [&str; 4] = ["remind me", "提醒我", "リマインド", "思い出させて"];
-
-fn is_reminder(words: &str) -> bool {
-    let words = words.to_lowercase();
-    REMINDERS.iter().any(|asked| words.contains(asked))
-}
-
 /// What an event says of who asked.
 const ASKED_BY: &str = "asked_by";
 
 impl Hands {
+    /// The zone in which times are meant: that of its quiet hours, else that of the machine.
     fn zone(&self) -> (TimeZone, Option<String>) {
-        let name = self.plans.initiative().quiet.as_ref().and_then(|quiet| quiet.zone.clone());
+        let named = self.plans.initiative().quiet.as_ref().and_then(|quiet| quiet.zone.clone());
+        let name = named.or_else(|| TimeZone::system().iana_name().map(str::to_owned));
         (name.as_deref().and_then(|name| TimeZone::get(name).ok()).unwrap_or(TimeZone::UTC), name)
+    }
+
+    /// What a message asks to be reminded of, by rule.
+    fn reminders_in(&self, here: &Here, said: &Said) -> Request {
+        if !said.to_answer || said.change != Change::New {
+            return Request::default();
+        }
+        reminders::read(&said.content, &self.said_at(here, &said.message).to_zoned(self.zone().0))
+    }
+
+    /// Whether all that is to be answered asks for reminders: then no model is needed.
+    pub(super) fn asks_for_reminders_alone(&self, here: &Here) -> bool {
+        let mut asked = here.perception.said.iter().filter(|said| said.to_answer).peekable();
+        asked.peek().is_some() && asked.all(|said| self.reminders_in(here, said).is_all)
+    }
+
+    /// Puts the reminders that were asked for on the agenda, each once; answers what is to be said of them.
+    pub(super) async fn put_reminders_down(&self, here: &Here, origin: &Origin) -> Result<Vec<String>, ToolFailure> {
+        let mut told = Vec::new();
+        for said in &here.perception.said {
+            let now = self.said_at(here, &said.message).to_zoned(self.zone().0);
+            for reading in self.reminders_in(here, said).readings {
+                let reminder = match reading {
+                    Reading::Asked(reminder) => reminder,
+                    Reading::Unclear(language) => {
+                        told.push(language.refusal(false).to_owned());
+                        continue;
+                    }
+                    Reading::Over(language) => {
+                        told.push(language.refusal(true).to_owned());
+                        continue;
+                    }
+                };
+                let by = PrincipalId::new(said.sender.clone());
+                match self.put_reminder_down(&reminder, here, &by, origin).await {
+                    Ok(next) => told.push(reminder.confirmation(next, &now)),
+                    Err(LifeformError::Refused(refusal)) => told.push(format!("I could not put that down: {refusal}")),
+                    Err(error) => return Err(ToolFailure::passing(error)),
+                }
+            }
+        }
+        Ok(told)
+    }
+
+    async fn put_reminder_down(
+        &self,
+        reminder: &Reminder,
+        here: &Here,
+        by: &PrincipalId,
+        origin: &Origin,
+    ) -> Result<Timestamp, LifeformError> {
+        let topic = (here.canvas.name() == &*self.home).then(|| here.topic().clone());
+        let (cron, at) = match &reminder.when {
+            reminders::When::Once(at) => (None, Some(*at)),
+            reminders::When::Again(cron) => (Some(cron.clone()), None),
+        };
+        let zone = cron.as_ref().and_then(|_| self.zone().1);
+        self.plans
+            .change(origin, "promised", |agenda, now| {
+                let what = reminder.told();
+                let of_one: Vec<&Schedule> = agenda.schedules.values().filter(|one| one.by == *by).collect();
+                // A step that is tried again finds what it put down.
+                let is_known = |one: &&&Schedule| {
+                    one.what == what && one.cron == cron && one.topic == topic && at.is_none_or(|at| at == one.next)
+                };
+                if let Some(known) = of_one.iter().find(is_known) {
+                    return Ok(known.next);
+                }
+                if of_one.len() >= SCHEDULES_OF_ONE {
+                    return Err(Refusal::State(format!("there are {SCHEDULES_OF_ONE} things for you already")));
+                }
+                let (cron, zone, topic) = (cron.clone(), zone.clone(), topic.clone());
+                let id = agenda.set_schedule(ScheduleSpec { what, cron, zone, at, topic, remind: true }, by, now)?;
+                Ok(agenda.schedules.get(&id).map_or(now, |one| one.next))
+            })
+            .await
     }
 
     /// What asks for something later, for a model; nothing, mostly, and then no model is asked.
     pub(super) fn later(&self, here: &Here) -> Value {
         let asks = |said: &&Said| {
             let content = said.content.to_lowercase();
-            said.to_answer && said.change == Change::New && LATER.iter().any(|words| content.contains(words))
+            let is_read = !self.reminders_in(here, said).readings.is_empty();
+            said.to_answer
+                && said.change == Change::New
+                && !is_read
+                && LATER.iter().any(|words| content.contains(words))
         };
         let asking: Vec<&Said> = here.perception.said.iter().filter(asks).collect();
         let Some(said) = asking.last() else { return json!({"events": []}) };
@@ -118,24 +183,12 @@ impl Hands {
         let metadata = context.events.iter().find(|event| event.metadata.contains_key(ASKED_BY));
         let told = |member: &str| metadata.and_then(|event| event.metadata.get(member)?.as_str()).unwrap_or_default();
         let (by, from) = (PrincipalId::new(told(ASKED_BY)), self.said_at(here, told("message")));
-        let words = metadata.map(nexus::Event::as_text).unwrap_or_default();
         let read = context.event("read").and_then(|event| serde_json::from_value(event.content.clone()).ok());
         let (mut set, mut refused) = (Vec::new(), Vec::new());
-        let asked: Asked = match read {
-            Some(asked) => asked,
-            // No model could read it. What is said plainly needs none.
-            None if is_reminder(&words) && minutes_in(&words).is_some() => Asked::plainly(&words),
-            None if is_reminder(&words) => {
-                refused.push("I cannot read it; say when, as in \"in two hours\"".to_owned());
-                Asked::default()
-            }
-            None => Asked::default(),
-        };
-        // Several things may be asked for at once; then a model has to tell them apart.
-        let said = minutes_in(&words).filter(|_| asked.promises.len() == 1);
+        let asked: Asked = read.unwrap_or_default();
         for promise in asked.promises.iter().filter(|promise| !promise.what.trim().is_empty()).take(PROMISES_MAX) {
             let what: String = promise.what.chars().filter(|c| !c.is_control()).take(200).collect();
-            let kept = self.put_down(&what, promise, (said, from), here, &by, origin).await;
+            let kept = self.put_down(&what, promise, from, here, &by, origin).await;
             match kept {
                 Ok(id) => set.push(id),
                 Err(LifeformError::Refused(refusal)) => refused.push(refusal.to_string()),
@@ -157,13 +210,13 @@ impl Hands {
         &self,
         what: &str,
         promise: &Promise,
-        (said, from): (Option<i64>, Timestamp),
+        from: Timestamp,
         here: &Here,
         by: &PrincipalId,
         origin: &Origin,
     ) -> Result<AimId, LifeformError> {
         let (zone, zone_name) = self.zone();
-        let when = promise.when(said, from, &zone).map_err(|why| LifeformError::Refused(Refusal::State(why)))?;
+        let when = promise.when(from, &zone).map_err(|why| LifeformError::Refused(Refusal::State(why)))?;
         let topic = (here.canvas.name() == &*self.home).then(|| here.topic().clone());
         let zone = matches!(when, When::Again(_)).then_some(zone_name).flatten();
         let put_down = self.plans.change(origin, "promised", |agenda, now| {
@@ -189,7 +242,7 @@ impl Hands {
             if of_one.len() >= SCHEDULES_OF_ONE {
                 return Err(Refusal::State(format!("there are {SCHEDULES_OF_ONE} things for you already")));
             }
-            let id = agenda.set_schedule(ScheduleSpec { what, cron, zone, at, topic }, by, now)?;
+            let id = agenda.set_schedule(ScheduleSpec { what, cron, zone, at, topic, remind: false }, by, now)?;
             match agenda.comes_every(&id) {
                 Some(every) if every < SignedDuration::from_mins(MINUTES_BETWEEN) => {
                     Err(Refusal::State(format!("I do it every {MINUTES_BETWEEN} minutes at most")))
@@ -201,45 +254,6 @@ impl Hands {
     }
 }
 
-/// The minutes that somebody plainly says, as in "in two hours" or 十分钟后.
-fn minutes_in(words: &str) -> Option<i64> {
-    let words = words.to_lowercase();
-    let number = |word: &str| match word {
-        "a" | "an" | "one" | "一" => Some(1),
-        "two" | "两" | "二" => Some(2),
-        "three" | "三" => Some(3),
-        "five" | "五" => Some(5),
-        "ten" | "十" => Some(10),
-        digits => digits.parse::<i64>().ok(),
-    };
-    if words.contains("in half an hour") || words.contains("半小时后") || words.contains("30分後") {
-        return Some(30);
-    }
-    let (_, rest) = words.split_once(" in ").unwrap_or(("", ""));
-    let mut rest = rest.split_whitespace();
-    let english = number(rest.next().unwrap_or_default()).zip(rest.next());
-    let unit = |unit: &str| match unit {
-        unit if unit.starts_with("minute") => Some(1),
-        unit if unit.starts_with("hour") => Some(60),
-        unit if unit.starts_with("day") => Some(24 * 60),
-        _ => None,
-    };
-    let english = english.and_then(|(many, named)| many.checked_mul(unit(named)?));
-    let eastern = || {
-        let units = [("分钟后", 1), ("小时后", 60), ("天后", 1_440), ("分後", 1), ("時間後", 60), ("日後", 1_440)];
-        units.iter().find_map(|(name, minutes)| {
-            let (before, _) = words.split_once(name)?;
-            let digits: Vec<char> = before.chars().rev().take_while(char::is_ascii_digit).collect();
-            let many = match digits.is_empty() {
-                true => number(&before.chars().next_back()?.to_string()),
-                false => digits.iter().rev().collect::<String>().parse().ok(),
-            };
-            many?.checked_mul(*minutes)
-        })
-    };
-    english.or_else(eastern).filter(|minutes| (1..=MINUTES_MAX).contains(minutes))
-}
-
 /// When something is to be done.
 enum When {
     Once(Timestamp),
@@ -249,10 +263,10 @@ enum When {
 
 impl Promise {
     /// When it is to be done, reckoned from when it was said. A small model fills in more than it should: what can be read is
-    /// taken, the plainest first, and before all that what was plainly `said`.
-    fn when(&self, said: Option<i64>, from: Timestamp, zone: &TimeZone) -> Result<When, String> {
+    /// taken, the plainest first.
+    fn when(&self, from: Timestamp, zone: &TimeZone) -> Result<When, String> {
         let (cron, at) = (self.cron.trim(), self.at.trim());
-        let minutes = said.or(Some(self.in_minutes)).filter(|minutes| (1..=MINUTES_MAX).contains(minutes));
+        let minutes = Some(self.in_minutes).filter(|minutes| (1..=MINUTES_MAX).contains(minutes));
         let after = |minutes| from.checked_add(SignedDuration::from_mins(minutes)).ok();
         let at_that_time = || {
             let at = civil::DateTime::strptime("%Y-%m-%dT%H:%M", at).ok()?;
@@ -280,32 +294,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_plainly_is_read_without_a_model_and_before_what_a_model_makes_of_it() {
-        for (words, minutes) in [
-            ("Remind me in 2 minutes to water the tomatoes.", Some(2)),
-            ("remind me in an hour to ring Ada", Some(60)),
-            ("Remind me in half an hour", Some(30)),
-            ("Please remind me in three days", Some(4_320)),
-            ("10分钟后提醒我", Some(10)),
-            ("两小时后提醒我喝水", Some(120)),
-            ("3時間後にリマインドして", Some(180)),
-            ("Remind me at five", None),
-            ("I live in 2 houses", None),
-            ("in 99999999999999999999 minutes", None),
-        ] {
-            assert_eq!(minutes_in(words), minutes, "{words}");
-        }
+    fn what_a_model_fills_in_is_taken_as_far_as_it_can_be_read() {
         let from: Timestamp = "2026-01-01T10:00:00Z".parse().unwrap();
         let junk = Promise { what: "x".into(), in_minutes: 2, at: "2026-01-01T10:00".into(), cron: "500000".into() };
         let at = |when| match when {
             Ok(When::Once(at)) => Some(at.duration_since(from).as_mins()),
             _ => None,
         };
-        assert_eq!(at(junk.when(Some(60), from, &TimeZone::UTC)), Some(60));
-        assert_eq!(at(junk.when(None, from, &TimeZone::UTC)), Some(2));
+        assert_eq!(at(junk.when(from, &TimeZone::UTC)), Some(2));
         let read = |in_minutes, at: &str, cron: &str| {
             let promise = Promise { what: "x".into(), in_minutes, at: at.into(), cron: cron.into() };
-            promise.when(None, from, &TimeZone::UTC)
+            promise.when(from, &TimeZone::UTC)
         };
         assert!(matches!(read(0, "", "0 7 * * *"), Ok(When::Again(_))));
         assert!(matches!(read(0, "", ""), Ok(When::Sometime)));

@@ -102,7 +102,7 @@ impl Lifeforms {
     ) -> Result<AimId, LifeformError> {
         let by = &origin.principal.id;
         let set = |agenda: &mut Agenda, now| {
-            agenda.has_room(&origin.principal)?;
+            agenda.has_room_for_goal(&origin.principal)?;
             agenda.set_goal(goal.clone(), by, now)
         };
         self.set(origin, id, "goal", &goal, key, set).await
@@ -168,7 +168,7 @@ impl Lifeforms {
     ) -> Result<AimId, LifeformError> {
         let by = &origin.principal.id;
         let set = |agenda: &mut Agenda, now| {
-            agenda.has_room(&origin.principal)?;
+            agenda.has_room_for_schedule(&origin.principal)?;
             agenda.set_schedule(schedule.clone(), by, now)
         };
         self.set(origin, id, "schedule", &schedule, key, set).await

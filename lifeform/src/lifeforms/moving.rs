@@ -9,6 +9,7 @@ use tokio::io::{
     AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncSeekExt, AsyncWriteExt, BufReader, BufWriter,
 };
 
+use super::standing::close_speech;
 use super::{Inner, Lifeforms};
 use crate::LifeformError;
 use crate::archive::{Imported, LINE_BYTES_MAX, Reader, Writer};
@@ -126,6 +127,12 @@ impl Lifeforms {
         self.inner.nexus.forget(&id);
         self.inner.canvases().retain(|(of, _), _| *of != id);
         self.inner.lived().remove(&id);
+        // What others were saying on its canvases is not said on.
+        let me = format!("lifeform:{id}");
+        for (name, ..) in self.canvases_of(&id).await? {
+            let canvas = self.named_canvas(&id, &name).await?;
+            close_speech(&canvas, |sender| sender != me, "it was being said when this was archived").await;
+        }
         Ok(imported)
     }
 }

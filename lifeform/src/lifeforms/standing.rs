@@ -8,13 +8,14 @@ use jiff::SignedDuration;
 use neurons::llm::paid;
 use nexus::store::{Expect, Hash, Key, Kind};
 use nexus::{Batch, Origin, StoreError};
+use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use super::{Lifeforms, PAGE_MAX, STANDINGS, members_under};
 use crate::LifeformError;
 use crate::agenda::Agenda;
 use crate::alarm::Alarm;
-use crate::canvas::{CanvasId, Refusal};
+use crate::canvas::{Canvas, CanvasId, Kind as CanvasKind, Refusal, chat};
 use crate::guard::Guard;
 use crate::life::{Body, Handle, Head, Status};
 use crate::maintenance::Task;
@@ -24,6 +25,28 @@ use crate::spec::LifeformId;
 const ROUSED_AGAIN: Duration = Duration::from_secs(5);
 /// Lifeforms that are roused at once.
 const ROUSED_AT_ONCE: usize = 64;
+
+/// Marks messages as broken off that are being written, by senders of whom nobody writes any more.
+pub(super) async fn close_speech(canvas: &Canvas, is_gone: impl Fn(&str) -> bool, reason: &str) {
+    if canvas.kind != CanvasKind::Chat {
+        return;
+    }
+    let state = canvas.snapshot().state;
+    let topics: Vec<&str> = state.children("/topics").filter_map(|topic| topic["id"].as_str()).collect();
+    for topic in topics {
+        let messages = state.children(&format!("{}/messages", chat::topic_path(topic)));
+        let is_open =
+            |message: &&Value| message["status"] == "streaming" && message["sender"].as_str().is_some_and(&is_gone);
+        for id in messages.filter(is_open).filter_map(|message| message["id"].as_str()) {
+            let op = chat::Op::Interrupt { topic: topic.into(), id: id.into(), reason: reason.to_owned() };
+            match canvas.apply(op, None, None, &Origin::system("ended")).await {
+                // It came to its end meanwhile.
+                Ok(_) | Err(LifeformError::Refused(_)) => {}
+                Err(error) => tracing::warn!(%error, "a message that nobody writes any more cannot be marked so"),
+            }
+        }
+    }
+}
 
 impl Lifeforms {
     /// A store of before lifeforms slept has no marks of who is awake: it is looked through once.
@@ -202,7 +225,12 @@ impl Lifeforms {
     /// [`LifeformError::NotFound`].
     pub async fn terminate(&self, origin: &Origin, id: &LifeformId) -> Result<(), LifeformError> {
         let _one = self.standing(id).await;
+        let me = format!("lifeform:{id}");
+        let canvases = self.taken_part_in(id).await?;
         self.rest(origin, id, Status::Terminated).await?;
+        for canvas in &canvases {
+            close_speech(canvas, |sender| sender == me, "it has ended").await;
+        }
         self.inner.nexus.forget(id);
         for (name, ..) in self.canvases_of(id).await? {
             let name = format!("{id}/{name}");

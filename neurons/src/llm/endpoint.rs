@@ -11,15 +11,15 @@ use async_openai::error::OpenAIError;
 use async_openai::middleware::HttpRequestFactory;
 use axum::Router;
 use axum::body::Body;
+use nexus::{Turn, Turns, Wants};
 use rand::RngExt;
 use reqwest::Response;
-use nexus::{Turn, Turns, Wants};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tower::{Service, ServiceExt};
 
-use super::{Class, LlmError};
 use super::limits::{Limits, retry_after};
+use super::{Class, LlmError};
 
 /// Tries of one call in all.
 const TRIES_MAX: u32 = 3;

@@ -10,6 +10,7 @@ mod limits;
 mod meaning;
 mod openai;
 pub mod paid;
+mod repetition;
 pub mod scripted;
 pub mod tiers;
 pub mod weights;

@@ -9,17 +9,19 @@ use async_openai::config::OpenAIConfig;
 use async_openai::error::OpenAIError;
 use async_trait::async_trait;
 use futures::StreamExt;
-use serde_json::{Value, json};
-use tokio::sync::mpsc::error::SendTimeoutError;
 use nexus::{Turn, Wants};
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::SendTimeoutError;
 use tokio::time::Instant;
 
 use super::abilities::{Abilities, CompletionMode, as_completion, prefix_of};
 use super::breaker::Breaker;
 use super::wire::types::{ChatMessage, ChatResponse, EmbeddingRequest, EmbeddingResponse, Texts, WireToolCall};
-use super::{ChatReply, ChatRequest, Class, Delta, Endpoint, LlmError, LlmProvider, Usage};
+use super::{ChatReply, ChatRequest, Class, Delta, Endpoint, LlmError, LlmProvider, Usage, repetition};
 
+/// Bytes of an answer after which it is looked whether it repeats itself.
+const REPETITION_EVERY: usize = 64;
 /// A continuation that begins with so much of its own prefix is taken for saying it again.
 const ECHO_BYTES_MIN: usize = 16;
 /// Bytes of an answer that are kept: of so many tokens as it may have, and of one that is not bounded by them.
@@ -162,6 +164,7 @@ impl OpenAi {
             ANSWER_BYTES_MAX.min(ANSWER_BYTES_MIN + tokens as usize * TOKEN_BYTES_MAX)
         });
         let request_tokens = request.max_tokens;
+        let (ends_repetition, mut looked_at) = (request.ends_repetition, 0);
         request.stream = true;
         request.stream_options = Some(json!({"include_usage": true}));
         let broken = |message: String| LlmError::Broken { provider: self.name.to_string(), message };
@@ -199,6 +202,15 @@ impl OpenAi {
                 add(&mut reply, delta, &deltas, &self.name).await?;
                 // One that does not keep to what it may say is not kept whole.
                 let arguments: usize = reply.tool_calls.iter().map(|call| call.function.arguments.len()).sum();
+                if ends_repetition && reply.text.len() >= looked_at + REPETITION_EVERY {
+                    looked_at = reply.text.len();
+                    if let Some(once) = repetition::without(&reply.text) {
+                        // The rest is not listened to.
+                        reply.text.truncate(once);
+                        reply.finish = "stop".into();
+                        break;
+                    }
+                }
                 if reply.text.len() + arguments > bytes_max {
                     return Err(broken(format!(
                         "its answer is longer than {bytes_max} bytes, and it was to stop before"
@@ -273,6 +285,7 @@ impl LlmProvider for OpenAi {
     async fn chat(&self, request: ChatRequest, deltas: Option<mpsc::Sender<Delta>>) -> Result<ChatReply, LlmError> {
         let prefix = prefix_of(&request);
         let request = self.abilities.fit(request);
+        let ends_repetition = request.ends_repetition;
         let model = request.model.clone();
         let call = async {
             match (&prefix, self.abilities.completion, deltas) {
@@ -293,6 +306,9 @@ impl LlmProvider for OpenAi {
             .filter(|prefix| prefix.len() >= ECHO_BYTES_MIN && self.abilities.completion == CompletionMode::Instruct);
         if let Some(rest) = echo.and_then(|prefix| reply.text.strip_prefix(&*prefix)) {
             reply.text = rest.to_owned();
+        }
+        if let Some(once) = repetition::without(&reply.text).filter(|_| ends_repetition) {
+            reply.text.truncate(once);
         }
         Ok(reply)
     }

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
-use super::{ChatReply, Class, ChatRequest, Delta, LlmError, Model, Usage, WireToolCall};
+use super::{ChatReply, ChatRequest, Class, Delta, LlmError, Model, Usage, WireToolCall};
 use crate::NeuronError;
 use crate::conclusion::WithAnswer;
 use crate::conversation::{self, Conversation, replied};
@@ -263,7 +263,12 @@ impl<'p> Purchase<'p> {
     }
 
     /// Sets the cost aside, with what is `asked`, when its `turn` with the provider has come.
-    async fn reserve(self, turn: Option<Turn<Class>>, announce: Batch, asked: Value) -> Result<Reserved<'p>, NeuronError> {
+    async fn reserve(
+        self,
+        turn: Option<Turn<Class>>,
+        announce: Batch,
+        asked: Value,
+    ) -> Result<Reserved<'p>, NeuronError> {
         let Self { payer: Payer { store, origin, account, .. }, model, bound, journal } = self;
         let bought = model;
         let bound = model.price.of(bound);
@@ -405,7 +410,10 @@ impl Reserved<'_> {
                 Err(error @ nexus::StoreError::TooLarge { .. }) => {
                     hold.store.commit_at_last(hold.failed(used, &error)).await?;
                     hold.close();
-                    return Err(error.into());
+                    // It is the provider's answer that is too large, and not what its caller asked.
+                    let (provider, message) =
+                        (model.provider.name().into(), format!("its answer cannot be kept: {error}"));
+                    return Err(LlmError::Broken { provider, message }.into());
                 }
                 Err(error) => return Err(error.into()),
             }

@@ -34,7 +34,7 @@ impl Hearer {
         self.0.set(told).is_ok().then_some(heard)
     }
 
-    /// Tells of the facts that durable changes of a mind removed or changed.
+    /// Tells of the facts that durable changes of a mind removed or changed, made by others than its lifeform.
     pub(super) fn tell(&self, nexus: &NexusId, changes: &[Change]) {
         let Some(hearer) = self.0.get() else { return };
         for change in changes {

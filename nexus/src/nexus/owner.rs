@@ -24,7 +24,7 @@ use super::journal::Written;
 use super::mind::Mind;
 use super::shelf::{self, Shelved, Shelves, State};
 use super::wake::{Awake, Head};
-use crate::principal::{Origin, Role};
+use crate::principal::{Origin, PrincipalKind, Role};
 use crate::store::{Batch, Entry, Expect, Hash, Key, Kind, Op, PAGE_MAX, Receipt, Store, StoreError};
 
 /// A graph that will not change any more, and the journal entry after which it stands so.
@@ -131,6 +131,8 @@ struct Flight {
     durable: Durable,
     answer: Value,
     reply: Reply,
+    /// Whether the lifeform whose mind it is made the changes: it knows itself what becomes of copies.
+    is_own: bool,
 }
 
 /// Entries that an undo or a look back goes over at most.
@@ -380,7 +382,7 @@ impl Owner {
                 write.command.beside.drain(..).for_each(|op| batch.push(op));
                 let batch = self.batch(batch, &changes);
                 let batch = write.command.entry(batch, &self.place.nexus, &changes, is_secret);
-                self.submit(changes, batch, answer, write.reply).await;
+                self.submit(changes, batch, answer, write.reply, is_own(&write.origin)).await;
             }
             Ok(Ran::WritesCommons) => match write.commons.take() {
                 Some(commons) => self.write_both(write, &commons).await,
@@ -466,7 +468,9 @@ impl Owner {
                     }
                 });
                 drop(back.send(Returned { mind: theirs, seq: their_seq }));
-                self.place.forgotten.tell(&self.place.nexus, &own);
+                if !is_own(&write.origin) {
+                    self.place.forgotten.tell(&self.place.nexus, &own);
+                }
                 drop(write.reply.send(Ok(envelope(Ok(answer), &write.command.call.command))));
             }
             Err(failure) => {
@@ -545,7 +549,7 @@ impl Owner {
                 let stream = format!("nexus:{}", self.place.nexus);
                 let batch = self.batch(Batch::new(&origin), &changes).append(stream, "undo", &undo);
                 let answer = json!({"result": {"undone": seq, "command": undone_command, "elements": changes.len()}});
-                self.submit(changes, batch, answer, reply).await;
+                self.submit(changes, batch, answer, reply, is_own(&origin)).await;
             }
             Err(error) => drop(reply.send(Ok(refused(error)))),
         }
@@ -583,7 +587,7 @@ impl Owner {
         }
     }
 
-    async fn submit(&mut self, changes: Vec<Change>, batch: Batch, answer: Value, reply: Reply) {
+    async fn submit(&mut self, changes: Vec<Change>, batch: Batch, answer: Value, reply: Reply, is_own: bool) {
         if changes.is_empty() {
             // Nothing to write; but what was read may still be on its way, so it is answered in order.
             match self.flights.is_empty() {
@@ -594,13 +598,14 @@ impl Owner {
                     durable: Box::pin(std::future::ready(Ok(Receipt::default()))),
                     answer,
                     reply,
+                    is_own,
                 }),
             }
             return;
         }
         self.head += 1;
         let durable: Durable = Box::pin(self.place.store.submit(batch).await);
-        self.flights.push_back(Flight { changes, snapshot: None, durable, answer, reply });
+        self.flights.push_back(Flight { changes, snapshot: None, durable, answer, reply, is_own });
     }
 
     /// The first batch on its way is durable.
@@ -621,7 +626,9 @@ impl Owner {
             // Readers are told that theirs is old before the writer is told that it is done.
             self.shared.durable.store(self.seq, Ordering::Release);
         }
-        self.place.forgotten.tell(&self.place.nexus, &flight.changes);
+        if !flight.is_own {
+            self.place.forgotten.tell(&self.place.nexus, &flight.changes);
+        }
         let _ = flight.reply.send(Ok(flight.answer));
     }
 
@@ -670,6 +677,11 @@ impl Owner {
             self.publish(self.mind.clone());
         }
     }
+}
+
+/// Returns `true` for what a lifeform does in its own mind, where no other wrote the command.
+fn is_own(origin: &Origin) -> bool {
+    origin.principal.kind == PrincipalKind::Lifeform && !origin.principal.limited
 }
 
 /// Runs long work on a thread that other tasks have been moved away from, where the runtime has several.

@@ -160,7 +160,8 @@ async fn a_checkpoint_changes_nothing_a_reader_sees(disk: Disk<'_>) {
 
 async fn the_ledger_is_checked_in_the_same_commit(disk: Disk<'_>) {
     let store = open(disk).await;
-    let hold = |id: &str, tokens| AccountOp::Hold { id: id.into(), parent: None, amount: Amount::tokens(tokens), of: None };
+    let hold =
+        |id: &str, tokens| AccountOp::Hold { id: id.into(), parent: None, amount: Amount::tokens(tokens), of: None };
     let closed = store.commit(batch().account("a", hold("x", 1), "call")).await;
     assert!(matches!(closed, Err(StoreError::Ledger(ledger::LedgerError::NotOpen(_)))), "{closed:?}");
     must(&store, batch().account("a", AccountOp::Open(Amount::tokens(100)), "birth")).await;

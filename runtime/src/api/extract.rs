@@ -114,10 +114,36 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for ApiQuery<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        let read = Query::<T>::from_request_parts(parts, state).await;
         let wrong = |rejection: QueryRejection| ApiError::new(StatusCode::BAD_REQUEST, "query", rejection.body_text());
+        if let Some(joined) = parts.uri.query().and_then(joined) {
+            let uri = format!("{}?{joined}", parts.uri.path());
+            let uri = uri.parse().map_err(|_| ApiError::new(StatusCode::BAD_REQUEST, "query", "it cannot be read"))?;
+            return Query::try_from_uri(&uri).map(|Query(query)| Self(query)).map_err(wrong);
+        }
+        let read = Query::<T>::from_request_parts(parts, state).await;
         read.map(|Query(query)| Self(query)).map_err(wrong)
     }
+}
+
+/// Members of a query that are lists: they may be repeated, or have commas between their items.
+const LISTS: [&str; 3] = ["types", "scopes", "tags"];
+
+/// A query in which each list stands once; `None` for one in which no list is repeated.
+fn joined(query: &str) -> Option<String> {
+    let (mut members, mut is_joined): (Vec<(String, String)>, bool) = (Vec::new(), false);
+    for member in query.split('&').filter(|member| !member.is_empty()) {
+        let (name, value) = member.split_once('=').unwrap_or((member, ""));
+        match members.iter_mut().find(|(known, _)| known == name && LISTS.contains(&name)) {
+            Some((_, list)) => {
+                list.push_str("%2C");
+                list.push_str(value);
+                is_joined = true;
+            }
+            None => members.push((name.to_owned(), value.to_owned())),
+        }
+    }
+    let members: Vec<String> = members.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
+    is_joined.then(|| members.join("&"))
 }
 
 /// Parts of a path whose refusal is a problem document like any other.

@@ -1,5 +1,6 @@
 //! HTTP and WebSocket: every route on one page. Handlers extract, call once, convert.
 
+mod access;
 mod answers;
 mod archive;
 mod canvases;
@@ -20,6 +21,7 @@ mod members;
 mod neurons;
 mod nexus;
 mod openai;
+mod reputation;
 mod resources;
 mod skills;
 mod system;
@@ -270,13 +272,17 @@ pub fn router(app: App) -> Router {
         .routes(routes!(units::validate))
         .routes(routes!(skills::contribute, skills::list))
         .routes(routes!(skills::read, skills::delete))
+        .routes(routes!(reputation::of_agent))
+        .routes(routes!(reputation::providers))
         .routes(routes!(resources::list, resources::create))
         .routes(routes!(resources::rotate))
         .routes(routes!(tokens::add, tokens::list))
         .routes(routes!(tokens::change, tokens::revoke))
         .split_for_parts();
     described.info.version = env!("CARGO_PKG_VERSION").into();
-    let text = axum::body::Bytes::from(document::complete(serde_json::json!(described)).to_string());
+    let mut described = document::complete(serde_json::json!(described));
+    access::describe(&mut described);
+    let text = axum::body::Bytes::from(described.to_string());
     let openapi = move || {
         let text = text.clone();
         async move { ([(header::CONTENT_TYPE, "application/json")], text) }
@@ -295,7 +301,7 @@ pub fn router(app: App) -> Router {
         .method_not_allowed_fallback(wrong_method)
         .layer(middleware::from_fn_with_state(app.clone(), guard))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .layer(middleware::from_fn(units::refuse_in_own_shape))
+        .layer(middleware::from_fn_with_state(app.clone(), units::in_own_shape))
         .layer(middleware::from_fn(openai::refuse_in_own_shape))
         .layer(CatchPanicLayer::new())
         .with_state(app)

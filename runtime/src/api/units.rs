@@ -26,7 +26,7 @@ const FEEDBACK_CHARS_MAX: usize = 2_000;
 const VERSION: HeaderName = HeaderName::from_static("kp-schema-version");
 const DEPRECATED: HeaderName = HeaderName::from_static("kp-deprecated");
 /// Where the protocol's routes begin.
-const ROUTES: [&str; 2] = ["/v1/knowledge", "/v1/skills"];
+const ROUTES: [&str; 4] = ["/v1/knowledge", "/v1/skills", "/v1/reputation", "/v1/providers"];
 /// What an answer of the protocol depends on.
 const VARY: HeaderValue = HeaderValue::from_static("Accept, KP-Schema-Version");
 const LINKED_DATA: &str = "application/ld+json";
@@ -86,13 +86,27 @@ pub(super) fn is_own(path: &str) -> bool {
     ROUTES.iter().any(|own| path.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
 }
 
-/// Whatever else is refused of the protocol's routes, wherever: in its own shape too.
-pub(super) async fn refuse_in_own_shape(request: Request, next: Next) -> Response {
+/// Gives the answers of the protocol's routes its own shape: each names a version, and whatever is refused, wherever, is refused
+/// as the original registry does, which knows no 422.
+pub(super) async fn in_own_shape(State(app): State<App>, request: Request, next: Next) -> Response {
     let is_own = is_own(request.uri().path());
-    let response = next.run(request).await;
-    let Some(said) = response.extensions().get::<Said>().filter(|_| is_own) else { return response };
+    let mut response = next.run(request).await;
+    if !is_own {
+        return response;
+    }
+    if !response.headers().contains_key(VERSION)
+        && let Ok(newest) = app.knowledge.schemas().resolve(None, 1, app.store.clock().now())
+        && let Ok(version) = HeaderValue::from_str(&newest.version.to_string())
+    {
+        response.headers_mut().insert(VERSION, version);
+    }
+    let Some(said) = response.extensions().get::<Said>() else { return response };
     let body = json!({"error": said.detail, "code": said.code});
+    let is_malformed = said.code == "invalid" && response.status() == StatusCode::UNPROCESSABLE_ENTITY;
     let (mut head, _) = response.into_parts();
+    if is_malformed {
+        head.status = StatusCode::BAD_REQUEST;
+    }
     head.headers.remove(header::CONTENT_LENGTH);
     head.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PLAIN));
     Response::from_parts(head, Body::from(body.to_string()))

@@ -37,6 +37,18 @@ pub(super) async fn run(config: Config, lifeform: Option<String>, topic: Option<
         .await?;
 
     say("Say something; an empty line leaves. You need not wait for an answer.");
+    match lifeform["status"].as_str() {
+        Some("created") => say_error(&format!(
+            "it was made and has not been started: what you say is kept, and answered after POST /v1/lifeforms/{id}/start"
+        )),
+        Some("stopped") => {
+            say_error(&format!("it is stopped: what you say is kept, and answered after POST /v1/lifeforms/{id}/start"))
+        }
+        Some("dormant") => say_error(&format!(
+            "it rests, since it cannot pay for an answer: POST /v1/lifeforms/{id}/resources/top-up wakes it"
+        )),
+        _ => {}
+    }
     if client.ask(Method::GET, "/health", None).await.is_ok_and(|health| health["thinks"] == false) {
         say_error("there is no model here: what you say is kept and answered once there is one");
     }

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use knowledge::KeyRing;
+use neurons::LlmError;
 use neurons::llm::weights::{Kept, Task};
 use nexus::store::surreal::Surreal;
 use nexus::{Store, SystemClock};
@@ -169,21 +170,36 @@ async fn providers(report: &mut Report, config: &Config) {
     if config.providers.is_empty() {
         return;
     }
-    match crate::models::models(config, Local::default()) {
+    match tried(config).await {
         Err(error) => report.bad("providers", &format!("{error:#}")),
-        Ok(models) => {
-            let tiers = models.describe().into_iter().map(|(tier, name)| (name, models.pick(tier)));
-            let remote = config.embeddings.as_ref();
-            let embedder = remote.map(|remote| (format!("{}/{}", remote.provider, remote.model), models.embedder()));
-            for (name, model) in tiers.chain(embedder) {
-                match model {
-                    Ok(model) => match model.provider.models().await {
-                        Ok(_) => report.good("provider", &format!("{name} answers")),
-                        Err(error) => report.bad("provider", &format!("{name}: {error}")),
-                    },
-                    Err(error) => report.bad("provider", &error.to_string()),
+        Ok(tried) => {
+            for (name, answer) in tried {
+                match answer {
+                    Ok(()) => report.good("provider", &format!("{name} answers")),
+                    Err(error) => report.bad("provider", &format!("{name}: {error}")),
                 }
             }
         }
     }
+}
+
+/// Asks each remote provider that is configured which models it has: what it costs nothing to ask, and what a wrong address or a
+/// refused key fails at.
+///
+/// # Errors
+/// When the configuration names no model that can be asked.
+pub(super) async fn tried(config: &Config) -> anyhow::Result<Vec<(String, Result<(), LlmError>)>> {
+    let models = crate::models::models(config, Local::default())?;
+    let tiers = models.describe().into_iter().map(|(tier, name)| (name, models.pick(tier)));
+    let remote = config.embeddings.as_ref();
+    let embedder = remote.map(|remote| (format!("{}/{}", remote.provider, remote.model), models.embedder()));
+    let mut tried = Vec::new();
+    for (name, model) in tiers.chain(embedder) {
+        let answer = match model {
+            Ok(model) => model.provider.models().await.map(drop),
+            Err(error) => Err(error),
+        };
+        tried.push((name, answer));
+    }
+    Ok(tried)
 }

@@ -35,6 +35,16 @@ pub(super) async fn run(config: Config) -> anyhow::Result<ExitCode> {
     if let Some(why) = &daemon.locked {
         say_error(&format!("what is sealed stays so, and nothing can be sealed: {why}"));
     }
+    if !config.providers.is_empty() {
+        let config = config.clone();
+        tokio::spawn(async move {
+            for (name, answer) in super::check::tried(&config).await.unwrap_or_default() {
+                if let Err(error) = answer {
+                    say_error(&format!("{name} does not answer: {error}; what needs it fails until that is mended"));
+                }
+            }
+        });
+    }
     signal::stop().await;
     say_error("stopping");
     daemon.stop().await?;

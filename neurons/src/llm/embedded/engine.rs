@@ -8,6 +8,7 @@ use llguidance::{Matcher, ParserFactory};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
+use super::super::repetition;
 use super::ending::Endings;
 use super::grammar::shape;
 use super::net::Net;
@@ -52,6 +53,8 @@ impl EmbeddedError {
 }
 
 /// Output tokens when a request does not say.
+/// Tokens after which it is looked whether a text repeats itself.
+const REPETITION_EVERY: usize = 16;
 const OUTPUT_DEFAULT: u32 = 512;
 
 /// A model in memory.
@@ -183,6 +186,13 @@ impl Loaded {
             }
             let position = prompt.len() + written.len();
             written.extend(&step);
+            // What a grammar forms ends by itself.
+            if matcher.is_none()
+                && written.len().is_multiple_of(REPETITION_EVERY)
+                && repetition::without(&text.decode(&written)).is_some()
+            {
+                break "stop";
+            }
             match text.push(&written) {
                 Flow::More(fresh) if fresh.is_empty() || take(fresh.clone()) => {}
                 Flow::More(_) => return Ok(("stop", written.len())),

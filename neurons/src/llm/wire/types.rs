@@ -42,6 +42,9 @@ pub struct ChatRequest {
     /// neuron and a fascicle refuse those that would change the answer: see [`ChatRequest::only_harmless`].
     #[serde(flatten)]
     pub extra: serde_json::Map<String, Value>,
+    /// Whether an answer that repeats itself without end is stopped: a text that a lifeform says.
+    #[serde(skip)]
+    pub ends_repetition: bool,
 }
 
 impl ChatRequest {

@@ -17,10 +17,16 @@ use crate::datum::{Bag, Sym};
 use crate::graph::{El, GraphRead, Look, Way};
 use crate::lang::ast::{Command, Export};
 use crate::lang::print::{print_key, print_text};
-use crate::lang::{ErrorKind, KipError};
+use crate::lang::{COMMAND_BYTES_MAX, ErrorKind, KipError};
 use crate::plan;
 
-/// Runs a bound EXPORT.
+/// Bytes of a page: an import takes no more.
+const CAPSULE_BYTES_MAX: usize = COMMAND_BYTES_MAX;
+/// Elements of a page.
+const PAGE_ELEMENTS: usize = 16_384;
+
+/// Runs a bound EXPORT. A page ends at its LIMIT, or where the capsule would be larger than an import takes ([`COMMAND_BYTES_MAX`]); the cursor of
+/// its answer names the next one.
 ///
 /// # Errors
 /// A [`KipError`] of any kind a query can have.
@@ -28,12 +34,23 @@ pub fn export(export: &Export<'_>, graph: &dyn GraphRead, options: &Options<'_>)
     let whole = matched(export, graph, options)?;
     let text = crate::lang::print(&Command::Export(Export { limit: None, cursor: None, ..export.clone() }));
     let after: Option<u32> = cursor::place(&text, export.cursor.as_ref())?;
-    let limit = limit_of(export.limit.as_ref())?.unwrap_or(usize::MAX);
+    let limit = limit_of(export.limit.as_ref())?.unwrap_or(usize::MAX).min(PAGE_ELEMENTS);
     let mut page: Vec<El> = whole.iter().copied().filter(|el| after.is_none_or(|after| el.0 > after)).collect();
-    let more = page.len() > limit;
+    let left = page.len();
     page.truncate(limit);
-    let next_cursor = page.last().filter(|_| more).map(|last| cursor::token(&text, &last.0));
-    Ok(write(graph, &page, &whole).answer(next_cursor))
+    let mut written = write(graph, &page, &whole);
+    // What is exported must go in again, so a page ends at what an import takes.
+    while written.capsule.len() > CAPSULE_BYTES_MAX && page.len() > 1 {
+        let fits = page.len() * CAPSULE_BYTES_MAX / written.capsule.len();
+        page.truncate(fits.clamp(1, page.len() - 1));
+        written = write(graph, &page, &whole);
+    }
+    if written.capsule.len() > CAPSULE_BYTES_MAX {
+        let bytes = written.capsule.len();
+        written.warnings.push(format!("one element with its links takes {bytes} bytes, an import {CAPSULE_BYTES_MAX}"));
+    }
+    let next_cursor = page.last().filter(|_| page.len() < left).map(|last| cursor::token(&text, &last.0));
+    Ok(written.answer(next_cursor))
 }
 
 /// The elements an EXPORT names.

@@ -1,5 +1,6 @@
-//! NFKC, lower case, identifiers split at case changes and underscores, English stems, and for Chinese,
-//! Japanese and Korean, which have no spaces to split at, every letter and every pair of neighbours.
+//! NFKC, lower case, identifiers split at case changes and underscores, English stems; for Chinese, Japanese and Korean,
+//! which have no spaces to split at, every letter and every pair of neighbours; for Thai, Lao, Khmer and Burmese, whose letters are
+//! fewer and whose vowels are marks, every three neighbours.
 
 use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
@@ -41,17 +42,20 @@ pub fn terms_of_query(text: &str) -> Vec<Arc<str>> {
 pub(super) fn each_term(text: &str, index: bool, see: &mut dyn FnMut(&str, f32)) {
     let normal: Cow<'_, str> =
         if text.is_ascii() { Cow::Borrowed(text) } else { Cow::Owned(text.nfkc().collect::<String>()) };
-    let (mut word, mut run): (String, Vec<char>) = (String::new(), Vec::new());
+    let (mut word, mut run, mut of) = (String::new(), Vec::new(), None);
     let mut last_lower = false;
     for c in normal.chars().chain([' ']) {
-        let spaceless = is_spaceless(c);
-        if spaceless || !c.is_alphanumeric() || (c.is_uppercase() && last_lower) {
+        let spaceless = Spaceless::of(c);
+        if spaceless.is_some() || !c.is_alphanumeric() || (c.is_uppercase() && last_lower) {
             flush_word(&mut word, see);
         }
-        if spaceless {
+        if let (Some(before), true) = (of, spaceless != of) {
+            flush_run(&mut run, before, index, see);
+        }
+        of = spaceless;
+        if spaceless.is_some() {
             run.push(c);
         } else {
-            flush_run(&mut run, index, see);
             if c.is_alphanumeric() {
                 word.extend(c.to_lowercase());
             }
@@ -60,8 +64,43 @@ pub(super) fn each_term(text: &str, index: bool, see: &mut dyn FnMut(&str, f32))
     }
 }
 
-fn is_spaceless(c: char) -> bool {
-    matches!(u32::from(c), 0x3040..=0x30ff | 0x3400..=0x4dbf | 0x4e00..=0x9fff | 0xac00..=0xd7af | 0xf900..=0xfaff | 0x20000..=0x2fa1f)
+/// Writings without spaces between words.
+#[derive(Clone, Copy, PartialEq)]
+enum Spaceless {
+    /// Chinese, Japanese, Korean: many letters, so that two tell much.
+    Cjk,
+    /// Thai, Lao, Burmese, Khmer: few letters, and marks on them.
+    Marked,
+}
+
+impl Spaceless {
+    fn of(c: char) -> Option<Self> {
+        match u32::from(c) {
+            0x3040..=0x30ff
+            | 0x3400..=0x4dbf
+            | 0x4e00..=0x9fff
+            | 0xac00..=0xd7af
+            | 0xf900..=0xfaff
+            | 0x20000..=0x2fa1f => Some(Self::Cjk),
+            // Without signs and digits.
+            0x0e01..=0x0e3a
+            | 0x0e40..=0x0e4e
+            | 0x0e81..=0x0ecf
+            | 0x0edc..=0x0edf
+            | 0x1000..=0x103f
+            | 0x1050..=0x108f
+            | 0x1780..=0x17d3 => Some(Self::Marked),
+            _ => None,
+        }
+    }
+
+    /// How many neighbours are a term.
+    fn length(self) -> usize {
+        match self {
+            Self::Cjk => 2,
+            Self::Marked => 3,
+        }
+    }
 }
 
 fn flush_word(word: &mut String, see: &mut dyn FnMut(&str, f32)) {
@@ -77,18 +116,18 @@ fn flush_word(word: &mut String, see: &mut dyn FnMut(&str, f32)) {
     word.clear();
 }
 
-fn flush_run(run: &mut Vec<char>, index: bool, see: &mut dyn FnMut(&str, f32)) {
+fn flush_run(run: &mut Vec<char>, of: Spaceless, index: bool, see: &mut dyn FnMut(&str, f32)) {
     let mut buffer = String::with_capacity(8);
     let mut give = |letters: &[char], weight| {
         buffer.clear();
         buffer.extend(letters);
         see(&buffer, weight);
     };
-    if run.len() == 1 {
+    if run.len() < of.length() {
         give(run, 1.0);
     } else {
-        run.windows(2).for_each(|pair| give(pair, 1.0));
-        if index {
+        run.windows(of.length()).for_each(|some| give(some, 1.0));
+        if index && of == Spaceless::Cjk {
             run.iter().for_each(|one| give(std::slice::from_ref(one), 0.25));
         }
     }
@@ -117,6 +156,14 @@ mod tests {
         assert_eq!(joined("上海港 at 港"), "上海 海港 at 港");
         assert_eq!(joined("ファイル"), "ファ ァイ イル");
         assert_eq!(joined("ｆｕｌｌ　ｗｉｄｔｈ"), "full width");
+    }
+
+    #[test]
+    fn writings_with_marks_become_threes() {
+        assert_eq!(joined("เรือใบ ชื่อ"), "เรื รือ ือใ อใบ ชื่ ื่อ");
+        assert_eq!(joined("ໝາ at 12 ឆ្មា"), "ຫມາ at 12 ឆ្ម ្មា");
+        let (text, asked) = (terms("ฉันมีเรือใบลำหนึ่งชื่อนกนางแอ่น"), terms_of_query("เรือใบ"));
+        assert!(asked.iter().all(|term| text.contains(term)), "{asked:?}");
     }
 
     #[test]

@@ -1,0 +1,391 @@
+//! Reminders by rule: "remind me in two hours to ring Ada", 明天早上九点提醒我交房租, 3時間後に薬を飲むようにリマインドして. Time
+//! and text come from the person's own words, so that no model has to be believed. Plain functions of the words and the time.
+
+mod when;
+
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use jiff::{Timestamp, Zoned};
+use regex::Regex;
+
+pub(crate) use when::When;
+
+/// A language that reminders are asked for in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Language {
+    English,
+    Chinese,
+    Japanese,
+}
+
+/// What somebody asks to be reminded of.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Reminder {
+    /// Of what, in its own words; empty when it does not say.
+    pub(crate) what: String,
+    /// When.
+    pub(crate) when: When,
+    /// In which language it was asked for.
+    pub(crate) language: Language,
+}
+
+/// What a sentence asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Reading {
+    /// A reminder.
+    Asked(Reminder),
+    /// A reminder at a time that cannot be read.
+    Unclear(Language),
+    /// A reminder at a time that is over.
+    Over(Language),
+}
+
+/// What a message asks for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Request {
+    /// What it asks for, in order.
+    pub(crate) readings: Vec<Reading>,
+    /// Whether it says nothing else.
+    pub(crate) is_all: bool,
+}
+
+/// Reminders that one message asks for.
+const REMINDERS_MAX: usize = 3;
+/// Characters of what is reminded of.
+const WHAT_CHARS_MAX: usize = 200;
+
+fn regex(pattern: &str) -> Regex {
+    Regex::new(pattern).unwrap_or_else(|error| unreachable!("{error}"))
+}
+
+static ENGLISH: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r"(?i)^(?:(?:ok(?:ay)?|hi|hello|hey)?[ ,]*(?:please|pls|and|then|also)?[ ,]*(?:can|could|would|will) you (?:please )?|i (?:want|need|would like|'d like) you to |please,? |and |also )?\b(?:remind me|set (?:me )?a reminder|give me a reminder)\b(?: please)?",
+    )
+});
+static ENGLISH_WITHIN: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"(?i)(?:,? ?(?:please|can you|could you))? ?\bremind me\b(?: please)?"));
+static NO_REQUEST: LazyLock<Regex> = LazyLock::new(|| {
+    regex(r"(?i)\b(?:don't|do not|never|did|didn't|you|they|he|she|it|that) (?:\w+ )?(?:remind|reminds|reminded) me\b")
+});
+static ASKED_OF_YOU: LazyLock<Regex> = LazyLock::new(|| {
+    regex(r"(?i)\b(?:(?:can|could|would|will) you (?:please )?|(?:want|need|like) you to )remind me\b")
+});
+static RECALL: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"(?i)\bremind me (?:again )?(?:what|who|where|when|how|why|which|whose|if|whether)\b"));
+static CHINESE: LazyLock<Regex> = LazyLock::new(|| {
+    regex(r"(?:请|麻烦|帮我|你)*(?:记得|能|可以)?(?:给我(?:设(?:置|定)?)?(?:一?个)?提醒|提醒(?:一下)?我(?:一下|一声)?)")
+});
+static CHINESE_NOT: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"(?:别|不要|不用|没有?|怎么不)提醒|提醒(?:一下)?我(?:一下)?(?:什么|谁|哪)"));
+static JAPANESE: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r"(?:リマインド(?:を)?(?:して|し|お願い)?|リマインダー(?:を)?(?:設定して)?|思い出させて)(?:ください|下さい|もらえますか|くれますか|くれ|ね|ほしい|欲しい)?(?:です|します)?",
+    )
+});
+static JAPANESE_NOT: LazyLock<Regex> = LazyLock::new(|| regex(r"(?:リマインドし|思い出させ)(?:ない|なくて)"));
+
+/// Returns what a message asks to be reminded of, reckoned from `now`, when it was said.
+pub(crate) fn read(message: &str, now: &Zoned) -> Request {
+    // Points in the middle of a time end no sentence.
+    let message = message.replace("a.m.", "am").replace("p.m.", "pm").replace("A.M.", "am").replace("P.M.", "pm");
+    let sentences = knowledge::sentences(&message);
+    let (mut readings, mut others) = (Vec::new(), 0);
+    for sentence in &sentences {
+        match of_sentence(sentence, now) {
+            Some(reading) if readings.len() < REMINDERS_MAX => readings.push(reading),
+            _ => others += usize::from(!is_filler(sentence)),
+        }
+    }
+    let is_all = !readings.is_empty() && others == 0;
+    Request { readings, is_all }
+}
+
+fn is_filler(sentence: &str) -> bool {
+    let words = sentence.trim().trim_end_matches(['.', '!', '。', '！', ',', '，']).to_lowercase();
+    let fillers = [
+        "hi",
+        "hello",
+        "hey",
+        "please",
+        "thanks",
+        "thank you",
+        "ok",
+        "okay",
+        "谢谢",
+        "你好",
+        "好的",
+        "ありがとう",
+        "お願いします",
+        "こんにちは",
+    ];
+    words.is_empty() || fillers.contains(&&*words)
+}
+
+fn of_sentence(sentence: &str, now: &Zoned) -> Option<Reading> {
+    let (language, cue) = cue_of(sentence)?;
+    let found = when::find(sentence, language, now);
+    let Some((when, mut spans)) = found else {
+        // A word of reminding by the way is no request.
+        let is_request = match language {
+            Language::English => ENGLISH.is_match(sentence.trim()),
+            Language::Chinese | Language::Japanese => true,
+        };
+        return is_request.then_some(Reading::Unclear(language));
+    };
+    let Some(when) = when else { return Some(Reading::Over(language)) };
+    spans.push(cue);
+    let what = what_of(sentence, spans, language);
+    Some(Reading::Asked(Reminder { what, when, language }))
+}
+
+/// Returns `true` if a sentence asks for a reminder: it states nothing.
+pub(crate) fn is_request(sentence: &str) -> bool {
+    cue_of(sentence).is_some()
+}
+
+/// The language of a request to be reminded, and where it stands in a sentence.
+fn cue_of(sentence: &str) -> Option<(Language, Range<usize>)> {
+    if CHINESE_NOT.is_match(sentence) || JAPANESE_NOT.is_match(sentence) {
+        return None;
+    }
+    if let Some(found) = JAPANESE.find(sentence) {
+        return Some((Language::Japanese, found.range()));
+    }
+    if let Some(found) = CHINESE.find(sentence) {
+        return Some((Language::Chinese, found.range()));
+    }
+    let found = ENGLISH.find(sentence).or_else(|| ENGLISH_WITHIN.find(sentence))?;
+    let is_none = NO_REQUEST.is_match(sentence) && !ASKED_OF_YOU.is_match(sentence);
+    // "Remind me what my cat is called" asks for an answer now.
+    (!is_none && !RECALL.is_match(sentence)).then(|| (Language::English, found.range()))
+}
+
+/// What is left of a sentence without its time and the request itself: the person's own words.
+fn what_of(sentence: &str, mut spans: Vec<Range<usize>>, language: Language) -> String {
+    spans.sort_by_key(|span| span.start);
+    let (mut left, mut at) = (String::new(), 0);
+    for span in spans {
+        if span.start > at {
+            left.push_str(&sentence[at..span.start]);
+        }
+        if language == Language::English {
+            left.push(' ');
+        }
+        at = at.max(span.end);
+    }
+    left.push_str(&sentence[at..]);
+    let mut left = left.split_whitespace().collect::<Vec<_>>().join(" ");
+    let edges = |c: char| c.is_whitespace() || ",.;:!?，。；：！？、「」".contains(c);
+    loop {
+        let before = left.len();
+        left = left.trim_matches(edges).to_owned();
+        let (heads, tails): (&[&str], &[&str]) = match language {
+            Language::English => (
+                &["to ", "that ", "about ", "of ", "and ", "for ", "please ", "then ", "it's time to "],
+                &[" please", " and", " to", " at", " on", " by"],
+            ),
+            Language::Chinese => (&["请", "要", "去", "记得", "的时候", "时", "，"], &["请", "吧", "哦", "的事", "，"]),
+            Language::Japanese => {
+                (&["に", "の", "は", "、", "ね"], &["ように", "ことを", "のを", "って", "と", "を", "こと", "よう"])
+            }
+        };
+        for head in heads {
+            let is_head = left.to_lowercase().starts_with(head) && left.len() > head.len();
+            if is_head {
+                left = left[head.len()..].to_owned();
+            }
+        }
+        for tail in tails {
+            if let Some(rest) = left.strip_suffix(tail).filter(|rest| !rest.trim().is_empty()) {
+                left = rest.to_owned();
+            }
+        }
+        if left.len() == before {
+            break;
+        }
+    }
+    left.chars().filter(|c| !c.is_control()).take(WHAT_CHARS_MAX).collect()
+}
+
+impl Language {
+    /// What is said of a reading that is no reminder.
+    pub(crate) fn refusal(self, is_over: bool) -> &'static str {
+        match (self, is_over) {
+            (Self::English, false) => {
+                "I did not put that down: I cannot read when. Say it as in \"in two hours\", \"tomorrow at 9:00\" or \"every day at 7\"."
+            }
+            (Self::English, true) => "I did not put that down: that time is over.",
+            (Self::Chinese, false) => {
+                "我没有记下来：看不出是什么时候。请这样说：“两小时后”“明天早上九点”或“每天七点”。"
+            }
+            (Self::Chinese, true) => "我没有记下来：那个时间已经过去了。",
+            (Self::Japanese, false) => {
+                "登録していません。いつなのか読み取れませんでした。「2時間後」「明日の9時」「毎日7時」のように言ってください。"
+            }
+            (Self::Japanese, true) => "登録していません。その時刻はもう過ぎています。",
+        }
+    }
+}
+
+impl Reminder {
+    /// What is said when it was put down: when it comes next, and of what.
+    pub(crate) fn confirmation(&self, next: Timestamp, now: &Zoned) -> String {
+        let at = next.to_zoned(now.time_zone().clone());
+        let is_today = at.date() == now.date();
+        let (clock, again) = (at.strftime("%H:%M"), matches!(self.when, When::Again(_)));
+        let what = &self.what;
+        match self.language {
+            Language::English => {
+                let day = if is_today { String::new() } else { at.strftime("on %A, %-d %B, ").to_string() };
+                let first =
+                    if again { format!("again and again, first {day}at {clock}") } else { format!("{day}at {clock}") };
+                if what.is_empty() {
+                    format!("I will remind you {first}.")
+                } else {
+                    format!("I will remind you {first}: {what}")
+                }
+            }
+            Language::Chinese => {
+                let day = if is_today { "今天".to_owned() } else { at.strftime("%-m月%-d日").to_string() };
+                let first = if again {
+                    format!("我会定期提醒你，第一次在{day} {clock}")
+                } else {
+                    format!("我会在{day} {clock} 提醒你")
+                };
+                if what.is_empty() { format!("{first}。") } else { format!("{first}：{what}") }
+            }
+            Language::Japanese => {
+                let day = if is_today { "今日".to_owned() } else { at.strftime("%-m月%-d日").to_string() };
+                let first = if again {
+                    format!("定期的にお知らせします。最初は{day} {clock} です")
+                } else {
+                    format!("{day} {clock} にお知らせします")
+                };
+                if what.is_empty() { format!("{first}。") } else { format!("{first}：{what}") }
+            }
+        }
+    }
+
+    /// What is said when its time has come.
+    pub(crate) fn told(&self) -> String {
+        match (self.what.is_empty(), self.language) {
+            (true, Language::English) => "You asked to be reminded now.".to_owned(),
+            (true, Language::Chinese) => "您让我现在提醒您。".to_owned(),
+            (true, Language::Japanese) => "お知らせの時間です。".to_owned(),
+            (false, _) => self.what.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A Thursday.
+    fn now() -> Zoned {
+        "2026-01-01T14:30[Europe/Lisbon]".parse().unwrap()
+    }
+
+    fn shown(message: &str) -> Vec<String> {
+        let shown = |reading: &Reading| match reading {
+            Reading::Asked(Reminder { what, when: When::Once(at), .. }) => {
+                format!("{} {what}", at.to_zoned(now().time_zone().clone()).strftime("%m-%d %H:%M"))
+            }
+            Reading::Asked(Reminder { what, when: When::Again(cron), .. }) => format!("{cron} | {what}"),
+            Reading::Unclear(_) => "unclear".to_owned(),
+            Reading::Over(_) => "over".to_owned(),
+        };
+        read(message, &now()).readings.iter().map(shown).collect()
+    }
+
+    #[test]
+    fn time_and_text_come_from_the_words_in_english() {
+        for (message, wanted) in [
+            ("Remind me in an hour to ring Ada.", "01-01 15:30 ring Ada"),
+            ("remind me in 1 minute to drink some water", "01-01 14:31 drink some water"),
+            ("Please remind me in two hours to water the plants", "01-01 16:30 water the plants"),
+            ("Remind me tomorrow at 9:00 to pay the rent.", "01-02 09:00 pay the rent"),
+            ("Remind me every day at 7 to take my pills", "0 7 * * * | take my pills"),
+            ("Remind me in 2 minutes to ring Ada", "01-01 14:32 ring Ada"),
+            ("Can you remind me to call mum at 5?", "01-01 17:00 call mum"),
+            ("Could you please remind me about the dentist on Monday at 8:30 a.m.?", "01-05 08:30 the dentist"),
+            ("In half an hour remind me to stretch", "01-01 15:00 stretch"),
+            ("remind me to call at 3 pm", "01-01 15:00 call"),
+            ("Remind me tonight to lock the door", "01-01 20:00 lock the door"),
+            ("Remind me tomorrow morning that the bins go out", "01-02 09:00 the bins go out"),
+            ("Remind me on 24 December at noon to buy a tree", "12-24 12:00 buy a tree"),
+            ("remind me on 2026-02-03 at 16:45 to file the report", "02-03 16:45 file the report"),
+            ("Remind me every Monday at 9:15 to water the ferns", "15 9 * * 1 | water the ferns"),
+            ("Remind me every weekday morning to stand up", "0 9 * * 1-5 | stand up"),
+            ("Remind me every 30 minutes to look up", "*/30 * * * * | look up"),
+            ("Remind me in three days", "01-04 14:30 "),
+            ("remind me in an hour and a half to turn the bread", "01-01 16:00 turn the bread"),
+            ("Remind me to breathe", "unclear"),
+            ("Remind me some time next year", "unclear"),
+            ("Remind me today at 9:00 to pay", "over"),
+        ] {
+            assert_eq!(shown(message), [wanted.to_owned()], "{message}");
+        }
+    }
+
+    #[test]
+    fn time_and_text_come_from_the_words_in_chinese_and_japanese() {
+        for (message, wanted) in [
+            ("10分钟后提醒我喝水", "01-01 14:40 喝水"),
+            ("请两小时后提醒我给妈妈打电话。", "01-01 16:30 给妈妈打电话"),
+            ("半小时后提醒我关火", "01-01 15:00 关火"),
+            ("明天早上九点提醒我交房租", "01-02 09:00 交房租"),
+            ("提醒我今天晚上八点半看比赛", "01-01 20:30 看比赛"),
+            ("每天早上七点提醒我吃药", "0 7 * * * | 吃药"),
+            ("每周一上午10点提醒我写周报", "0 10 * * 1 | 写周报"),
+            ("后天下午三点提醒我开会", "01-03 15:00 开会"),
+            ("12月24日提醒我买树", "12-24 09:00 买树"),
+            ("提醒我喝水", "unclear"),
+            ("3時間後に薬を飲むようにリマインドして", "01-01 17:30 薬を飲む"),
+            ("明日の9時に会議があることを思い出させてください。", "01-02 09:00 会議がある"),
+            ("毎朝7時に薬を飲むようにリマインドして", "0 7 * * * | 薬を飲む"),
+            ("毎週金曜日の18時にゴミを出すようリマインドして", "0 18 * * 5 | ゴミを出す"),
+            ("30分後にリマインドして", "01-01 15:00 "),
+            ("午後5時半に電話するようにリマインドして", "01-01 17:30 電話する"),
+            ("薬を飲むようにリマインドして", "unclear"),
+        ] {
+            assert_eq!(shown(message), [wanted.to_owned()], "{message}");
+        }
+    }
+
+    #[test]
+    fn what_asks_for_no_reminder_is_none_and_what_says_more_is_not_all() {
+        for none in [
+            "Remind me what my cat is called.",
+            "You remind me of my sister.",
+            "Don't remind me in an hour.",
+            "Did you remind me at 9?",
+            "What time is it?",
+            "别提醒我",
+            "The song in an hour-long film reminds me of home.",
+        ] {
+            assert_eq!(shown(none), [""; 0], "{none}");
+        }
+        assert!(read("Hi! Remind me in an hour to ring Ada. Thanks!", &now()).is_all);
+        let both = read("Remind me in an hour to ring Ada. What is her number?", &now());
+        assert!(both.readings.len() == 1 && !both.is_all);
+        let two = shown("Remind me in an hour to ring Ada. Remind me in two hours to ring Bob.");
+        assert_eq!(two, ["01-01 15:30 ring Ada", "01-01 16:30 ring Bob"]);
+    }
+
+    #[test]
+    fn a_confirmation_names_the_time_and_the_day_if_it_is_another() {
+        let said = |message: &str| {
+            let readings = read(message, &now()).readings;
+            let Some(Reading::Asked(reminder)) = readings.first() else { panic!("{message}") };
+            let When::Once(at) = reminder.when else { panic!("{message}") };
+            reminder.confirmation(at, &now())
+        };
+        assert_eq!(said("Remind me in an hour to ring Ada"), "I will remind you at 15:30: ring Ada");
+        assert_eq!(said("Remind me tomorrow at 9 to pay"), "I will remind you on Friday, 2 January, at 09:00: pay");
+        assert_eq!(said("10分钟后提醒我喝水"), "我会在今天 14:40 提醒你：喝水");
+        assert_eq!(said("30分後に水を飲むようにリマインドして"), "今日 15:00 にお知らせします：水を飲む");
+    }
+}

@@ -1,0 +1,170 @@
+//! Who may do what: the access of each route, as the OpenAPI document says it (`x-access`). The handlers enforce it; a test asks
+//! each route as each role, and fails for a route that is not in this table.
+
+use serde_json::Value;
+
+/// Who may do something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    /// A client without a token, too.
+    Anybody,
+    /// Every principal with a token, of what it may see.
+    Reader,
+    /// Participants, lifeforms and operators.
+    Participant,
+    /// The owner of what is changed, and operators.
+    Owner,
+    /// Who ordered it, and operators; for others it is not there.
+    Own,
+    /// The lifeform whose mind it is, and operators; others read what they may see.
+    Mind,
+    /// Operators.
+    Operator,
+}
+
+impl Access {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Anybody => "anybody",
+            Self::Reader => "reader",
+            Self::Participant => "participant",
+            Self::Owner => "owner",
+            Self::Own => "own",
+            Self::Mind => "mind",
+            Self::Operator => "operator",
+        }
+    }
+}
+
+use Access::{Anybody, Mind, Operator, Own, Owner, Participant, Reader};
+
+/// The methods of a path, each with who may use it.
+type Route = (&'static str, &'static [(&'static str, Access)]);
+
+const CANVAS: &str = "/v1/lifeforms/{id}/canvases/{canvas}";
+
+/// Routes below a canvas.
+const OF_CANVAS: &[Route] = &[
+    ("", &[("get", Reader), ("patch", Participant)]),
+    ("/state", &[("get", Reader)]),
+    ("/ops", &[("get", Reader), ("post", Participant)]),
+    ("/presence", &[("get", Reader), ("post", Participant)]),
+    ("/attachments", &[("post", Participant)]),
+    ("/attachments/{hash}", &[("get", Reader)]),
+    ("/subscribe", &[("get", Reader)]),
+    ("/members", &[("get", Reader)]),
+    ("/members/{member}", &[("put", Operator), ("delete", Operator)]),
+    ("/topics", &[("get", Reader), ("post", Participant)]),
+    ("/topics/{topic}", &[("get", Reader), ("patch", Owner)]),
+    ("/topics/{topic}/read", &[("post", Participant)]),
+    ("/topics/{topic}/messages", &[("get", Reader), ("post", Participant)]),
+    ("/topics/{topic}/messages/{message}", &[("get", Reader), ("patch", Owner), ("delete", Owner)]),
+    ("/topics/{topic}/messages/{message}/revisions", &[("get", Reader)]),
+    ("/topics/{topic}/messages/{message}/interrupt", &[("post", Participant)]),
+    ("/topics/{topic}/messages/{message}/restore", &[("post", Owner)]),
+    ("/topics/{topic}/messages/{message}/evidence", &[("get", Reader)]),
+];
+
+/// All other routes.
+const ROUTES: &[Route] = &[
+    ("/health", &[("get", Anybody)]),
+    ("/api/knowledge", &[("get", Reader), ("post", Participant)]),
+    ("/api/knowledge/search", &[("get", Reader)]),
+    ("/api/knowledge/export", &[("get", Reader)]),
+    ("/api/knowledge/import", &[("post", Participant)]),
+    ("/api/knowledge/batch_update", &[("post", Participant)]),
+    ("/api/knowledge/slim", &[("post", Participant)]),
+    // Who sees a record judges it by the same route; its texts are its owner's.
+    ("/api/knowledge/{id}", &[("get", Reader), ("put", Owner), ("delete", Owner)]),
+    ("/api/knowledge/{id}/history", &[("get", Reader)]),
+    ("/api/knowledge/{id}/rollback", &[("post", Owner)]),
+    ("/api/resource", &[("get", Reader), ("post", Participant)]),
+    ("/api/resource/{id}", &[("get", Reader), ("patch", Owner), ("delete", Owner)]),
+    ("/v1/keys/rotate", &[("post", Operator)]),
+    ("/v1/knowledge", &[("get", Reader), ("post", Participant)]),
+    ("/v1/knowledge/migrate", &[("post", Reader)]),
+    ("/v1/knowledge/{id}", &[("get", Reader), ("delete", Owner)]),
+    ("/v1/knowledge/{id}/validate", &[("post", Participant)]),
+    ("/v1/skills", &[("get", Reader), ("post", Participant)]),
+    ("/v1/skills/{id}", &[("get", Reader), ("delete", Owner)]),
+    ("/v1/reputation/{agent_id}", &[("get", Reader)]),
+    ("/v1/providers", &[("get", Reader)]),
+    ("/v1/fascicles", &[("get", Reader), ("post", Participant)]),
+    ("/v1/fascicles/schema", &[("get", Reader)]),
+    ("/v1/fascicles/{id}", &[("get", Reader), ("put", Owner), ("delete", Owner)]),
+    ("/v1/fascicles/{id}/versions", &[("get", Reader)]),
+    ("/v1/fascicles/{id}/drawing", &[("get", Reader)]),
+    ("/v1/fascicles/{id}/dry-run", &[("post", Participant)]),
+    ("/v1/fascicles/{id}/execute", &[("post", Participant)]),
+    ("/v1/jobs", &[("get", Reader)]),
+    ("/v1/jobs/cancel", &[("post", Participant)]),
+    ("/v1/jobs/{id}", &[("get", Own)]),
+    ("/v1/jobs/{id}/cancel", &[("post", Own)]),
+    ("/v1/jobs/{id}/retry", &[("post", Own)]),
+    ("/v1/jobs/{id}/continue", &[("post", Own)]),
+    ("/v1/jobs/{id}/events", &[("get", Own)]),
+    ("/v1/jobs/{id}/subscribe", &[("get", Own)]),
+    ("/v1/neurons", &[("get", Reader), ("post", Participant)]),
+    ("/v1/neurons/{id}", &[("get", Reader), ("put", Owner), ("delete", Owner)]),
+    ("/v1/neurons/{id}/versions", &[("get", Reader)]),
+    ("/v1/neurons/{id}/versions/{version}", &[("get", Reader)]),
+    ("/v1/neurons/{id}/memory", &[("get", Reader), ("put", Owner)]),
+    ("/v1/neurons/{id}/memory/diff", &[("get", Reader)]),
+    ("/v1/neurons/{id}/invoke", &[("post", Participant)]),
+    ("/v1/neurons/{id}/continue", &[("post", Own)]),
+    ("/v1/invocations", &[("get", Reader)]),
+    ("/v1/invocations/{id}", &[("get", Own)]),
+    ("/v1/invocations/{id}/cancel", &[("post", Own)]),
+    ("/v1/chat/completions", &[("post", Participant)]),
+    ("/v1/embeddings", &[("post", Participant)]),
+    ("/v1/models", &[("get", Reader)]),
+    ("/v1/models/{id}", &[("get", Reader)]),
+    ("/v1/tools", &[("get", Participant)]),
+    ("/v1/kip/grammar", &[("get", Reader)]),
+    ("/v1/lifeforms", &[("get", Reader), ("post", Operator)]),
+    ("/v1/lifeforms/import", &[("post", Operator)]),
+    ("/v1/lifeforms/{id}", &[("get", Reader), ("delete", Operator)]),
+    ("/v1/lifeforms/{id}/{action}", &[("post", Operator)]),
+    ("/v1/lifeforms/{id}/archive", &[("get", Operator)]),
+    ("/v1/lifeforms/{id}/calls", &[("get", Operator)]),
+    ("/v1/lifeforms/{id}/canvases", &[("get", Reader), ("post", Participant)]),
+    ("/v1/lifeforms/{id}/fascicles", &[("get", Reader)]),
+    ("/v1/lifeforms/{id}/goals", &[("get", Reader), ("post", Participant)]),
+    ("/v1/lifeforms/{id}/goals/{goal}", &[("get", Reader), ("patch", Owner), ("delete", Owner)]),
+    ("/v1/lifeforms/{id}/schedules", &[("get", Reader), ("post", Participant)]),
+    ("/v1/lifeforms/{id}/schedules/{schedule}", &[("delete", Owner)]),
+    ("/v1/lifeforms/{id}/guard", &[("delete", Operator)]),
+    ("/v1/lifeforms/{id}/kip", &[("post", Mind)]),
+    ("/v1/lifeforms/{id}/metabolism/policy", &[("get", Reader), ("put", Operator)]),
+    ("/v1/lifeforms/{id}/resources", &[("get", Reader)]),
+    ("/v1/lifeforms/{id}/resources/report", &[("get", Reader)]),
+    ("/v1/lifeforms/{id}/resources/release", &[("put", Operator)]),
+    ("/v1/lifeforms/{id}/resources/share", &[("put", Operator)]),
+    ("/v1/lifeforms/{id}/resources/transactions", &[("post", Operator)]),
+    ("/v1/lifeforms/{id}/system/messages", &[("post", Operator)]),
+    ("/v1/lifeforms/{id}/system/run-maintenance", &[("post", Operator)]),
+    ("/v1/lifeforms/{id}/trace", &[("get", Reader)]),
+    ("/v1/house/calls", &[("get", Operator)]),
+    ("/v1/house/resources", &[("get", Operator)]),
+    ("/v1/house/resources/report", &[("get", Operator)]),
+    ("/v1/nexus/{id}/kip", &[("post", Mind)]),
+    ("/v1/nexus/{id}/undo", &[("post", Mind)]),
+    ("/v1/nexus/{id}/journal", &[("get", Mind)]),
+    ("/v1/nexus/{id}/capsules", &[("post", Mind)]),
+    ("/v1/nexus/{id}/export", &[("post", Reader)]),
+    ("/v1/tokens", &[("get", Operator), ("post", Operator)]),
+    ("/v1/tokens/{principal}", &[("patch", Operator), ("delete", Operator)]),
+];
+
+/// Writes the access of each route into the document.
+pub(super) fn describe(document: &mut Value) {
+    let below_a_canvas = OF_CANVAS.iter().map(|(path, methods)| (format!("{CANVAS}{path}"), *methods));
+    let all = ROUTES.iter().map(|(path, methods)| ((*path).to_owned(), *methods)).chain(below_a_canvas);
+    for (path, methods) in all {
+        for (method, access) in methods {
+            if let Some(operation) = document["paths"].get_mut(&path).and_then(|item| item.get_mut(*method)) {
+                operation["x-access"] = access.name().into();
+            }
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! `/v1/reputation`, `/v1/providers`: what KnowledgePulse's clients ask about agents and about who keeps units (MISSION P4).
+//! Refusals have the protocol's own shape.
+
+use axum::Json;
+use axum::extract::State;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use utoipa::IntoParams;
+
+use super::App;
+use super::extract::{ApiPath, ApiQuery, Reader};
+use super::units::Refusal;
+
+/// Tells what an agent contributed, and how it was found to hold. An agent that is not known has contributed nothing.
+#[utoipa::path(get, path = "/v1/reputation/{agent_id}", params(("agent_id" = String, Path, description = "`user:ada`, `lifeform:…`, or either after `kp:`")), responses((status = 200, description = "{data: {agent_id, score, contributions, validations, helpful, harmful}}")))]
+pub(super) async fn of_agent(
+    State(app): State<App>,
+    Reader(origin): Reader,
+    ApiPath(agent): ApiPath<String>,
+) -> Result<Json<Value>, Refusal> {
+    Ok(Json(json!({"data": app.knowledge.reputation(&agent, &origin).await?})))
+}
+
+/// Which providers are asked for.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ProvidersQuery {
+    /// One that can do this: `knowledge`, `skills`, `validation`, `migration`.
+    capability: Option<String>,
+}
+
+/// Lists who keeps units here: this daemon, and no other.
+#[utoipa::path(get, path = "/v1/providers", params(ProvidersQuery), responses((status = 200, description = "{data: [{name, endpoint, schema_version, status, capabilities}], total}")))]
+pub(super) async fn providers(
+    State(app): State<App>,
+    _reader: Reader,
+    ApiQuery(query): ApiQuery<ProvidersQuery>,
+) -> Json<Value> {
+    let known = app.knowledge.provider(query.capability.as_deref());
+    Json(json!({"data": known["providers"], "total": known["total"]}))
+}

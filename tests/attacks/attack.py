@@ -1,0 +1,279 @@
+"""What one participant takes from the others: memory, turns of a model, jobs, a lifeform's attention, the disk.
+
+Usage: attack.py small|large. Every attack starts its own daemon on loopback, on a port that is free. `over idle` is the peak of the
+resident memory less that just before the attack; `p99` is over the requests that another participant makes meanwhile.
+"""
+
+import concurrent.futures
+import http.client
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+SMALL = sys.argv[1:] == ["small"]
+OPERATOR = "operator-of-the-attacks-0123456789"
+WORKSPACE = tempfile.mkdtemp(prefix="attacks-")
+# Memory over idle, and the p99 of others, that an attack must stay below.
+OVER_IDLE_MB = 400
+P99_S = 1.0
+
+
+class Model(ThreadingHTTPServer):
+    """A provider of the OpenAI protocol that takes its time for what says SLOW."""
+
+    daemon_threads = True
+    request_queue_size = 1024
+
+    def __init__(self, slow_s):
+        self.slow_s = slow_s
+        super().__init__(("127.0.0.1", 0), Answer)
+
+    def start(self):
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+        return self
+
+    def handle_error(self, request, client_address):
+        pass  # A daemon that is killed hears no answer.
+
+    def config(self):
+        tiers = "".join(f'[tiers.{tier}]\nprovider = "mock"\nmodel = "m"\n' for tier in ("economy", "standard", "high"))
+        return f'[providers.mock]\nbase_url = "http://127.0.0.1:{self.server_port}/v1"\n{tiers}'
+
+
+class Answer(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        if "SLOW" in json.dumps(asked["messages"]):
+            time.sleep(self.server.slow_s)
+        usage = {"prompt_tokens": 10, "completion_tokens": 3, "total_tokens": 13}
+        if asked.get("stream"):
+            delta = {"choices": [{"index": 0, "delta": {"content": "Here."}, "finish_reason": None}]}
+            end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], "usage": usage}
+            body = "".join(f"data: {json.dumps(part)}\n\n" for part in (delta, end)) + "data: [DONE]\n\n"
+            kind = "text/event-stream"
+        else:
+            message = {"role": "assistant", "content": '{"facts": []}' if asked.get("response_format") else "Here."}
+            body, kind = json.dumps({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": usage}), "application/json"
+        self.send_response(200)
+        self.send_header("content-type", kind)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body.encode())
+
+
+class Daemon:
+    """A daemon with a data folder of its own."""
+
+    def __init__(self, name, config=""):
+        self.name, self.log = name, os.path.join(WORKSPACE, f"{name}.log")
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        file = os.path.join(WORKSPACE, f"{name}.toml")
+        with open(file, "w") as out:
+            out.write(f'[models]\nembedded = "none"\nembedder = "none"\n{config}')
+        arguments = ["up", "--offline", "--config", file, "--data", os.path.join(WORKSPACE, name), "--listen", f"127.0.0.1:{self.port}"]
+        environment = dict(os.environ, LIFEFORMD_TOKEN=OPERATOR)
+        environment.pop("LIFEFORMD_BIN")
+        self.process = subprocess.Popen([os.environ["LIFEFORMD_BIN"], *arguments], env=environment, stdin=subprocess.DEVNULL, stdout=open(self.log, "wb"), stderr=subprocess.STDOUT)
+        end = time.time() + 60
+        while True:
+            try:
+                if self.ask("GET", "/health")[0] == 200:
+                    break
+            except OSError:
+                pass
+            if time.time() > end or self.process.poll() is not None:
+                sys.exit(f"{name} does not start:\n{open(self.log).read()[-2000:]}")
+            time.sleep(0.05)
+        self.life = self.ask("GET", "/v1/lifeforms")[1]["lifeforms"][0]["id"]
+        self.chat = f"/v1/lifeforms/{self.life}/canvases/canvas_chat_main"
+
+    def ask(self, method, path, body=None, token=OPERATOR, timeout=60):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        try:
+            headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
+            connection.request(method, path, None if body is None else json.dumps(body), headers)
+            answer = connection.getresponse()
+            text = answer.read()
+            return answer.status, json.loads(text) if text else None
+        finally:
+            connection.close()
+
+    def token(self, principal, role="participant"):
+        return self.ask("POST", "/v1/tokens", {"principal": principal, "role": role})[1]["token"]
+
+    def memory_mb(self):
+        with open(f"/proc/{self.process.pid}/status") as status:
+            return next(int(line.split()[1]) // 1024 for line in status if line.startswith("VmRSS"))
+
+    def end(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+
+class Other:
+    """Another participant, who asks all the while; and the memory meanwhile."""
+
+    def __init__(self, daemon, token):
+        self.daemon, self.token, self.times, self.failures = daemon, token, [], []
+        self.idle = self.peak = daemon.memory_mb()
+        self.goes_on = True
+        self.threads = [threading.Thread(target=self.asks), threading.Thread(target=self.watches)]
+        [thread.start() for thread in self.threads]
+
+    def asks(self):
+        while self.goes_on or len(self.times) < 200:
+            begun = time.time()
+            try:
+                status = self.daemon.ask("GET", f"/v1/lifeforms/{self.daemon.life}", token=self.token, timeout=20)[0]
+            except OSError as error:
+                status = type(error).__name__
+            self.times.append(time.time() - begun)
+            if status != 200:
+                self.failures.append(status)
+            time.sleep(0.02)
+
+    def watches(self):
+        while self.goes_on:
+            self.peak = max(self.peak, self.daemon.memory_mb())
+            time.sleep(0.05)
+
+    def ended(self, what):
+        self.goes_on = False
+        [thread.join() for thread in self.threads]
+        p99 = sorted(self.times)[int(len(self.times) * 0.99) - 1]
+        over = self.peak - self.idle
+        judge(f"{what}: memory {over} MB over idle", over < OVER_IDLE_MB)
+        judge(f"{what}: p99 of another {p99 * 1000:.0f} ms over {len(self.times)} requests, {len(self.failures)} refused", p99 < P99_S and not self.failures)
+
+
+held, broke = [], []
+
+
+def judge(what, holds):
+    (held if holds else broke).append(what)
+    print(("held   " if holds else "BROKE  ") + what, flush=True)
+
+
+def deaf(daemon, request):
+    """A connection that sends a request and reads nothing of its answer."""
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.settimeout(5)
+    connection.connect(("127.0.0.1", daemon.port))
+    connection.sendall(request.encode())
+    return connection
+
+
+def exhausting():
+    daemon = Daemon("exhausting")
+    ada, bob, watcher = daemon.token("user:ada"), daemon.token("user:bob"), daemon.token("user:watcher", "observer")
+    daemon.ask("POST", f"/v1/lifeforms/{daemon.life}/stop", {})
+    daemon.ask("POST", f"{daemon.chat}/topics", {"title": "t", "id": "t"}, token=ada)
+    wanted, said = (3 if SMALL else 12) << 20, 0
+    while said < wanted:
+        status = daemon.ask("POST", f"{daemon.chat}/topics/t/messages", {"content": "q" * 31_000}, token=ada)[0]
+        said += 31_000 if status == 201 else 0
+        time.sleep(0 if status == 201 else 0.2)
+    auth = f"host: 127.0.0.1:{daemon.port}\r\nauthorization: Bearer {watcher}\r\n"
+    upgrade = "connection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+    hello = b"\x81\x93\0\0\0\0" + b'{"t":"hello","v":1}'
+    other, open_ones = Other(daemon, bob), []
+    for _ in range(60 if SMALL else 360):
+        connection = deaf(daemon, f"GET {daemon.chat}/subscribe HTTP/1.1\r\n{auth}{upgrade}\r\n")
+        connection.sendall(hello)
+        open_ones.append(connection)
+    time.sleep(3)
+    other.ended(f"{len(open_ones)} sockets that do not read {said >> 20} MiB")
+    [connection.close() for connection in open_ones]
+    time.sleep(2)
+    other = Other(daemon, bob)
+    open_ones = [deaf(daemon, f"GET {daemon.chat}/{('state', 'topics/t/messages')[n % 2]} HTTP/1.1\r\n{auth}\r\n") for n in range(40 if SMALL else 150)]
+    time.sleep(3)
+    other.ended(f"{len(open_ones)} answers that are not taken")
+    if not SMALL:
+        time.sleep(12)
+        judge(f"after 12 s they hold {daemon.memory_mb() - other.idle} MB", daemon.memory_mb() - other.idle < OVER_IDLE_MB)
+    [connection.close() for connection in open_ones]
+    other, kept, refused = Other(daemon, bob), 0, 0
+    for n in range(200 if SMALL else 3_000):
+        status = daemon.ask("POST", "/v1/neurons", {"id": f"n{n}", "memory": "x" * 30_000, "tools": []}, token=ada)[0]
+        kept, refused = kept + (status == 201), refused + (status == 429)
+    other.ended(f"{kept} definitions of 30 kB, {refused} refused")
+    daemon.end()
+
+
+def starving():
+    model = Model(slow_s=1 if SMALL else 4).start()
+    daemon = Daemon("starving", model.config())
+    ada, bob = daemon.token("user:ada"), daemon.token("user:bob")
+    daemon.ask("POST", "/v1/neurons", {"id": "n", "memory": "x"})
+    waits = {"id": "waits", "output": "w", "nodes": [{"id": "w", "run": {"wait": {"event": "never"}}}]}
+    daemon.ask("POST", "/v1/fascicles", waits, token=ada)
+    pool = concurrent.futures.ThreadPoolExecutor(200)
+
+    def invokes():
+        begun = time.time()
+        status = daemon.ask("POST", "/v1/neurons/n/invoke", {"input": "x"}, token=bob)[0]
+        return status == 200 and time.time() - begun < 10
+
+    def is_answered(topic, patience=20):
+        daemon.ask("POST", f"{daemon.chat}/topics", {"title": "t", "id": topic}, token=bob)
+        daemon.ask("POST", f"{daemon.chat}/topics/{topic}/messages", {"content": "Are you there?"}, token=bob)
+        end = time.time() + patience
+        while time.time() < end:
+            messages = daemon.ask("GET", f"{daemon.chat}/topics/{topic}/messages", token=bob)[1]["messages"]
+            if any(message["sender"].startswith("lifeform") and message["content"] == "Here." for message in messages):
+                return True
+            time.sleep(0.1)
+        return False
+
+    judge("another is served before", invokes() and is_answered("before"))
+    slow = [pool.submit(daemon.ask, "POST", "/v1/neurons/n/invoke", {"input": "SLOW"}, ada, 300) for _ in range(150 if SMALL else 600)]
+    time.sleep(0.5)
+    judge("another invokes beside hundreds of slow invocations", invokes())
+    judge("a lifeform answers another beside them", is_answered("slow"))
+    [one.result() for one in slow]
+    many = 600 if SMALL else 17_000
+    statuses = list(pool.map(lambda _: daemon.ask("POST", "/v1/fascicles/waits/execute", {"input": "x"}, ada)[0], range(many)))
+    judge(f"another starts a job beside {statuses.count(202)} that wait ({statuses.count(429)} refused)", daemon.ask("POST", "/v1/fascicles/waits/execute", {"input": "x"}, bob)[0] == 202)
+    judge("a lifeform answers another beside them", is_answered("jobs"))
+    more, stopped = True, 0
+    while more:
+        done = daemon.ask("POST", "/v1/jobs/cancel", {}, ada)[1]
+        more, stopped = done["more"], stopped + done["cancelled"]
+    judge(f"{stopped} jobs are stopped at once", stopped == statuses.count(202))
+    end, sent, n = time.time() + (5 if SMALL else 60), 0, 0
+    for topic in ("f0", "f1", "f2", "f3"):
+        daemon.ask("POST", f"{daemon.chat}/topics", {"title": "f", "id": topic}, token=ada)
+    while time.time() < end:
+        statuses = pool.map(lambda n: daemon.ask("POST", f"{daemon.chat}/topics/f{n % 4}/messages", {"content": f"SLOW {n}"}, ada)[0], range(40))
+        sent, n = sent + list(statuses).count(201), n + 1
+    judge(f"a lifeform answers another beside {sent} messages", is_answered("flood"))
+    report = daemon.ask("GET", f"/v1/lifeforms/{daemon.life}/resources")[1]
+    judge(f"what is left is others' ({report['available']['tokens']} tokens of 200000)", report["available"]["tokens"] > 100_000)
+    daemon.end()
+
+
+if __name__ == "__main__":
+    try:
+        exhausting()
+        starving()
+    finally:
+        shutil.rmtree(WORKSPACE, ignore_errors=True)
+    print(f"{len(held)} held, {len(broke)} broke")
+    sys.exit(bool(broke))
