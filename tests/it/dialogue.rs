@@ -83,16 +83,18 @@ async fn an_answer_that_failed_is_seen_when_its_job_is_taken_up_again() {
     let (_, base) = daemon.lifeform().await;
     let op = &daemon.operator;
     let mut socket = live(op, &base).await;
-    for (topic, question, before) in
-        [("a", "Does it fail at once?", ""), ("b", "Does it fail half-way?", "I was about to say")]
-    {
+    // One that said nothing says why.
+    for (topic, question, ends_as, status, before) in [
+        ("a", "Does it fail at once?", "message.finish", "final", "I could not answer: answer: scripted refused (400): I am ill"),
+        ("b", "Does it fail half-way?", "message.interrupt", "interrupted", "I was about to say"),
+    ] {
         ill.store(true, Ordering::SeqCst);
         op.topic(&base, topic).await;
         op.say(&base, topic, question).await;
-        socket.until(|frame| frame["kind"] == "message.interrupt").await;
+        socket.until(|frame| frame["kind"] == ends_as).await;
         let said = messages(op, &base, topic).await;
         let answer = said.last().unwrap();
-        assert_eq!(answer["status"], "interrupted", "{answer}");
+        assert_eq!(answer["status"], status, "{answer}");
         assert!(answer["content"].as_str().unwrap().starts_with(before), "{answer}");
         ill.store(false, Ordering::SeqCst);
         let (id, content) = (answer["id"].as_str().unwrap(), answer["content"].clone());
@@ -124,7 +126,7 @@ async fn an_answer_that_is_given_again_is_given_though_the_daemon_is_killed_mean
     let mut socket = live(op, &base).await;
     op.topic(&base, "t").await;
     op.say(&base, "t", "Shall we?").await;
-    socket.until(|frame| frame["kind"] == "message.interrupt").await;
+    socket.until(|frame| frame["kind"] == "message.finish").await;
     let answer = messages(op, &base, "t").await.pop().unwrap()["id"].as_str().unwrap().to_owned();
     let job = answer.strip_prefix("msg_").unwrap();
     op.post(&format!("/v1/jobs/{job}/retry"), json!({})).await.expect(StatusCode::ACCEPTED);
@@ -162,7 +164,7 @@ async fn an_answer_that_is_given_again_can_be_broken_off_and_is_not_given_to_wha
     for topic in ["a", "b"] {
         op.topic(&base, topic).await;
         let asked = op.say(&base, topic, "Shall we?").await["id"].as_str().unwrap().to_owned();
-        socket.until(|frame| frame["kind"] == "message.interrupt").await;
+        socket.until(|frame| frame["kind"] == "message.finish").await;
         let answer = messages(op, &base, topic).await.pop().unwrap()["id"].as_str().unwrap().to_owned();
         failed.push((topic, asked, answer));
     }
@@ -194,7 +196,8 @@ async fn an_answer_that_is_given_again_can_be_broken_off_and_is_not_given_to_wha
     assert!(ended["error"].as_str().unwrap().contains("taken back"), "{ended}");
     assert_eq!(answers(), before);
     let said = messages(op, &base, topic).await;
-    assert_eq!((&said[1]["status"], &said[1]["content"]), (&json!("interrupted"), &json!("")));
+    let why = "I could not answer: answer: scripted refused (400): I am ill";
+    assert_eq!((&said[1]["status"], &said[1]["content"]), (&json!("final"), &json!(why)));
 }
 
 #[tokio::test]

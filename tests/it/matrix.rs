@@ -28,7 +28,7 @@ impl World {
         let (life, chat) = daemon.lifeform().await;
         let bob = daemon.person("user:bob", "participant").await;
         let id = |answer: Value, member: &str| answer[member].as_str().unwrap().to_owned();
-        daemon.operator.topic(&chat, "t").await;
+        bob.topic(&chat, "t").await;
         let message = id(bob.say(&chat, "t", "This is mine.").await, "id");
         let base = format!("/v1/lifeforms/{life}");
         let far = "2030-01-01T00:00:00Z";
