@@ -532,6 +532,16 @@ fn the_core_can_be_neither_deleted_nor_corrupted() {
             "KIP_1002"
         );
     }
+    // A value that stands there changes nothing, and the draft's placeholder takes no principal's id away.
+    let directives = r#"FIND(?x.attributes.core_directives, ?x.attributes.id) WHERE { ?x {type: "Person", name: "$self"} }"#;
+    ok(&mut w, r#"UPSERT { CONCEPT { {type: "Person", name: "$self"} SET ATTRIBUTES { id: "lifeform:lf_1" } } }"#);
+    let before = ok(&mut w, directives);
+    let again = format!(
+        r#"UPSERT {{ CONCEPT {{ {{type: "Person", name: "$self"}} SET ATTRIBUTES {{ id: "$self_reserved_principal_id", core_directives: {} }} }} }}"#,
+        before[0][0]
+    );
+    ok(&mut w, &again);
+    assert_eq!(ok(&mut w, directives), before);
     ok(&mut w, r#"UPSERT { CONCEPT { {type: "Person", name: "$self"} SET ATTRIBUTES { persona: "grown" } } }"#);
 }
 

@@ -248,7 +248,7 @@ pub(super) async fn cancel_many(
 ) -> Result<Json<Value>, ApiError> {
     let CancelJobsBody { status, fascicle, ordered_by } = body;
     let own = &origin.principal.id;
-    let ordered_by = ordered_by.map_or_else(|| own.clone(), |id| PrincipalId::new(id));
+    let ordered_by = ordered_by.map_or_else(|| own.clone(), PrincipalId::new);
     if ordered_by != *own && !origin.principal.may(Role::Operator) {
         return Err(ApiError::forbidden("only operators stop the jobs of others"));
     }

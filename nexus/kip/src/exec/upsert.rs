@@ -6,13 +6,16 @@ use serde_json::{Value, json};
 
 use super::draft::{CONCEPT_TYPE, Draft, PROPOSITION_TYPE, check_metadata};
 use super::{Dialect, Options, text_of};
-use crate::datum::{Bag, Sym};
+use crate::datum::{Bag, Datum, Sym};
 use crate::graph::El;
 use crate::lang::ast::{
     Block, ConceptPattern, Identity, Link, Lit, Object, Placed, Predicate, PropositionPattern, Term, Triple, Upsert,
     bag,
 };
 use crate::lang::{ErrorKind, KipError, Span};
+
+/// How the draft's capsules name the principals of `$self` and `$system` (R28).
+const RESERVED: [&str; 2] = ["$self_reserved_principal_id", "$system_reserved_principal_id"];
 
 /// Runs a bound UPSERT command on a draft and answers its receipt (RESOLUTIONS §1.4).
 ///
@@ -166,8 +169,15 @@ impl<'a> Run<'_, '_, 'a> {
     }
 
     fn set(&mut self, el: El, attributes: &Bag, metadata: &Bag, span: Span) -> Result<(), KipError> {
-        let keys = attributes.pairs().iter().map(|(key, _)| key.as_str());
-        self.draft.check_writable(el, keys).map_err(|error| error.at(span))?;
+        let known = self.draft.graph.record(el).map(|now| now.look().attributes().clone()).unwrap_or_default();
+        // A principal that stands there stays: the draft's own capsules name it by a placeholder (R28).
+        let is_placeholder =
+            |value: &Datum| value.as_str().is_some_and(|text| RESERVED.contains(&text)) && known.named("id").is_some();
+        let reserved = attributes.named("id").is_some_and(is_placeholder);
+        let attributes = if reserved { &attributes.without(&["id"]) } else { attributes };
+        // A value that stands there changes nothing, whatever is protected.
+        let changed = attributes.pairs().iter().filter(|(key, value)| known.get(*key) != Some(value));
+        self.draft.check_writable(el, changed.map(|(key, _)| key.as_str())).map_err(|error| error.at(span))?;
         self.draft.set(el, attributes, metadata);
         Ok(())
     }
