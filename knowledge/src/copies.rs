@@ -7,7 +7,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 
 use crate::learn::EXTRACTED;
-use crate::likeness::{likeness, words};
+use crate::likeness::{likeness, telling, words};
 use crate::list::Which;
 use crate::record::Record;
 use crate::{Knowledge, KnowledgeError};
@@ -37,11 +37,11 @@ impl Hearer {
     }
 }
 
-/// Returns `true` if a text says what `statement` does, and perhaps more.
+/// Returns `true` if a text of the same message says what `statement` does, in more words or in fewer, as a model may read it.
 pub fn is_copy(text: &str, statement: &str) -> bool {
-    let (text_words, stated) = (words(text), words(statement));
-    let holds = !stated.is_empty() && stated.iter().all(|word| text_words.contains(word));
-    holds || likeness(&text_words, &stated) >= SAME
+    let (read, stated) = (telling(text), telling(statement));
+    let is_within = |one: &[Arc<str>], other: &[Arc<str>]| !one.is_empty() && one.iter().all(|word| other.contains(word));
+    is_within(&stated, &read) || is_within(&read, &stated) || likeness(&words(text), &words(statement)) >= SAME
 }
 
 impl Record {
@@ -109,6 +109,7 @@ mod tests {
         let boat = "The name of my sailing boat is Petrel.";
         assert!(is_copy("The name of my sailing boat is Petrel. She is green.", boat));
         assert!(is_copy("the name of my sailing boat is Petrel", boat));
+        assert!(is_copy("Petrel is a boat.", boat), "as a model may read it");
         assert!(!is_copy("The name of my sailing boat is Heron.", boat));
         assert!(!is_copy("My cat is called Miso.", boat));
         assert!(is_copy("我的猫叫味噌，它三岁。", "我的猫叫味噌。"));

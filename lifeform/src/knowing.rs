@@ -353,7 +353,8 @@ impl Knowing {
 
 /// Whether none but lifeforms speak there besides a person: what is only his is told to nobody else then.
 pub(crate) fn alone(people: &BTreeSet<String>, person: &str) -> bool {
-    people.iter().all(|other| other == person || !is_person(other))
+    let is_of_the_house = |other: &str| other.starts_with("lifeform:") || other.starts_with("system:");
+    people.iter().all(|other| other == person || is_of_the_house(other))
 }
 
 fn is_person(who: &str) -> bool {

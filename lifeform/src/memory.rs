@@ -203,7 +203,9 @@ impl Memory {
                 let person: Option<String> =
                     run(STATED_BY, json!({"fact": id})).await?["result"][0].as_str().map(Into::into);
                 let audience = audience_of(hit, person.as_deref());
-                if !audience.is_none_or(|audience| people.iter().all(|one| audience.contains(one))) {
+                // Where nobody is known who hears it, only what is for all comes to mind.
+                let may_hear = |audience: BTreeSet<String>| !people.is_empty() && people.is_subset(&audience);
+                if !audience.is_none_or(may_hear) {
                     continue;
                 }
                 recalled.push(Recalled { id: id.into(), statement: statement.into(), person, score });
@@ -330,7 +332,11 @@ impl Memory {
         let again = self.run(STATED_AGAIN, json!({}), cause).await?;
         let facts = [last, again].into_iter().flat_map(|found| found["result"].as_array().cloned().unwrap_or_default());
         let mut seen = BTreeSet::new();
-        let fits = |fact: &Value| fact["attributes"]["statement"].as_str().is_some_and(&which);
+        // A person takes back what it stated itself, whatever it says of where that was.
+        let fits = |fact: &Value| {
+            let is_his = fact["metadata"]["author"].as_str().is_none_or(|author| author == stated.person);
+            is_his && fact["attributes"]["statement"].as_str().is_some_and(&which)
+        };
         for fact in facts.filter(|fact| seen.insert(fact["id"].to_string()) && fits(fact)) {
             let mut places = places_of(&fact);
             let before = places.len();

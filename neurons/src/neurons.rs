@@ -139,9 +139,10 @@ impl Neurons {
         Origin { principal: self.directory.present(&origin.principal), ..origin.clone() }
     }
 
-    /// Returns `id` if it is a participant: a person who is no operator now.
+    /// Returns `id` if it is a participant: a person or an agent that is no operator now.
     pub fn participant(&self, id: &str) -> Option<PrincipalId> {
-        let is_participant = id.starts_with("user:") && !self.directory.principal(id).may(Role::Operator);
+        let is_of_the_house = id.starts_with("lifeform:") || id.starts_with("system:");
+        let is_participant = !is_of_the_house && !self.directory.principal(id).may(Role::Operator);
         is_participant.then(|| PrincipalId::new(id))
     }
 

@@ -111,6 +111,11 @@ impl Principal {
         Self { id, kind, roles: [role].into(), scopes, limited: false }
     }
 
+    /// Returns `true` if a share of what there is binds the principal: whoever is no operator, not the daemon and no lifeform.
+    pub fn is_bound(&self) -> bool {
+        self.kind != PrincipalKind::System && !self.may(Role::Operator) && !self.may(Role::Lifeform)
+    }
+
     /// The daemon acting for itself.
     pub fn system() -> Self {
         Self::new("system:daemon", PrincipalKind::System, Role::Operator)
@@ -239,8 +244,7 @@ impl Origin {
     /// Returns the participant whose share of what there is this takes: whom it is done for, or the principal itself.
     /// Operators, the daemon, and lifeforms that act of their own accord are bound by no share.
     pub fn participant(&self) -> Option<&Arc<str>> {
-        let Principal { id, kind, .. } = &self.principal;
-        let own = (*kind == PrincipalKind::User && !self.principal.may(Role::Operator)).then_some(&id.0);
+        let own = self.principal.is_bound().then_some(&self.principal.id.0);
         self.on_behalf_of.as_ref().map(|participant| &participant.0).or(own)
     }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::principal::{Principal, PrincipalId, Role};
+use crate::principal::{Principal, PrincipalId};
 
 /// One place of so many is taken by operators, the daemon and lifeforms alone.
 const KEPT: usize = 8;
@@ -61,7 +61,7 @@ impl Shares {
         let places = places.min(self.each);
         let permits = u32::try_from(places).unwrap_or(u32::MAX);
         let take = || self.all.clone().try_acquire_many_owned(permits).map_err(|_| NoPlace::All);
-        if principal.may(Role::Operator) || principal.may(Role::Lifeform) {
+        if !principal.is_bound() {
             return Ok(Place { _permit: take()?, places, of: None });
         }
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
@@ -93,7 +93,7 @@ impl Drop for Place {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::principal::PrincipalKind;
+    use crate::principal::{PrincipalKind, Role};
 
     #[test]
     fn no_participant_takes_more_than_a_share_and_every_place_is_given_back() {

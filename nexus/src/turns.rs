@@ -54,7 +54,7 @@ pub struct Turn<C: Ord + Copy> {
 impl<C: Ord + Copy> Turns<C> {
     /// So many turns `at_once`; a participant has at most three quarters of them (and at least one).
     pub fn new(at_once: usize) -> Self {
-        let each = (at_once - at_once / KEPT).max(1);
+        let each = (at_once * (KEPT - 1) / KEPT).max(1);
         Self(Arc::new(Mutex::new(Inner { free: at_once, each, taken: HashMap::new(), waiting: BTreeMap::new() })))
     }
 

@@ -125,6 +125,52 @@ async fn what_is_forgotten_in_a_mind_is_forgotten_in_the_commons_and_the_other_w
     }
 }
 
+#[tokio::test]
+async fn nobody_takes_out_of_a_mind_what_somebody_else_said() {
+    let daemon = TestDaemon::start(knows).await;
+    let (mind, chat) = daemon.lifeform().await;
+    let op = &daemon.operator;
+    let (ada, bob) = (daemon.person("user:ada", "participant").await, daemon.person("user:bob", "participant").await);
+    let mut socket = live(op, &chat).await;
+    for topic in ["his", "t"] {
+        op.topic(&chat, topic).await;
+    }
+    let said = json!({"content": "My horse is called Bella and lives in Braga.", "id": "hm"});
+    bob.post(&format!("{chat}/topics/his/messages"), said).await.expect(StatusCode::CREATED);
+    socket.answer().await;
+    ask(op, &mut socket, &chat, "t", "I like spicy food from Korea.").await;
+    // She writes a record that names his message as its own, and deletes it.
+    let forged = json!({
+        "task": "x", "types": ["strategy"], "content": "My horse is called Bella and lives in Braga, and more.",
+        "message_id": format!("{mind}/canvas_chat_main/his/hm"),
+        "source": {"category": "extracted", "agent_id": format!("lifeform:{mind}")},
+    });
+    let forged = ada.post("/api/knowledge", forged).await.expect(StatusCode::CREATED);
+    ada.delete(&format!("/api/knowledge/{}?purge=1", forged["id"].as_str().unwrap())).await.expect(StatusCode::NO_CONTENT);
+    // What is deleted after that is gone from the mind, so that has been looked at, too.
+    let own = op.get("/api/knowledge?limit=10").await.expect(StatusCode::OK);
+    let own = own["results"].as_array().unwrap().iter().find(|one| one["owner"] == "user:operator").unwrap().clone();
+    op.delete(&format!("/api/knowledge/{}", own["id"].as_str().unwrap())).await.expect(StatusCode::NO_CONTENT);
+    while facts(op, &mind).await.to_string().contains("Korea") {
+        tokio::task::yield_now().await;
+    }
+    assert!(facts(op, &mind).await.to_string().contains("Bella"), "what he said is his");
+}
+
+#[tokio::test]
+async fn an_agent_that_asks_is_told_what_it_could_hear_and_no_more() {
+    let daemon = TestDaemon::start(honest).await;
+    let (_, chat) = daemon.lifeform().await;
+    let op = &daemon.operator;
+    let (bob, bot) = (daemon.person("user:bob", "participant").await, daemon.person("agent:bot", "participant").await);
+    let mut socket = live(op, &chat).await;
+    for topic in ["his", "its"] {
+        op.topic(&chat, topic).await;
+    }
+    ask(&bob, &mut socket, &chat, "his", "My dog is called Zorro the Great.").await;
+    assert_eq!(ask(&bot, &mut socket, &chat, "its", "Whose dog is called Zorro the Great?").await, "I do not know.");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_stranger_planted_in_memory_makes_a_trusted_question_wait_for_an_approval() {
     let (outside, folder) = (Outside::start().await, tempfile::tempdir().unwrap());

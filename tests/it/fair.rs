@@ -43,6 +43,10 @@ async fn a_participant_draws_a_quarter_of_the_house_in_an_hour_and_others_are_se
     for n in 0..served + 10 {
         daemon.operator.post(INVOKE, asks(n)).await.expect(StatusCode::OK);
     }
+    // So is an agent that somebody runs.
+    let bot = daemon.person("agent:bot", "participant").await;
+    let (_, status, _) = until_refused(&bot).await;
+    assert_eq!(status, StatusCode::TOO_MANY_REQUESTS);
     // The next hour begins with what is free then.
     daemon.clock.advance_ms(3_600_000);
     ada.post(INVOKE, asks(0)).await.expect(StatusCode::OK);

@@ -7,7 +7,7 @@ use nexus::PrincipalId;
 use serde_json::{Value, json};
 
 use super::{
-    ACTS_AT_ONCE, AGAIN_MIN, Act, Agenda, DEPTH_MAX, Goal, GoalSpec, GoalStatus, NOTES_MAX, Note, Outcome, OwnSchedule,
+    AGAIN_MIN, Act, Agenda, DEPTH_MAX, Goal, GoalSpec, GoalStatus, NOTES_MAX, Note, Outcome, OwnSchedule,
     Schedule, ScheduleSpec, TEXT_BYTES_MAX, check_plan, next_of,
 };
 use crate::spec::Initiative;
@@ -37,7 +37,7 @@ impl Agenda {
         let mut due: Vec<(Timestamp, Act)> =
             self.times().filter(|(at, act)| *at <= now && may_be(act) && !is_told(act)).collect();
         due.sort_by_key(|(at, _)| *at);
-        due.into_iter().map(|(_, act)| act).take(ACTS_AT_ONCE).collect()
+        due.into_iter().map(|(_, act)| act).collect()
     }
 
     /// The reminders whose time has come, the longest overdue first. They come when they were asked for, and cost no thought.
@@ -63,11 +63,28 @@ impl Agenda {
             Act::Schedule(id) => self.schedules.get(id).map(|one| vec![one.by.0.clone()]),
             Act::Goal(id) => {
                 let goal = self.goals.get(id)?;
-                let line = std::iter::successors(Some(goal), |goal| self.goals.get(goal.parent.as_ref()?));
-                let set_by = line.take(DEPTH_MAX + 1).last().map(|goal| goal.by.0.clone());
+                let set_by = self.line(goal).map(|goal| goal.by.0.clone());
                 let me = |by: &Arc<str>| by.starts_with("lifeform:");
                 let noted = goal.notes.iter().map(|note| note.by.0.clone()).filter(|by| !me(by));
-                Some(set_by.into_iter().chain(noted).collect())
+                // What it set for itself goes by the words of those above.
+                let said: Vec<Arc<str>> = set_by.filter(|by| !me(by)).chain(noted).collect();
+                Some(if said.is_empty() { vec![goal.by.0.clone()] } else { said })
+            }
+        }
+    }
+
+    /// A goal and those above it, the nearest first.
+    fn line<'a>(&'a self, goal: &'a Goal) -> impl Iterator<Item = &'a Goal> {
+        std::iter::successors(Some(goal), |goal| self.goals.get(goal.parent.as_ref()?)).take(DEPTH_MAX + 1)
+    }
+
+    /// Whose share an act draws on: whoever set it, and of a goal that the lifeform set for itself whoever set that above it.
+    pub(crate) fn set_by(&self, act: &Act) -> Option<Arc<str>> {
+        match act {
+            Act::Schedule(id) => self.schedules.get(id).map(|one| one.by.0.clone()),
+            Act::Goal(id) => {
+                let mut setters = self.line(self.goals.get(id)?).map(|goal| goal.by.0.clone());
+                setters.find(|by| !by.starts_with("lifeform:"))
             }
         }
     }

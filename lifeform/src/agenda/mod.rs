@@ -38,7 +38,7 @@ const PLAN_MAX: usize = 16;
 /// Bytes of a description or a note.
 const TEXT_BYTES_MAX: usize = 4_000;
 /// Things begun at one beat.
-const ACTS_AT_ONCE: usize = 2;
+pub(crate) const ACTS_AT_ONCE: usize = 2;
 /// The shortest time after which a goal is taken up again by itself.
 const AGAIN_MIN: SignedDuration = SignedDuration::from_mins(1);
 

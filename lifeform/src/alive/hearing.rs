@@ -139,16 +139,20 @@ impl Alive {
             Some(Heard::Said(topic, mut said)) => {
                 let place = place(topic);
                 if !self.attention.has(&place, said.rev) {
-                    self.hear_of_goal(&place, &said).await?;
                     let (now, whose) = (self.store.clock().now(), self.participant(&said.sender));
-                    if let Some(who) = whose.as_ref().filter(|_| said.change == Change::New)
-                        && (self.attention.waiting_of(&who.0) >= HEARD_EACH_MAX
-                            || self.counts.has_said_its_share(who, &self.limits, now))
-                    {
+                    let is_too_much = whose.as_ref().is_some_and(|who| {
+                        self.attention.waiting_of(&who.0) >= HEARD_EACH_MAX
+                            || self.counts.has_said_its_share(who, &self.limits, now)
+                    });
+                    if is_too_much && said.change == Change::New {
                         return self.say_that_it_passes_over(&place, &said).await;
                     }
-                    self.counts.heard(now, whose);
-                    self.bear(&place, &mut said).await?;
+                    self.hear_of_goal(&place, &said).await?;
+                    // What is changed beyond a share is heard, and moves nothing else.
+                    if !is_too_much {
+                        self.counts.heard(now, whose);
+                        self.bear(&place, &mut said).await?;
+                    }
                     self.attention.hear(place, said);
                 }
             }

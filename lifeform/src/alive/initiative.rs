@@ -8,11 +8,11 @@ use jiff::SignedDuration;
 use knowledge::Record;
 use neurons::llm::Class;
 use nexus::store::{Entry, Hash};
-use nexus::{Event, Origin, PrincipalId, StoreError, Timestamp};
+use nexus::{Event, Origin, StoreError, Timestamp};
 
 use super::{Alive, is_passing};
 use crate::LifeformError;
-use crate::agenda::{Act, Related, Schedule};
+use crate::agenda::{ACTS_AT_ONCE, Act, Related, Schedule};
 use crate::canvas::{Refusal, chat};
 use crate::guard::Step;
 use crate::hands::{COMPACTION, ERRAND, overlong, speakers};
@@ -44,10 +44,16 @@ impl Alive {
             return Ok(());
         }
         let means = self.feel().await?;
+        let mut begun = 0;
         for act in due {
-            if !self.free().await?.covers(self.need(means)) {
+            if begun == ACTS_AT_ONCE {
+                break;
+            }
+            // One who has drawn its share keeps nobody else from being served.
+            if !self.free().await?.covers(self.need(means)) || !self.may_draw(&act, means).await? {
                 continue;
             }
+            begun += 1;
             match self.begin(me, &act, means).await {
                 Err(LifeformError::Fascicle(FascicleError::Overloaded)) => break,
                 Err(LifeformError::Fascicle(FascicleError::Store(error))) if error.is_ledger_refusal() => {}
@@ -58,6 +64,14 @@ impl Alive {
             }
         }
         Ok(())
+    }
+
+    /// Returns `true` if the participant who set an act, if one did, may draw what it needs in this hour.
+    async fn may_draw(&self, act: &Act, means: Means) -> Result<bool, LifeformError> {
+        let Some(who) = self.plans.agenda().set_by(act).and_then(|by| self.participant(&by)) else { return Ok(true) };
+        let account = self.store.account(&self.head.id).await?.unwrap_or_default();
+        let left = account.share_left(&who.0, self.store.clock().now());
+        Ok(left.is_none_or(|left| left.covers(self.need(means))))
     }
 
     /// Tells a reminder in the words it was asked for, and then takes it off the agenda: told twice it is the same message.
@@ -96,9 +110,7 @@ impl Alive {
         let now = self.store.clock().now();
         let Some((job, mut errand)) = self.plans.agenda().errand(act, &self.head.id, now) else { return Ok(()) };
         let behind = self.plans.agenda().behind(act).unwrap_or_default();
-        // It draws on the share of a participant if nobody else stands behind it.
-        let participants: Option<Vec<PrincipalId>> = behind.iter().map(|by| self.participant(by)).collect();
-        let participant = participants.and_then(|participants| participants.into_iter().next());
+        let participant = self.plans.agenda().set_by(act).and_then(|by| self.participant(&by));
         let origin = self.because(act.reference()).on_behalf_of(participant.clone());
         let known = self.focus(act, &origin).await;
         errand["behind"] = behind.iter().map(|by| &**by).collect();

@@ -87,10 +87,14 @@ impl Alive {
         self.fascicles.neurons().participant(who)
     }
 
-    /// Returns the participant for whom something is thought about, unless somebody else said some of it, too, who is none.
+    /// Returns the participant for whom something is thought about, unless an operator asks for it, too. What lifeforms say
+    /// beside it unbinds nobody.
     pub(super) fn participant_of(&self, perception: &Perception) -> Option<PrincipalId> {
-        let whose: Option<Vec<PrincipalId>> =
-            perception.said.iter().map(|said| self.participant(&said.sender)).collect();
+        let is_of_the_house = |who: &str| who.starts_with("lifeform:") || who.starts_with("system:");
+        let (asked, others): (Vec<&Said>, Vec<&Said>) = perception.said.iter().partition(|said| said.to_answer);
+        let said = if asked.is_empty() { others } else { asked };
+        let said = said.into_iter().filter(|said| !is_of_the_house(&said.sender));
+        let whose: Option<Vec<PrincipalId>> = said.map(|said| self.participant(&said.sender)).collect();
         whose?.into_iter().next()
     }
 
@@ -113,6 +117,7 @@ impl Alive {
         }
         let account = self.store.account(&self.head.id).await?.unwrap_or_default();
         let Some(left) = account.share_left(&who.0, now).filter(|left| !left.covers(needed)) else { return Ok(true) };
+        let left = Amount { tokens: left.tokens.max(0), micro_usd: left.micro_usd.max(0) };
         let hour = now.as_second().div_euclid(3_600);
         let next = Timestamp::from_second((hour + 1) * 3_600).unwrap_or(now);
         // Who is being answered may get back some of what is set aside.

@@ -7,7 +7,7 @@ use fascicles::{ToolContext, ToolFailure};
 use nexus::Origin;
 use serde_json::{Map, Value, json};
 
-use super::{Hands, Here, speakers};
+use super::{Hands, Here, hears, speakers};
 use crate::canvas::{Canvas, chat};
 use crate::memory::{Fact, Recalled, are_of_one_subject, facts};
 use crate::perception::Change;
@@ -22,7 +22,7 @@ impl Hands {
     /// when there are none, so that most of what is learned costs no thought.
     pub(super) async fn alike(&self, here: &Here, origin: &Origin) -> Result<Value, ToolFailure> {
         let (mut candidates, mut new): (Vec<Recalled>, Vec<Fact>) = (Vec::new(), Vec::new());
-        let people = here.people();
+        let people = here.people(&self.me);
         for said in here.perception.said.iter().filter(|said| said.change != Change::Retracted) {
             for fact in facts(&said.content, &Value::Null) {
                 let found =
@@ -94,7 +94,7 @@ impl Hands {
             // Others are not told what they did not hear.
             let may_hear = |canvas: &Canvas, topic: &str| {
                 let there = speakers(&canvas.snapshot().state, topic);
-                there.iter().filter(|who| who.starts_with("user:")).all(|who| people.contains(who.as_str()))
+                there.iter().filter(|who| hears(who, &self.me)).all(|who| people.contains(who.as_str()))
             };
             let mut resting = self.resting_on(fact);
             resting.retain(|(canvas, topic, _)| may_hear(canvas, topic));

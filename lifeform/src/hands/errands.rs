@@ -7,7 +7,7 @@ use knowledge::{Deed, KnowledgeError, Learned, Type};
 use nexus::Origin;
 use serde_json::{Value, json};
 
-use super::{ERRAND, Hands, failed, line_of, marked, rests_on, speakers, told_of};
+use super::{ERRAND, Hands, failed, hears, line_of, marked, rests_on, speakers, told_of};
 use crate::agenda::{GoalStatus, Outcome};
 use crate::canvas::chat;
 use crate::maintenance::{self, Task};
@@ -44,7 +44,7 @@ impl Hands {
         let people = people.get_or_insert_default();
         people
             .extend(errand["behind"].as_array().into_iter().flatten().filter_map(|by| by.as_str().map(str::to_owned)));
-        people.retain(|who| who.starts_with("user:"));
+        people.retain(|who| hears(who, &self.me));
         let found = self.memory.recall(&words, &[], people, origin).await.map_err(ToolFailure::passing)?;
         let is_strange =
             |memory: &Recalled| memory.person.as_ref().is_some_and(|who| !self.knowing.trusts_word_of(who));

@@ -166,11 +166,11 @@ impl Here {
         said.change != Change::New || self.message(&said.message).as_ref().is_some_and(was_amended)
     }
 
-    /// The people who hear what is said here: who has spoken, and who speaks now.
-    fn people(&self) -> BTreeSet<String> {
+    /// Those who hear what is said here besides `me`: who has spoken, and who speaks now.
+    fn people(&self, me: &Principal) -> BTreeSet<String> {
         let mut people = speakers(&self.canvas.snapshot().state, self.topic());
         people.extend(self.perception.said.iter().map(|said| said.sender.to_string()));
-        people.retain(|who| who.starts_with("user:"));
+        people.retain(|who| hears(who, me));
         people
     }
 
@@ -299,7 +299,7 @@ impl Hands {
         let new = here.perception.said.iter().filter(|said| said.change == Change::New);
         let besides: Vec<Arc<str>> = new.map(|said| said.message.clone()).collect();
         let words = here.perception.content();
-        let people = here.people();
+        let people = here.people(&self.me);
         let found = self.memory.recall(&words, &besides, &people, origin).await.map_err(ToolFailure::passing)?;
         let mut events = vec![json!({"role": "system", "content": self.identity})];
         let asks = &here.perception.last().sender;
@@ -422,7 +422,7 @@ impl Hands {
                 let stands = || here.says_still(said);
                 // What was kept before a model read it is kept no second time.
                 let kept_before = if unsaid { Vec::new() } else { statements(&said.content) };
-                let (facts, people) = (facts(&said.content, &read), here.people());
+                let (facts, people) = (facts(&said.content, &read), here.people(&self.me));
                 self.memory.learn(stated, &facts, &people, &kept_before, stands, origin).await
             }
             .await;
@@ -522,6 +522,11 @@ fn rests_on(context: &ToolContext) -> Vec<Arc<str>> {
     };
     // An answer is said, whatever somebody calls his record.
     given("rests_on").chain(given("knows")).filter(|id: &Arc<str>| id.len() <= chat::RESTS_ON_BYTES_MAX).collect()
+}
+
+/// Returns `true` if somebody who spoke hears what is said: neither the daemon nor the lifeform itself.
+pub(crate) fn hears(who: &str, me: &Principal) -> bool {
+    !who.starts_with("system:") && *who != *me.id.0
 }
 
 /// Who has spoken in a topic.

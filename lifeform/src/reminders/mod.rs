@@ -73,7 +73,9 @@ static ASKED_OF_YOU: LazyLock<Regex> = LazyLock::new(|| {
     regex(r"(?i)\b(?:(?:can|could|would|will) you (?:please )?|(?:want|need|like) you to )remind me\b")
 });
 static RECALL: LazyLock<Regex> =
-    LazyLock::new(|| regex(r"(?i)\bremind me (?:again )?(?:what|who|where|when|how|why|which|whose|if|whether)\b"));
+    LazyLock::new(|| regex(r"(?i)\bremind me (?:again )?(?:about |of )?(?:what|who|where|when|how|why|which|whose|if|whether)\b"));
+static OF_DEEDS: LazyLock<Regex> = LazyLock::new(|| regex(r"(?i)\b(?:remind me|a reminder) to\b"));
+static CHINESE_BEGINS: LazyLock<Regex> = LazyLock::new(|| regex("^(?:请|麻烦|你|帮我|记得|给我)*提醒"));
 static CHINESE: LazyLock<Regex> = LazyLock::new(|| {
     regex(r"(?:请|麻烦|帮我|你)*(?:记得|能|可以)?(?:给我(?:设(?:置|定)?)?(?:一?个)?提醒|提醒(?:一下)?我(?:一下|一声)?)")
 });
@@ -89,6 +91,13 @@ static JAPANESE_NOT: LazyLock<Regex> = LazyLock::new(|| regex(r"(?:リマイン�
 /// Returns what a message asks to be reminded of, reckoned from `now`, when it was said.
 pub(crate) fn read(message: &str, now: &Zoned) -> Request {
     // Points in the middle of a time end no sentence.
+    // Full-width digits are digits.
+    let narrow = |c: char| match c {
+        '０'..='９' => char::from_u32(c as u32 - '０' as u32 + '0' as u32).unwrap_or(c),
+        '：' => ':',
+        other => other,
+    };
+    let message: String = message.chars().map(narrow).collect();
     let message = message.replace("a.m.", "am").replace("p.m.", "pm").replace("A.M.", "am").replace("P.M.", "pm");
     let sentences = knowledge::sentences(&message);
     let (mut readings, mut others) = (Vec::new(), 0);
@@ -127,10 +136,12 @@ fn of_sentence(sentence: &str, now: &Zoned) -> Option<Reading> {
     let (language, cue) = cue_of(sentence)?;
     let found = when::find(sentence, language, now);
     let Some((when, mut spans)) = found else {
-        // A word of reminding by the way is no request.
+        // A word of reminding by the way is no request, and a question is one to be answered.
+        let asks = sentence.trim().ends_with(['?', '？', '吗', '呢', 'か']);
         let is_request = match language {
-            Language::English => ENGLISH.is_match(sentence.trim()),
-            Language::Chinese | Language::Japanese => true,
+            Language::English => ENGLISH.is_match(sentence.trim()) && (!asks || OF_DEEDS.is_match(sentence)),
+            Language::Chinese => !asks && CHINESE_BEGINS.is_match(sentence.trim()),
+            Language::Japanese => !asks,
         };
         return is_request.then_some(Reading::Unclear(language));
     };
@@ -321,6 +332,8 @@ mod tests {
             ("Remind me every weekday morning to stand up", "0 9 * * 1-5 | stand up"),
             ("Remind me every 30 minutes to look up", "*/30 * * * * | look up"),
             ("Remind me in three days", "01-04 14:30 "),
+            ("Remind me tonight at 12 to sleep", "01-02 00:00 sleep"),
+            ("remind me to call Ada next Friday at 3", "01-02 15:00 call Ada"),
             ("remind me in an hour and a half to turn the bread", "01-01 16:00 turn the bread"),
             ("Remind me to breathe", "unclear"),
             ("Remind me some time next year", "unclear"),
@@ -342,6 +355,11 @@ mod tests {
             ("每周一上午10点提醒我写周报", "0 10 * * 1 | 写周报"),
             ("后天下午三点提醒我开会", "01-03 15:00 开会"),
             ("12月24日提醒我买树", "12-24 09:00 买树"),
+            ("三天后下午两点提醒我开会", "01-04 14:00 开会"),
+            ("晚上12点提醒我睡觉", "01-02 00:00 睡觉"),
+            ("明天９点提醒我开会", "01-02 09:00 开会"),
+            ("下下周一提醒我开会", "01-12 09:00 开会"),
+            ("下周五上午提醒我开会", "01-09 09:00 开会"),
             ("提醒我喝水", "unclear"),
             ("3時間後に薬を飲むようにリマインドして", "01-01 17:30 薬を飲む"),
             ("明日の9時に会議があることを思い出させてください。", "01-02 09:00 会議がある"),
@@ -363,6 +381,11 @@ mod tests {
             "Don't remind me in an hour.",
             "Did you remind me at 9?",
             "What time is it?",
+            "Can you remind me of the capital of France?",
+            "Please remind me about what we said yesterday",
+            "思い出させてくれる曲は何ですか？",
+            "提醒我的是那首歌，叫什么名字？",
+            "99999999999999999999分钟后提醒我",
             "别提醒我",
             "The song in an hour-long film reminds me of home.",
         ] {

@@ -63,6 +63,12 @@ impl Words {
         loop {
             let found = pattern.captures_at(&self.text, from)?;
             let whole = found.get(0)?.range();
+            // The last digits of a longer number are no number.
+            let is_digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
+            if is_digit(self.text[..whole.start].chars().next_back()) && is_digit(self.text[whole.start..].chars().next()) {
+                from = whole.end;
+                continue;
+            }
             if let Some(read) = self.spans.iter().find(|span| span.start < whole.end && whole.start < span.end) {
                 from = read.end;
                 continue;
@@ -123,6 +129,8 @@ fn once(day: Option<Date>, part: Option<Part>, clock: Option<Clock>, now: &Zoned
         return None;
     }
     let clock = match (clock, part) {
+        // Twelve in the evening is midnight.
+        (Some(clock), Some(Part::Evening)) if clock.is_open && clock.hour == 12 => Clock { hour: 24, is_open: false, ..clock },
         (Some(clock), Some(Part::Afternoon | Part::Evening)) if clock.is_open && clock.hour < 12 => {
             Clock { hour: clock.hour + 12, is_open: false, ..clock }
         }
@@ -130,6 +138,10 @@ fn once(day: Option<Date>, part: Option<Part>, clock: Option<Clock>, now: &Zoned
             Clock { hour: clock.hour + 12, is_open: false, ..clock }
         }
         (Some(clock), Some(_)) => Clock { is_open: false, ..clock },
+        // "On Friday at 3" is in the afternoon.
+        (Some(clock), None) if day.is_some() && clock.is_open && (1..=5).contains(&clock.hour) => {
+            Clock { hour: clock.hour + 12, is_open: false, ..clock }
+        }
         (Some(clock), None) => clock,
         (None, part) => Clock { hour: part.map_or(MORNING, Part::hour), minute: 0, is_open: false },
     };
@@ -458,7 +470,7 @@ static ZH_PART: LazyLock<Regex> =
     LazyLock::new(|| regex(r"(?P<part>凌晨|清晨|早上|早晨|上午|中午|下午|傍晚|晚上|夜里)"));
 static ZH_DAY: LazyLock<Regex> = LazyLock::new(|| {
     regex(&format!(
-        r"(?:(?P<three>大后天)|(?P<two>后天)|(?P<tomorrow>明(?:天|日))|明(?P<p1>早|晚)|(?P<today>今(?:天|日))|今(?P<p2>早|晚)|(?:这|下|本)?(?:个)?(?:周|星期|礼拜)(?P<day>[一二三四五六日天])|(?P<mo>{DIGITS})月(?P<d>{DIGITS})(?:日|号))(?:的)?"
+        r"(?:(?P<three>大后天)|(?P<two>后天)|(?P<tomorrow>明(?:天|日))|明(?P<p1>早|晚)|(?P<today>今(?:天|日))|今(?P<p2>早|晚)|(?P<week>这|下下|下|本)?(?:个)?(?:周|星期|礼拜)(?P<day>[一二三四五六日天])|(?P<mo>{DIGITS})月(?P<d>{DIGITS})(?:日|号))(?:的)?"
     ))
 });
 
@@ -506,7 +518,8 @@ fn chinese(words: &mut Words, now: &Zoned) -> Option<Option<When>> {
             return after(30.minutes(), now);
         }
         let (many, half) = (eastern_number(found.get("n")?)?, found.get("more").or(found.get("more2")).is_some());
-        return after(eastern_span(many, half, found.get("unit")?)?, now);
+        let unit = found.get("unit")?.to_owned();
+        return eastern_after(words, &ZH_CLOCK, eastern_span(many, half, &unit)?, &unit, now);
     }
     let repeated = words.take(&ZH_EVERY);
     let day = if repeated.is_none() { words.take(&ZH_DAY) } else { None };
@@ -553,10 +566,30 @@ fn eastern_span(many: i64, half: bool, unit: &str) -> Option<Span> {
     }
 }
 
+/// A time after a span; one of days has a clock of its own: 三天后下午两点.
+fn eastern_after(words: &mut Words, clock: &Regex, span: Span, unit: &str, now: &Zoned) -> Option<Option<When>> {
+    let is_of_days = !["分钟", "分", "小时", "钟头", "時間"].contains(&unit);
+    match words.take(clock).filter(|_| is_of_days) {
+        Some(found) => {
+            let (clock, part) = eastern_clock(&found)?;
+            once(Some(now.checked_add(span).ok()?.date()), part, Some(clock), now)
+        }
+        None => after(span, now),
+    }
+}
+
 fn eastern_date(found: &Captured, clock: Option<Clock>, now: &Zoned) -> Option<Date> {
     let today = now.date();
     if let Some(name) = found.get("day") {
-        return next(eastern_day(name)?, clock, now);
+        let weekday = eastern_day(name)?;
+        let weeks = match found.get("week") {
+            Some("下下") => 2,
+            Some("下" | "来週" | "次") => 1,
+            _ => return next(weekday, clock, now),
+        };
+        // Weeks begin on Monday.
+        let monday = today.checked_sub(i64::from(today.weekday().to_monday_zero_offset()).days()).ok()?;
+        return monday.checked_add((7 * weeks + i64::from(weekday.to_monday_zero_offset())).days()).ok();
     }
     if let (Some(month), Some(day)) = (found.get("mo"), found.get("d")) {
         let number = |word: &str| i8::try_from(eastern_number(word)?).ok();
@@ -587,14 +620,15 @@ static JA_CLOCK: LazyLock<Regex> = LazyLock::new(|| {
 static JA_PART: LazyLock<Regex> = LazyLock::new(|| regex(r"(?P<part>正午|午前|午後|夕方|朝|昼|夜)(?:に|の)?"));
 static JA_DAY: LazyLock<Regex> = LazyLock::new(|| {
     regex(&format!(
-        r"(?:(?P<two>明後日|あさって)|(?P<tomorrow>明日|あした)|明(?P<p1>朝|晩)|(?P<today>今日|本日)|今(?P<p2>夜|晩|朝)|(?:今週|来週|次)?の?(?P<day>[月火水木金土日])曜日?|(?P<mo>{DIGITS})月(?P<d>{DIGITS})日)(?:に|の)?"
+        r"(?:(?P<two>明後日|あさって)|(?P<tomorrow>明日|あした)|明(?P<p1>朝|晩)|(?P<today>今日|本日)|今(?P<p2>夜|晩|朝)|(?P<week>今週|来週|次)?の?(?P<day>[月火水木金土日])曜日?|(?P<mo>{DIGITS})月(?P<d>{DIGITS})日)(?:に|の)?"
     ))
 });
 
 fn japanese(words: &mut Words, now: &Zoned) -> Option<Option<When>> {
     if let Some(found) = words.take(&JA_IN) {
         let (many, half) = (eastern_number(found.get("n")?)?, found.get("more").is_some());
-        return after(eastern_span(many, half, found.get("unit")?)?, now);
+        let unit = found.get("unit")?.to_owned();
+        return eastern_after(words, &JA_CLOCK, eastern_span(many, half, &unit)?, &unit, now);
     }
     let repeated = words.take(&JA_EVERY);
     let day = if repeated.is_none() { words.take(&JA_DAY) } else { None };

@@ -207,7 +207,9 @@ impl Endpoint {
             of.into_iter().find_map(|said| said.as_str())
         });
         let cut = |text: &str| text.chars().take(ERROR_BYTES_MAX).collect::<String>();
+        // A provider that refuses a key may say it again.
         let message = said.map_or_else(|| cut(&text), cut);
+        let message = nexus::secrets::redacted(&message).map_or(message, |(left, _)| left);
         let provider = self.provider.to_string();
         let quota =
             status == 402 || ["insufficient_quota", "billing_hard_limit_reached"].iter().any(|it| text.contains(it));

@@ -19,7 +19,7 @@ pub mod wire;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use nexus::{Origin, PrincipalKind, Turn, Wants};
+use nexus::{Origin, PrincipalKind, Role, Turn, Wants};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
@@ -150,9 +150,9 @@ impl Class {
     /// Returns the class of a call for `origin`, as far as its principal says.
     pub fn of(origin: &Origin) -> Self {
         match origin.principal.kind {
-            PrincipalKind::Lifeform => Self::Answer,
-            PrincipalKind::User => Self::Invocation,
             PrincipalKind::System => Self::Afterthought,
+            _ if origin.principal.may(Role::Lifeform) => Self::Answer,
+            _ => Self::Invocation,
         }
     }
 

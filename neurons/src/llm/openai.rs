@@ -22,6 +22,8 @@ use super::{ChatReply, ChatRequest, Class, Delta, Endpoint, LlmError, LlmProvide
 
 /// Bytes of an answer after which it is looked whether it repeats itself.
 const REPETITION_EVERY: usize = 64;
+/// How long a provider whose answer repeats itself is listened to for what it used.
+const USAGE_WITHIN: Duration = Duration::from_secs(10);
 /// A continuation that begins with so much of its own prefix is taken for saying it again.
 const ECHO_BYTES_MIN: usize = 16;
 /// Bytes of an answer that are kept: of so many tokens as it may have, and of one that is not bounded by them.
@@ -164,7 +166,7 @@ impl OpenAi {
             ANSWER_BYTES_MAX.min(ANSWER_BYTES_MIN + tokens as usize * TOKEN_BYTES_MAX)
         });
         let request_tokens = request.max_tokens;
-        let (ends_repetition, mut looked_at) = (request.ends_repetition, 0);
+        let (ends_repetition, mut looked_at, mut stopped_at) = (request.ends_repetition, 0, None);
         request.stream = true;
         request.stream_options = Some(json!({"include_usage": true}));
         let broken = |message: String| LlmError::Broken { provider: self.name.to_string(), message };
@@ -189,26 +191,32 @@ impl OpenAi {
                 .await
                 .map_err(|_| broken(format!("the stream said nothing for {} s", self.idle.as_secs_f32())))?;
             let Some(chunk) = next else { break };
-            let chunk = chunk.map_err(|error| self.error(error))?;
+            let chunk = match chunk {
+                Err(_) if stopped_at.is_some() => break,
+                chunk => chunk.map_err(|error| self.error(error))?,
+            };
             if let Some(error) = chunk.error {
                 return Err(broken(error["message"].as_str().map_or_else(|| error.to_string(), Into::into)));
             }
             reply.usage = chunk.usage.or(reply.usage);
             let Some(choice) = chunk.choices.into_iter().next() else { continue };
-            if let Some(finish) = choice.finish_reason {
+            if let Some(finish) = choice.finish_reason.filter(|_| stopped_at.is_none()) {
                 reply.finish = finish;
             }
-            if let Some(delta) = choice.delta {
+            if stopped_at.is_some_and(|at: Instant| at.elapsed() > USAGE_WITHIN) {
+                break;
+            }
+            if let Some(delta) = choice.delta.filter(|_| stopped_at.is_none()) {
                 add(&mut reply, delta, &deltas, &self.name).await?;
                 // One that does not keep to what it may say is not kept whole.
                 let arguments: usize = reply.tool_calls.iter().map(|call| call.function.arguments.len()).sum();
                 if ends_repetition && reply.text.len() >= looked_at + REPETITION_EVERY {
                     looked_at = reply.text.len();
                     if let Some(once) = repetition::without(&reply.text) {
-                        // The rest is not listened to.
+                        // What is said again is passed on to nobody; what it used is still to be heard.
                         reply.text.truncate(once);
                         reply.finish = "stop".into();
-                        break;
+                        stopped_at = Some(Instant::now());
                     }
                 }
                 if reply.text.len() + arguments > bytes_max {

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::clock::Timestamp;
-use crate::principal::{Principal, PrincipalId, PrincipalKind, Role};
+use crate::principal::{Principal, PrincipalId};
 
 /// Bytes that a participant may have written in a day, unless an operator says otherwise.
 pub(super) const BYTES_A_DAY: u64 = 512 << 20;
@@ -25,11 +25,6 @@ struct Bucket {
     at: Timestamp,
 }
 
-/// Returns `true` if a principal is bound by a share of the disk.
-fn is_bound(principal: &Principal) -> bool {
-    principal.kind == PrincipalKind::User && !principal.may(Role::Operator)
-}
-
 impl Written {
     /// Counts for participants who may have so much written in a day; 0 binds nobody.
     pub(super) fn new(bytes_a_day: u64) -> Self {
@@ -43,7 +38,7 @@ impl Written {
 
     /// Counts what is written for a principal.
     pub(super) fn count(&self, principal: &Principal, bytes: impl FnOnce() -> usize, now: Timestamp) {
-        if self.bytes_a_day == 0.0 || !is_bound(principal) {
+        if self.bytes_a_day == 0.0 || !principal.is_bound() {
             return;
         }
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
@@ -56,7 +51,7 @@ impl Written {
 
     /// Returns how long a principal has to wait until it may have something written again; `None` when it may now.
     pub(super) fn wait(&self, principal: &Principal, now: Timestamp) -> Option<Duration> {
-        if self.bytes_a_day == 0.0 || !is_bound(principal) {
+        if self.bytes_a_day == 0.0 || !principal.is_bound() {
             return None;
         }
         let buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
@@ -68,6 +63,7 @@ impl Written {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::principal::{PrincipalKind, Role};
 
     #[test]
     fn a_participant_has_so_much_written_in_a_day_and_an_operator_as_much_as_it_likes() {

@@ -37,6 +37,9 @@ pub(super) async fn run(config: Config, lifeform: Option<String>, topic: Option<
         .await?;
 
     say("Say something; an empty line leaves. You need not wait for an answer.");
+    // One that does not live answers nothing that could be waited for.
+    let is_alive = !matches!(lifeform["status"].as_str(), Some("created" | "stopped" | "dormant"));
+    let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stdin());
     match lifeform["status"].as_str() {
         Some("created") => say_error(&format!(
             "it was made and has not been started: what you say is kept, and answered after POST /v1/lifeforms/{id}/start"
@@ -80,7 +83,7 @@ pub(super) async fn run(config: Config, lifeform: Option<String>, topic: Option<
             },
         }
         // Input that came through a pipe ends before its answers do.
-        if at_end && waiting == 0 {
+        if at_end && (waiting == 0 || is_terminal || !is_alive) {
             return Ok(ExitCode::SUCCESS);
         }
     }
