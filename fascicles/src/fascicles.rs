@@ -511,7 +511,11 @@ impl Fascicles {
             let Some((last, _)) = page.last() else { break };
             after = last.to_string();
             for (_, job) in page {
-                let Ok(head) = self.job(&job.value).await else { continue };
+                let head = match self.job(&job.value).await {
+                    // It was let go of meanwhile.
+                    Err(FascicleError::JobNotFound(_)) => continue,
+                    head => head?,
+                };
                 if head.origin.principal.id == *ordered_by && may(who, &head) && filter.fits(&head) {
                     found.push(job.value);
                 }

@@ -40,7 +40,8 @@ impl Hearer {
 /// Returns `true` if a text of the same message says what `statement` does, in more words or in fewer, as a model may read it.
 pub fn is_copy(text: &str, statement: &str) -> bool {
     let (read, stated) = (telling(text), telling(statement));
-    let is_within = |one: &[Arc<str>], other: &[Arc<str>]| !one.is_empty() && one.iter().all(|word| other.contains(word));
+    let is_within =
+        |one: &[Arc<str>], other: &[Arc<str>]| !one.is_empty() && one.iter().all(|word| other.contains(word));
     is_within(&stated, &read) || is_within(&read, &stated) || likeness(&words(text), &words(statement)) >= SAME
 }
 

@@ -55,6 +55,8 @@ impl Run {
         talk: &mut Conversation,
     ) -> Result<Vec<ToolCall>, NeuronError> {
         let (mut waiting, mut due, mut announced) = (Vec::new(), Vec::new(), Vec::new());
+        // What was read in this thought may have been written by anybody, and taints what is called now, however deep.
+        let caller = Caller { untrusted: self.caller.untrusted || self.is_tainted(talk), ..self.caller.clone() };
         let calls: Vec<ToolCall> = calls.into_iter().filter(|call| !talk.has_result(&call.id)).collect();
         if let Some(unknown) = calls.iter().find(|call| self.tool(call).is_none())
             && talk.messages.iter().filter(|message| is_no_tool(message)).count() >= UNKNOWN_MAX
@@ -65,8 +67,11 @@ impl Run {
             )));
         }
         for (place, call) in calls.into_iter().enumerate() {
-            let due_now =
-                if place < CALLS_MAX { self.due(call, talk) } else { told(&call, "too many calls in one answer") };
+            let due_now = if place < CALLS_MAX {
+                self.due(call, talk, &caller)
+            } else {
+                told(&call, "too many calls in one answer")
+            };
             match due_now {
                 Due::Waits(call) => waiting.push(call),
                 Due::Told(result) => talk.say_result(&result),
@@ -89,7 +94,7 @@ impl Run {
             let named = self.calls_as.as_ref().filter(|_| !of_fascicle);
             Hash::of(&json(&(named.unwrap_or(&stream), rounds, &call.id))).hex()
         };
-        let made: Vec<_> = due.iter().map(|call| self.make(call, key(call), &name).boxed()).collect();
+        let made: Vec<_> = due.iter().map(|call| self.make(call, key(call), &name, &caller).boxed()).collect();
         // What a tool did is not done again: each result is durable as soon as it is there, however long the disk fails.
         let mut results = futures::stream::iter(made).buffer_unordered(AT_ONCE).ready_chunks(AT_ONCE);
         while let Some(some) = results.next().await {
@@ -102,7 +107,7 @@ impl Run {
         Ok(waiting)
     }
 
-    fn due(&self, call: ToolCall, talk: &Conversation) -> Due {
+    fn due(&self, call: ToolCall, talk: &Conversation, caller: &Caller) -> Due {
         let Some(tool) = self.tool(&call) else { return told(&call, format!("{NO_TOOL}{}", call.name)) };
         if tool.run == Runner::Client {
             return Due::Waits(call);
@@ -114,9 +119,7 @@ impl Run {
         if let Err(why) = tools::fits(tool, &call) {
             return told(&call, why);
         }
-        // What was read in this thought may have been written by anybody.
-        let caller = Caller { untrusted: self.caller.untrusted || self.is_tainted(talk), ..self.caller.clone() };
-        if self.tools.needs_approval(tool, &call, &caller) && !talk.is_approved(&call.id) {
+        if self.tools.needs_approval(tool, &call, caller) && !talk.is_approved(&call.id) {
             if !self.may_wait {
                 return told(&call, "this call must be approved first, and nobody can be asked here");
             }
@@ -144,9 +147,9 @@ impl Run {
         self.tool(call).is_none_or(|tool| self.tools.is_repeatable(tool, call))
     }
 
-    async fn make(&self, call: &ToolCall, key: String, parent: &Arc<str>) -> ToolResult {
+    async fn make(&self, call: &ToolCall, key: String, parent: &Arc<str>, caller: &Caller) -> ToolResult {
         let Some(tool) = self.tool(call) else { return ToolResult { id: call.id.clone(), ..ToolResult::default() } };
-        let (owner, origin, account, caller) = (&self.origin, &self.acting, &self.account, &self.caller);
+        let (owner, origin, account) = (&self.origin, &self.acting, &self.account);
         self.tools.run(Calling { call, tool, key, owner, origin, account, caller, parent }).await
     }
 }

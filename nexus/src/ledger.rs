@@ -93,6 +93,13 @@ pub struct Hold {
     /// The participant whose share of the account it is part of; `None` is bound by no share.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<Arc<str>>,
+    /// The hour in which that share was drawn on, by its number since the epoch.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub hour: i64,
+}
+
+fn is_zero(hour: &i64) -> bool {
+    *hour == 0
 }
 
 /// Nutrients that come by themselves (MISSION L3): a leaky bucket the other way round.
@@ -370,7 +377,9 @@ impl Account {
     fn left_of_share(&self, of: &str) -> Option<Amount> {
         let hour = self.hour.as_ref().filter(|_| self.share() < SHARE_WHOLE)?;
         let whole = hour.free.plus(self.released.minus(hour.released)).floor_zero();
-        let held = self.holds.values().filter(|hold| hold.of.as_deref() == Some(of));
+        // What is held from an earlier hour is not free in this one, and was that hour's.
+        let is_of_it = |hold: &&Hold| hold.hour == hour.number && hold.of.as_deref() == Some(of);
+        let held = self.holds.values().filter(is_of_it);
         let drawn = held.fold(hour.charged.get(of).copied().unwrap_or_default(), |sum, hold| sum.plus(hold.left));
         Some(whole.thousandths(self.share()).minus(drawn))
     }
@@ -545,7 +554,10 @@ impl Account {
             self.held = self.held.minus(drawn);
         }
         self.held = self.held.plus(amount);
-        self.holds.insert(id.clone(), Hold { left: amount, parent: parent.cloned(), drawn, of: of.cloned() });
+        self.holds.insert(
+            id.clone(),
+            Hold { left: amount, parent: parent.cloned(), drawn, of: of.cloned(), hour: of.map_or(0, |_| hour_of(at)) },
+        );
         Ok(())
     }
 
@@ -574,7 +586,7 @@ impl Account {
             && !is_nothing(&used)
         {
             self.begin_hour(at);
-            if let Some(hour) = &mut self.hour {
+            if let Some(hour) = self.hour.as_mut().filter(|hour| hour.number == hold.hour) {
                 let so_far = hour.charged.get(of).copied().unwrap_or_default();
                 hour.charged.insert(of.clone(), so_far.plus(used));
             }
@@ -744,7 +756,7 @@ mod tests {
         assert_eq!(a.share_left("user:ada", NOW), Some(Amount::tokens(250)));
         let later = after(HOUR_MS);
         assert_eq!(a.share_left("user:ada", later), Some(Amount { tokens: (800 - 250) / 4, micro_usd: 0 }));
-        assert_eq!(a.share_left("user:bob", later), Some(Amount { tokens: (800 - 250) / 4 - 250, micro_usd: 0 }));
+        assert_eq!(a.share_left("user:bob", later), Some(Amount { tokens: (800 - 250) / 4, micro_usd: 0 }));
         let read: Account = serde_json::from_str(&serde_json::to_string(&a).unwrap()).unwrap();
         assert_eq!(read, a);
         a.apply(&name, &AccountOp::Share(SHARE_WHOLE), later).unwrap();

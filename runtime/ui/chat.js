@@ -85,7 +85,7 @@ const element = (name, attributes = {}, ...children) => {
 function draw() {
   const topics = ordered(state.topics);
   if (opened && state.topics[opened]) opened = null;
-  if (topic !== opened && (!topic || !state.topics[topic])) topic = topics.at(-1)?.id ?? null;
+  if (!(opened && topic === opened) && (!topic || !state.topics[topic])) topic = topics.at(-1)?.id ?? null;
   $("topics").replaceChildren(...topics.map((one) => {
     const button = element("button", { textContent: one.title, onclick: () => { topic = one.id; draw(); } });
     button.setAttribute("aria-current", one.id === topic);

@@ -146,7 +146,9 @@ async fn nobody_takes_out_of_a_mind_what_somebody_else_said() {
         "source": {"category": "extracted", "agent_id": format!("lifeform:{mind}")},
     });
     let forged = ada.post("/api/knowledge", forged).await.expect(StatusCode::CREATED);
-    ada.delete(&format!("/api/knowledge/{}?purge=1", forged["id"].as_str().unwrap())).await.expect(StatusCode::NO_CONTENT);
+    ada.delete(&format!("/api/knowledge/{}?purge=1", forged["id"].as_str().unwrap()))
+        .await
+        .expect(StatusCode::NO_CONTENT);
     // What is deleted after that is gone from the mind, so that has been looked at, too.
     let own = op.get("/api/knowledge?limit=10").await.expect(StatusCode::OK);
     let own = own["results"].as_array().unwrap().iter().find(|one| one["owner"] == "user:operator").unwrap().clone();

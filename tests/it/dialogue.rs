@@ -85,7 +85,13 @@ async fn an_answer_that_failed_is_seen_when_its_job_is_taken_up_again() {
     let mut socket = live(op, &base).await;
     // One that said nothing says why.
     for (topic, question, ends_as, status, before) in [
-        ("a", "Does it fail at once?", "message.finish", "final", "I could not answer: answer: scripted refused (400): I am ill"),
+        (
+            "a",
+            "Does it fail at once?",
+            "message.finish",
+            "final",
+            "I could not answer: answer: scripted refused (400): I am ill",
+        ),
         ("b", "Does it fail half-way?", "message.interrupt", "interrupted", "I was about to say"),
     ] {
         ill.store(true, Ordering::SeqCst);

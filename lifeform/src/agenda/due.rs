@@ -7,8 +7,8 @@ use nexus::PrincipalId;
 use serde_json::{Value, json};
 
 use super::{
-    AGAIN_MIN, Act, Agenda, DEPTH_MAX, Goal, GoalSpec, GoalStatus, NOTES_MAX, Note, Outcome, OwnSchedule,
-    Schedule, ScheduleSpec, TEXT_BYTES_MAX, check_plan, next_of,
+    AGAIN_MIN, Act, Agenda, DEPTH_MAX, Goal, GoalSpec, GoalStatus, NOTES_MAX, Note, Outcome, OwnSchedule, Schedule,
+    ScheduleSpec, TEXT_BYTES_MAX, check_plan, next_of,
 };
 use crate::spec::Initiative;
 

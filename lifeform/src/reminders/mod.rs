@@ -67,26 +67,37 @@ static ENGLISH: LazyLock<Regex> = LazyLock::new(|| {
 static ENGLISH_WITHIN: LazyLock<Regex> =
     LazyLock::new(|| regex(r"(?i)(?:,? ?(?:please|can you|could you))? ?\bremind me\b(?: please)?"));
 static NO_REQUEST: LazyLock<Regex> = LazyLock::new(|| {
-    regex(r"(?i)\b(?:don't|do not|never|did|didn't|you|they|he|she|it|that) (?:\w+ )?(?:remind|reminds|reminded) me\b")
+    regex(
+        r"(?i)\b(?:don't|do not|never|did|didn't|you|they|he|she|it|that) (?:\w+ )?(?:remind|reminds|reminded) me\b|\bno (?:longer )?need\b|\b(?:need not|needn't|cancel|stop|delete)\b",
+    )
 });
 static ASKED_OF_YOU: LazyLock<Regex> = LazyLock::new(|| {
     regex(r"(?i)\b(?:(?:can|could|would|will) you (?:please )?|(?:want|need|like) you to )remind me\b")
 });
-static RECALL: LazyLock<Regex> =
-    LazyLock::new(|| regex(r"(?i)\bremind me (?:again )?(?:about |of )?(?:what|who|where|when|how|why|which|whose|if|whether)\b"));
+static RECALL: LazyLock<Regex> = LazyLock::new(|| {
+    regex(r"(?i)\bremind me (?:again )?(?:about |of )?(?:what|who|where|when|how|why|which|whose|if|whether)\b")
+});
+static BEGINS_WITH_A_TIME: LazyLock<Regex> = LazyLock::new(|| {
+    regex(r"^(?:and |also |then )?(?:in|at|on|every|each|today|tonight|tomorrow|this|next|the day after|daily)\b")
+});
 static OF_DEEDS: LazyLock<Regex> = LazyLock::new(|| regex(r"(?i)\b(?:remind me|a reminder) to\b"));
 static CHINESE_BEGINS: LazyLock<Regex> = LazyLock::new(|| regex("^(?:请|麻烦|你|帮我|记得|给我)*提醒"));
 static CHINESE: LazyLock<Regex> = LazyLock::new(|| {
     regex(r"(?:请|麻烦|帮我|你)*(?:记得|能|可以)?(?:给我(?:设(?:置|定)?)?(?:一?个)?提醒|提醒(?:一下)?我(?:一下|一声)?)")
 });
-static CHINESE_NOT: LazyLock<Regex> =
-    LazyLock::new(|| regex(r"(?:别|不要|不用|没有?|怎么不)提醒|提醒(?:一下)?我(?:一下)?(?:什么|谁|哪)"));
+static CHINESE_NOT: LazyLock<Regex> = LazyLock::new(|| {
+    regex(r"(?:别|不要|不用|不需要|没有?|怎么不|取消)(?:再|再次)?提醒|取消|提醒(?:一下)?我(?:一下)?(?:什么|谁|哪)")
+});
 static JAPANESE: LazyLock<Regex> = LazyLock::new(|| {
     regex(
         r"(?:リマインド(?:を)?(?:して|し|お願い)?|リマインダー(?:を)?(?:設定して)?|思い出させて)(?:ください|下さい|もらえますか|くれますか|くれ|ね|ほしい|欲しい)?(?:です|します)?",
     )
 });
-static JAPANESE_NOT: LazyLock<Regex> = LazyLock::new(|| regex(r"(?:リマインドし|思い出させ)(?:ない|なくて)"));
+static JAPANESE_NOT: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r"(?:リマインドし|思い出させ)(?:ない|なくて)|(?:リマインダー|リマインド).*(?:消し|削除|取り消|やめ|キャンセル)",
+    )
+});
 
 /// Returns what a message asks to be reminded of, reckoned from `now`, when it was said.
 pub(crate) fn read(message: &str, now: &Zoned) -> Request {
@@ -167,7 +178,13 @@ fn cue_of(sentence: &str) -> Option<(Language, Range<usize>)> {
     if let Some(found) = CHINESE.find(sentence) {
         return Some((Language::Chinese, found.range()));
     }
-    let found = ENGLISH.find(sentence).or_else(|| ENGLISH_WITHIN.find(sentence))?;
+    let within = || {
+        // "My kids remind me every day" asks for nothing; a time, a comma or a please before it does.
+        let found = ENGLISH_WITHIN.find(sentence)?;
+        let before = sentence[..found.start()].trim().to_lowercase();
+        (before.ends_with(',') || before.ends_with("please") || BEGINS_WITH_A_TIME.is_match(&before)).then_some(found)
+    };
+    let found = ENGLISH.find(sentence).or_else(within)?;
     let is_none = NO_REQUEST.is_match(sentence) && !ASKED_OF_YOU.is_match(sentence);
     // "Remind me what my cat is called" asks for an answer now.
     (!is_none && !RECALL.is_match(sentence)).then(|| (Language::English, found.range()))
@@ -332,6 +349,7 @@ mod tests {
             ("Remind me every weekday morning to stand up", "0 9 * * 1-5 | stand up"),
             ("Remind me every 30 minutes to look up", "*/30 * * * * | look up"),
             ("Remind me in three days", "01-04 14:30 "),
+            ("Remind me tomorrow to look at a flat", "01-02 09:00 look at a flat"),
             ("Remind me tonight at 12 to sleep", "01-02 00:00 sleep"),
             ("remind me to call Ada next Friday at 3", "01-02 15:00 call Ada"),
             ("remind me in an hour and a half to turn the bread", "01-01 16:00 turn the bread"),
@@ -381,6 +399,10 @@ mod tests {
             "Don't remind me in an hour.",
             "Did you remind me at 9?",
             "What time is it?",
+            "You no longer need to remind me at 9 tomorrow.",
+            "My kids remind me every day to be patient.",
+            "不要再提醒我明天九点开会",
+            "明日9時のリマインダーを消してください",
             "Can you remind me of the capital of France?",
             "Please remind me about what we said yesterday",
             "思い出させてくれる曲は何ですか？",

@@ -65,7 +65,9 @@ impl Words {
             let whole = found.get(0)?.range();
             // The last digits of a longer number are no number.
             let is_digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
-            if is_digit(self.text[..whole.start].chars().next_back()) && is_digit(self.text[whole.start..].chars().next()) {
+            if is_digit(self.text[..whole.start].chars().next_back())
+                && is_digit(self.text[whole.start..].chars().next())
+            {
                 from = whole.end;
                 continue;
             }
@@ -130,7 +132,9 @@ fn once(day: Option<Date>, part: Option<Part>, clock: Option<Clock>, now: &Zoned
     }
     let clock = match (clock, part) {
         // Twelve in the evening is midnight.
-        (Some(clock), Some(Part::Evening)) if clock.is_open && clock.hour == 12 => Clock { hour: 24, is_open: false, ..clock },
+        (Some(clock), Some(Part::Evening)) if clock.is_open && clock.hour == 12 => {
+            Clock { hour: 24, is_open: false, ..clock }
+        }
         (Some(clock), Some(Part::Afternoon | Part::Evening)) if clock.is_open && clock.hour < 12 => {
             Clock { hour: clock.hour + 12, is_open: false, ..clock }
         }
@@ -274,9 +278,9 @@ static CLOCK: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 static AT: LazyLock<Regex> = LazyLock::new(|| {
+    let hour = "(?P<n>one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)";
     regex(&format!(
-        r"\bat (?:{}|(?P<digits>\d{{1,2}}))\b(?: ?o'clock)?(?: in the (?P<part>morning|afternoon|evening))?",
-        NUMBER.replace(r"\d{1,5}|", "")
+        r"\bat (?:{hour}|(?P<digits>\d{{1,2}}))\b(?: ?o'clock)?(?: in the (?P<part>morning|afternoon|evening))?"
     ))
 });
 static DAY: LazyLock<Regex> = LazyLock::new(|| {

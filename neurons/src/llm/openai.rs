@@ -187,10 +187,18 @@ impl OpenAi {
                     "its answer came in more than {chunks_max} pieces, and it was to stop before"
                 )));
             }
-            let next = tokio::time::timeout(self.idle, stream.next())
-                .await
-                .map_err(|_| broken(format!("the stream said nothing for {} s", self.idle.as_secs_f32())))?;
+            let patience = if stopped_at.is_some() { USAGE_WITHIN.min(self.idle) } else { self.idle };
+            let next = match tokio::time::timeout(patience, stream.next()).await {
+                Ok(next) => next,
+                Err(_) if stopped_at.is_some() => break,
+                Err(_) => {
+                    return Err(broken(format!("the stream said nothing for {} s", self.idle.as_secs_f32())));
+                }
+            };
             let Some(chunk) = next else { break };
+            if stopped_at.is_some_and(|at: Instant| at.elapsed() > USAGE_WITHIN) {
+                break;
+            }
             let chunk = match chunk {
                 Err(_) if stopped_at.is_some() => break,
                 chunk => chunk.map_err(|error| self.error(error))?,
@@ -202,9 +210,6 @@ impl OpenAi {
             let Some(choice) = chunk.choices.into_iter().next() else { continue };
             if let Some(finish) = choice.finish_reason.filter(|_| stopped_at.is_none()) {
                 reply.finish = finish;
-            }
-            if stopped_at.is_some_and(|at: Instant| at.elapsed() > USAGE_WITHIN) {
-                break;
             }
             if let Some(delta) = choice.delta.filter(|_| stopped_at.is_none()) {
                 add(&mut reply, delta, &deltas, &self.name).await?;

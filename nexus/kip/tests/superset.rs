@@ -533,7 +533,8 @@ fn the_core_can_be_neither_deleted_nor_corrupted() {
         );
     }
     // A value that stands there changes nothing, and the draft's placeholder takes no principal's id away.
-    let directives = r#"FIND(?x.attributes.core_directives, ?x.attributes.id) WHERE { ?x {type: "Person", name: "$self"} }"#;
+    let directives =
+        r#"FIND(?x.attributes.core_directives, ?x.attributes.id) WHERE { ?x {type: "Person", name: "$self"} }"#;
     ok(&mut w, r#"UPSERT { CONCEPT { {type: "Person", name: "$self"} SET ATTRIBUTES { id: "lifeform:lf_1" } } }"#);
     let before = ok(&mut w, directives);
     let again = format!(

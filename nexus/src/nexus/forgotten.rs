@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use kip::datum::Datum;
 use kip::exec::Change;
 use kip::graph::{Concept, Record};
 use serde_json::{Map, Value};
@@ -43,7 +44,7 @@ impl Hearer {
                 Some(Record::Concept(after)) => Some(after),
                 _ => None,
             };
-            if before.kind.as_str() == FACT && !after.is_some_and(|after| says_the_same(before, after)) {
+            if before.kind.as_str() == FACT && holds(before) && !after.is_some_and(|after| still_says(before, after)) {
                 let (attributes, metadata) = (before.attributes.to_json(), before.metadata.to_json());
                 // The listener ends with the daemon.
                 let _ = hearer.send(Forgotten { nexus: nexus.clone(), attributes, metadata });
@@ -52,8 +53,11 @@ impl Hearer {
     }
 }
 
-fn says_the_same(before: &Concept, after: &Concept) -> bool {
+fn holds(fact: &Concept) -> bool {
+    fact.metadata.named("status").and_then(Datum::as_str).is_none_or(|status| status == "active")
+}
+
+fn still_says(before: &Concept, after: &Concept) -> bool {
     let statement = |concept: &Concept| concept.attributes.named("statement").cloned();
-    let status = |concept: &Concept| concept.metadata.named("status").cloned();
-    statement(before) == statement(after) && status(before) == status(after)
+    statement(before) == statement(after) && holds(after)
 }

@@ -52,9 +52,9 @@ impl EmbeddedError {
     }
 }
 
-/// Output tokens when a request does not say.
 /// Tokens after which it is looked whether a text repeats itself.
 const REPETITION_EVERY: usize = 16;
+/// Output tokens when a request does not say.
 const OUTPUT_DEFAULT: u32 = 512;
 
 /// A model in memory.
