@@ -41,7 +41,7 @@ pub struct DryRun {
 /// What became of a step.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct StepTaken {
-    /// Which step.
+    /// The step's id.
     #[schema(value_type = String)]
     pub step: Step,
     /// `started`, `waiting`, `done`, `passed`, `skipped` or `failed`.

@@ -185,7 +185,7 @@ pub struct JobOrder {
     pub output_tokens_max: Option<u32>,
     /// When its turns come; by its principal when absent.
     pub class: Option<Class>,
-    /// Whose turn comes first among those of a class.
+    /// The principal in whose queue the work waits, within its class.
     pub priority: Priority,
     /// Seconds it may take; the fascicle's own when absent.
     pub deadline_s: Option<u64>,

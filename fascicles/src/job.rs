@@ -65,7 +65,7 @@ pub struct Head {
     /// When its turns come; by its principal when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<Class>,
-    /// Whose turn comes first among those of a class.
+    /// The principal in whose queue the work waits, within its class.
     #[serde(default)]
     pub priority: Priority,
     /// The hash of what was ordered.

@@ -53,7 +53,7 @@ pub(crate) async fn work(
         Leaf::Tool { .. } => Manner::Prompt,
         Leaf::Neuron { .. } | Leaf::Call { .. } => Manner::Patient,
     };
-    // What nobody waits for is after all that somebody does.
+    // Work without a waiting caller comes after all other work.
     let class = if lets_pass.is_some() { Class::Afterthought } else { head.class.unwrap_or(Class::of(&head.origin)) };
     let _turn = inner.turns(head.depth).take(class.wants(&head.origin), head.priority, manner).await;
     let limit = start.timeout_s.map(Duration::from_secs);
@@ -158,7 +158,7 @@ fn came(stop: Stop, untrusted: bool) -> Came {
     }
 }
 
-/// Whether a tool of the owner says that something in its output is untrusted: an event with `untrusted` in its metadata.
+/// Returns `true` if a tool of the owner marks part of its output as untrusted: an event with `untrusted` in its metadata.
 fn holds_untrusted(output: &Value) -> bool {
     let events = output["events"].as_array().into_iter().flatten();
     events.into_iter().any(|event| event["metadata"]["untrusted"] == true)

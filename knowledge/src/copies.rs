@@ -15,7 +15,7 @@ use crate::{Knowledge, KnowledgeError};
 /// Two texts that share so much of their words are copies.
 const SAME: f64 = 0.8;
 
-/// A record that was deleted by somebody else than the agent that had made it.
+/// A deleted record whose deletion was not its own agent's doing.
 #[derive(Clone, Debug)]
 pub struct Deleted {
     /// The record, as it was.

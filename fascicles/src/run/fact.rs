@@ -26,7 +26,7 @@ pub enum Fact {
     },
     /// A step was announced; its work may be under way.
     Started {
-        /// Which step.
+        /// The step's id.
         #[serde(alias = "node")]
         step: Step,
         /// 1 for the first try.
@@ -37,7 +37,7 @@ pub enum Fact {
     },
     /// A step waits for the world.
     Paused {
-        /// Which step.
+        /// The step's id.
         step: Step,
         /// What for.
         wait: Wait,
@@ -51,7 +51,7 @@ pub enum Fact {
     },
     /// A step ended; it is never run again.
     Done {
-        /// Which step.
+        /// The step's id.
         #[serde(alias = "node")]
         step: Step,
         /// Its output.
@@ -59,17 +59,17 @@ pub enum Fact {
     },
     /// A step has nothing to do, or failed where that is allowed; its output is null.
     Passed {
-        /// Which step.
+        /// The step's id.
         step: Step,
     },
     /// Too few edges of a node fired.
     Skipped {
-        /// Which step.
+        /// The step's id.
         step: Step,
     },
     /// A try of a step failed.
     Failed {
-        /// Which step.
+        /// The step's id.
         #[serde(alias = "node")]
         step: Step,
         /// Why.
@@ -79,24 +79,24 @@ pub enum Fact {
     },
     /// A node failed, and with it the fascicle.
     Broken {
-        /// Which step.
+        /// The step's id.
         step: Step,
     },
     /// A node failed, and what needs it is not run.
     GivenUp {
-        /// Which step.
+        /// The step's id.
         step: Step,
     },
     /// The daemon stopped while a step was under way.
     Interrupted {
-        /// Which step.
+        /// The step's id.
         #[serde(alias = "node")]
         step: Step,
     },
-    /// A step brought what somebody says whom the job's owner does not trust. From here on calls of tools that change something
+    /// A step brought text from a principal that the job's owner does not trust. From here on calls of tools that change something
     /// outside wait for an approval.
     Tainted {
-        /// Which step.
+        /// The step's id.
         step: Step,
     },
     /// A job that failed is taken up again where it failed.

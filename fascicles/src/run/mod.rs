@@ -64,7 +64,7 @@ pub struct Run {
     deadline_at: Option<Timestamp>,
     /// Counts failures: what was to follow before one may follow no more.
     failures: u64,
-    /// Whether it has read what its owner does not trust.
+    /// `true` once the job has read text that its owner does not trust.
     is_tainted: bool,
 }
 

@@ -21,18 +21,18 @@ pub enum News {
     },
     /// A try of a step has ended.
     Done {
-        /// Which step.
+        /// The step's id.
         step: Step,
         /// Which try.
         attempt: u32,
         /// Its output.
         output: Value,
-        /// Whether something in it was said by others than those whom the job's owner trusts.
+        /// `true` if the output holds text from a principal that the job's owner does not trust.
         untrusted: bool,
     },
     /// A try of a step has failed.
     Failed {
-        /// Which step.
+        /// The step's id.
         step: Step,
         /// Which try.
         attempt: u32,
@@ -43,7 +43,7 @@ pub enum News {
     },
     /// A step needs its client's tools.
     Paused {
-        /// Which step.
+        /// The step's id.
         step: Step,
         /// Which try.
         attempt: u32,
@@ -112,7 +112,7 @@ pub enum Effect {
 /// Work that begins.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Start {
-    /// Which step.
+    /// The step's id.
     pub step: Step,
     /// 1 for the first try.
     pub attempt: u32,
@@ -126,7 +126,7 @@ pub struct Start {
     pub(crate) leaf: Arc<Leaf>,
     /// Authors of the step, outermost first.
     pub(crate) authors: Authors,
-    /// Whether the job has read what is not trusted: see [`Fact::Tainted`](super::Fact::Tainted).
+    /// `true` once the job has read untrusted text: see [`Fact::Tainted`](super::Fact::Tainted).
     pub(crate) untrusted: bool,
     /// What the job works on.
     pub input: Arc<[Event]>,
