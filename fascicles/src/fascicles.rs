@@ -494,8 +494,8 @@ impl Fascicles {
         self.job(job).await
     }
 
-    /// Stops the unfinished jobs that fit `filter` and were ordered by `ordered_by`, at most a thousand and in no order. Answers
-    /// how many were stopped, and whether there may be more.
+    /// Stops the unfinished jobs that fit `filter` and were ordered by `ordered_by`, at most a thousand and in no order. Returns
+    /// the number of stopped jobs, and `true` if there may be more.
     ///
     /// # Errors
     /// The store's own.
