@@ -1,0 +1,225 @@
+//! Times at which something is to be done, read from the words of people: English, Chinese, Japanese.
+
+mod eastern;
+mod english;
+
+use std::ops::Range;
+
+use jiff::civil::{Date, Weekday};
+use jiff::{Span, Timestamp, ToSpan, Zoned};
+use regex::{Captures, Regex};
+
+use super::Language;
+
+/// The time at which something is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum When {
+    /// Once.
+    Once(Timestamp),
+    /// Repeatedly, by a cron pattern of five fields.
+    Again(String),
+}
+
+/// The latest that something is put down for: ten years ahead.
+const YEARS_MAX: i64 = 10;
+/// The hours that a part of a day stands for when no clock time is given.
+const MORNING: i8 = 9;
+const NOON: i8 = 12;
+const AFTERNOON: i8 = 15;
+const EVENING: i8 = 20;
+
+/// A time that was found: `None` for one that is over; and where in the words it stands.
+pub(super) type Found = (Option<When>, Vec<Range<usize>>);
+
+/// Finds the time that a sentence names, reckoned from `now`.
+pub(super) fn find(sentence: &str, language: Language, now: &Zoned) -> Option<Found> {
+    let mut words = Words { text: sentence.to_lowercase(), spans: Vec::new() };
+    // Lower case may be longer in some writings; then places would be others.
+    if words.text.len() != sentence.len() {
+        words.text = sentence.to_owned();
+    }
+    let found = match language {
+        Language::English => english::read(&mut words, now),
+        Language::Chinese => eastern::read(&mut words, &eastern::CHINESE, now),
+        Language::Japanese => eastern::read(&mut words, &eastern::JAPANESE, now),
+    };
+    let when = found?;
+    let latest = now.checked_add(YEARS_MAX.years()).map(|at| at.timestamp()).unwrap_or(Timestamp::MAX);
+    let when = match when {
+        Some(When::Once(at)) if at > latest => return None,
+        when => when,
+    };
+    Some((when, words.spans))
+}
+
+/// A sentence, and the parts of it that were read as a time.
+struct Words {
+    text: String,
+    spans: Vec<Range<usize>>,
+}
+
+impl Words {
+    /// Takes the first match of a pattern in the text that was not read yet.
+    fn take(&mut self, pattern: &Regex) -> Option<Captured> {
+        let mut from = 0;
+        loop {
+            let found = pattern.captures_at(&self.text, from)?;
+            let whole = found.get(0)?.range();
+            // The last digits of a longer number are no number.
+            let is_digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
+            if is_digit(self.text[..whole.start].chars().next_back())
+                && is_digit(self.text[whole.start..].chars().next())
+            {
+                from = whole.end;
+                continue;
+            }
+            if let Some(read) = self.spans.iter().find(|span| span.start < whole.end && whole.start < span.end) {
+                from = read.end;
+                continue;
+            }
+            let captured = Captured::of(pattern, &found);
+            self.spans.push(whole);
+            return Some(captured);
+        }
+    }
+}
+
+/// The named groups that a pattern matched.
+struct Captured(Vec<(String, String)>);
+
+impl Captured {
+    fn of(pattern: &Regex, found: &Captures<'_>) -> Self {
+        let named = pattern.capture_names().flatten();
+        Self(named.filter_map(|name| Some((name.to_owned(), found.name(name)?.as_str().to_owned()))).collect())
+    }
+
+    fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// An hour of the day, as far as it was said.
+#[derive(Clone, Copy, Default)]
+struct Clock {
+    hour: i8,
+    minute: i8,
+    /// `true` if the hour can be meant in the morning or in the evening.
+    is_open: bool,
+}
+
+/// Part of a day.
+#[derive(Clone, Copy, PartialEq)]
+enum Part {
+    Morning,
+    Noon,
+    Afternoon,
+    Evening,
+}
+
+impl Part {
+    fn hour(self) -> i8 {
+        match self {
+            Self::Morning => MORNING,
+            Self::Noon => NOON,
+            Self::Afternoon => AFTERNOON,
+            Self::Evening => EVENING,
+        }
+    }
+}
+
+/// The time of a day and a clock as they were said.
+fn once(day: Option<Date>, part: Option<Part>, clock: Option<Clock>, now: &Zoned) -> Option<Option<When>> {
+    if day.is_none() && part.is_none() && clock.is_none() {
+        return None;
+    }
+    let clock = match (clock, part) {
+        // Twelve in the evening is midnight.
+        (Some(clock), Some(Part::Evening)) if clock.is_open && clock.hour == 12 => {
+            Clock { hour: 24, is_open: false, ..clock }
+        }
+        (Some(clock), Some(Part::Afternoon | Part::Evening)) if clock.is_open && clock.hour < 12 => {
+            Clock { hour: clock.hour + 12, is_open: false, ..clock }
+        }
+        (Some(clock), Some(Part::Noon)) if clock.is_open && clock.hour < 5 => {
+            Clock { hour: clock.hour + 12, is_open: false, ..clock }
+        }
+        (Some(clock), Some(_)) => Clock { is_open: false, ..clock },
+        // "On Friday at 3" is in the afternoon.
+        (Some(clock), None) if day.is_some() && clock.is_open && (1..=5).contains(&clock.hour) => {
+            Clock { hour: clock.hour + 12, is_open: false, ..clock }
+        }
+        (Some(clock), None) => clock,
+        (None, part) => Clock { hour: part.map_or(MORNING, Part::hour), minute: 0, is_open: false },
+    };
+    let at = |date: Date, hour: i8| {
+        let at = date.at(hour % 24, clock.minute, 0, 0).to_zoned(now.time_zone().clone()).ok()?;
+        if hour >= 24 { at.checked_add(1.day()).ok() } else { Some(at) }
+    };
+    let at = match day {
+        Some(day) => at(day, clock.hour).filter(|at| at > now),
+        None => {
+            let today = now.date();
+            let hours: &[i8] = if clock.is_open { &[clock.hour, clock.hour + 12] } else { &[clock.hour] };
+            let days = [today, today.tomorrow().unwrap_or(today)];
+            let mut times = days.iter().flat_map(|day| hours.iter().filter_map(|hour| at(*day, *hour)));
+            times.find(|at| at > now)
+        }
+    };
+    Some(at.map(|at| When::Once(at.timestamp())))
+}
+
+/// The next day of the week after `today`; `today` itself if the clock is still to come.
+fn next(weekday: Weekday, clock: Option<Clock>, now: &Zoned) -> Option<Date> {
+    let today = now.date();
+    let is_to_come = clock.is_some_and(|clock| {
+        let at = today.at(clock.hour % 24, clock.minute, 0, 0).to_zoned(now.time_zone().clone());
+        at.is_ok_and(|at| at > *now)
+    });
+    if today.weekday() == weekday && is_to_come { Some(today) } else { today.nth_weekday(1, weekday).ok() }
+}
+
+/// A date of this year, or of the next one if it is over.
+fn date_of(month: i8, day: i8, now: &Zoned) -> Option<Date> {
+    let of = |year: i16| Date::new(year, month, day).ok();
+    of(now.year()).filter(|date| *date >= now.date()).or_else(|| of(now.year() + 1))
+}
+
+fn after(span: Span, now: &Zoned) -> Option<Option<When>> {
+    let at = now.checked_add(span).ok()?.timestamp();
+    (at > now.timestamp()).then_some(Some(When::Once(at)))
+}
+
+/// A cron pattern for a time of the day, on days of the week as cron names them.
+fn again(clock: Option<Clock>, part: Option<Part>, days: &str) -> Option<Option<When>> {
+    let mut clock = clock.unwrap_or(Clock { hour: part.map_or(MORNING, Part::hour), ..Clock::default() });
+    if clock.is_open && clock.hour < 12 && matches!(part, Some(Part::Afternoon | Part::Evening)) {
+        clock.hour += 12;
+    }
+    Some(Some(When::Again(format!("{} {} * * {days}", clock.minute, clock.hour % 24))))
+}
+
+/// A cron pattern for every so many minutes or hours.
+fn every(many: i64, minutes: i64) -> Option<Option<When>> {
+    let all = many.checked_mul(minutes)?;
+    let pattern = match all {
+        10..=30 if 60 % all == 0 => format!("*/{all} * * * *"),
+        60 => "0 * * * *".to_owned(),
+        120.. if all % 60 == 0 && 24 % (all / 60) == 0 && all < 1_440 => format!("0 */{} * * *", all / 60),
+        _ => return None,
+    };
+    Some(Some(When::Again(pattern)))
+}
+
+fn cron_day(weekday: Weekday) -> String {
+    weekday.to_sunday_zero_offset().to_string()
+}
+
+/// A span of hours, with half an hour more if `half`.
+fn hours(many: i64, half: bool) -> Option<Span> {
+    Some(Span::new().try_hours(many).ok()?.minutes(if half { 30 } else { 0 }))
+}
+
+/// A span of days, with half a day more if `half`.
+fn days(many: i64, half: bool) -> Option<Span> {
+    Some(Span::new().try_days(many).ok()?.hours(if half { 12 } else { 0 }))
+}
