@@ -19,7 +19,7 @@ pub(crate) enum Language {
     Japanese,
 }
 
-/// What somebody asks to be reminded of.
+/// A reminder that a person asks for.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Reminder {
     /// Of what, in its own words; empty when it does not say.
@@ -30,7 +30,7 @@ pub(crate) struct Reminder {
     pub(crate) language: Language,
 }
 
-/// What a sentence asks for.
+/// The reminder that a sentence asks for, or why there is none.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Reading {
     /// A reminder.
@@ -41,7 +41,7 @@ pub(crate) enum Reading {
     Over(Language),
 }
 
-/// What a message asks for.
+/// The reminders that a message asks for.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Request {
     /// What it asks for, in order.
@@ -52,7 +52,7 @@ pub(crate) struct Request {
 
 /// Reminders that one message asks for.
 const REMINDERS_MAX: usize = 3;
-/// Characters of what is reminded of.
+/// The most characters of a reminder's text.
 const WHAT_CHARS_MAX: usize = 200;
 
 fn regex(pattern: &str) -> Regex {
@@ -349,6 +349,10 @@ mod tests {
             ("Remind me every weekday morning to stand up", "0 9 * * 1-5 | stand up"),
             ("Remind me every 30 minutes to look up", "*/30 * * * * | look up"),
             ("Remind me in three days", "01-04 14:30 "),
+            ("Remind me in three days at 3 to call Ada", "01-04 15:00 call Ada"),
+            ("Remind me every night at 12 to sleep", "0 0 * * * | sleep"),
+            ("Remind me every Friday at midnight to back up", "0 0 * * 6 | back up"),
+            ("Remind me every Friday at 3 to back up", "0 15 * * 5 | back up"),
             ("Remind me tomorrow to look at a flat", "01-02 09:00 look at a flat"),
             ("Remind me tonight at 12 to sleep", "01-02 00:00 sleep"),
             ("remind me to call Ada next Friday at 3", "01-02 15:00 call Ada"),
@@ -375,6 +379,9 @@ mod tests {
             ("12月24日提醒我买树", "12-24 09:00 买树"),
             ("三天后下午两点提醒我开会", "01-04 14:00 开会"),
             ("晚上12点提醒我睡觉", "01-02 00:00 睡觉"),
+            ("凌晨12点提醒我睡觉", "01-02 00:00 睡觉"),
+            ("明天凌晨三点提醒我赶飞机", "01-02 03:00 赶飞机"),
+            ("每天凌晨12点提醒我备份", "0 0 * * * | 备份"),
             ("明天９点提醒我开会", "01-02 09:00 开会"),
             ("下下周一提醒我开会", "01-12 09:00 开会"),
             ("下周五上午提醒我开会", "01-09 09:00 开会"),

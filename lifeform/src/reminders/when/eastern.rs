@@ -7,7 +7,9 @@ use jiff::{Span, ToSpan, Zoned};
 use regex::Regex;
 
 use super::super::regex;
-use super::{Captured, Clock, Part, When, Words, after, again, cron_day, date_of, days, every, hours, next, once};
+use super::{
+    Captured, Clock, Part, WORKING_DAYS, When, Words, after, again, date_of, days, each, every, hours, next, once,
+};
 
 /// A number in digits or in Chinese ones, up to 99.
 fn number_of(word: &str) -> Option<i64> {
@@ -57,7 +59,8 @@ static ZH_DAY: LazyLock<Regex> = LazyLock::new(|| {
 
 fn part_of(name: Option<&str>) -> Option<Part> {
     Some(match name? {
-        "凌晨" | "清晨" | "早上" | "早晨" | "上午" | "早" | "朝" | "午前" => Part::Morning,
+        "凌晨" => Part::BeforeDawn,
+        "清晨" | "早上" | "早晨" | "上午" | "早" | "朝" | "午前" => Part::Morning,
         "中午" | "昼" | "正午" => Part::Noon,
         "下午" | "午後" => Part::Afternoon,
         "傍晚" | "晚上" | "夜里" | "晚" | "夜" | "夕方" | "晩" => Part::Evening,
@@ -133,9 +136,9 @@ pub(super) fn read(words: &mut Words, patterns: &Language, now: &Zoned) -> Optio
                 every(number_of(many)?, if matches!(found.get("unit"), Some("分钟" | "分")) { 1 } else { 60 })
             }
             _ if found.get("one").is_some() => every(1, 60),
-            _ if found.get("work").is_some() => again(clock, part, "1-5"),
-            (_, Some(name)) => again(clock, part, &cron_day(weekday_of(name)?)),
-            _ => again(clock, part, "*"),
+            _ if found.get("work").is_some() => again(clock, part, WORKING_DAYS),
+            (_, Some(name)) => again(clock, part, each(weekday_of(name)?)),
+            _ => again(clock, part, None),
         };
     }
     if let Some(found) = &day {

@@ -7,7 +7,9 @@ use jiff::{Span, ToSpan, Zoned};
 use regex::Regex;
 
 use super::super::regex;
-use super::{Clock, NOON, Part, When, Words, after, again, cron_day, date_of, days, every, hours, next, once};
+use super::{
+    Clock, NOON, Part, WORKING_DAYS, When, Words, after, again, date_of, days, each, every, hours, next, once,
+};
 
 const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const WEEKDAYS: [(&str, Weekday); 7] = [
@@ -148,7 +150,7 @@ pub(super) fn read(words: &mut Words, now: &Zoned) -> Option<Option<When>> {
         // A day has a clock of its own: "in three days at 9".
         let at = clock_of(words);
         if let (Some((clock, part)), true) = (at, unit.starts_with(['d', 'w'])) {
-            return once(Some(now.checked_add(span).ok()?.date()), part, Some(Clock { is_open: false, ..clock }), now);
+            return once(Some(now.checked_add(span).ok()?.date()), part, Some(clock), now);
         }
         return after(span, now);
     }
@@ -160,16 +162,16 @@ pub(super) fn read(words: &mut Words, now: &Zoned) -> Option<Option<When>> {
         let many = found.get("n").map_or(Some(1), number_of)?;
         return match (found.get("unit"), found.get("daily"), found.get("on")) {
             (_, Some("hourly"), _) => every(1, 60),
-            (_, Some(_), _) => again(clock, part, "*"),
-            (_, _, Some("weekdays")) => again(clock, part, "1-5"),
-            (_, _, Some(day)) => again(clock, part, &cron_day(weekday_of(day)?)),
+            (_, Some(_), _) => again(clock, part, None),
+            (_, _, Some("weekdays")) => again(clock, part, WORKING_DAYS),
+            (_, _, Some(day)) => again(clock, part, each(weekday_of(day)?)),
             (Some(unit), ..) => match unit {
                 unit if unit.starts_with("minute") => every(many, 1),
                 unit if unit.starts_with("hour") => every(many, 60),
-                unit if unit.starts_with("weekday") || unit.starts_with("working") => again(clock, part, "1-5"),
-                _ if found.get("day").is_some() && many == 1 => again(clock, part, &cron_day(weekday_of(unit)?)),
+                unit if unit.starts_with("weekday") || unit.starts_with("working") => again(clock, part, WORKING_DAYS),
+                _ if found.get("day").is_some() && many == 1 => again(clock, part, each(weekday_of(unit)?)),
                 unit if (unit.starts_with("day") || part_of(Some(unit)).is_some()) && many == 1 => {
-                    again(clock, part, "*")
+                    again(clock, part, None)
                 }
                 _ => None,
             },

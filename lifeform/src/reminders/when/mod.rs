@@ -3,7 +3,7 @@
 mod eastern;
 mod english;
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use jiff::civil::{Date, Weekday};
 use jiff::{Span, Timestamp, ToSpan, Zoned};
@@ -23,6 +23,7 @@ pub(crate) enum When {
 /// The latest that something is put down for: ten years ahead.
 const YEARS_MAX: i64 = 10;
 /// The hours that a part of a day stands for when no clock time is given.
+const BEFORE_DAWN: i8 = 5;
 const MORNING: i8 = 9;
 const NOON: i8 = 12;
 const AFTERNOON: i8 = 15;
@@ -107,9 +108,35 @@ struct Clock {
     is_open: bool,
 }
 
+impl Clock {
+    /// The time that a part of a day stands for when no hour is given: the morning when no part is given either.
+    fn of(part: Option<Part>) -> Self {
+        Self { hour: part.map_or(MORNING, Part::hour), ..Self::default() }
+    }
+
+    /// The clock in a part of the day, with 24 for the midnight that ends the day. Without a part an open hour from 1 to 5 is in
+    /// the afternoon `if_dated`, and stays open otherwise: "on Friday at 3", but "at 3" is the next 3 of either kind.
+    fn within(self, part: Option<Part>, if_dated: bool) -> Self {
+        if !self.is_open {
+            return self;
+        }
+        let hour = match (part, self.hour) {
+            (Some(Part::BeforeDawn), 12) => 0,
+            (Some(Part::Evening), 12) => 24,
+            (Some(Part::Afternoon | Part::Evening), hour @ ..12) => hour + 12,
+            (Some(Part::Noon), hour @ ..5) => hour + 12,
+            (None, hour @ 1..=5) if if_dated => hour + 12,
+            (None, _) => return self,
+            (Some(_), hour) => hour,
+        };
+        Self { hour, is_open: false, ..self }
+    }
+}
+
 /// Part of a day.
 #[derive(Clone, Copy, PartialEq)]
 enum Part {
+    BeforeDawn,
     Morning,
     Noon,
     Afternoon,
@@ -119,6 +146,7 @@ enum Part {
 impl Part {
     fn hour(self) -> i8 {
         match self {
+            Self::BeforeDawn => BEFORE_DAWN,
             Self::Morning => MORNING,
             Self::Noon => NOON,
             Self::Afternoon => AFTERNOON,
@@ -132,25 +160,7 @@ fn once(day: Option<Date>, part: Option<Part>, clock: Option<Clock>, now: &Zoned
     if day.is_none() && part.is_none() && clock.is_none() {
         return None;
     }
-    let clock = match (clock, part) {
-        // Twelve in the evening is midnight.
-        (Some(clock), Some(Part::Evening)) if clock.is_open && clock.hour == 12 => {
-            Clock { hour: 24, is_open: false, ..clock }
-        }
-        (Some(clock), Some(Part::Afternoon | Part::Evening)) if clock.is_open && clock.hour < 12 => {
-            Clock { hour: clock.hour + 12, is_open: false, ..clock }
-        }
-        (Some(clock), Some(Part::Noon)) if clock.is_open && clock.hour < 5 => {
-            Clock { hour: clock.hour + 12, is_open: false, ..clock }
-        }
-        (Some(clock), Some(_)) => Clock { is_open: false, ..clock },
-        // "On Friday at 3" is in the afternoon.
-        (Some(clock), None) if day.is_some() && clock.is_open && (1..=5).contains(&clock.hour) => {
-            Clock { hour: clock.hour + 12, is_open: false, ..clock }
-        }
-        (Some(clock), None) => clock,
-        (None, part) => Clock { hour: part.map_or(MORNING, Part::hour), minute: 0, is_open: false },
-    };
+    let clock = clock.map_or(Clock::of(part), |clock| clock.within(part, day.is_some()));
     let at = |date: Date, hour: i8| {
         let at = date.at(hour % 24, clock.minute, 0, 0).to_zoned(now.time_zone().clone()).ok()?;
         if hour >= 24 { at.checked_add(1.day()).ok() } else { Some(at) }
@@ -189,12 +199,26 @@ fn after(span: Span, now: &Zoned) -> Option<Option<When>> {
     (at > now.timestamp()).then_some(Some(When::Once(at)))
 }
 
-/// A cron pattern for a time of the day, on days of the week as cron names them.
-fn again(clock: Option<Clock>, part: Option<Part>, days: &str) -> Option<Option<When>> {
-    let mut clock = clock.unwrap_or(Clock { hour: part.map_or(MORNING, Part::hour), ..Clock::default() });
-    if clock.is_open && clock.hour < 12 && matches!(part, Some(Part::Afternoon | Part::Evening)) {
-        clock.hour += 12;
-    }
+/// Days of the week on which a reminder comes again, from 0 for Sunday; `None` for every day.
+type Days = Option<RangeInclusive<i8>>;
+
+/// Monday to Friday.
+const WORKING_DAYS: Days = Some(1..=5);
+
+/// A single day of the week.
+fn each(weekday: Weekday) -> Days {
+    let day = weekday.to_sunday_zero_offset();
+    Some(day..=day)
+}
+
+/// A cron pattern for a time of the day, on days of the week. The midnight that ends a day is on the next one.
+fn again(clock: Option<Clock>, part: Option<Part>, days: Days) -> Option<Option<When>> {
+    let clock = clock.map_or(Clock::of(part), |clock| clock.within(part, days.is_some()));
+    let later = clock.hour / 24;
+    let days = days.map_or("*".to_owned(), |days| {
+        let (first, last) = ((days.start() + later) % 7, (days.end() + later) % 7);
+        if first == last { first.to_string() } else { format!("{first}-{last}") }
+    });
     Some(Some(When::Again(format!("{} {} * * {days}", clock.minute, clock.hour % 24))))
 }
 
@@ -208,10 +232,6 @@ fn every(many: i64, minutes: i64) -> Option<Option<When>> {
         _ => return None,
     };
     Some(Some(When::Again(pattern)))
-}
-
-fn cron_day(weekday: Weekday) -> String {
-    weekday.to_sunday_zero_offset().to_string()
 }
 
 /// A span of hours, with half an hour more if `half`.
