@@ -8,6 +8,8 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tests::{Client, TestDaemon, honest, text_of};
 
+use crate::mcp_server::tool;
+
 const INVOKE: &str = "/v1/neurons/helper/invoke";
 
 async fn helper(daemon: &TestDaemon) {
@@ -188,8 +190,16 @@ async fn a_participant_has_so_much_written_in_a_day() {
     let wait: u64 = refused.headers["retry-after"].to_str().unwrap().parse().unwrap();
     assert!(kept > 2 && wait > 0, "{kept} {wait}");
     refused.refused(429, "disk_share");
+    // Each other door refuses her, too.
+    let kept_note = tool(&ada, "knowledge_save", json!({"task": "t", "content": "c"})).await.unwrap_err();
+    let by_kip = json!({"command": r#"UPSERT { CONCEPT { {type: "Knowledge", name: "k"} SET ATTRIBUTES { task: "t", content: "c" } } }"#});
+    let kept_kip = tool(&ada, "execute_kip", by_kip).await.unwrap_err();
+    assert!([kept_note, kept_kip].iter().all(|why| why.starts_with("disk_share: ")));
     // She reads on; others write; with time she writes again.
     ada.get("/v1/neurons").await.expect(StatusCode::OK);
+    assert_eq!(tool(&ada, "knowledge_search", json!({"query": "t"})).await.unwrap()["count"], 0);
+    let found = json!({"command": "DESCRIBE PRIMER", "readonly": true});
+    assert!(tool(&ada, "execute_kip", found).await.unwrap()["result"].is_object());
     for client in [&bob, &daemon.operator] {
         client
             .post("/v1/neurons", neuron(100 + usize::from(client.token == bob.token)))

@@ -6,8 +6,8 @@ use tests::{Client, TestDaemon, honest};
 
 use crate::knowledge::{RECORDS, kip, record, save};
 
-/// Calls a tool at `/mcp`; answers what it brought, or what it says is wrong.
-async fn tool(client: &Client, name: &str, arguments: Value) -> Result<Value, String> {
+/// Calls a tool at `/mcp`. Returns its structured content, or the text of its error.
+pub(crate) async fn tool(client: &Client, name: &str, arguments: Value) -> Result<Value, String> {
     let call =
         json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name, "arguments": arguments}});
     let accept = [("accept", "application/json, text/event-stream")];

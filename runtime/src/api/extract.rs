@@ -199,8 +199,8 @@ impl FromRequestParts<App> for Caller {
         let path = parts.uri.path();
         let reads = parts.method.is_safe() || [Method::CONNECT, Method::DELETE].contains(&parts.method);
         let reads = reads || ["/cancel", "/interrupt", "/export"].iter().any(|end| path.ends_with(end));
-        if let Some(wait) = app.store.disk_wait(&principal).filter(|_| !reads) {
-            return Err(ApiError::disk_share(wait));
+        if !reads {
+            app.may_have_written(&principal)?;
         }
         let cause = Cause::of(format!("http:{} {}", parts.method, parts.uri.path()));
         Ok(Self(Origin::new(principal, cause)))

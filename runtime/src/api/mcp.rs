@@ -156,6 +156,9 @@ impl Door {
         if !known.reads && name != "execute_kip" && !acts {
             return Err(Refused("forbidden: this token may only look".into()));
         }
+        if !known.reads && arguments.get("readonly") != Some(&json!(true)) {
+            self.app.may_have_written(&origin.principal)?;
+        }
         match name {
             "execute_kip" => {
                 let mut arguments = arguments;

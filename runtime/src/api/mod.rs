@@ -41,7 +41,7 @@ use ::fascicles::{Fascicles, Toolbox};
 use ::knowledge::Knowledge;
 use ::lifeform::Lifeforms;
 use ::neurons::Neurons;
-use ::nexus::{Nexus, Shares, Store};
+use ::nexus::{Nexus, Principal, Shares, Store};
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::{HeaderValue, Method, StatusCode, header};
@@ -111,6 +111,11 @@ const GREETINGS_MAX: usize = 256;
 const WAITING_MAX: usize = 1024;
 
 impl App {
+    /// Refuses a principal that had its share of a day written: `disk_share`, with the time to wait.
+    pub(super) fn may_have_written(&self, principal: &Principal) -> Result<(), ApiError> {
+        self.store.disk_wait(principal).map_or(Ok(()), |wait| Err(ApiError::disk_share(wait)))
+    }
+
     #[expect(clippy::too_many_arguments, reason = "the daemon hands over each of its parts once")]
     pub(crate) fn new(
         store: Store,
