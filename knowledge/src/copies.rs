@@ -1,4 +1,4 @@
-//! Copies: what a person says is kept as a fact in a mind and as a record here. What becomes of one must become of the other.
+//! Copies: a person's statement is kept as a fact in a mind and as a record here, and deleting one deletes the other.
 
 use std::sync::{Arc, OnceLock};
 
@@ -20,19 +20,19 @@ const SAME: f64 = 0.8;
 pub struct Deleted {
     /// The record, as it was.
     pub record: Record,
-    /// Whether it is gone for good.
+    /// `true` if the record was removed for good, `false` if it was marked as deleted.
     pub purged: bool,
 }
 
-/// Where deleted records are told to; nowhere until somebody listens.
+/// The channel that carries deleted records; without a listener they are dropped.
 #[derive(Clone, Default)]
-pub(crate) struct Hearer(Arc<OnceLock<mpsc::UnboundedSender<Deleted>>>);
+pub(crate) struct Deletions(Arc<OnceLock<mpsc::UnboundedSender<Deleted>>>);
 
-impl Hearer {
-    pub(crate) fn tell(&self, record: Record, purged: bool) {
-        if let Some(hearer) = self.0.get() {
+impl Deletions {
+    pub(crate) fn report(&self, record: Record, purged: bool) {
+        if let Some(listener) = self.0.get() {
             // The listener ends with the daemon.
-            let _ = hearer.send(Deleted { record, purged });
+            let _ = listener.send(Deleted { record, purged });
         }
     }
 }
@@ -66,13 +66,13 @@ impl Record {
 pub(crate) const HEARD_BY: &str = "heard_by";
 
 impl Knowledge {
-    /// Begins to tell of records that were deleted. `None` if somebody listens already.
+    /// Returns the receiver of deleted records. `None` if the receiver was taken already.
     pub fn deleted(&self) -> Option<mpsc::UnboundedReceiver<Deleted>> {
-        let (told, heard) = mpsc::unbounded_channel();
-        self.deleted.0.set(told).is_ok().then_some(heard)
+        let (sender, receiver) = mpsc::unbounded_channel();
+        self.deleted.0.set(sender).is_ok().then_some(receiver)
     }
 
-    /// Deletes the records of `owner` that were made of these messages and say what `statement` does; answers how many.
+    /// Deletes the records of `owner` that were made of these messages and say what `statement` does. Returns their number.
     ///
     /// # Errors
     /// When the commons cannot be read or written.

@@ -417,7 +417,7 @@ impl Knowledge {
     /// Tells of a record that was deleted by somebody else than a lifeform, which knows what it did.
     fn tell_deleted(&self, record: Record, purged: bool, origin: &Origin) {
         if origin.principal.kind != PrincipalKind::Lifeform {
-            self.deleted.tell(record, purged);
+            self.deleted.report(record, purged);
         }
     }
 

@@ -122,7 +122,7 @@ struct Bucket {
     rest: [i64; 2],
 }
 
-/// What participants drew in one hour.
+/// The amounts that participants drew in one hour.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Hour {
     /// The hour's number since the epoch.
@@ -173,7 +173,7 @@ const BURN_HOURS: i64 = 24;
 const HOUR_MS: i64 = 3_600_000;
 /// The share of what is free that a participant may draw in an hour, in thousandths, unless an operator says otherwise.
 pub const SHARE_DEFAULT: u16 = 250;
-/// The share that binds nobody.
+/// The share of all there is, which sets no bound.
 pub const SHARE_WHOLE: u16 = 1000;
 
 /// Returns a share of 0 to 1 in thousandths.

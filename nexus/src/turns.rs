@@ -13,7 +13,7 @@ const KEPT: usize = 4;
 #[derive(Clone)]
 pub struct Turns<C: Ord + Copy>(Arc<Mutex<Inner<C>>>);
 
-/// Who wants a turn.
+/// The class and principal that ask for a turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wants<C> {
     /// The class of the work.
@@ -34,7 +34,7 @@ struct Inner<C: Ord + Copy> {
     waiting: BTreeMap<C, VecDeque<Line<C>>>,
 }
 
-/// What one principal waits for in one class, in order.
+/// The waiting requests of one principal in one class, in order.
 struct Line<C: Ord + Copy> {
     who: Arc<str>,
     waiting: VecDeque<Waiting<C>>,

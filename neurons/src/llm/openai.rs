@@ -22,7 +22,7 @@ use super::{ChatReply, ChatRequest, Class, Delta, Endpoint, LlmError, LlmProvide
 
 /// Bytes of an answer after which it is looked whether it repeats itself.
 const REPETITION_EVERY: usize = 64;
-/// How long a provider whose answer repeats itself is listened to for what it used.
+/// The time that a call still waits for the usage report of a provider whose answer was stopped for repeating itself.
 const USAGE_WITHIN: Duration = Duration::from_secs(10);
 /// A continuation that begins with so much of its own prefix is taken for saying it again.
 const ECHO_BYTES_MIN: usize = 16;

@@ -2,9 +2,9 @@
 
 /// The longest stretch, in characters, that is looked at as one that repeats itself.
 const PERIOD_MAX: usize = 400;
-/// How often a stretch must come in a row.
+/// The fewest times that a stretch comes in a row.
 const TIMES: usize = 4;
-/// How many characters all of that must be at least: "no, no, no, no" is emphasis.
+/// The fewest characters of all repetitions together: "no, no, no, no" is emphasis.
 const CHARS_MIN: usize = 80;
 
 /// Returns the length in bytes of a text without the repetitions that it ends with; `None` when it ends with none. Lines of signs

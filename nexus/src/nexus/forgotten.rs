@@ -1,4 +1,4 @@
-//! Facts that were taken out of a mind, or that hold no more: whoever keeps copies of them hears of it.
+//! Facts that were deleted, changed or retracted in a mind, reported to the keeper of their copies.
 
 use std::sync::{Arc, OnceLock};
 
@@ -20,24 +20,24 @@ pub struct Forgotten {
     pub nexus: NexusId,
     /// The attributes of its concept, as they were.
     pub attributes: Map<String, Value>,
-    /// Its metadata, as they were.
+    /// The metadata of its concept, as they were.
     pub metadata: Map<String, Value>,
 }
 
-/// Where facts that are gone are told to; nowhere until somebody listens.
+/// The channel that carries forgotten facts; without a listener they are dropped.
 #[derive(Clone, Default)]
-pub(super) struct Hearer(Arc<OnceLock<mpsc::UnboundedSender<Forgotten>>>);
+pub(super) struct Forgetting(Arc<OnceLock<mpsc::UnboundedSender<Forgotten>>>);
 
-impl Hearer {
-    /// Begins to listen; `None` if somebody does already.
+impl Forgetting {
+    /// Returns the receiver of forgotten facts. `None` if it was taken already.
     pub(super) fn listen(&self) -> Option<mpsc::UnboundedReceiver<Forgotten>> {
-        let (told, heard) = mpsc::unbounded_channel();
-        self.0.set(told).is_ok().then_some(heard)
+        let (sender, receiver) = mpsc::unbounded_channel();
+        self.0.set(sender).is_ok().then_some(receiver)
     }
 
-    /// Tells of the facts that durable changes of a mind removed or changed, made by others than its lifeform.
-    pub(super) fn tell(&self, nexus: &NexusId, changes: &[Change]) {
-        let Some(hearer) = self.0.get() else { return };
+    /// Reports the facts that durable changes of a mind removed or changed, made by others than its lifeform.
+    pub(super) fn report(&self, nexus: &NexusId, changes: &[Change]) {
+        let Some(listener) = self.0.get() else { return };
         for change in changes {
             let Some(Record::Concept(before)) = &change.before else { continue };
             let after = match &change.after {
@@ -47,7 +47,7 @@ impl Hearer {
             if before.kind.as_str() == FACT && holds(before) && !after.is_some_and(|after| still_says(before, after)) {
                 let (attributes, metadata) = (before.attributes.to_json(), before.metadata.to_json());
                 // The listener ends with the daemon.
-                let _ = hearer.send(Forgotten { nexus: nexus.clone(), attributes, metadata });
+                let _ = listener.send(Forgotten { nexus: nexus.clone(), attributes, metadata });
             }
         }
     }

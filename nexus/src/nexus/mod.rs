@@ -72,7 +72,7 @@ pub struct Nexus {
     joint: Arc<Joint>,
     meanings: Option<Meanings>,
     secrets: SecretPolicy,
-    forgotten: forgotten::Hearer,
+    forgotten: forgotten::Forgetting,
 }
 
 /// An answer that tells nobody a secret that he sent in the wrong place.
@@ -96,7 +96,7 @@ impl Nexus {
             joint: Arc::default(),
             meanings: None,
             secrets: SecretPolicy::default(),
-            forgotten: forgotten::Hearer::default(),
+            forgotten: forgotten::Forgetting::default(),
         }
     }
 

@@ -19,7 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::NexusId;
 use super::command::{Command, Hands, Ran, run};
 use super::commons::{self, COMMONS, SecretPolicy};
-use super::forgotten::Hearer;
+use super::forgotten::Forgetting;
 use super::journal::Written;
 use super::mind::Mind;
 use super::shelf::{self, Shelved, Shelves, State};
@@ -151,7 +151,7 @@ pub(super) struct Place {
     pub(super) shelves: Option<(Shelves, Arc<shelf::Open>)>,
     pub(super) joint: Arc<Joint>,
     pub(super) secrets: SecretPolicy,
-    pub(super) forgotten: Hearer,
+    pub(super) forgotten: Forgetting,
     pub(super) inbox: mpsc::Receiver<Task>,
     pub(super) readers: mpsc::Receiver<oneshot::Sender<Arc<Snapshot>>>,
 }
@@ -469,7 +469,7 @@ impl Owner {
                 });
                 drop(back.send(Returned { mind: theirs, seq: their_seq }));
                 if !is_own(&write.origin) {
-                    self.place.forgotten.tell(&self.place.nexus, &own);
+                    self.place.forgotten.report(&self.place.nexus, &own);
                 }
                 drop(write.reply.send(Ok(envelope(Ok(answer), &write.command.call.command))));
             }
@@ -627,7 +627,7 @@ impl Owner {
             self.shared.durable.store(self.seq, Ordering::Release);
         }
         if !flight.is_own {
-            self.place.forgotten.tell(&self.place.nexus, &flight.changes);
+            self.place.forgotten.report(&self.place.nexus, &flight.changes);
         }
         let _ = flight.reply.send(Ok(flight.answer));
     }

@@ -13,7 +13,7 @@ pub(super) const BYTES_A_DAY: u64 = 512 << 20;
 const KNOWN_MAX: usize = 4_096;
 const DAY_MS: f64 = 86_400_000.0;
 
-/// What each participant had written, and how much it may.
+/// The bytes that each participant had written, and the bound of a day.
 pub(super) struct Written {
     bytes_a_day: f64,
     buckets: Mutex<HashMap<PrincipalId, Bucket>>,

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-/// Who may do something.
+/// The callers that a route admits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Access {
     /// A client without a token, too.

@@ -226,7 +226,7 @@ pub(super) async fn cancel(
     Ok(Json(shown(&app.fascicles, head, events)))
 }
 
-/// Which jobs are stopped.
+/// The filter of the jobs to stop.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct CancelJobsBody {

@@ -302,7 +302,7 @@ pub(super) async fn set_release(
     Ok(Json(rates_of(&account, app.store.clock().now())))
 }
 
-/// What a participant may draw.
+/// The share that a participant may draw.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ShareBody {

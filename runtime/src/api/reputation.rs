@@ -11,7 +11,7 @@ use super::App;
 use super::extract::{ApiPath, ApiQuery, Reader};
 use super::units::Refusal;
 
-/// Tells what an agent contributed, and how it was found to hold. An agent that is not known has contributed nothing.
+/// Returns the contributions of an agent and how they were rated. An agent that is not known has contributed nothing.
 #[utoipa::path(get, path = "/v1/reputation/{agent_id}", params(("agent_id" = String, Path, description = "`user:ada`, `lifeform:…`, or either after `kp:`")), responses((status = 200, description = "{data: {agent_id, score, contributions, validations, helpful, harmful}}")))]
 pub(super) async fn of_agent(
     State(app): State<App>,
@@ -21,7 +21,7 @@ pub(super) async fn of_agent(
     Ok(Json(json!({"data": app.knowledge.reputation(&agent, &origin).await?})))
 }
 
-/// Which providers are asked for.
+/// The query of a list of providers.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ProvidersQuery {
