@@ -39,10 +39,13 @@ impl Deletions {
 
 /// Returns `true` if a text of the same message says what `statement` does, in more words or in fewer, as a model may read it.
 pub fn is_copy(text: &str, statement: &str) -> bool {
-    let (read, stated) = (telling(text), telling(statement));
-    let is_within =
-        |one: &[Arc<str>], other: &[Arc<str>]| !one.is_empty() && one.iter().all(|word| other.contains(word));
-    is_within(&stated, &read) || is_within(&read, &stated) || likeness(&words(text), &words(statement)) >= SAME
+    adds_nothing(statement, text) || adds_nothing(text, statement) || likeness(&words(text), &words(statement)) >= SAME
+}
+
+/// Returns `true` if every telling word of a text is in `other`. A text without any is no repetition.
+pub fn adds_nothing(text: &str, other: &str) -> bool {
+    let (said, known) = (telling(text), telling(other));
+    !said.is_empty() && said.iter().all(|word| known.contains(word))
 }
 
 impl Record {
@@ -114,5 +117,7 @@ mod tests {
         assert!(!is_copy("The name of my sailing boat is Heron.", boat));
         assert!(!is_copy("My cat is called Miso.", boat));
         assert!(is_copy("我的猫叫味噌，它三岁。", "我的猫叫味噌。"));
+        assert!(adds_nothing("The name of my sailing boat is Petrel. It is a sailing boat.", boat));
+        assert!(!adds_nothing("The name of my sailing boat is Petrel. She is green.", boat));
     }
 }

@@ -50,7 +50,7 @@ use thinking::Thinker;
 use tokio::sync::Mutex;
 use unit::versions::{Schemas, VersionError};
 
-pub use copies::{Deleted, is_copy};
+pub use copies::{Deleted, adds_nothing, is_copy};
 pub use cues::{CATEGORIES, Cue, cues, sentences, verdict};
 pub use draft::{Body, CONTENT_CHARS_MAX, Draft, TASK_CHARS_MAX};
 pub use feedback::{Judged, Judgement};

@@ -15,17 +15,20 @@ pub(crate) fn create_private() {
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
 }
 
-/// Takes the rights of everyone but the owner from `folder` and all that is in it, and logs what had some. Symbolic
-/// links are left alone, and so is what they lead to.
+/// Takes the rights of everyone but the owner from `folder` and all that is in it. What others could in fact reach, since
+/// `folder` itself was open to them, is logged as a warning. Symbolic links are left alone, and so is what they lead to.
 ///
 /// # Errors
 /// When something in it belongs to another user, or cannot be read.
 pub(crate) fn make_private(folder: &Path) -> io::Result<()> {
     let mut open = open_to_others(folder)?;
+    let was_reachable = open.iter().any(|(path, _)| path == folder);
     // Outermost last: a folder that was closed first could hide what is in it from a process without its rights.
     while let Some((path, wanted)) = open.pop() {
         std::fs::set_permissions(&path, Permissions::from_mode(wanted))?;
-        tracing::warn!(path = %path.display(), "other users could read or write it; they cannot any more");
+        if was_reachable {
+            tracing::warn!(path = %path.display(), "other users could read or write it; they cannot any more");
+        }
     }
     Ok(())
 }

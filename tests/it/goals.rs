@@ -510,7 +510,7 @@ async fn reminders_are_put_down_by_rule_confirmed_at_once_and_told_once_in_their
         ("Remind me in two hours to buy bread.", "I will remind you at 02:00: buy bread"),
         ("10分钟后提醒我喝水", "我会在今天 00:10 提醒你：喝水"),
         ("明日の9時に会議があることを思い出させて", "1月2日 09:00 にお知らせします：会議がある"),
-        ("Remind me every day at 7 to stretch.", "I will remind you again and again, first at 07:00: stretch"),
+        ("Remind me every day at 7 to stretch.", "I will remind you regularly, first at 07:00: stretch"),
         ("Remind me at some time to rest.", "I did not put that down: I cannot read when."),
     ] {
         op.say(&chat, "t", words).await;

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -30,6 +31,7 @@ const TOKEN: &str = "lfd_the_token_of_the_killed";
 
 /// Not a test of its own: the daemon that the tests below kill.
 #[test]
+#[expect(clippy::print_stderr, reason = "its standard output is read for its address")]
 fn the_daemon_that_is_killed() {
     let Ok(folder) = std::env::var(FOLDER) else { return };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -61,7 +63,11 @@ fn the_daemon_that_is_killed() {
             let inner = Arc::new(nexus::store::surreal::Surreal::embedded(config.store()).unwrap());
             parts.backend = Arc::new(Watched::new(inner, Deadly::new(&when)));
         }
-        let daemon = Daemon::start(&config, parts).await.unwrap();
+        // Under a failing disk this is no defect: the log keeps to one line of it.
+        let daemon = Daemon::start(&config, parts).await.unwrap_or_else(|error| {
+            eprintln!("the daemon that is killed does not start: {error:#}");
+            std::process::exit(1)
+        });
         println!("\nserving {}", daemon.address);
         tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()).unwrap().recv().await;
         daemon.stop().await.unwrap();
@@ -110,7 +116,7 @@ impl Victim {
     }
 
     fn try_run(mut command: Command, folder: &Path) -> Option<Self> {
-        command.env(FOLDER, folder).stdout(Stdio::piped());
+        command.env(FOLDER, folder).stdout(Stdio::piped()).process_group(0);
         let mut process = command.spawn().unwrap();
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
         let serving = lines.find_map(|line| line.ok()?.strip_prefix("serving ").map(str::to_owned));
@@ -147,8 +153,17 @@ impl Victim {
         self.process.wait().unwrap();
     }
 
-    pub(crate) fn kill(mut self) {
-        self.process.kill().unwrap();
+    /// Kills the process, and the tracer it runs under.
+    pub(crate) fn kill(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Victim {
+    /// No process outlives its test, whether the test passes or fails.
+    fn drop(&mut self) {
+        let group = format!("-{}", self.process.id());
+        let _gone_already = Command::new("kill").args(["-9", "--", &group]).stderr(Stdio::null()).status();
         self.process.wait().unwrap();
     }
 }

@@ -304,7 +304,13 @@ impl Hands {
         let mut events = vec![json!({"role": "system", "content": self.identity})];
         let asks = &here.perception.last().sender;
         match self.knowing.comes_to_mind(&words, asks, &people, &origin.cause).await {
-            Ok(known) => {
+            Ok(mut known) => {
+                // A record that only repeats what its owner said is in the prompt once, as the memory.
+                let repeats = |record: &Record, memory: &Recalled| {
+                    memory.person.as_deref() == Some(&*record.owner)
+                        && knowledge::adds_nothing(&record.content, &memory.statement)
+                };
+                known.retain(|record| !found.recalled.iter().any(|memory| repeats(record, memory)));
                 let untrusted = known.iter().any(|record| !self.knowing.trusts_word_of(&record.owner));
                 events.extend(told(&known).map(|event| marked(event, untrusted)));
             }

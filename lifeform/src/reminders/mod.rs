@@ -258,7 +258,7 @@ impl Language {
 }
 
 impl Reminder {
-    /// What is said when it was put down: when it comes next, and of what.
+    /// The confirmation of a reminder: its next time, and its text.
     pub(crate) fn confirmation(&self, next: Timestamp, now: &Zoned) -> String {
         let at = next.to_zoned(now.time_zone().clone());
         let is_today = at.date() == now.date();
@@ -268,7 +268,7 @@ impl Reminder {
             Language::English => {
                 let day = if is_today { String::new() } else { at.strftime("on %A, %-d %B, ").to_string() };
                 let first =
-                    if again { format!("again and again, first {day}at {clock}") } else { format!("{day}at {clock}") };
+                    if again { format!("regularly, first {day}at {clock}") } else { format!("{day}at {clock}") };
                 if what.is_empty() {
                     format!("I will remind you {first}.")
                 } else {
@@ -296,7 +296,7 @@ impl Reminder {
         }
     }
 
-    /// What is said when its time has come.
+    /// The message of a reminder whose time has come.
     pub(crate) fn told(&self) -> String {
         match (self.what.is_empty(), self.language) {
             (true, Language::English) => "You asked to be reminded now.".to_owned(),

@@ -3,10 +3,10 @@
 
 use serde_json::{Map, Value, json};
 
+use super::units;
+
 /// Routes that speak as OpenAI's API does, refusals included.
 const DOOR: [&str; 4] = ["/v1/chat/completions", "/v1/embeddings", "/v1/models", "/v1/models/{id}"];
-/// Routes that refuse as KnowledgePulse does.
-const UNITS: [&str; 2] = ["/v1/knowledge", "/v1/skills"];
 /// Other routes that ask a model.
 const ASKS: [&str; 2] = ["/v1/neurons/{id}/invoke", "/v1/neurons/{id}/continue"];
 /// The socket that opens first and says by its close code what is not there.
@@ -91,7 +91,7 @@ fn refusals(path: &str, method: &str, operation: &mut Value) {
     }
     let kind = if DOOR.contains(&path) {
         ("application/json", "OpenAiError")
-    } else if UNITS.iter().any(|units| path.starts_with(units)) {
+    } else if units::is_own(path) {
         ("application/json", "UnitError")
     } else {
         ("application/problem+json", "Problem")
