@@ -123,6 +123,7 @@ async fn nothing_acknowledged_is_lost_on_a_disk_that_fails_now_and_then() {
             errno: ERRORS[chance.random_range(0..ERRORS.len())],
             calls: CALLS[chance.random_range(0..CALLS.len())],
         };
+        println!("round {round}: {fault:?}, {} acknowledged", acknowledged.len());
         say(&victim, &base, &mut next, &mut acknowledged, (350, 60)).await;
         disk.fails(fault);
         say(&victim, &base, &mut next, &mut acknowledged, (700, 60)).await;

@@ -214,3 +214,67 @@ async fn what_is_hidden_weighs_nothing_in_a_search_however_much_it_is() {
     assert_eq!(done.expect(StatusCode::OK)["imported"], 1_300);
     assert_eq!(told().await, before);
 }
+
+#[tokio::test]
+async fn a_definition_of_the_commons_changes_at_the_commons_alone_and_a_mind_has_its_own_beside_it() {
+    let daemon = TestDaemon::start(honest).await;
+    let (operator, (one, _), (other, _)) = (&daemon.operator, daemon.lifeform().await, daemon.lifeform().await);
+    let in_mind = async |life: &str, command: &str| {
+        operator.post(&format!("/v1/nexus/{life}/kip"), json!({"command": command})).await.body
+    };
+    let describe = "DESCRIBE PROPOSITION TYPE \"derived_from\"";
+    let describe_type = "DESCRIBE CONCEPT TYPE \"Resource\"";
+    let at_first = (kip(operator, describe).await, kip(operator, describe_type).await);
+    assert!(at_first.0.get("error").is_none() && at_first.1.get("error").is_none(), "{at_first:?}");
+    // A capsule defines a predicate of the commons in its own way: the mind it is loaded into has that, and no other.
+    let capsule = r#"UPSERT {
+        CONCEPT ?p { {type: "$PropositionType", name: "derived_from"} SET ATTRIBUTES { description: "Where an insight comes from.", object_types: ["Weather"] } }
+        CONCEPT ?d { {type: "Domain", name: "Insights"} }
+        CONCEPT ?i { {type: "Insight", name: "it rains"} SET PROPOSITIONS { ("derived_from", {type: "Weather", name: "rain"}), ("belongs_to_domain", ?d) } }
+    }"#;
+    let types = r#"UPSERT { CONCEPT { {type: "$ConceptType", name: "Insight"} SET ATTRIBUTES { description: "d" } } CONCEPT { {type: "$ConceptType", name: "Weather"} SET ATTRIBUTES { description: "d" } } CONCEPT { {type: "Weather", name: "rain"} } }"#;
+    assert_eq!(in_mind(&one, types).await.get("error"), None);
+    for _ in 0..2 {
+        let loaded = operator.text(&format!("/v1/nexus/{one}/capsules"), capsule.to_owned()).await.body;
+        assert!(loaded.get("error").is_none(), "{loaded}");
+    }
+    let own = in_mind(&one, describe).await;
+    assert!(own.to_string().contains("Where an insight comes from."), "{own}");
+    let linked = in_mind(&one, r#"FIND(?e.name) WHERE { (?i, "derived_from", ?e) ?i {type: "Insight"} }"#).await;
+    assert_eq!(linked["result"], json!(["rain"]), "{linked}");
+    let there = in_mind(&one, r#"FIND(COUNT(?p)) WHERE { ?p {type: "$PropositionType", name: "derived_from"} }"#).await;
+    assert_eq!(there["result"], json!([1]));
+    assert_eq!(kip(operator, describe).await, at_first.0);
+    assert!(!in_mind(&other, describe).await.to_string().contains("Where an insight"));
+    // The same by the mind itself, of a type; whoever writes is warned what it does and does not do.
+    let resource = r#"UPSERT { CONCEPT { {type: "$ConceptType", name: "Resource"} SET ATTRIBUTES { description: "A thing of mine." } } }"#;
+    let defined = in_mind(&other, resource).await;
+    assert!(
+        defined["warnings"].to_string().contains("concepts of that type are still kept in the commons"),
+        "{defined}"
+    );
+    assert_eq!(kip(operator, describe_type).await, at_first.1);
+    let printer = r#"UPSERT { CONCEPT { {type: "Resource", name: "printer"} SET ATTRIBUTES { title: "Printer" } } }"#;
+    let open = in_mind(&other, printer).await;
+    assert!(open["warnings"].to_string().contains("everyone may read it"), "{open}");
+    assert_eq!(in_mind(&other, printer).await.get("warnings"), None, "it is there");
+    let closed = r#"UPSERT { CONCEPT { {type: "Resource", name: "key"} SET ATTRIBUTES { title: "Key" } } WITH METADATA { access_scopes: ["org:acme"] } }"#;
+    assert_eq!(in_mind(&other, closed).await.get("warnings"), None);
+    // What else would change it from a mind is refused, and changes nothing.
+    for command in [
+        r#"UPDATE ?p SET ATTRIBUTES { description: "mine" } WHERE { ?p {type: "$PropositionType", name: "supersedes"} }"#,
+        r#"DELETE ATTRIBUTES { "description" } FROM ?p WHERE { ?p {type: "$PropositionType", name: "supersedes"} }"#,
+        r#"DELETE CONCEPT ?p DETACH WHERE { ?p {type: "$PropositionType", name: "supersedes"} }"#,
+        r#"DELETE CONCEPT ?t DETACH WHERE { ?t {type: "$ConceptType", name: "Scope"} }"#,
+    ] {
+        let refused = in_mind(&one, command).await;
+        assert_eq!(refused["error"]["code"], "KIP_4003", "{command}: {refused}");
+        assert!(refused["error"]["message"].as_str().unwrap().contains("changed at the commons"), "{refused}");
+    }
+    // An operator changes it there.
+    let changed = kip(operator, r#"UPSERT { CONCEPT { {type: "$PropositionType", name: "supersedes"} SET ATTRIBUTES { description: "Takes the place of." } } }"#).await;
+    assert!(changed.get("error").is_none(), "{changed}");
+    assert!(
+        in_mind(&other, "DESCRIBE PROPOSITION TYPE \"supersedes\"").await.to_string().contains("Takes the place of.")
+    );
+}

@@ -10,7 +10,7 @@ use kip::{Answer, Call, Dialect, ErrorKind, KipError, Options, bind_and};
 use serde_json::Map;
 
 use super::NexusId;
-use super::commons::{Common, Overlay};
+use super::commons::{Common, Overlay, warnings};
 use super::journal::Written;
 use super::mind::Mind;
 use crate::principal::Principal;
@@ -93,13 +93,15 @@ pub(super) fn run(write: &Command, hands: Hands<'_>, by: &Principal, now: i64) -
                 settle(Draft::new(&mut commons, now, write.privileged), &|_| true)
             }
             Hands::Over { own, commons, both } => {
-                let crossed = Cell::new(false);
-                let mut overlay = Overlay::new(own, commons, by, &crossed);
+                let refused = Cell::new(None);
+                let mut overlay = Overlay::new(own, commons, by, &refused);
                 let may = |draft: &Draft<'_>| both || !draft.touched().any(El::is_abroad);
-                let ran = settle(Draft::new(&mut overlay, now, write.privileged), &may);
-                if crossed.get() {
-                    let error = KipError::new(ErrorKind::Execution, "a link of the commons cannot lead into one mind");
-                    return Err(error.code("KIP_4003"));
+                let mut ran = settle(Draft::new(&mut overlay, now, write.privileged), &may);
+                if let Some(reason) = refused.get() {
+                    return Err(KipError::new(ErrorKind::Execution, reason).code("KIP_4003"));
+                }
+                if let Ok(Ran::Done(changes, answer)) = &mut ran {
+                    answer.warnings.extend(warnings(changes, commons.read()));
                 }
                 ran
             }

@@ -171,16 +171,20 @@ impl<'g> Draft<'g> {
         true
     }
 
-    /// Lays attributes and metadata over an element's own, key by key. What another source says of a link
-    /// is kept beside what was said before (K12).
-    pub(super) fn set(&mut self, el: El, attributes: &Bag, metadata: &Bag) -> bool {
+    /// Lays attributes and metadata over an element's own, key by key, and returns the element that holds them: a definition
+    /// that is lent is copied. What another source says of a link is kept beside what was said before (K12).
+    pub(super) fn set(&mut self, el: El, attributes: &Bag, metadata: &Bag) -> El {
         let held = |own: &Bag, new: &Bag| new.pairs().iter().all(|(key, value)| own.get(*key) == Some(value));
+        let lent = self.graph.is_lent(el);
         let mut same = false;
         self.graph.look(el, &mut |look| {
-            same = held(look.attributes(), attributes) && held(look.metadata(), metadata);
+            same = held(look.attributes(), attributes) && (lent || held(look.metadata(), metadata));
         });
         if same {
-            return false;
+            return el;
+        }
+        if lent && let Some(Record::Concept(lent)) = self.graph.record(el) {
+            return self.insert_concept(lent.kind, &lent.name, lent.attributes.merged(attributes), metadata.clone());
         }
         self.change(el, |record| {
             let claimed = matches!(record, Record::Link(_));
@@ -190,7 +194,8 @@ impl<'g> Draft<'g> {
             }
             *own = own.merged(attributes);
             *known = known.merged(metadata);
-        })
+        });
+        el
     }
 
     /// Removes an element and, transitively, every link on it (R29); answers how many links went.

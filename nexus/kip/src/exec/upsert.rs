@@ -109,7 +109,7 @@ impl<'a> Run<'_, '_, 'a> {
                 return Err(KipError::new(ErrorKind::NotFound, format!("{el} has another type or name")).at(span));
             }
             self.expect(block.expect.as_ref(), Some(el))?;
-            return self.set(el, &attributes, metadata, span).map(|()| el);
+            return self.set(el, &attributes, metadata, span);
         }
         let (Some(kind), Some(name)) = (&pattern.kind, &pattern.name) else {
             return Err(KipError::new(ErrorKind::Syntax, "a concept is written by {type, name} or by {id}").at(span));
@@ -119,7 +119,7 @@ impl<'a> Run<'_, '_, 'a> {
         let found = self.draft.graph.concept(kind, name);
         self.expect(block.expect.as_ref(), found)?;
         match found {
-            Some(el) => self.set(el, &attributes, metadata, span).map(|()| el),
+            Some(el) => self.set(el, &attributes, metadata, span),
             None => {
                 self.check_name(kind, name, span)?;
                 Ok(self.draft.insert_concept(kind, name, attributes, metadata.clone()))
@@ -168,7 +168,8 @@ impl<'a> Run<'_, '_, 'a> {
             .hint("read it again, look at what changed, and name the version it has now"))
     }
 
-    fn set(&mut self, el: El, attributes: &Bag, metadata: &Bag, span: Span) -> Result<(), KipError> {
+    /// Sets attributes and metadata; see [`Draft::set`].
+    fn set(&mut self, el: El, attributes: &Bag, metadata: &Bag, span: Span) -> Result<El, KipError> {
         let known = self.draft.graph.record(el).map(|now| now.look().attributes().clone()).unwrap_or_default();
         // A principal that stands there stays: the draft's own capsules name it by a placeholder (R28).
         let is_placeholder =
@@ -178,8 +179,7 @@ impl<'a> Run<'_, '_, 'a> {
         // A value that stands there changes nothing, whatever is protected.
         let changed = attributes.pairs().iter().filter(|(key, value)| known.get(*key) != Some(value));
         self.draft.check_writable(el, changed.map(|(key, _)| key.as_str())).map_err(|error| error.at(span))?;
-        self.draft.set(el, attributes, metadata);
-        Ok(())
+        Ok(self.draft.set(el, attributes, metadata))
     }
 
     /// One entry of SET PROPOSITIONS; in draft7 a target that does not exist is passed over with a warning.
@@ -214,7 +214,7 @@ impl<'a> Run<'_, '_, 'a> {
             PropositionPattern::Id(id, span) => {
                 let el = self.by_id(id, true, *span)?;
                 self.expect(block.expect.as_ref(), Some(el))?;
-                self.set(el, &attributes, metadata, *span).map(|()| el)
+                self.set(el, &attributes, metadata, *span)
             }
             PropositionPattern::Triple(triple) => {
                 let predicate = self.defined(PROPOSITION_TYPE, literal(triple)?, triple.span)?;
@@ -241,7 +241,7 @@ impl<'a> Run<'_, '_, 'a> {
         span: Span,
     ) -> Result<El, KipError> {
         match self.draft.graph.link(subject, predicate, object) {
-            Some(el) => self.set(el, attributes, metadata, span).map(|()| el),
+            Some(el) => self.set(el, attributes, metadata, span),
             None => Ok(self.draft.insert_link(subject, predicate, object, attributes.clone(), metadata.clone())),
         }
     }

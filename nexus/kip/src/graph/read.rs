@@ -117,6 +117,11 @@ pub trait GraphWrite: GraphRead {
         }
         found
     }
+    /// Returns `true` for a definition that is read here and changes elsewhere: a new wording of it becomes a definition of
+    /// this graph's own, with the same name.
+    fn is_lent(&self, _el: El) -> bool {
+        false
+    }
     /// Takes the newest element out as if it had never been: its number is given again.
     fn unmake(&mut self, el: El);
 }

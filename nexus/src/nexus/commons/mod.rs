@@ -22,7 +22,7 @@ use abroad::Abroad;
 pub use cleaning::SecretPolicy;
 pub(super) use cleaning::clean;
 pub use kip::graph::OWNER_KEY;
-pub(super) use overlay::{Common, Overlay, split};
+pub(super) use overlay::{Common, Overlay, split, warnings};
 pub use rights::{HAS_SECRET_KEY, SEAL_KEY};
 pub(super) use rights::{check_rights, check_seal};
 pub use shape::RECORD_TYPES;

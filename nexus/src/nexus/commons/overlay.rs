@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use kip::datum::Sym;
 use kip::exec::Change;
-use kip::graph::{El, GraphRead, GraphWrite, Record, Scoped, Way};
+use kip::graph::{El, GraphRead, GraphWrite, Look, Record, SCOPES_KEY, Scoped, Way};
 use kip::reads_through;
 
 use super::abroad::{homeward, outward};
@@ -20,9 +20,14 @@ pub(in crate::nexus) struct Overlay<'m> {
     commons: &'m mut Mind,
     by: &'m Principal,
     scopes: Scopes,
-    /// Set when a link of the commons was to lead into one mind.
-    crossed: &'m Cell<bool>,
+    /// Set to a reason when something is to be written that may not be.
+    refused: &'m Cell<Option<&'static str>>,
 }
+
+/// Warnings listed in one answer.
+const WARNINGS_MAX: usize = 32;
+const LEADS_INTO_ONE: &str = "a link of the commons cannot lead into one mind";
+const CHANGES_ELSEWHERE: &str = "a definition of the commons is changed at the commons, by an operator";
 
 impl<'m> Overlay<'m> {
     /// `own` over `commons`, written by `by`.
@@ -30,10 +35,21 @@ impl<'m> Overlay<'m> {
         own: &'m mut Mind,
         commons: &'m mut Mind,
         by: &'m Principal,
-        crossed: &'m Cell<bool>,
+        refused: &'m Cell<Option<&'static str>>,
     ) -> Self {
         let scopes = crate::nexus::scopes(by, &COMMONS.into());
-        Self { own, commons, by, scopes, crossed }
+        Self { own, commons, by, scopes, refused }
+    }
+
+    /// Returns `true` for a type or a predicate that the commons define.
+    fn is_definition(&self, el: El) -> bool {
+        let mut is_definition = false;
+        if el.is_abroad() && !el.is_link() {
+            self.commons.read().look(el.home(), &mut |look| {
+                is_definition = matches!(look, Look::Concept(concept) if concept.kind.as_str().starts_with('$'));
+            });
+        }
+        is_definition
     }
 
     fn view<R>(&self, then: impl FnOnce(&dyn GraphRead) -> R) -> R {
@@ -77,7 +93,10 @@ impl GraphWrite for Overlay<'_> {
     fn put(&mut self, el: El, record: Record) {
         if el.is_abroad() {
             if matches!(&record, Record::Link(link) if !(link.subject.is_abroad() && link.object.is_abroad())) {
-                return self.crossed.set(true);
+                return self.refused.set(Some(LEADS_INTO_ONE));
+            }
+            if self.is_definition(el) {
+                return self.refused.set(Some(CHANGES_ELSEWHERE));
             }
             self.commons.write().put(el.home(), homeward(record));
         } else {
@@ -86,7 +105,17 @@ impl GraphWrite for Overlay<'_> {
     }
 
     fn remove(&mut self, el: El) {
-        if el.is_abroad() { self.commons.write().remove(el.home()) } else { self.own.write().remove(el) }
+        if self.is_definition(el) {
+            self.refused.set(Some(CHANGES_ELSEWHERE));
+        } else if el.is_abroad() {
+            self.commons.write().remove(el.home());
+        } else {
+            self.own.write().remove(el);
+        }
+    }
+
+    fn is_lent(&self, el: El) -> bool {
+        self.is_definition(el)
     }
 
     // Its own links are a mind's own, wherever they lead.
@@ -159,6 +188,37 @@ impl GraphWrite for Common<'_> {
     fn unmake(&mut self, el: El) {
         self.mind.write().unmake(el);
     }
+}
+
+/// Returns a warning for each new concept that a write in a mind left in the commons for everyone to read, and for each
+/// definition that the mind now has beside that of the commons.
+pub(in crate::nexus) fn warnings(changes: &[Change], commons: &dyn GraphRead) -> Vec<String> {
+    let warning = |change: &Change| {
+        let (None, Some(Record::Concept(concept))) = (&change.before, &change.after) else { return None };
+        let (kind, name) = (concept.kind.as_str(), concept.name.as_str());
+        let is_open = change.el.is_abroad() && concept.metadata.named(SCOPES_KEY).is_none();
+        let is_own = !change.el.is_abroad() && kind.starts_with('$') && commons.concept(concept.kind, name).is_some();
+        let what = match name {
+            _ if is_open => format!(
+                "{kind} \"{name}\" is kept in the commons, and everyone may read it: {SCOPES_KEY} in its metadata limits that"
+            ),
+            _ if is_own && is_shared(Sym::new(name)) => format!(
+                "this mind now has its own definition of \"{name}\"; concepts of that type are still kept in the commons"
+            ),
+            _ if is_own => {
+                format!("this mind now has its own definition of \"{name}\"; that of the commons is unchanged")
+            }
+            _ => return None,
+        };
+        Some(what)
+    };
+    let mut found: Vec<String> = changes.iter().filter_map(warning).collect();
+    if found.len() > WARNINGS_MAX {
+        let more = found.len() - WARNINGS_MAX;
+        found.truncate(WARNINGS_MAX);
+        found.push(format!("and {more} more"));
+    }
+    found
 }
 
 /// Changes to a mind, and to the commons as the commons names them.
