@@ -1,6 +1,7 @@
 //! What is written grows in a line: a conversation of two hundred turns, and hundreds of jobs, cost as much at their end as at
 //! their beginning (the peers' loudest failure is that they do not).
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -12,12 +13,13 @@ use neurons::llm::{ChatRequest, Delta};
 use neurons::neuron::ToolResult;
 use neurons::{Answer, HOUSE, InvokeOptions, Neurons};
 use nexus::ledger::{AccountOp, Amount};
-use nexus::store::Memory;
+use nexus::store::{Backend, Kind, Memory};
 use nexus::{Batch, Event, ManualClock, Nexus, Origin, Store};
 use reqwest::StatusCode;
+use runtime::{Config, Daemon, Parts};
 use serde_json::{Value, json};
 use tests::disk::{Watch, Watched};
-use tests::models_of;
+use tests::{Client, honest, models_of};
 use tokio::sync::mpsc;
 
 /// Counts what is written to a disk's log.
@@ -163,4 +165,56 @@ async fn what_ended_long_ago_is_let_go_with_all_that_was_said_in_it() {
     client.get(&format!("/v1/jobs/{waiting}")).await.expect(StatusCode::OK);
     let house = client.get("/v1/house/calls?limit=200").await.expect(StatusCode::OK);
     assert_eq!(house["calls"].as_array().unwrap().len(), calls.len(), "what was paid for stays on record");
+}
+
+/// Counts how often entities of canvases are listed, and lets everything else go first.
+#[derive(Default)]
+struct Listings(AtomicUsize);
+
+#[async_trait]
+impl Watch for Listings {
+    async fn before(&self, _: &Bytes) {}
+
+    async fn after(&self, _: &Bytes) {}
+
+    async fn listing(&self, kind: Kind) {
+        if kind == Kind::Entity {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            for _ in 0..1_000 {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+}
+
+async fn daemon_on(backend: Arc<dyn Backend>, folder: &Path) -> (Daemon, Client) {
+    const TOKEN: &str = "lfd_token_of_the_operator";
+    let flags = [("data", folder.display().to_string()), ("listen", "127.0.0.1:0".into()), ("token", TOKEN.into())];
+    let config = Config::load(None, &flags).unwrap();
+    let models = models_of(&Scripted::new(honest).provider("scripted").unwrap());
+    let daemon = Daemon::start(&config, Parts { backend, ..Parts::real(&config, models).unwrap() }).await.unwrap();
+    let client = Client::new(format!("http://{}", daemon.address), TOKEN.into());
+    (daemon, client)
+}
+
+#[tokio::test]
+async fn a_canvas_is_read_once_however_many_ask_for_it_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = Arc::new(Memory::default());
+    let (daemon, client) = daemon_on(disk.clone(), folder.path()).await;
+    let made = client.post("/v1/lifeforms", json!({"definition": "first"})).await.expect(StatusCode::CREATED);
+    let base = format!("/v1/lifeforms/{}/canvases/canvas_chat_main", made["id"].as_str().unwrap());
+    client.topic(&base, "t").await;
+    let said = client.say(&base, "t", "hello").await;
+    daemon.stop().await.unwrap();
+    let watched = Arc::new(Watched::new(disk.kill(), Listings::default()));
+    let (daemon, client) = daemon_on(watched.clone(), folder.path()).await;
+    let path = format!("{base}/topics/t/messages/{}", said["id"].as_str().unwrap());
+    let at_first = watched.watch.0.load(Ordering::SeqCst);
+    let asked = (0..16).map(|_| client.get(&path));
+    for answer in futures::future::join_all(asked).await {
+        assert_eq!(answer.expect(StatusCode::OK)["content"], "hello");
+    }
+    assert_eq!(watched.watch.0.load(Ordering::SeqCst) - at_first, 1, "a page of it, once");
+    daemon.stop().await.unwrap();
 }

@@ -135,6 +135,7 @@ async fn a_skill_has_variants_and_a_definition_that_cannot_live_is_refused() {
         json!([{"id": "reply", "skill": "reply", "status": "active"}, {"id": "answer_with_memory", "skill": "reply", "status": "idle"}, {"id": "heed", "skill": "heed", "status": "active"}, {"id": "inhibit", "skill": "inhibit", "status": "active"}, {"id": "pursue", "skill": "pursue", "status": "active"}, {"id": "co_author", "skill": "co_author", "status": "active"}, {"id": "compact", "skill": "compact", "status": "active"}])
     );
     let monitor = &homeostasis["neurons"][1];
+    assert_eq!((&homeostasis["status"], &homeostasis["built_in"]), (&json!("idle"), &json!(true)), "it is only made");
     assert_eq!((&monitor["id"], &monitor["state"]["mode"]), (&json!("resource_monitor"), &json!("standard")));
     assert_eq!(monitor["rule"]["eco_below_tokens"], 20_000, "what it goes by, and what it sees: {monitor}");
     for definition in [

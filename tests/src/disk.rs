@@ -15,6 +15,8 @@ pub trait Watch: Send + Sync + 'static {
     async fn before(&self, row: &Bytes);
     /// Once it is durable.
     async fn after(&self, row: &Bytes);
+    /// Before documents of a kind are listed; does nothing by default.
+    async fn listing(&self, _kind: Kind) {}
 }
 
 /// See the module.
@@ -58,6 +60,7 @@ impl<B: Backend, W: Watch> Backend for Watched<B, W> {
         after: &str,
         limit: usize,
     ) -> Result<Vec<(Arc<str>, Versioned<Bytes>)>, StoreError> {
+        self.watch.listing(kind).await;
         self.inner.documents(kind, after, limit).await
     }
 

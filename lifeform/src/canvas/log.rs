@@ -112,6 +112,11 @@ pub(super) struct Ring {
 }
 
 impl Ring {
+    /// Adds the frames of another one, which follow.
+    pub(super) fn append(&mut self, other: Self) {
+        other.frames.into_iter().for_each(|frame| self.push(frame));
+    }
+
     pub(super) fn push(&mut self, frame: Frame) {
         self.bytes += frame.text.len();
         self.frames.push_back(frame);
@@ -169,6 +174,16 @@ pub(super) struct Loaded {
     pub(super) purged: Option<u64>,
 }
 
+/// What follows a revision.
+pub(super) struct Tail {
+    pub(super) rev: u64,
+    pub(super) ring: Ring,
+    /// The entities that it changed.
+    pub(super) stale: BTreeSet<Arc<str>>,
+    /// See [`Loaded::purged`].
+    pub(super) purged: Option<u64>,
+}
+
 /// Ops that are known by their ids; what was done longer ago under one would be done again.
 const DONE_MAX: usize = 20_000;
 
@@ -211,6 +226,17 @@ impl Done {
         self.known.insert((who.clone(), id.clone()), once);
         while self.order.len() > DONE_MAX {
             self.order.pop_front().map(|oldest| self.known.remove(&oldest));
+        }
+    }
+
+    /// Takes note of what was read again.
+    pub(super) fn extend(&mut self, mut read: Self) {
+        for (who, id) in read.order {
+            if let Some(once) = read.known.remove(&(who.clone(), id.clone()))
+                && !self.known.contains_key(&(who.clone(), id.clone()))
+            {
+                self.add(&who, &id, once);
+            }
         }
     }
 
@@ -290,13 +316,30 @@ impl Log {
                 break;
             }
         }
-        let (mut rev, mut ring) = (head.rev, Ring::default());
         let mut done = Done { unread: head.rev, ..Done::default() };
-        let mut purged = None;
+        let Tail { rev, ring, stale: changed, purged } = self.tail(head.rev, &mut state, &ahead, &mut done).await?;
+        stale.extend(changed);
+        // A tombstone whose head was not written yet is taken away with the next one.
+        stale.extend(ahead.into_keys());
+        Ok(Some(Loaded { head, rev, state, ring, stale, done, purged }))
+    }
+
+    /// Reads what follows revision `rev`, of which `state` is, and applies it where no row is `ahead` of it.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`] when a revision is missing or does not fit.
+    pub(super) async fn tail(
+        &self,
+        mut rev: u64,
+        state: &mut State,
+        ahead: &HashMap<Arc<str>, u64>,
+        done: &mut Done,
+    ) -> Result<Tail, StoreError> {
+        let (mut ring, mut stale, mut purged) = (Ring::default(), BTreeSet::new(), None);
         loop {
             let page = self.store.entries(&self.stream, rev, usize::MAX).await?;
             if page.is_empty() {
-                break;
+                return Ok(Tail { rev, ring, stale, purged });
             }
             for entry in page {
                 if entry.seq != rev + 1 {
@@ -313,9 +356,6 @@ impl Log {
                 ring.push(frame(&entry, &delta));
             }
         }
-        // A tombstone whose head was not written yet is taken away with the next one.
-        stale.extend(ahead.into_keys());
-        Ok(Some(Loaded { head, rev, state, ring, stale, done, purged }))
     }
 
     /// Reads what was done under ids before the rows were written, which only somebody who uses ids has to know.
@@ -374,8 +414,15 @@ impl Log {
         self.store.commit(batch).await.map(|_| kept)
     }
 
-    /// Up to which revision the log may be cut: what is older than both bounds.
-    pub(super) async fn floor(&self, head: &Head, rev: u64, limits: &Limits) -> Result<u64, StoreError> {
+    /// Returns the revision up to which the log may be cut: what is older than both bounds. `known` is the last revision that
+    /// was looked at, and its time: it is not read again each time that rows are written.
+    pub(super) async fn floor(
+        &self,
+        head: &Head,
+        rev: u64,
+        limits: &Limits,
+        known: &mut Option<(u64, Timestamp)>,
+    ) -> Result<u64, StoreError> {
         let kept = Duration::from_secs(limits.keep_days.saturating_mul(86_400));
         let oldest = self.store.clock().now().checked_sub(kept).unwrap_or(Timestamp::MIN);
         let mut floor = head.floor;
@@ -384,8 +431,11 @@ impl Log {
             if next > rev.saturating_sub(limits.keep_ops) {
                 break;
             }
-            let last = self.store.entries(&self.stream, next - 1, 1).await?;
-            if last.first().is_none_or(|entry| entry.at >= oldest) {
+            if known.is_none_or(|(known, _)| known != next) {
+                let last = self.store.entries(&self.stream, next - 1, 1).await?;
+                *known = last.first().map(|entry| (next, entry.at));
+            }
+            if known.is_none_or(|(_, at)| at >= oldest) {
                 break;
             }
             floor = next;

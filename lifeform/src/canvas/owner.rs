@@ -1,7 +1,7 @@
 //! The single writer of one canvas. It decides ops in order against its state, commits all that wait as
 //! one flush, and only then answers and shows them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::allowance::Allowance;
 use super::handle::{Kept, Page, Shared, Snapshot, snapshot_of};
-use super::log::{Delta, Done, Frame, Head, Loaded, Log, Once, frame};
+use super::log::{Delta, Done, Frame, Head, Loaded, Log, Once, Tail, frame};
 use super::{Ask, HOPS_MAX, Limits, OPS_AT_ONCE, Op, Refusal, Sleepers, State, chat, guarded};
 use crate::LifeformError;
 use crate::spec::LifeformId;
@@ -70,7 +70,7 @@ pub(super) struct Owner {
     /// Bytes and ops since rows were written.
     unkept: (usize, u64),
     /// Rows that are being written.
-    keeping: Option<JoinHandle<Rewritten>>,
+    keeping: Option<Keeping>,
     /// The revision up to which the log must go, since something was said before it that is to be said no more.
     purged: Option<u64>,
     shared: Arc<RwLock<Shared>>,
@@ -83,10 +83,15 @@ pub(super) struct Owner {
     done: Done,
     /// Held by whoever works on this canvas.
     alive: Arc<()>,
+    /// The revision up to which the log is cut next, and its time, once it was read.
+    oldest: Option<(u64, Timestamp)>,
 }
 
-/// What came of writing rows, and which they were.
-type Rewritten = (Result<Head, StoreError>, BTreeSet<Arc<str>>);
+/// Rows that are being written.
+struct Keeping {
+    rows: Arc<BTreeSet<Arc<str>>>,
+    written: JoinHandle<Result<Head, StoreError>>,
+}
 
 /// A write that was decided and is being committed.
 struct UnderWay {
@@ -149,6 +154,7 @@ impl Owner {
             allowance,
             done,
             alive,
+            oldest: None,
         };
         (owner, shared)
     }
@@ -210,47 +216,44 @@ impl Owner {
     /// Writes the rows of what changed, so that waking need not replay the whole journal, and cuts the log; beside
     /// whatever is written meanwhile.
     async fn keep(&mut self) {
-        let floor = match self.log.floor(&self.head, self.rev, &self.limits).await {
+        let floor = match self.log.floor(&self.head, self.rev, &self.limits, &mut self.oldest).await {
             Ok(floor) => floor.max(self.purged.unwrap_or_default()),
             Err(error) => return tracing::warn!(canvas = %self.log.stream, %error, "its log is not cut"),
         };
         let (log, head, state, rev) = (self.log.clone(), self.head.clone(), self.trial.clone(), self.rev);
-        let (stale, alive, shared) = (std::mem::take(&mut self.stale), self.alive.clone(), self.shared.clone());
+        let rows = Arc::new(std::mem::take(&mut self.stale));
+        let (stale, alive, shared) = (rows.clone(), self.alive.clone(), self.shared.clone());
         self.unkept = (0, 0);
-        let kept = tokio::spawn(async move {
+        let written = tokio::spawn(async move {
             let head = log.keep(&head, &state, rev, &stale, floor).await;
             if let Ok(head) = &head {
                 let mut shared = shared.write().unwrap_or_else(PoisonError::into_inner);
                 shared.snapshot.floor = shared.snapshot.floor.max(head.floor);
             }
             drop(alive);
-            (head, stale)
+            head
         });
-        self.keeping = Some(kept);
+        self.keeping = Some(Keeping { rows, written });
     }
 
     /// Takes in what came of writing rows, once that is done; answers whether it is.
     async fn kept(&mut self) -> bool {
-        match self.keeping.take_if(|keeping| keeping.is_finished()) {
+        match self.keeping.take_if(|keeping| keeping.written.is_finished()) {
             Some(keeping) => self.take_in(keeping).await,
             None => return self.keeping.is_none(),
         }
         true
     }
 
-    async fn take_in(&mut self, keeping: JoinHandle<Rewritten>) {
-        match keeping.await {
-            Ok((Ok(head), _)) => self.head = head,
-            Ok((Err(error), stale)) => {
+    async fn take_in(&mut self, Keeping { rows, written }: Keeping) {
+        match written.await {
+            Ok(Ok(head)) => return self.head = head,
+            Ok(Err(error)) => {
                 tracing::warn!(canvas = %self.log.stream, %error, "its rows are not written; waking will replay more");
-                self.stale.extend(stale);
             }
-            Err(panic) => {
-                tracing::error!(canvas = %self.log.stream, %panic, "its rows are not written");
-                // Which rows are behind is told by the journal.
-                self.reload().await;
-            }
+            Err(panic) => tracing::error!(canvas = %self.log.stream, %panic, "its rows are not written"),
         }
+        self.stale.extend(rows.iter().cloned());
     }
 
     /// Decides one write and starts its commit; answers refusals and repetitions at once.
@@ -446,7 +449,7 @@ impl Owner {
             answers.push((write.reply, answer));
         }
         if answers.iter().any(|(_, answer)| answer.is_err()) {
-            self.reload().await;
+            self.reread().await;
         }
         // What was taken away for good is told by nobody from here on, though it is still to be cut from the log.
         self.hide();
@@ -458,28 +461,31 @@ impl Owner {
         }
     }
 
-    /// What was not committed did not happen; and if somebody else wrote this stream, that did.
-    async fn reload(&mut self) {
-        // Rows that are just being written must not be read by halves.
-        if let Some(keeping) = self.keeping.take() {
-            drop(keeping.await);
-        }
-        match self.log.load().await {
-            Ok(Some(loaded)) => {
-                let Loaded { head, rev, state, ring, stale, done, purged } = loaded;
-                self.purged = purged;
-                let snapshot = snapshot_of(&head, rev, self.log.store.clock().now(), &state);
-                *self.shared.write().unwrap_or_else(PoisonError::into_inner) =
-                    Shared { snapshot, ring, page: Page::default(), whole: Default::default() };
-                self.unkept.1 = rev - head.rev;
-                (self.head, self.rev, self.trial, self.stale, self.done) = (head, rev, state, stale, done);
+    /// Goes back to what is published, and on to what was committed after it: a write that failed was not, or was for all that.
+    /// Only the journal is read; the canvas may be large, and a disk that fails may fail for long.
+    async fn reread(&mut self) {
+        let published = || self.shared.read().unwrap_or_else(PoisonError::into_inner).snapshot.clone();
+        let (mut snapshot, mut done) = (published(), Done::default());
+        let tail = self.log.tail(snapshot.rev, &mut snapshot.state, &HashMap::new(), &mut done).await;
+        self.done.extend(done);
+        match tail {
+            Ok(Tail { rev, ring, stale, purged }) if rev > snapshot.rev => {
+                self.purged = purged.or(self.purged);
+                self.stale.extend(stale);
+                let newer = snapshot_of(&self.head, rev, self.log.store.clock().now(), &snapshot.state);
+                let mut shared = self.shared.write().unwrap_or_else(PoisonError::into_inner);
+                shared.snapshot = Snapshot { floor: snapshot.floor, ..newer };
+                shared.ring.append(ring);
+                drop(shared);
                 self.published.send_replace(rev);
             }
-            Ok(None) | Err(_) => {
-                let shared = self.shared.read().unwrap_or_else(PoisonError::into_inner);
-                (self.trial, self.rev) = (shared.snapshot.state.clone(), shared.snapshot.rev);
+            Ok(_) => {}
+            Err(error) => {
+                tracing::warn!(%error, canvas = %self.log.stream, "what follows a write that failed cannot be read")
             }
         }
+        let snapshot = published();
+        (self.trial, self.rev) = (snapshot.state, snapshot.rev);
     }
 
     fn publish(&self, frames: Vec<Frame>, state: State, at: Timestamp) -> Applied {

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use nexus::store::{Expect, Key, Kind};
+use nexus::store::{Expect, Hash, Key, Kind};
 use nexus::{Batch, Origin, Role, Store, Timestamp};
 
-use super::Lifeforms;
+use super::{Lifeforms, OPENINGS};
 use crate::LifeformError;
 use crate::attention::{Reading, reading_key};
 use crate::canvas::{CHAT, Canvas, CanvasHead, CanvasId, Kind as CanvasKind, Refusal, Sleepers};
@@ -42,8 +42,14 @@ impl Lifeforms {
     /// [`LifeformError::NotFound`], [`LifeformError::NoCanvas`].
     pub async fn named_canvas(&self, id: &LifeformId, canvas: &CanvasId) -> Result<Canvas, LifeformError> {
         let name = (id.clone(), canvas.clone());
-        if let Some(canvas) = self.inner.canvases().get(&name) {
-            return Ok(canvas.clone());
+        let is_open = || self.inner.canvases().get(&name).cloned();
+        if let Some(canvas) = is_open() {
+            return Ok(canvas);
+        }
+        // A canvas may be large: however many ask for it at once, it is read once.
+        let _one = self.opening(&name).await;
+        if let Some(canvas) = is_open() {
+            return Ok(canvas);
         }
         let members = members_under(&self.inner.store, &format!("of/{id}/{canvas}/")).await?;
         let members = members.into_iter().map(|(member, _)| member);
@@ -54,7 +60,6 @@ impl Lifeforms {
             if canvases.len() >= CANVASES_AWAKE {
                 canvases.retain(|_, canvas| !canvas.is_idle());
             }
-            // Whoever opened first is the owner; the other one's is dropped unused.
             opened.map(|opened| canvases.entry(name.clone()).or_insert(opened).clone())
         };
         // One that was terminated meanwhile has none.
@@ -64,6 +69,11 @@ impl Lifeforms {
             return Err(error);
         }
         opened.ok_or_else(|| LifeformError::NoCanvas(canvas.clone()))
+    }
+
+    async fn opening(&self, (id, canvas): &(LifeformId, CanvasId)) -> tokio::sync::MutexGuard<'_, ()> {
+        let place = usize::from(Hash::of(format!("{id}/{canvas}").as_bytes()).0[0]) % OPENINGS;
+        self.inner.opening[place].lock().await
     }
 
     /// Makes a canvas; one of that name and type is found instead.

@@ -37,6 +37,8 @@ use crate::trace::{self, Walk};
 
 /// Lifeforms of one page of a listing.
 pub const PAGE_MAX: usize = 1_000;
+/// Canvases that are opened at once.
+const OPENINGS: usize = 64;
 /// Lifeforms whose standing may change at once.
 const STANDINGS: usize = 64;
 
@@ -63,6 +65,8 @@ struct Inner {
     started_at: Timestamp,
     /// One change of standing at a time, of those that share a place here.
     standing: [tokio::sync::Mutex<()>; STANDINGS],
+    /// One opening of a canvas at a time, of those that share a place here.
+    opening: [tokio::sync::Mutex<()>; OPENINGS],
     alarm: Alarm,
 }
 
@@ -108,6 +112,7 @@ impl Lifeforms {
             lived: Mutex::default(),
             started_at: clock.now(),
             standing: std::array::from_fn(|_| tokio::sync::Mutex::default()),
+            opening: std::array::from_fn(|_| tokio::sync::Mutex::default()),
             alarm: Alarm::default(),
         };
         let lifeforms = Self { inner: Arc::new(inner) };

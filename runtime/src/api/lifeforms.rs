@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use lifeform::metabolism::{self, Policy, Strategy};
-use lifeform::{LifeformHead, LifeformId, LifeformSpec};
+use lifeform::{LifeformHead, LifeformId, LifeformSpec, Status};
 use neurons::HOUSE;
 use neurons::llm::paid;
 use nexus::Timestamp;
@@ -437,7 +437,8 @@ pub(super) async fn list_fascicles(
     Ok(Json(json!({"fascicles": fascicles})))
 }
 
-/// The two neurons that keep it alive, whose rules need no model (MISSION L3): what they go by, and what they see.
+/// The two rules that keep a lifeform alive, listed as a fascicle of two neurons (MISSION L3) with their thresholds and the values
+/// they see. No model runs them and no definition holds them, which `built_in` says.
 fn homeostasis(head: &LifeformHead, account: &Account, now: Timestamp) -> Value {
     let (rules, bucket) = (&head.definition.metabolism, account.release());
     let fed = metabolism::Fed::of(account, now);
@@ -457,5 +458,6 @@ fn homeostasis(head: &LifeformHead, account: &Account, now: Timestamp) -> Value 
             "hunger": metabolism::hunger(fed.free_tokens, rules), "burn_per_hour": account.burn_per_hour(now),
         },
     });
-    json!({"id": "homeostasis", "skill": "metabolism", "status": "active", "neurons": [heartbeat, monitor]})
+    let status = if head.status == Status::Running { "active" } else { "idle" };
+    json!({"id": "homeostasis", "skill": "metabolism", "status": status, "built_in": true, "neurons": [heartbeat, monitor]})
 }

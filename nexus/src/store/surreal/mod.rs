@@ -210,9 +210,11 @@ impl Backend for Surreal {
         let (db, stream) = (self.database.reader().await?, stream.to_string());
         self.database
             .run(async move {
-                // Rows are named by their last entry, so the first row past `after` holds after + 1.
+                // Rows are named by their last entry, so the first row past `after` holds after + 1, and each row holds one that
+                // is asked for. Rows of large entries hold no more than that: the limit keeps the others unread.
                 let asked = db
-                    .query("SELECT * FROM journal:[$stream, $after]>..=[$stream, $to]")
+                    .query("SELECT * FROM journal:[$stream, $after]>..=[$stream, $to] LIMIT $limit")
+                    .bind(("limit", limit.min(i64::MAX as usize) as i64))
                     .bind(("stream", stream))
                     .bind(("after", after.min(i64::MAX as u64) as i64))
                     // A row packs up to so many, and is named by the last of them.
