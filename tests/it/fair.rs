@@ -209,3 +209,26 @@ async fn a_participant_has_so_much_written_in_a_day() {
     daemon.clock.advance_ms(86_400_000);
     ada.post("/v1/neurons", neuron(kept)).await.expect(StatusCode::CREATED);
 }
+
+#[tokio::test]
+async fn a_participant_defines_at_a_pace_and_another_is_not_kept_waiting() {
+    let daemon = TestDaemon::start(honest).await;
+    let (ada, bob) = (daemon.member("user:ada", &[]).await, daemon.member("user:bob", &[]).await);
+    let define = async |client: &Client| client.post("/v1/neurons", json!({"memory": "Be brief."})).await;
+    let mut made = 0;
+    let refused = loop {
+        let answer = define(&ada).await;
+        if answer.status != StatusCode::CREATED {
+            break answer;
+        }
+        made += 1;
+        assert!(made < 1_000, "it has no bound");
+    };
+    assert!(made >= 120, "{made}");
+    assert!(refused.headers["retry-after"].to_str().unwrap().parse::<u64>().unwrap() > 0);
+    refused.refused(429, "definitions");
+    let fascicle = json!({"id": "f", "output": "a", "nodes": [{"id": "a", "run": {"neuron": {"spec": {}}}}]});
+    ada.post("/v1/fascicles", fascicle).await.refused(429, "definitions");
+    define(&bob).await.expect(StatusCode::CREATED);
+    define(&daemon.operator).await.expect(StatusCode::CREATED);
+}

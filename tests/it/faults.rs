@@ -27,6 +27,9 @@ const ERRORS: [i32; 3] = [5, 28, 30];
 const CALLS: [i32; 6] = [1, 2, 4 | 8, 1 | 2, 1 | 2 | 4 | 8, 15];
 const PERMILLE: [i32; 5] = [3, 20, 100, 300, 1000];
 
+/// Rounds that write to one canvas.
+const ROUNDS_A_TALK: u64 = 5;
+
 /// The file by which a preloaded library learns what is to fail.
 struct Disk {
     control: File,
@@ -72,35 +75,60 @@ impl Disk {
     }
 }
 
-/// Says things of 30 KB until so many were acknowledged, or so many refused in a row; they are numbered from `next` on.
-async fn say(
-    victim: &Victim,
-    base: &str,
-    next: &mut usize,
-    acknowledged: &mut Vec<usize>,
-    (wanted, refused_max): (usize, usize),
-) -> Option<String> {
-    let mut refusal = None;
-    let (mut said, mut refused) = (0, 0);
-    let padding = "y".repeat(30_000);
-    while said < wanted && refused < refused_max {
-        let batch: Vec<usize> = (0..16).map(|n| *next + n).collect();
-        *next += 16;
-        let asked = batch.into_iter().map(|n| {
-            let body = json!({"id": format!("m{n}"), "content": format!("{n} {padding}")});
-            async move { (n, victim.client.try_send(Method::POST, base, &[], Some(body)).await) }
-        });
-        for (n, answer) in futures::future::join_all(asked).await {
-            if answer.as_ref().is_some_and(|answer| answer.status == StatusCode::CREATED) {
-                acknowledged.push(n);
-                (said, refused) = (said + 1, 0);
-            } else {
-                refused += 1;
-                refusal = answer.map(|answer| answer.body.to_string());
+/// A conversation on one lifeform, with what was acknowledged of it.
+struct Talk {
+    messages: String,
+    next: usize,
+    acknowledged: Vec<usize>,
+}
+
+impl Talk {
+    async fn begin(victim: &Victim) -> Self {
+        let made = victim.client.post("/v1/lifeforms", json!({"definition": "first"})).await;
+        let made = made.expect(StatusCode::CREATED);
+        let chat = format!("/v1/lifeforms/{}/canvases/canvas_chat_main", made["id"].as_str().unwrap());
+        victim.client.topic(&chat, "t1").await;
+        Self { messages: format!("{chat}/topics/t1/messages"), next: 0, acknowledged: Vec::new() }
+    }
+
+    /// Says things of 30 KB until so many were acknowledged, or so many refused in a row; they are numbered.
+    async fn say(&mut self, victim: &Victim, (wanted, refused_max): (usize, usize)) -> Option<String> {
+        let mut refusal = None;
+        let (mut said, mut refused) = (0, 0);
+        let padding = "y".repeat(30_000);
+        while said < wanted && refused < refused_max {
+            let batch: Vec<usize> = (0..16).map(|n| self.next + n).collect();
+            self.next += 16;
+            let messages = &self.messages;
+            let asked = batch.into_iter().map(|n| {
+                let body = json!({"id": format!("m{n}"), "content": format!("{n} {padding}")});
+                async move { (n, victim.client.try_send(Method::POST, messages, &[], Some(body)).await) }
+            });
+            for (n, answer) in futures::future::join_all(asked).await {
+                if answer.as_ref().is_some_and(|answer| answer.status == StatusCode::CREATED) {
+                    self.acknowledged.push(n);
+                    (said, refused) = (said + 1, 0);
+                } else {
+                    refused += 1;
+                    refusal = answer.map(|answer| answer.body.to_string());
+                }
+            }
+        }
+        refusal
+    }
+
+    /// Looks whether what was acknowledged is there: the latest, and some of all.
+    async fn check(&self, victim: &Victim, after: &str) {
+        let known = &self.acknowledged;
+        let sample: Vec<usize> = known.iter().rev().take(600).chain(known.iter().step_by(17)).copied().collect();
+        for some in sample.chunks(16) {
+            let asked = some.iter().map(async |n| (*n, victim.client.get(&format!("{}/m{n}", self.messages)).await));
+            for (n, kept) in futures::future::join_all(asked).await {
+                let content = kept.body["content"].as_str().unwrap_or_default();
+                assert!(content.starts_with(&format!("{n} ")), "{after}: m{n} is lost: {}", kept.status);
             }
         }
     }
-    refusal
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -111,11 +139,7 @@ async fn nothing_acknowledged_is_lost_on_a_disk_that_fails_now_and_then() {
     let folder = tempfile::tempdir().unwrap();
     let (disk, data) = (Disk::new(folder.path()), folder.path().join("data"));
     let mut victim = disk.start(&data).expect("it starts on a disk that is well");
-    let made = victim.client.post("/v1/lifeforms", json!({"definition": "first"})).await.expect(StatusCode::CREATED);
-    let chat = format!("/v1/lifeforms/{}/canvases/canvas_chat_main", made["id"].as_str().unwrap());
-    victim.client.topic(&chat, "t1").await;
-    let base = format!("{chat}/topics/t1/messages");
-    let (mut next, mut acknowledged) = (0, Vec::new());
+    let mut talks = vec![Talk::begin(&victim).await];
     for round in 0..rounds {
         // The first rounds are those that lost stores: writes of a checkpoint that fail, and a kill after one that does not.
         let fault = Fault {
@@ -123,20 +147,25 @@ async fn nothing_acknowledged_is_lost_on_a_disk_that_fails_now_and_then() {
             errno: ERRORS[chance.random_range(0..ERRORS.len())],
             calls: CALLS[chance.random_range(0..CALLS.len())],
         };
-        println!("round {round}: {fault:?}, {} acknowledged", acknowledged.len());
-        say(&victim, &base, &mut next, &mut acknowledged, (350, 60)).await;
+        println!("round {round}: {fault:?}, {} talks", talks.len());
+        // A canvas is read whole when it is opened: a new one keeps a round from taking ever longer.
+        if round % ROUNDS_A_TALK == ROUNDS_A_TALK - 1 {
+            talks.push(Talk::begin(&victim).await);
+        }
+        let talk = talks.last_mut().unwrap();
+        talk.say(&victim, (350, 60)).await;
         disk.fails(fault);
-        say(&victim, &base, &mut next, &mut acknowledged, (700, 60)).await;
+        talk.say(&victim, (700, 60)).await;
         disk.is_well();
         // A database that could not be opened again while the disk failed ends its process.
         if victim.has_ended() {
             victim = disk.start(&data).unwrap_or_else(|| panic!("round {round}: it starts again after {fault:?}"));
         }
-        let before = acknowledged.len();
-        let refusal = say(&victim, &base, &mut next, &mut acknowledged, (900, 5_000)).await;
+        let before = talk.acknowledged.len();
+        let refusal = talk.say(&victim, (900, 5_000)).await;
         let has_ended = victim.has_ended();
         assert!(
-            has_ended || acknowledged.len() > before,
+            has_ended || talk.acknowledged.len() > before,
             "round {round}: it writes again when the disk is well: {fault:?}, {refusal:?}"
         );
         if chance.random_bool(0.75) {
@@ -151,18 +180,13 @@ async fn nothing_acknowledged_is_lost_on_a_disk_that_fails_now_and_then() {
             disk.is_well();
         }
         victim = disk.start(&data).unwrap_or_else(|| panic!("round {round}: the store opens after {fault:?}"));
-        let sample = acknowledged.iter().rev().take(600).chain(acknowledged.iter().step_by(17));
-        for n in sample {
-            let kept = victim.client.get(&format!("{base}/m{n}")).await;
-            let content = kept.body["content"].as_str().unwrap_or_default();
-            assert!(
-                content.starts_with(&format!("{n} ")),
-                "round {round}: m{n} is lost after {fault:?}: {}",
-                kept.status
-            );
-        }
+        talks.last().unwrap().check(&victim, &format!("round {round}, {fault:?}")).await;
     }
-    println!("{rounds} rounds, {} faults, {} acknowledged", disk.failed(), acknowledged.len());
+    for talk in &talks {
+        talk.check(&victim, "at the end").await;
+    }
+    let acknowledged: usize = talks.iter().map(|talk| talk.acknowledged.len()).sum();
+    println!("{rounds} rounds, {} faults, {acknowledged} acknowledged", disk.failed());
     assert!(disk.failed() > 0, "something failed");
     victim.kill();
 }

@@ -122,6 +122,12 @@ impl Minds {
     }
 }
 
+fn reader(id: &str) -> Origin {
+    let mut reader = Principal::new(id, PrincipalKind::User, Role::Participant);
+    reader.scopes = [Scope(id.into())].into();
+    Origin::new(reader, Cause::of("test"))
+}
+
 fn names(answer: &Value) -> Vec<String> {
     answer["result"].as_array().unwrap().iter().map(|hit| hit["name"].as_str().unwrap().to_owned()).collect()
 }
@@ -305,16 +311,30 @@ async fn a_search_by_meaning_shows_only_what_its_reader_may_see() {
                WITH METADATA { access_scopes: ["user:ada"] }"#,
         )
         .await;
-    let reader = |id: &str| {
-        let mut reader = Principal::new(id, PrincipalKind::User, Role::Participant);
-        reader.scopes = [Scope(id.into())].into();
-        Origin::new(reader, Cause::of("test"))
-    };
     let search = r#"SEARCH CONCEPT "yacht" LIMIT 1"#;
     assert_eq!(names(&minds.ask(search, &reader("user:bob")).await), ["Petrel"]);
     let mut all = names(&minds.ask(r#"SEARCH CONCEPT "yacht""#, &reader("user:ada")).await);
     all.sort();
     assert_eq!(all, ["Petrel", "Secret"]);
+}
+
+#[tokio::test]
+async fn what_is_hidden_from_a_searcher_keeps_it_from_no_meaning() {
+    let minds = Minds::new().await;
+    minds.run(FLEET).await;
+    let (ada, bob) = (reader("user:ada"), reader("user:bob"));
+    let search = r#"SEARCH CONCEPT "yacht" LIMIT 1"#;
+    assert_eq!(names(&minds.ask(search, &bob).await), ["Petrel"]);
+    // From here on the embedder does not get on.
+    *minds.words.gate.lock().unwrap() = Some(Arc::new(Semaphore::new(0)));
+    let hidden: String = (0..200)
+        .map(|n| format!(r#"CONCEPT {{ {{type: "Thing", name: "t{n}"}} SET ATTRIBUTES {{ note: "thing {n}" }} }}"#))
+        .collect();
+    minds.run(&format!(r#"UPSERT {{ {hidden} }} WITH METADATA {{ access_scopes: ["user:ada"] }}"#)).await;
+    let seen = minds.ask(search, &ada).await;
+    assert!(seen["warnings"].to_string().contains("still being read"), "{seen}");
+    let found = minds.ask(search, &bob).await;
+    assert_eq!((names(&found), found.get("warnings")), (vec!["Petrel".to_owned()], None), "{found}");
 }
 
 #[tokio::test]

@@ -18,6 +18,7 @@ use super::error::ApiError;
 use super::extract::{ApiJson, ApiPath, ApiQuery, Caller, IdempotencyKey, Participant, Patience, if_match};
 use super::jobs::{self, JobBody};
 use super::neurons::{Entries, Page};
+use super::pace::Definer;
 use crate::house;
 
 /// The longest deadline of a job, in seconds: thirty days.
@@ -53,7 +54,7 @@ fn tagged(app: &App, status: StatusCode, found: &Versioned<FascicleSpec>) -> Res
 #[utoipa::path(post, path = "/v1/fascicles", request_body = FascicleSpec, responses((status = 201, body = DefinedFascicle, description = "defined"), (status = 409, description = "the id is taken"), (status = 422, description = "not well made: `faults` holds {path, reason, cure} for each")))]
 pub(super) async fn create(
     State(app): State<App>,
-    Participant(origin): Participant,
+    Definer(origin): Definer,
     ApiJson(spec): ApiJson<FascicleSpec>,
 ) -> Result<Response, ApiError> {
     let made = app.fascicles.create(&origin, spec).await?;
@@ -94,7 +95,7 @@ pub(super) async fn read(
 #[utoipa::path(put, path = "/v1/fascicles/{id}", params(("id" = String, Path)), request_body = FascicleSpec, responses((status = 200, body = DefinedFascicle, description = "replaced"), (status = 404, description = "there is none"), (status = 409, description = "it was changed meanwhile, or comes with the daemon"), (status = 422, description = "not well made")))]
 pub(super) async fn update(
     State(app): State<App>,
-    Participant(origin): Participant,
+    Definer(origin): Definer,
     ApiPath(id): ApiPath<FascicleId>,
     headers: HeaderMap,
     ApiJson(spec): ApiJson<FascicleSpec>,
@@ -116,7 +117,7 @@ pub(super) struct Forced {
 #[utoipa::path(delete, path = "/v1/fascicles/{id}", params(("id" = String, Path), Forced), responses((status = 204, description = "removed"), (status = 404, description = "there is none"), (status = 409, description = "it is used, or comes with the daemon")))]
 pub(super) async fn delete(
     State(app): State<App>,
-    Participant(origin): Participant,
+    Definer(origin): Definer,
     ApiPath(id): ApiPath<FascicleId>,
     ApiQuery(Forced { force }): ApiQuery<Forced>,
 ) -> Result<StatusCode, ApiError> {

@@ -21,6 +21,7 @@ mod members;
 mod neurons;
 mod nexus;
 mod openai;
+mod pace;
 mod reputation;
 mod resources;
 mod skills;
@@ -99,6 +100,8 @@ pub struct Shared {
     hosts: Vec<String>,
     /// Callers that may wait for a job at once.
     patience: Arc<tokio::sync::Semaphore>,
+    /// How fast participants define neurons and fascicles.
+    pace: pace::Pace,
 }
 
 /// WebSockets open at once.
@@ -149,6 +152,7 @@ impl App {
             answers: answers::places(),
             hosts,
             patience: Arc::new(tokio::sync::Semaphore::new(WAITING_MAX)),
+            pace: pace::Pace::default(),
         }))
     }
 

@@ -11,8 +11,9 @@ use utoipa::ToSchema;
 
 use super::App;
 use super::error::ApiError;
-use super::extract::{ApiJson, ApiPath, ApiQuery, Caller, Participant, if_match};
+use super::extract::{ApiJson, ApiPath, ApiQuery, Caller, if_match};
 use super::fascicles::Forced;
+use super::pace::Definer;
 
 /// Which page of a list.
 #[derive(Deserialize, utoipa::IntoParams)]
@@ -58,7 +59,7 @@ fn shown(id: &NeuronId, found: &Versioned<NeuronSpec>) -> Value {
 #[utoipa::path(post, path = "/v1/neurons", request_body = NeuronSpec, responses((status = 201, body = Defined, description = "defined"), (status = 409, description = "the id is taken"), (status = 422, description = "not well made")))]
 pub(super) async fn create(
     State(app): State<App>,
-    Participant(origin): Participant,
+    Definer(origin): Definer,
     ApiJson(spec): ApiJson<NeuronSpec>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let (id, made) = app.neurons.create(&origin, spec).await?;
@@ -92,7 +93,7 @@ pub(super) async fn read(
 #[utoipa::path(put, path = "/v1/neurons/{id}", params(("id" = String, Path)), request_body = NeuronSpec, responses((status = 200, body = Defined, description = "replaced"), (status = 409, description = "it was changed meanwhile")))]
 pub(super) async fn update(
     State(app): State<App>,
-    Participant(origin): Participant,
+    Definer(origin): Definer,
     ApiPath(id): ApiPath<NeuronId>,
     headers: HeaderMap,
     ApiJson(spec): ApiJson<NeuronSpec>,
@@ -169,7 +170,7 @@ pub(super) async fn memory(
 #[utoipa::path(put, path = "/v1/neurons/{id}/memory", params(("id" = String, Path)), request_body = MemoryBody, responses((status = 200, description = "{memory, version}"), (status = 409, description = "it was changed meanwhile"), (status = 422, description = "too long")))]
 pub(super) async fn remember(
     State(app): State<App>,
-    Participant(origin): Participant,
+    Definer(origin): Definer,
     ApiPath(id): ApiPath<NeuronId>,
     headers: HeaderMap,
     ApiJson(body): ApiJson<MemoryBody>,
@@ -204,7 +205,7 @@ pub(super) async fn memory_diff(
 #[utoipa::path(delete, path = "/v1/neurons/{id}", params(("id" = String, Path), Forced), responses((status = 204, description = "removed"), (status = 404, description = "there is none"), (status = 409, description = "it is used")))]
 pub(super) async fn delete(
     State(app): State<App>,
-    Participant(origin): Participant,
+    Definer(origin): Definer,
     ApiPath(id): ApiPath<NeuronId>,
     ApiQuery(Forced { force }): ApiQuery<Forced>,
 ) -> Result<StatusCode, ApiError> {

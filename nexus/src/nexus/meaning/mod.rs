@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use kip::graph::text::{GIST_CHARS_MAX, gist_of};
-use kip::graph::{El, GraphRead};
+use kip::graph::{El, GraphRead, Scoped};
 use kip::lang::ast::Lit;
 use kip::{Call, Command, bind_and};
 use tokio::sync::{Notify, OnceCell, Semaphore};
@@ -93,6 +93,8 @@ struct State {
     table: Table,
     /// What has no vector yet, and what it says.
     missing: BTreeMap<El, Name>,
+    /// What searches wait for: it is embedded first.
+    asked: BTreeSet<El>,
     /// What the embedder does not take.
     refused: HashSet<Name>,
     /// There is more in the mind than may have a vector.
@@ -140,7 +142,7 @@ impl Meanings {
     ) -> Result<Found, StoreError> {
         let (mut tables, mut warnings) = (Vec::new(), Vec::new());
         for mind in std::iter::once(own).chain(commons) {
-            let (table, warning) = self.bring_up(store, mind).await?;
+            let (table, warning) = self.bring_up(store, mind, origin).await?;
             tables.push(table);
             warnings.extend(warning);
         }
@@ -182,11 +184,12 @@ impl Meanings {
         made.await.unwrap_or_else(|panic| Err(EmbedError::Failed(panic.to_string())))
     }
 
-    /// The vectors of a mind as it stands in `snapshot`, and what a searcher must be told of them.
+    /// Returns the vectors of a mind as it stands in `snapshot`, with a warning where what the searcher sees of it has none yet.
     async fn bring_up(
         &self,
         store: &Store,
         (id, awake, snapshot): Searched<'_>,
+        origin: &Origin,
     ) -> Result<(Table, Option<String>), StoreError> {
         let meaning = &awake.meaning;
         loop {
@@ -215,7 +218,15 @@ impl Meanings {
                 state.filling = true;
                 tokio::spawn(self.clone().fill(id.clone(), Arc::downgrade(awake)));
             }
-            state.missing.iter().take(AT_ONCE + 1).map(|(el, name)| (*el, *name)).collect()
+            // What is hidden from a searcher keeps it from nothing.
+            let scopes = super::scopes(&origin.principal, id);
+            let seen = Scoped::new(snapshot.mind.read(), snapshot.mind.limited(), scopes.as_ref());
+            let missing = state.missing.iter().filter(|(el, _)| seen.has(**el));
+            let wanted: Vec<(El, Name)> = missing.take(AT_ONCE + 1).map(|(el, name)| (*el, *name)).collect();
+            if wanted.len() <= AT_ONCE {
+                state.asked.extend(wanted.iter().map(|(el, _)| *el));
+            }
+            wanted
         };
         if wanted.len() <= AT_ONCE {
             // Only for what was missing now, not for what others write meanwhile; and not for ever.
@@ -272,8 +283,7 @@ impl Meanings {
 
     async fn fill_some(&self, awake: &Awake, origin: &Origin) -> Result<(), String> {
         let _turn = self.turn.acquire().await.map_err(|closed| closed.to_string())?;
-        let some: Vec<(El, Name)> =
-            awake.meaning.state().missing.iter().take(AT_ONCE).map(|(el, name)| (*el, *name)).collect();
+        let some = awake.meaning.state().next();
         let snapshot = awake.snapshot().await.map_err(|error| error.to_string())?;
         let made = self.embed(&some, &snapshot, origin).await?;
         awake.meaning.state().take_up(&some, made);
@@ -395,6 +405,19 @@ impl State {
         }
         self.seq = Some(to);
         true
+    }
+
+    /// Takes out what is to be embedded next: what searches wait for, and then whatever is missing.
+    fn next(&mut self) -> Vec<(El, Name)> {
+        let asked = std::mem::take(&mut self.asked).into_iter();
+        let mut asked = asked.filter_map(|el| Some((el, *self.missing.get(&el)?)));
+        let mut next: Vec<(El, Name)> = asked.by_ref().take(AT_ONCE).collect();
+        let left: BTreeSet<El> = asked.map(|(el, _)| el).collect();
+        let known: BTreeSet<El> = next.iter().map(|(el, _)| *el).collect();
+        let others = self.missing.iter().filter(|(el, _)| !known.contains(*el));
+        next.extend(others.take(AT_ONCE - known.len()).map(|(el, name)| (*el, *name)));
+        self.asked = left;
+        next
     }
 
     /// Takes up vectors. What was tried and has none is not tried again as it is.
