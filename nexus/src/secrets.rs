@@ -166,8 +166,67 @@ fn undisguised(text: &str) -> Option<String> {
     Some(text.chars().filter(|c| !is_unseen(*c)).map(plain).collect())
 }
 
+/// The head of a column whose cells are secrets.
+static HEAD: LazyLock<Regex> = LazyLock::new(|| {
+    let shape = r"(?i)^[*`]{0,3}(?:[a-z0-9]+[ _-])?(?:password|passwort|passwd|passphrase|secret|token|api[ _-]?key|密码|密碼|口令|パスワード|비밀번호)s?[*`]{0,3}$";
+    Regex::new(shape).unwrap_or_else(|error| unreachable!("{error}"))
+});
+
+/// Returns the cells of a line of a Markdown table, each with where it stands in the line, trimmed; none of any other line.
+fn cells(line: &str) -> Vec<(usize, &str)> {
+    if !line.contains('|') {
+        return Vec::new();
+    }
+    let inner = line.trim();
+    let from = line.find(inner).unwrap_or_default() + usize::from(inner.starts_with('|'));
+    let inner = inner.strip_prefix('|').unwrap_or(inner);
+    let inner = inner.strip_suffix('|').unwrap_or(inner);
+    let mut at = from;
+    let cell = |part: &str| {
+        let begins = at + (part.len() - part.trim_start().len());
+        at += part.len() + 1;
+        begins
+    };
+    let begins: Vec<usize> = inner.split('|').map(cell).collect();
+    begins.into_iter().zip(inner.split('|').map(str::trim)).collect()
+}
+
+/// Replaces the secrets in the columns of Markdown tables that are headed as such.
+fn replaced_in_columns(text: &str, by: &mut dyn FnMut(&'static str, &str) -> String) -> Option<String> {
+    let (mut left, mut told, mut begins) = (String::new(), 0, 0);
+    let mut before: Vec<(usize, &str)> = Vec::new();
+    let mut columns: Vec<(usize, &str)> = Vec::new();
+    for line in text.split_inclusive('\n') {
+        let row = cells(line);
+        let is_rule = |(_, cell): &(usize, &str)| cell.contains('-') && cell.chars().all(|c| "-: ".contains(c));
+        if row.is_empty() {
+            columns.clear();
+        } else if row.iter().all(is_rule) {
+            let heads = before.iter().enumerate().filter(|(_, (_, head))| HEAD.is_match(head));
+            columns = heads.map(|(column, (_, head))| (column, *head)).collect();
+        } else {
+            for (column, head) in &columns {
+                let Some((at, cell)) = row.get(*column) else { continue };
+                let value = cell.trim_matches(['*', '`']);
+                let is_whole = value.len() >= 6 && value.chars().all(|c| c.is_ascii_graphic());
+                if !is_whole || KNOWN.is_match(value) || !is_secret(value, head) {
+                    continue;
+                }
+                let from = begins + at + cell.find(value).unwrap_or_default();
+                left.push_str(&text[told..from]);
+                left.push_str(&by("password", value));
+                told = from + value.len();
+            }
+        }
+        (before, begins) = (row, begins + line.len());
+    }
+    left.push_str(&text[told..]);
+    (told > 0).then_some(left)
+}
+
 fn replaced_in(text: &str, by: &mut dyn FnMut(&'static str, &str) -> String) -> Option<String> {
-    let (mut text, mut found) = (Cow::Borrowed(text), false);
+    let columns = replaced_in_columns(text, by);
+    let (mut found, mut text) = (columns.is_some(), columns.map_or(Cow::Borrowed(text), Cow::Owned));
     for (name, finder) in FINDERS.iter() {
         if !finder.is_match(&text) {
             continue;
@@ -427,6 +486,11 @@ mod tests {
             ("_password_: hunter22x", "_password_: [REDACTED:password]"),
             (r#"{\"password\": \"hunter22x\"}"#, r#"{\"password\": \"[REDACTED:password]\"}"#),
             ("密碼：hunter22x", "密碼：[REDACTED:password]"),
+            (
+                "| user | Password |\n|---|:--|\n| ada | hunter22x |\n| bob | `tr0ub4dor` | 7 |\n\nThe end.",
+                "| user | Password |\n|---|:--|\n| ada | [REDACTED:password] |\n| bob | `[REDACTED:password]` | 7 |\n\nThe end.",
+            ),
+            ("名前 | パスワード\n-- | --\n花子 | hana-2024x", "名前 | パスワード\n-- | --\n花子 | [REDACTED:password]"),
             ("密码为hunter22x", "密码为[REDACTED:password]"),
             ("令牌：a1b2c3d4e5", "令牌：[REDACTED:password]"),
             ("SG.abcdefghijklmnop1.abcdefghijklmnop2", "[REDACTED:api_key]"),
@@ -442,6 +506,8 @@ mod tests {
         }
         for text in [
             "A password is checked before a token is made.",
+            "| user | token |\n|---|---|\n| ada | - |\n| bob | {{secret:credentials/bob1}} |",
+            "| tokens | count |\n|---|---|\n| 128000 | 4096 |\n\n| ada | hunter22x |",
             "The token: the smallest unit of text.",
             "max tokens, token: 128000, max_tokens: 4096",
             "token: 2024-05-01 release",

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test that cannot go on fails there and says so")]
 
+mod bound;
 pub mod conformance;
 pub mod disk;
 pub mod notes;
@@ -40,6 +41,7 @@ pub struct TestDaemon {
     disk: Arc<Memory>,
     configure: Configure,
     _folder: tempfile::TempDir,
+    _bound: bound::Bound,
 }
 
 /// What a test changes of the configuration.
@@ -150,7 +152,7 @@ impl TestDaemon {
         };
         let daemon = Daemon::start(&config, parts).await.unwrap();
         let operator = Client::new(format!("http://{}", daemon.address), daemon.token.clone());
-        Self { daemon, model, clock, operator, disk, configure, _folder: folder }
+        Self { daemon, model, clock, operator, disk, configure, _folder: folder, _bound: bound::Bound::begin() }
     }
 
     /// What a machine does when its process dies: nothing is closed, another daemon wakes on the same disk.
