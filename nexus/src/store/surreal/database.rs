@@ -48,6 +48,8 @@ const WRITE_MAX: Duration = Duration::from_secs(120);
 const UNLOCK_MAX: Duration = Duration::from_secs(2);
 /// Room that must be left on the disk beside what the database flushes, for the log to go on.
 const ROOM_BYTES: u64 = 4 << 20;
+/// The file that SurrealKV holds locked.
+const LOCK: &str = "LOCK";
 /// The file by which the disk is tried.
 const PROBE: &str = "probe.tmp";
 /// How long a failed attempt to open again is the answer to everyone who asks.
@@ -309,8 +311,25 @@ fn threads() -> Result<Runtime, StoreError> {
 
 async fn close(open: Open, path: &Path) -> Result<(), StoreError> {
     drop(open.client);
-    open.datastore.shutdown().await.map_err(io)?;
+    shut(open.datastore, path).await?;
     flushed(path)
+}
+
+/// Shuts a datastore, and waits until it has let go of its lock: its last tasks do that a little later.
+async fn shut(datastore: Arc<Datastore>, path: &Path) -> Result<(), StoreError> {
+    let shut = datastore.shutdown().await.map_err(io);
+    drop(datastore);
+    let begun = Instant::now();
+    while begun.elapsed() < UNLOCK_MAX && is_locked(path) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    shut
+}
+
+/// Returns `true` if somebody holds the lock of the database in `path`.
+fn is_locked(path: &Path) -> bool {
+    let tried = std::fs::File::open(path.join(LOCK)).map(|file| file.try_lock());
+    matches!(tried, Ok(Err(std::fs::TryLockError::WouldBlock)))
 }
 
 /// Checks that a database that was closed has flushed its memory table: SurrealDB 3.3 only logs when that fails.
@@ -353,16 +372,7 @@ async fn reopened(
 }
 
 async fn opened_again(path: &Path, epoch: i64, checkpoint: u64) -> Result<Open, StoreError> {
-    let begun = Instant::now();
-    let open = loop {
-        match open_database(path).await {
-            // The one that was closed lets go of its lock a little later.
-            Err(StoreError::Locked(_)) if begun.elapsed() < UNLOCK_MAX => {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-            other => break other?,
-        }
-    };
+    let open = open_database(path).await?;
     let (found, _) = read_opened(&open.client).await?;
     if lease(&open.client).await? != epoch {
         return Err(StoreError::LeaseLost(epoch as u64));
@@ -408,7 +418,7 @@ async fn open_database(path: &Path) -> Result<Open, StoreError> {
     // that the whole log is, and the other is nowhere when it is killed again. A log holds at most a full table and one
     // transaction more, so it is read back into a table of three, and closed.
     if needs_recovery(path) {
-        built(path, 3 * MEMTABLE_BYTES).await?.shutdown().await.map_err(io)?;
+        shut(built(path, 3 * MEMTABLE_BYTES).await?, path).await?;
         flushed(path)?;
     }
     let datastore = built(path, MEMTABLE_BYTES).await?;
