@@ -12,7 +12,7 @@ const TEST_MAX: Duration = Duration::from_secs(300);
 static RUNNING: LazyLock<Mutex<BTreeMap<u64, (String, Instant)>>> = LazyLock::new(|| {
     std::thread::spawn(|| {
         loop {
-            std::thread::sleep(Duration::from_secs(1));
+            std::thread::park_timeout(Duration::from_secs(1));
             let running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
             let late: Vec<&str> =
                 running.values().filter(|(_, begun)| begun.elapsed() > TEST_MAX).map(|(name, _)| &**name).collect();
