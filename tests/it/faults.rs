@@ -125,7 +125,7 @@ impl Talk {
             let asked = some.iter().map(async |n| (*n, victim.client.get(&format!("{}/m{n}", self.messages)).await));
             for (n, kept) in futures::future::join_all(asked).await {
                 let content = kept.body["content"].as_str().unwrap_or_default();
-                assert!(content.starts_with(&format!("{n} ")), "{after}: m{n} is lost: {}", kept.status);
+                assert!(content.starts_with(&format!("{n} ")), "{after}: m{n} is lost: {} {}", kept.status, kept.body);
             }
         }
     }
