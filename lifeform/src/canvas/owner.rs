@@ -467,11 +467,11 @@ impl Owner {
         let published = || self.shared.read().unwrap_or_else(PoisonError::into_inner).snapshot.clone();
         let (mut snapshot, mut done) = (published(), Done::default());
         let tail = self.log.tail(snapshot.rev, &mut snapshot.state, &HashMap::new(), &mut done).await;
-        self.done.extend(done);
         match tail {
             Ok(Tail { rev, ring, stale, purged }) if rev > snapshot.rev => {
                 self.purged = purged.or(self.purged);
                 self.stale.extend(stale);
+                self.done.extend(done);
                 let newer = snapshot_of(&self.head, rev, self.log.store.clock().now(), &snapshot.state);
                 let mut shared = self.shared.write().unwrap_or_else(PoisonError::into_inner);
                 shared.snapshot = Snapshot { floor: snapshot.floor, ..newer };
