@@ -201,7 +201,7 @@ fn replaced_in_columns(text: &str, by: &mut dyn FnMut(&'static str, &str) -> Str
         let is_rule = |(_, cell): &(usize, &str)| cell.contains('-') && cell.chars().all(|c| "-: ".contains(c));
         if row.is_empty() {
             columns.clear();
-        } else if row.iter().all(is_rule) {
+        } else if columns.is_empty() && row.iter().all(is_rule) {
             let heads = before.iter().enumerate().filter(|(_, (_, head))| HEAD.is_match(head));
             columns = heads.map(|(column, (_, head))| (column, *head)).collect();
         } else {
@@ -491,6 +491,10 @@ mod tests {
                 "| user | Password |\n|---|:--|\n| ada | [REDACTED:password] |\n| bob | `[REDACTED:password]` | 7 |\n\nThe end.",
             ),
             ("名前 | パスワード\n-- | --\n花子 | hana-2024x", "名前 | パスワード\n-- | --\n花子 | [REDACTED:password]"),
+            (
+                "| user | password |\n|---|---|\n| - | - |\n| ada | hunter22x |",
+                "| user | password |\n|---|---|\n| - | - |\n| ada | [REDACTED:password] |",
+            ),
             ("密码为hunter22x", "密码为[REDACTED:password]"),
             ("令牌：a1b2c3d4e5", "令牌：[REDACTED:password]"),
             ("SG.abcdefghijklmnop1.abcdefghijklmnop2", "[REDACTED:api_key]"),
@@ -507,6 +511,7 @@ mod tests {
         for text in [
             "A password is checked before a token is made.",
             "| user | token |\n|---|---|\n| ada | - |\n| bob | {{secret:credentials/bob1}} |",
+            "| password | of |\n|---|---|\n| - | - |\n",
             "| tokens | count |\n|---|---|\n| 128000 | 4096 |\n\n| ada | hunter22x |",
             "The token: the smallest unit of text.",
             "max tokens, token: 128000, max_tokens: 4096",
