@@ -246,7 +246,7 @@ async fn a_definition_of_the_commons_changes_at_the_commons_alone_and_a_mind_has
     assert_eq!(there["result"], json!([1]));
     assert_eq!(kip(operator, describe).await, at_first.0);
     assert!(!in_mind(&other, describe).await.to_string().contains("Where an insight"));
-    // The same by the mind itself, of a type; whoever writes is warned what it does and does not do.
+    // The mind itself defines a type: the writer is warned that concepts of it are still kept in the commons.
     let resource = r#"UPSERT { CONCEPT { {type: "$ConceptType", name: "Resource"} SET ATTRIBUTES { description: "A thing of mine." } } }"#;
     let defined = in_mind(&other, resource).await;
     assert!(

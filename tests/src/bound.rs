@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a test may take. The slowest takes seconds.
+/// The longest time that a test may take; the slowest takes seconds.
 const TEST_MAX: Duration = Duration::from_secs(300);
 
 /// The tests that run, by a number, with when they began.

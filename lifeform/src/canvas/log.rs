@@ -174,7 +174,7 @@ pub(super) struct Loaded {
     pub(super) purged: Option<u64>,
 }
 
-/// What follows a revision.
+/// The part of a journal after a revision.
 pub(super) struct Tail {
     pub(super) rev: u64,
     pub(super) ring: Ring,

@@ -100,7 +100,7 @@ pub struct Shared {
     hosts: Vec<String>,
     /// Callers that may wait for a job at once.
     patience: Arc<tokio::sync::Semaphore>,
-    /// How fast participants define neurons and fascicles.
+    /// The pace of each participant that defines neurons and fascicles.
     pace: pace::Pace,
 }
 

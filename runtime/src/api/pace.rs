@@ -24,7 +24,7 @@ const KNOWN_MAX: usize = 1_024;
 
 type Limiter = RateLimiter<Arc<str>, HashMapStateStore<Arc<str>>, MonotonicClock, NoOpMiddleware<std::time::Instant>>;
 
-/// How fast each principal defines.
+/// The limiter of definitions, one count a principal.
 pub(super) struct Pace(Limiter);
 
 impl Default for Pace {

@@ -93,7 +93,7 @@ struct State {
     table: Table,
     /// What has no vector yet, and what it says.
     missing: BTreeMap<El, Name>,
-    /// What searches wait for: it is embedded first.
+    /// Elements that a search waits for, which are embedded first.
     asked: BTreeSet<El>,
     /// What the embedder does not take.
     refused: HashSet<Name>,

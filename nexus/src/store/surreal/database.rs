@@ -326,7 +326,7 @@ async fn shut(datastore: Arc<Datastore>, path: &Path) -> Result<(), StoreError> 
     shut
 }
 
-/// Returns `true` if somebody holds the lock of the database in `path`.
+/// Returns `true` if a process, this one included, holds the lock of the database in `path`.
 fn is_locked(path: &Path) -> bool {
     let tried = std::fs::File::open(path.join(LOCK)).map(|file| file.try_lock());
     matches!(tried, Ok(Err(std::fs::TryLockError::WouldBlock)))
