@@ -136,7 +136,9 @@ async fn nothing_acknowledged_is_lost_on_a_disk_that_fails_now_and_then() {
     let number = |name: &str, default| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
     let (rounds, seed) = (number("FAULT_ROUNDS", 4), number("FAULT_SEED", 7));
     let mut chance = StdRng::seed_from_u64(seed);
-    let folder = tempfile::tempdir().unwrap();
+    let mut folder = tempfile::tempdir().unwrap();
+    // A store that does not open can be looked at.
+    folder.disable_cleanup(std::env::var("FAULT_KEEP").is_ok());
     let (disk, data) = (Disk::new(folder.path()), folder.path().join("data"));
     let mut victim = disk.start(&data).expect("it starts on a disk that is well");
     let mut talks = vec![Talk::begin(&victim).await];

@@ -344,10 +344,10 @@ async fn what_is_read_back_after_a_kill_survives_the_next_one() {
     }
 }
 
-/// Flips one bit in each place of the database's value log where `of` stands.
+/// Flips one bit in each place of the database's tables where `of` stands.
 fn rot(store: &Path, of: &[u8]) -> usize {
     let mut flipped = 0;
-    for file in std::fs::read_dir(store.join("vlog")).unwrap() {
+    for file in std::fs::read_dir(store.join("sstables")).unwrap() {
         let path = file.unwrap().path();
         let mut bytes = std::fs::read(&path).unwrap();
         let places: Vec<usize> =
@@ -374,26 +374,32 @@ async fn what_changed_on_the_disk_by_itself_is_refused_by_name() {
         let disk = Surreal::embedded(&store).unwrap();
         disk.open(nexus::Timestamp::UNIX_EPOCH).await.unwrap();
         disk.append(1, vec![7; 64].into()).await.unwrap();
-        let documents = vec![made("rots", "exactly-1000"), made("stays", "exactly-2000")];
+        // Many, so that what rots lies in a block of its own.
+        let others = (0..200).map(|n| made(&format!("other {n:03}"), "something"));
+        let documents = [made("other 100 rots", "exactly-1000"), made("stays", "exactly-2000")];
+        let documents = documents.into_iter().chain(others).collect();
         let payload: bytes::Bytes = format!("payload {}", "p".repeat(9_000)).into();
         let payloads = vec![(nexus::store::Hash::of(&payload), payload)];
         disk.project(Projection { upto: 1, documents, payloads, ..Projection::default() }).await.unwrap();
         let read = disk.verify().await.unwrap();
-        assert_eq!((read.whole, read.unchecked, read.damaged), (3, 0, 0), "{read:?}");
+        assert_eq!((read.whole, read.unchecked, read.damaged), (203, 0, 0), "{read:?}");
         disk.close().await.unwrap();
     }
     assert_eq!(rot(&store, b"exactly-1000"), 1);
     let disk = Surreal::embedded(&store).unwrap();
     disk.open(nexus::Timestamp::UNIX_EPOCH).await.unwrap();
-    match disk.document(&key("rots")).await {
-        Err(StoreError::Corrupt(why)) => assert!(why.contains("meta:rots"), "{why}"),
+    match disk.document(&key("other 100 rots")).await {
+        Err(StoreError::Corrupt(why)) => {
+            assert!(why.contains("meta:other 100 rots") && why.contains("damaged"), "{why}")
+        }
         other => panic!("served as if it were whole: {other:?}"),
     }
     assert_eq!(disk.document(&key("stays")).await.unwrap().unwrap().value, body("exactly-2000"));
-    assert!(disk.each(&[key("stays"), key("rots")]).await.is_err());
+    assert!(disk.each(&[key("stays"), key("other 100 rots")]).await.is_err());
+    // The table with the block is named, and everything else is read.
     let read = disk.verify().await.unwrap();
-    assert_eq!((read.whole, read.damaged), (2, 1), "{read:?}");
-    assert!(read.named[0].contains("meta:rots"), "{read:?}");
+    assert_eq!((read.whole, read.damaged), (1, 1), "{read:?}");
+    assert!(read.named[0].starts_with("doc: ") && read.named[0].contains("damaged"), "{read:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -34,12 +34,18 @@ use crate::store::backend::Opened;
 const MEMTABLE_BYTES: usize = 72 << 20;
 /// Memory the database may use for blocks it has read.
 const BLOCK_CACHE_BYTES: usize = 16 << 20;
+/// Values up to this size stand in the tables themselves, whose blocks have checksums: all of them. SurrealKV 0.21 can write
+/// larger ones to files of their own, where a write that failed half-way shifts all that follows: what was acknowledged
+/// before cannot be read then.
+const INLINE_BYTES: u64 = 1 << 40;
 /// The database recurses deeply.
 const STACK_BYTES: usize = 10 << 20;
 /// `nice` value of the database's threads. Clients wait for the log, never for a checkpoint, so checkpoints yield the CPU.
 const DB_THREAD_NICE: i32 = 5;
 /// How long opening may go on without the process using any CPU time.
 const STANDSTILL_MAX: Duration = Duration::from_secs(10);
+/// How long it may go on so while a thread waits for the disk.
+const DISK_WAIT_MAX: Duration = Duration::from_secs(120);
 /// CPU time in a second below which nothing is being done.
 const IDLE_CPU: Duration = Duration::from_millis(10);
 /// How long one write may take; then its outcome is unknown.
@@ -48,6 +54,8 @@ const WRITE_MAX: Duration = Duration::from_secs(120);
 const UNLOCK_MAX: Duration = Duration::from_secs(2);
 /// Room that must be left on the disk beside what the database flushes, for the log to go on.
 const ROOM_BYTES: u64 = 4 << 20;
+/// What SurrealKV says of a manifest that names a log for which there is no file.
+const LOG_AHEAD: &str = "exceeds WAL segments";
 /// The file that SurrealKV holds locked.
 const LOCK: &str = "LOCK";
 /// The file by which the disk is tried.
@@ -449,10 +457,33 @@ fn needs_recovery(store: &Path) -> bool {
 }
 
 /// The datastore in `store`, with memory tables of that size.
+///
+/// SurrealKV 0.21 counts a log on before it has made its file. When the file cannot be made and the memory table is flushed
+/// then, the manifest names a log past the newest file there is, and it does not open any more. All files are older than
+/// that log then, which means that the tables hold all that is in them.
 async fn built(store: &Path, memtable_bytes: usize) -> Result<Arc<Datastore>, StoreError> {
+    match built_as_is(store, memtable_bytes).await {
+        Err(StoreError::Io(error)) if error.contains(LOG_AHEAD) => {
+            tracing::warn!(%error, "the database's own logs are older than what it flushed, and are removed");
+            remove_own_logs(store).map_err(|error| StoreError::Io(format!("{}: {error}", store.display())))?;
+            built_as_is(store, memtable_bytes).await
+        }
+        built => built,
+    }
+}
+
+fn remove_own_logs(store: &Path) -> std::io::Result<()> {
+    for file in std::fs::read_dir(store.join("wal"))? {
+        std::fs::remove_file(file?.path())?;
+    }
+    std::fs::File::open(store.join("wal"))?.sync_all()
+}
+
+async fn built_as_is(store: &Path, memtable_bytes: usize) -> Result<Arc<Datastore>, StoreError> {
     let settings = ConfigMap::empty()
         .with_key_value("surrealkv_max_memtable_size", memtable_bytes.to_string())
         .with_key_value("surrealkv_block_cache_capacity", BLOCK_CACHE_BYTES.to_string())
+        .with_key_value("surrealkv_vlog_threshold", INLINE_BYTES.to_string())
         .with_key_value("live_query_engine", "inline");
     let url = format!("surrealkv://{}?sync=every", store.display());
     let built = Datastore::builder().with_config(settings).without_maintenance_tasks().build_with_path(&url).await;
@@ -505,19 +536,31 @@ async fn read_opened(db: &Client<Db>) -> Result<(Opened, Option<u64>), StoreErro
     Ok((opened, segment.first().map(|segment| *segment as u64)))
 }
 
-/// Waits until `done` is dropped; returns `true` when the process used no CPU time for [`STANDSTILL_MAX`] before that.
+/// Waits until `done` is dropped; returns `true` when the process used no CPU time for [`STANDSTILL_MAX`] before that, and did
+/// not wait for the disk, or did for [`DISK_WAIT_MAX`].
 fn stands_still(done: &Receiver<()>) -> bool {
-    let (mut used, mut idle) = (cpu_time(), Duration::ZERO);
+    let (mut used, mut idle, mut still) = (cpu_time(), Duration::ZERO, Duration::ZERO);
     let second = Duration::from_secs(1);
     while matches!(done.recv_timeout(second), Err(RecvTimeoutError::Timeout)) {
         let now = cpu_time();
-        idle = if now.saturating_sub(used) > IDLE_CPU { Duration::ZERO } else { idle + second };
+        let is_idle = now.saturating_sub(used) <= IDLE_CPU;
+        idle = if is_idle { idle + second } else { Duration::ZERO };
+        still = if is_idle && !waits_for_disk() { still + second } else { Duration::ZERO };
         used = now;
-        if idle >= STANDSTILL_MAX {
+        if still >= STANDSTILL_MAX || idle >= DISK_WAIT_MAX {
             return true;
         }
     }
     false
+}
+
+/// Returns `true` if a thread of the process waits for the disk, where the system tells.
+fn waits_for_disk() -> bool {
+    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten();
+    // Its name, in parentheses, may hold anything; the state is the letter after it.
+    let state = |stat: String| stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
+    let states = tasks.filter_map(|task| state(std::fs::read_to_string(task.ok()?.path().join("stat")).ok()?));
+    states.into_iter().any(|state| state == 'D')
 }
 
 /// CPU time that all threads of the process have used.

@@ -84,6 +84,13 @@ fn torn_length(bytes: &[u8]) -> Option<usize> {
     Some(HEADER + u32::from_le_bytes(header[12..16].try_into().ok()?) as usize)
 }
 
+/// Returns `true` where nothing, or a record that was not written to its end, stands at the beginning of a segment: it was
+/// never acknowledged.
+fn is_torn(segment: &[u8]) -> bool {
+    let end = torn_length(segment).unwrap_or(HEADER).clamp(1, segment.len().max(1));
+    segment.iter().skip(end - 1).all(|byte| *byte == 0)
+}
+
 /// The record at the beginning of `bytes`, and how long it is.
 fn record(bytes: &[u8]) -> Option<(u64, &[u8], usize)> {
     let header = bytes.get(..HEADER).filter(|header| header.starts_with(MAGIC))?;
@@ -158,12 +165,13 @@ impl Log {
                 cut = None;
             }
             let is_begun = newest.is_none_or(|newest| *number <= newest);
+            let upto = before.map_or(after, |(last, _)| last.max(after));
             if newest.is_some() && is_begun && bytes.len() < SEGMENT_BYTES {
                 let made =
                     format!("{} is {} bytes long and was made with {SEGMENT_BYTES}", path.display(), bytes.len());
-                cut = Some((last.max(after), format!("{made}; it ends with row {last}")));
-            } else if is_begun && at == 0 && bytes.iter().any(|byte| *byte != 0) {
-                found.losses.push(format!("{}: its first record cannot be read", path.display()));
+                cut = Some((upto, format!("{made}; it ends with row {last}")));
+            } else if is_begun && at == 0 && !is_torn(&bytes) {
+                cut = Some((upto, format!("{}: its first record cannot be read", path.display())));
             }
             if is_begun {
                 found.log.full.push_back((path.clone(), last));
@@ -493,6 +501,41 @@ mod tests {
             let mut log = Log::open(folder.path(), 0, None).unwrap().log;
             log.append(3, b"again").unwrap();
             assert_eq!(rows(folder.path(), 0).unwrap()[2], (3, b"again".to_vec()));
+        }
+    }
+
+    #[test]
+    fn a_first_row_that_is_torn_is_no_loss_and_one_that_rotted_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut log = written(folder.path(), 2);
+        log.append(3, &vec![3; SEGMENT_BYTES]).unwrap();
+        drop(log);
+        let last = segments(folder.path()).pop().unwrap();
+        let whole = std::fs::read(&last).unwrap();
+        for written in [0, 1, 4, 13, HEADER, HEADER + 1, SEGMENT_BYTES] {
+            let mut torn = vec![0; whole.len()];
+            torn[..written].copy_from_slice(&whole[..written]);
+            std::fs::write(&last, torn).unwrap();
+            assert_eq!(rows(folder.path(), 0).unwrap().len(), 2, "{written} bytes of the record are there");
+        }
+        for damaged in [0, 5, 17, HEADER + 1, whole.len() - 1] {
+            let mut rotten = whole.clone();
+            rotten[damaged] ^= 1;
+            std::fs::write(&last, rotten).unwrap();
+            assert_eq!(losses(folder.path()), 1, "byte {damaged} is damaged");
+        }
+        // The same row in the next segment says that nothing is lost with it, and a later one that something is.
+        for (next, lost) in [(3, 0), (4, 1)] {
+            let folder = tempfile::tempdir().unwrap();
+            let mut log = written(folder.path(), 2);
+            log.append(3, &vec![3; SEGMENT_BYTES]).unwrap();
+            log.append(next, &vec![4; SEGMENT_BYTES]).unwrap();
+            drop(log);
+            let damaged = &segments(folder.path())[1];
+            let mut rotten = std::fs::read(damaged).unwrap();
+            rotten[HEADER] ^= 1;
+            std::fs::write(damaged, rotten).unwrap();
+            assert_eq!(losses(folder.path()), lost, "row {next} follows");
         }
     }
 

@@ -62,9 +62,28 @@ impl Surreal {
 /// Text of an error thrown by our own fencing check.
 const LEASE_LOST: &str = "lease lost";
 
+/// What SurrealKV says of a block that does not match its checksum.
+const BLOCK_DAMAGED: &str = "checksum verification failed";
+/// Begins the error of such a block.
+const DAMAGED: &str = "a table of the database is damaged";
+
 fn io(error: impl std::fmt::Display) -> StoreError {
     let text = error.to_string();
-    if text.contains(LEASE_LOST) { StoreError::LeaseLost(0) } else { StoreError::Io(text) }
+    if text.contains(LEASE_LOST) {
+        StoreError::LeaseLost(0)
+    } else if text.contains(BLOCK_DAMAGED) {
+        StoreError::Corrupt(format!("{DAMAGED}: {text}"))
+    } else {
+        StoreError::Io(text)
+    }
+}
+
+/// Names what was asked for where a block of a table, which holds many rows, is damaged.
+fn asking_for(what: impl std::fmt::Display) -> impl FnOnce(StoreError) -> StoreError {
+    move |error| match error {
+        StoreError::Corrupt(why) if why.starts_with(DAMAGED) => StoreError::Corrupt(format!("{what}: {why}")),
+        other => other,
+    }
 }
 
 /// The first error of a request that is not merely "not executed because another failed".
@@ -122,7 +141,7 @@ impl Backend for Surreal {
     }
 
     async fn document(&self, key: &Key) -> Result<Option<Versioned<Bytes>>, StoreError> {
-        let (db, key) = (self.database.reader().await?, key.clone());
+        let (db, named, key) = (self.database.reader().await?, key, key.clone());
         self.database
             .run(async move {
                 let asked = db
@@ -133,6 +152,7 @@ impl Backend for Surreal {
                 rows.into_iter().next().map(|row| Ok(row.whole()?.document())).transpose()
             })
             .await
+            .map_err(asking_for(named))
     }
 
     async fn each(&self, keys: &[Key]) -> Result<Vec<Option<Versioned<Bytes>>>, StoreError> {
@@ -204,10 +224,11 @@ impl Backend for Surreal {
                 whole.map(|row| row.map(|row| (Arc::from(row.name.as_str()), row.document()))).collect()
             })
             .await
+            .map_err(asking_for(format_args!("documents of kind {}", kind.as_str())))
     }
 
     async fn entries(&self, stream: &Stream, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
-        let (db, stream) = (self.database.reader().await?, stream.to_string());
+        let (db, named, stream) = (self.database.reader().await?, stream, stream.to_string());
         self.database
             .run(async move {
                 // Rows are named by their last entry, so the first row past `after` holds after + 1, and each row holds one that
@@ -236,6 +257,7 @@ impl Backend for Surreal {
                 Ok(entries)
             })
             .await
+            .map_err(asking_for(format_args!("journal {named}")))
     }
 
     async fn head(&self, stream: &Stream) -> Result<u64, StoreError> {
@@ -284,7 +306,7 @@ impl Backend for Surreal {
     }
 
     async fn payload(&self, hash: &Hash) -> Result<Option<Bytes>, StoreError> {
-        let (db, hash) = (self.database.reader().await?, hash.hex());
+        let (db, named, hash) = (self.database.reader().await?, hash, hash.hex());
         self.database
             .run(async move {
                 let asked = db.query("SELECT * FROM type::record('payload', $hash)").bind(("hash", hash));
@@ -292,10 +314,11 @@ impl Backend for Surreal {
                 rows.into_iter().next().map(|row| Ok(bytes_of(row.whole()?.b))).transpose()
             })
             .await
+            .map_err(asking_for(format_args!("payload {}", named.hex())))
     }
 
     async fn pages(&self, nexus: &str, from: u64, max: usize) -> Result<Vec<Page>, StoreError> {
-        let (db, nexus) = (self.database.reader().await?, nexus.to_owned());
+        let (db, named, nexus) = (self.database.reader().await?, nexus, nexus.to_owned());
         self.database
             .run(async move {
                 let (mut from, mut found) = (from as i64, Vec::new());
@@ -323,6 +346,7 @@ impl Backend for Surreal {
                 Ok(found)
             })
             .await
+            .map_err(asking_for(format_args!("elements of nexus {named}")))
     }
 
     async fn close(&self) -> Result<(), StoreError> {
