@@ -1,5 +1,9 @@
 //! What bad input gets: its own clear refusal, and nothing half done.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use neurons::llm::scripted::Reply;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tests::{Client, TestDaemon, honest};
@@ -274,6 +278,24 @@ async fn health_names_the_parts() {
     let health = daemon.operator.get("/health").await.expect(StatusCode::OK);
     assert_eq!(health["status"], "ok");
     assert_eq!(health["parts"], serde_json::json!({"log": "ok", "store": "ok", "disk": "ok", "models": "ok"}));
+    // A key that is refused is a model that fails, until it answers.
+    let refuses = Arc::new(AtomicBool::new(true));
+    let is_refused = refuses.clone();
+    let daemon = TestDaemon::start(move |request, n| match is_refused.load(Ordering::SeqCst) {
+        true => Reply::Status(401, "the key is not known".into()),
+        false => honest(request, n),
+    })
+    .await;
+    let op = &daemon.operator;
+    let spec = json!({"id": "tried", "memory": "Be brief."});
+    op.post("/v1/neurons", spec).await.expect(StatusCode::CREATED);
+    let ask = async || op.post("/v1/neurons/tried/invoke", json!({"input": "Hello?"})).await;
+    let models = async || op.get("/health").await.expect(StatusCode::OK)["parts"]["models"].clone();
+    ask().await;
+    assert_eq!(models().await, "failing");
+    refuses.store(false, Ordering::SeqCst);
+    ask().await.expect(StatusCode::OK);
+    assert_eq!(models().await, "ok");
 }
 
 #[tokio::test]

@@ -25,6 +25,8 @@ pub(super) struct Breaker {
     /// Whether what is wrong is that no quota is left.
     is_parked: bool,
     why: String,
+    /// Whether the last call that came to an end got no answer from it.
+    is_failing: bool,
 }
 
 impl Breaker {
@@ -47,6 +49,11 @@ impl Breaker {
         self.is_parked
     }
 
+    /// Returns `true` if the last call got no answer: the provider is down, busy, without quota, or refuses the key.
+    pub(super) fn is_failing(&self) -> bool {
+        self.is_failing
+    }
+
     /// Takes note of what a call came to, a trial or not. What began before a rest says nothing about its end, unless it
     /// is good.
     pub(super) fn note(&mut self, came: Result<(), &LlmError>, is_trial: bool, now: Instant) {
@@ -56,6 +63,7 @@ impl Breaker {
         if matches!(came, Err(LlmError::Unheard { .. })) {
             return;
         }
+        self.is_failing = came.is_err_and(LlmError::another_may_answer);
         if came.is_err() && self.until.is_some() && !is_trial && !matches!(came, Err(LlmError::Exhausted { .. })) {
             return;
         }
@@ -69,7 +77,7 @@ impl Breaker {
                 REST.saturating_mul(1 << (self.failures - FAILURES_MAX).min(8)).min(REST_MAX)
             }
             // It answers, be it a refusal.
-            _ => return *self = Self::default(),
+            _ => return *self = Self { is_failing: self.is_failing, ..Self::default() },
         };
         self.is_parked = matches!(came, Err(LlmError::Exhausted { .. }));
         let until = now + rest;
@@ -111,8 +119,13 @@ mod tests {
         assert_eq!(breaker.admit(later + REST * 2), Ok(true));
         breaker.note(Err(&LlmError::Unheard { provider: "p".into(), message: "m".into() }), true, later);
         assert_eq!(breaker.admit(later + REST * 2), Ok(true), "a trial that nobody heard is made again");
+        assert!(breaker.is_failing());
         breaker.note(Ok(()), true, later);
-        assert_eq!(breaker.admit(later), Ok(false));
+        assert_eq!((breaker.admit(later), breaker.is_failing()), (Ok(false), false));
+        for (status, is_failing) in [(401, true), (400, false)] {
+            breaker.note(Err(&LlmError::Refused { provider: "p".into(), status, message: "m".into() }), false, later);
+            assert_eq!((breaker.admit(later), breaker.is_failing()), (Ok(false), is_failing), "{status}");
+        }
         breaker.note(Err(&LlmError::Exhausted { provider: "p".into(), message: "m".into() }), false, later);
         breaker.note(Err(&broken), false, later);
         assert_eq!(breaker.admit(later).unwrap_err().0, PARKED, "an older failure does not end that");

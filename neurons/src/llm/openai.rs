@@ -291,6 +291,10 @@ impl LlmProvider for OpenAi {
         &self.name
     }
 
+    fn is_failing(&self, model: &str) -> bool {
+        self.breakers().get(model).is_some_and(Breaker::is_failing)
+    }
+
     async fn turn(&self, bytes: usize, wants: Wants<Class>) -> Result<Option<Turn<Class>>, LlmError> {
         self.endpoint.turn(bytes, wants).await.map(Some)
     }

@@ -17,12 +17,15 @@ const DISK_LOW_BYTES: u64 = 64 << 20;
 /// How long a commit is waited for that tries whether the store writes again.
 const TRY_MAX: Duration = Duration::from_secs(1);
 
-/// Whether the daemon serves, what it can think with, and which of its parts fail. A log that failed is tried again by asking.
+/// Whether the daemon serves, what it can think with, and which of its parts fail: `models` is `failing` while the last call of each
+/// model got no answer, and `none` without a model. A log that failed is tried again by asking.
 #[utoipa::path(get, path = "/health", responses((status = 200, description = "it serves"), (status = 503, description = "it is stopping, or nothing can be written")))]
 pub(super) async fn health(State(app): State<App>) -> (StatusCode, Json<Value>) {
     let stopping = *app.stopping.borrow();
     let models = app.neurons.models();
     let thinks = models.pick(neurons::Tier::Standard).is_ok();
+    let mut answering = models.chain(neurons::Tier::Standard).iter();
+    let answers = answering.any(|model| !model.provider.is_failing(&model.name));
     let mut store = app.store.health();
     // One attempt at a time, whoever asks, and nobody waits long for it.
     if let (Some(_), false, Ok(_turn)) = (&store.commits, stopping, app.health.try_lock()) {
@@ -38,7 +41,7 @@ pub(super) async fn health(State(app): State<App>) -> (StatusCode, Json<Value>) 
     };
     let parts = json!({
         "log": state(store.commits.is_some()), "store": state(store.checkpoints.is_some()), "disk": disk,
-        "models": if thinks { "ok" } else { "none" },
+        "models": if !thinks { "none" } else if answers { "ok" } else { "failing" },
     });
     let word = match (stopping, store.commits.is_some(), store.checkpoints.is_some()) {
         (true, ..) => "stopping",

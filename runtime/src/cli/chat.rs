@@ -52,8 +52,11 @@ pub(super) async fn run(config: Config, lifeform: Option<String>, topic: Option<
         )),
         _ => {}
     }
-    if client.ask(Method::GET, "/health", None).await.is_ok_and(|health| health["thinks"] == false) {
-        say_error("there is no model here: what you say is kept and answered once there is one");
+    let health = client.ask(Method::GET, "/health", None).await.unwrap_or_default();
+    match health["parts"]["models"].as_str() {
+        Some("none") => say_error("there is no model here: what you say is kept and answered once there is one"),
+        Some("failing") => say_error("the model did not answer when it was last asked: lifeformd check says why"),
+        _ => {}
     }
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     let mut screen = Screen {
