@@ -143,8 +143,9 @@ impl Hands {
         Ok(json!({"said": !said.is_empty()}))
     }
 
-    /// What is learned of a goal at its end (R3): what was done is kept as a trace, and what a model says is worth knowing the
-    /// next time, as a record. It stands by itself: where it cannot be kept, the goal is reached all the same.
+    /// Keeps what is learned of a goal when it is reached, given up, or cannot go on (R3): what was done as a trace, which says
+    /// whether the goal was reached, and what a model says is worth knowing the next time, as a record. A failure to keep them
+    /// changes nothing about the goal.
     async fn learn_of(
         &self,
         context: &ToolContext,
@@ -155,17 +156,20 @@ impl Hands {
     ) -> Result<(), ToolFailure> {
         let agenda = self.plans.agenda();
         let goal = errand["goal"].as_str().and_then(|id| agenda.goals.get(id));
-        let Some(goal) = goal.filter(|goal| goal.status == GoalStatus::Done && outcome.status == Some(goal.status))
-        else {
-            return Ok(());
+        let Some(goal) = goal.filter(|goal| outcome.status == Some(goal.status)) else { return Ok(()) };
+        let (success, result) = match goal.status {
+            GoalStatus::Done => (true, "it is reached"),
+            GoalStatus::Blocked => (false, "it cannot go on"),
+            GoalStatus::Dropped => (false, "it is given up"),
+            GoalStatus::Open | GoalStatus::Active => return Ok(()),
         };
-        let result = goal.notes.last().map_or("it is reached", |note| note.text.as_str());
+        let result = goal.notes.last().map_or(result, |note| note.text.as_str());
         let deed = Deed {
             name: context.job.to_string(),
             objective: goal.title.clone(),
             steps: goal.plan.clone(),
             result: result.to_owned(),
-            success: true,
+            success,
             // The same after a crash.
             at: goal.set_at,
         };

@@ -17,7 +17,7 @@ use crate::LifeformError;
 use crate::agenda::{AimId, Goal, GoalSpec, Schedule, ScheduleSpec};
 use crate::canvas::{Refusal, chat};
 use crate::perception::{Change, Said};
-use crate::reminders::{self, Reading, Reminder, Request};
+use crate::reminders::{self, Cancel, Reading, Reminder, Request};
 
 /// Words by which somebody asks for something later, or again and again.
 const LATER: [&str; 12] = [
@@ -100,6 +100,11 @@ impl Hands {
                         told.push(language.refusal(true).to_owned());
                         continue;
                     }
+                    Reading::Cancel(cancel) => {
+                        let by = PrincipalId::new(said.sender.clone());
+                        told.push(self.take_reminders_off(&cancel, here, &by, origin).await?);
+                        continue;
+                    }
                 };
                 let by = PrincipalId::new(said.sender.clone());
                 match self.put_reminder_down(&reminder, here, &by, origin).await {
@@ -110,6 +115,46 @@ impl Hands {
             }
         }
         Ok(told)
+    }
+
+    /// Takes off the reminders that a person means, of those that it has in this topic: what it is reminded of elsewhere is
+    /// not named here. Answers what is to be said of it.
+    async fn take_reminders_off(
+        &self,
+        cancel: &Cancel,
+        here: &Here,
+        by: &PrincipalId,
+        origin: &Origin,
+    ) -> Result<String, ToolFailure> {
+        let zone = self.zone().0;
+        let named = |one: &Schedule| {
+            let next = one.next.to_zoned(zone.clone());
+            format!("{} ({})", one.what, next.strftime("%Y-%m-%d %H:%M"))
+        };
+        let is_here = |one: &&Schedule| {
+            one.remind
+                && one.by == *by
+                && one.topic.as_deref() == Some(&**here.topic())
+                && here.canvas.name() == &*self.home
+        };
+        let took = self
+            .plans
+            .change(origin, "reminders taken off", |agenda, _| {
+                let there: Vec<Schedule> = agenda.schedules.values().filter(is_here).cloned().collect();
+                let is_meant = |one: &&Schedule| cancel.means(&one.what, one.next, one.cron.as_deref());
+                let meant: Vec<Schedule> = there.iter().filter(is_meant).cloned().collect();
+                if meant.is_empty() || (cancel.is_unspecific() && meant.len() > 1) {
+                    return Err(Refusal::State(cancel.question(&there.iter().map(named).collect::<Vec<_>>())));
+                }
+                meant.iter().try_for_each(|one| agenda.remove_schedule(&one.id))?;
+                Ok(meant.iter().map(named).collect::<Vec<_>>())
+            })
+            .await;
+        match took {
+            Ok(taken) => Ok(cancel.confirmation(&taken)),
+            Err(LifeformError::Refused(Refusal::State(question))) => Ok(question),
+            Err(error) => Err(ToolFailure::passing(error)),
+        }
     }
 
     async fn put_reminder_down(

@@ -1,6 +1,7 @@
 //! Reminders by rule: "remind me in two hours to ring Ada", 明天早上九点提醒我交房租, 3時間後に薬を飲むようにリマインドして. Time
 //! and text come from the person's own words, so that no model has to be believed. Plain functions of the words and the time.
 
+mod cancel;
 mod when;
 
 use std::ops::Range;
@@ -9,6 +10,7 @@ use std::sync::LazyLock;
 use jiff::{Timestamp, Zoned};
 use regex::Regex;
 
+pub(crate) use cancel::Cancel;
 pub(crate) use when::When;
 
 /// A language that reminders are asked for in.
@@ -39,6 +41,8 @@ pub(crate) enum Reading {
     Unclear(Language),
     /// A reminder at a time that is over.
     Over(Language),
+    /// Reminders that are wanted no more.
+    Cancel(Cancel),
 }
 
 /// The reminders that a message asks for.
@@ -144,6 +148,9 @@ fn is_filler(sentence: &str) -> bool {
 }
 
 fn of_sentence(sentence: &str, now: &Zoned) -> Option<Reading> {
+    if let Some(cancel) = cancel::of_sentence(sentence, now) {
+        return Some(Reading::Cancel(cancel));
+    }
     let (language, cue) = cue_of(sentence)?;
     let found = when::find(sentence, language, now);
     let Some((when, mut spans)) = found else {
@@ -162,9 +169,9 @@ fn of_sentence(sentence: &str, now: &Zoned) -> Option<Reading> {
     Some(Reading::Asked(Reminder { what, when, language }))
 }
 
-/// Returns `true` if a sentence asks for a reminder: it states nothing.
+/// Returns `true` if a sentence asks for a reminder, or for one to be taken off: it states nothing.
 pub(crate) fn is_request(sentence: &str) -> bool {
-    cue_of(sentence).is_some()
+    cue_of(sentence).is_some() || cancel::cue_of(sentence.trim()).is_some()
 }
 
 /// The language of a request to be reminded, and where it stands in a sentence.
@@ -324,6 +331,7 @@ mod tests {
             Reading::Asked(Reminder { what, when: When::Again(cron), .. }) => format!("{cron} | {what}"),
             Reading::Unclear(_) => "unclear".to_owned(),
             Reading::Over(_) => "over".to_owned(),
+            Reading::Cancel(cancel) => format!("cancel {}", cancel.about),
         };
         read(message, &now()).readings.iter().map(shown).collect()
     }
@@ -403,19 +411,14 @@ mod tests {
         for none in [
             "Remind me what my cat is called.",
             "You remind me of my sister.",
-            "Don't remind me in an hour.",
             "Did you remind me at 9?",
             "What time is it?",
-            "You no longer need to remind me at 9 tomorrow.",
             "My kids remind me every day to be patient.",
-            "不要再提醒我明天九点开会",
-            "明日9時のリマインダーを消してください",
             "Can you remind me of the capital of France?",
             "Please remind me about what we said yesterday",
             "思い出させてくれる曲は何ですか？",
             "提醒我的是那首歌，叫什么名字？",
             "99999999999999999999分钟后提醒我",
-            "别提醒我",
             "The song in an hour-long film reminds me of home.",
         ] {
             assert_eq!(shown(none), [""; 0], "{none}");
@@ -425,6 +428,19 @@ mod tests {
         assert!(both.readings.len() == 1 && !both.is_all);
         let two = shown("Remind me in an hour to ring Ada. Remind me in two hours to ring Bob.");
         assert_eq!(two, ["01-01 15:30 ring Ada", "01-01 16:30 ring Bob"]);
+    }
+
+    #[test]
+    fn a_request_to_take_a_reminder_off_is_one_and_no_reminder() {
+        for (message, wanted) in [
+            ("Don't remind me in an hour.", "cancel "),
+            ("Stop reminding me to ring Ada. Thanks!", "cancel ring Ada"),
+            ("不要再提醒我明天九点开会", "cancel 开会"),
+            ("明日9時のリマインダーを消してください", "cancel "),
+        ] {
+            assert_eq!(shown(message), [wanted], "{message}");
+            assert!(read(message, &now()).is_all && is_request(message.trim_end_matches(" Thanks!")), "{message}");
+        }
     }
 
     #[test]

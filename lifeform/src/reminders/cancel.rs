@@ -1,0 +1,187 @@
+//! Requests to take reminders off again: "stop reminding me to ring Ada", 取消吃药的提醒, 9時のリマインダーを取り消して.
+
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use jiff::Zoned;
+use regex::{Captures, Regex};
+
+use super::{Language, When, regex, what_of, when};
+
+/// A request to take reminders off.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Cancel {
+    /// Words of the reminders that are meant; empty when it does not say.
+    pub(crate) about: String,
+    /// The time of the reminders that are meant.
+    pub(crate) when: Option<When>,
+    /// Whether all of them are meant.
+    pub(crate) all: bool,
+    /// In which language it was asked.
+    pub(crate) language: Language,
+}
+
+static ENGLISH: LazyLock<Regex> = LazyLock::new(|| {
+    regex(concat!(
+        r"(?i)^(?:(?:ok(?:ay)?|please|pls|and|then|(?:can|could|would|will) you(?: please)?|you can)[ ,]+)*",
+        r"(?:stop reminding me\b(?: any ?more)?|(?:don't|do not|never) remind me\b(?: again| any ?more)?",
+        r"|(?:you )?(?:no longer need|don't need|do not need|needn't|need not)(?: to)? remind me\b(?: any ?more)?",
+        r"|(?:cancel|delete|remove|drop|forget|stop|never ?mind|clear)(?: about)?(?P<all> all)?(?: of)?",
+        r"(?: (?:my|the|that|this|these|those|your))?(?P<about>(?: [^ ,.;:!?]+){0,5}?) reminders?\b)",
+    ))
+});
+static CHINESE: LazyLock<Regex> = LazyLock::new(|| {
+    regex(concat!(
+        r"(?:请|麻烦|帮我|可以)*(?:(?:别|不要|不用|不需要|停止)(?:再|再次)?提醒(?:一下)?我?(?:了)?",
+        r"|(?:取消|删除|删掉|去掉|撤销)(?P<all>所有|全部)?(?:的)?(?P<about>.*?)(?:的)?提醒|(?:把)?(?P<before>.*?)(?:的)?提醒(?:都)?(?:取消|删除|删掉|去掉|撤销)(?:了|掉)?)",
+    ))
+});
+static JAPANESE: LazyLock<Regex> = LazyLock::new(|| {
+    regex(concat!(
+        r"(?P<all>全部の|すべての|全ての)?の?(?:リマインダー|リマインド)(?:を|は)?(?:全部|すべて)?(?:消し|削除|取り消し|やめ|キャンセル|止め|停止)(?:し)?(?:て)?(?:ください|下さい|ね|ほしい)?",
+        r"|(?:リマインドし|思い出させ)(?:ないで|なくて(?:も)?いい|なくてよい)(?:ください|下さい|です|よ)?",
+    ))
+});
+/// Other questions about a reminder ask for nothing to be taken off.
+static ASKED_OF_YOU: LazyLock<Regex> = LazyLock::new(|| {
+    regex(r"(?i)^(?:please )?(?:can|could|would|will) you\b|^(?:请|可以|能|麻烦)|(?:もらえますか|くれますか)[？?]?$")
+});
+/// Words that name no reminder.
+const UNSPECIFIC: [&str; 8] = ["it", "that", "this", "了", "的", "は", "を", "もう"];
+/// Words that name all of them.
+const ALL: [&str; 6] = ["all", "every", "any", "都", "所有", "全部"];
+
+/// Returns the request to take reminders off in a sentence, reckoned from `now`.
+pub(super) fn of_sentence(sentence: &str, now: &Zoned) -> Option<Cancel> {
+    let (language, found) = cue_of(sentence.trim())?;
+    let sentence = sentence.trim();
+    let cue = found.get(0)?.range();
+    let within = [found.name("about"), found.name("before")].into_iter().flatten().map(|part| part.as_str());
+    // What names the reminders stands within the request or beside it.
+    let named = format!("{} {}", within.collect::<String>(), rest(sentence, &cue));
+    let (when, spans) = match when::find(&named, language, now) {
+        Some((when, spans)) => (when, spans),
+        None => (None, Vec::new()),
+    };
+    let about = what_of(&named, spans, language);
+    let all = found.name("all").is_some() || ALL.contains(&&*about);
+    let is_named = !all && !UNSPECIFIC.contains(&&*about);
+    Some(Cancel { about: if is_named { about } else { String::new() }, when, all, language })
+}
+
+/// Where a sentence asks to take reminders off, and in which language.
+pub(super) fn cue_of(sentence: &str) -> Option<(Language, Captures<'_>)> {
+    let asks = sentence.ends_with(['?', '？', '吗', '呢', 'か']);
+    if asks && !ASKED_OF_YOU.is_match(sentence) {
+        return None;
+    }
+    let ways = [(Language::Japanese, &JAPANESE), (Language::Chinese, &CHINESE), (Language::English, &ENGLISH)];
+    ways.into_iter().find_map(|(language, way)| Some((language, way.captures(sentence)?)))
+}
+
+fn rest(sentence: &str, cue: &Range<usize>) -> String {
+    format!("{} {}", &sentence[..cue.start], &sentence[cue.end..])
+}
+
+impl Cancel {
+    /// Returns `true` if a reminder of these words and that time, at `next` or by `cron`, is one that is meant.
+    pub(crate) fn means(&self, what: &str, next: jiff::Timestamp, cron: Option<&str>) -> bool {
+        let in_time = match &self.when {
+            None => true,
+            Some(When::Once(at)) => *at == next,
+            Some(When::Again(pattern)) => cron == Some(&**pattern),
+        };
+        let (about, told) = (self.about.to_lowercase(), what.to_lowercase());
+        in_time && (told.contains(&about) || knowledge::adds_nothing(&self.about, what))
+    }
+
+    /// Returns `true` if it says neither which reminders are meant nor that all are.
+    pub(crate) fn is_unspecific(&self) -> bool {
+        self.about.is_empty() && self.when.is_none() && !self.all
+    }
+
+    /// What is said of the reminders that were taken off.
+    pub(crate) fn confirmation(&self, taken: &[String]) -> String {
+        let list = taken.join("; ");
+        match self.language {
+            Language::English => format!("I will not remind you of this any more: {list}"),
+            Language::Chinese => format!("我不再提醒你：{list}"),
+            Language::Japanese => format!("このリマインダーを取り消しました：{list}"),
+        }
+    }
+
+    /// What is said where none is meant, or several may be; `there` are those that the person has.
+    pub(crate) fn question(&self, there: &[String]) -> String {
+        let list = there.join("; ");
+        match (self.language, there.is_empty()) {
+            (Language::English, true) => "There is no reminder of yours here.".to_owned(),
+            (Language::Chinese, true) => "这里没有你的提醒。".to_owned(),
+            (Language::Japanese, true) => "ここにはあなたのリマインダーがありません。".to_owned(),
+            (Language::English, false) => format!("I took nothing off. Which one do you mean? There is: {list}"),
+            (Language::Chinese, false) => format!("我没有取消任何提醒。你指的是哪一个？现有：{list}"),
+            (Language::Japanese, false) => format!("何も取り消していません。どれのことですか？登録済み：{list}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn now() -> Zoned {
+        "2026-01-01T14:30[Europe/Lisbon]".parse().unwrap()
+    }
+
+    #[test]
+    fn what_is_meant_is_read_from_the_words() {
+        for (sentence, about, all, timed) in [
+            ("Stop reminding me.", "", false, false),
+            ("Stop reminding me to ring Ada.", "ring Ada", false, false),
+            ("Please don't remind me any more", "", false, false),
+            ("Don't remind me to buy bread.", "buy bread", false, false),
+            ("You no longer need to remind me at 9 tomorrow.", "", false, true),
+            ("Cancel my reminder to pay the rent", "pay the rent", false, false),
+            ("Could you cancel the rent reminder?", "rent", false, false),
+            ("Cancel all my reminders.", "", true, false),
+            ("Delete that reminder", "", false, false),
+            ("不要再提醒我吃药", "吃药", false, false),
+            ("别提醒我", "", false, false),
+            ("取消吃药的提醒", "吃药", false, false),
+            ("把吃药的提醒取消", "吃药", false, false),
+            ("取消所有提醒", "", true, false),
+            ("不要再提醒我明天九点开会", "开会", false, true),
+            ("明日9時のリマインダーを消してください", "", false, true),
+            ("薬のリマインダーを取り消して", "薬", false, false),
+            ("もうリマインドしないで", "", false, false),
+        ] {
+            let found = of_sentence(sentence, &now()).unwrap_or_else(|| panic!("{sentence}"));
+            assert_eq!((&*found.about, found.all, found.when.is_some()), (about, all, timed), "{sentence}");
+        }
+        for none in [
+            "Remind me in an hour to cancel the reminder service.",
+            "Did you cancel my reminder?",
+            "Should I stop reminding him?",
+            "He told me to cancel my plans.",
+            "I forgot the reminder you gave me.",
+            "明天九点提醒我取消订阅",
+            "吃药的提醒取消了吗",
+            "3時間後に予約を取り消すようにリマインドして",
+        ] {
+            assert_eq!(of_sentence(none, &now()), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn a_reminder_is_meant_by_its_words_or_its_time() {
+        let at = |text: &str| text.parse::<jiff::Timestamp>().unwrap();
+        let read = |sentence: &str| of_sentence(sentence, &now()).unwrap();
+        let tomorrow = at("2026-01-02T09:00:00Z");
+        assert!(read("Stop reminding me to ring Ada").means("ring Ada about the boat", tomorrow, None));
+        assert!(!read("Stop reminding me to ring Ada").means("ring Bob", tomorrow, None));
+        assert!(read("Don't remind me tomorrow at 9").means("pay", tomorrow, None));
+        assert!(!read("Don't remind me tomorrow at 9").means("pay", at("2026-01-02T10:00:00Z"), None));
+        assert!(read("Stop reminding me every day at 7").means("stretch", tomorrow, Some("0 7 * * *")));
+        assert!(read("取消吃药的提醒").means("吃药", tomorrow, None));
+        assert!(read("Stop reminding me").is_unspecific() && !read("Cancel all my reminders").is_unspecific());
+    }
+}
