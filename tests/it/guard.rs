@@ -172,9 +172,91 @@ async fn an_answer_that_is_stuck_is_given_up_and_told() {
     gate.notify_waiters();
 }
 
+/// The evidence by which the guard of a lifeform, configured so, intervenes while `bring` is done to it.
+async fn evidence(configure: fn(&mut runtime::Config), bring: impl AsyncFn(&TestDaemon, &str)) -> Value {
+    let daemon = TestDaemon::configured(configure, |request, n| {
+        let told = last_of(request);
+        let step =
+            json!({"plan": [], "say": "", "status": "active", "again_in_minutes": 0, "subgoals": [], "schedules": []});
+        if told.starts_with("What you have set out to do") { Reply::Text(step.to_string()) } else { honest(request, n) }
+    })
+    .await;
+    let (id, _) = daemon.lifeform().await;
+    let life = format!("/v1/lifeforms/{id}");
+    bring(&daemon, &life).await;
+    loop {
+        let guard = daemon.operator.get(&life).await.expect(StatusCode::OK)["guard"].take();
+        if guard["step"] != "calm" {
+            return guard["evidence"].clone();
+        }
+        daemon.clock.advance_ms(500);
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn each_bound_of_the_guard_is_the_configured_one() {
+    let talk = async |daemon: &TestDaemon, life: &str| {
+        let chat = format!("{life}/canvases/canvas_chat_main");
+        daemon.operator.topic(&chat, "t").await;
+        for n in 0..4 {
+            daemon.operator.say(&chat, "t", &format!("Number {n}.")).await;
+        }
+    };
+    let heard = evidence(|config| config.guard.heard_per_min = 3, talk).await;
+    assert_eq!((&heard["sign"], &heard["counted"]["heard_per_min"]), (&json!("seizure"), &json!(4)), "{heard}");
+    assert_eq!(heard["limits"]["heard_per_min"], 3);
+
+    let plan = async |daemon: &TestDaemon, life: &str| {
+        for n in 0..30 {
+            let goal = json!({"title": format!("Goal {n}"), "at": "2026-01-01T00:00:10Z"});
+            daemon.operator.post(&format!("{life}/goals"), goal).await.expect(StatusCode::CREATED);
+        }
+        daemon.clock.advance_ms(15_000);
+    };
+    let branching = evidence(|config| config.guard.branching = 2, plan).await;
+    assert_eq!((&branching["sign"], &branching["limits"]["branching"]), (&json!("seizure"), &json!(2)), "{branching}");
+    assert!(branching["counted"]["branching"].as_f64() > Some(2.0), "{branching}");
+
+    // What a participant set is bounded by its share, and brings no quarantine upon the others.
+    let of_ada = async |daemon: &TestDaemon, life: &str| {
+        let ada = daemon.person("user:ada", "participant").await;
+        let goal = json!({"title": "Hers", "at": "2026-01-01T00:00:10Z"});
+        let set = ada.post(&format!("{life}/goals"), goal).await.expect(StatusCode::CREATED);
+        let path = format!("{life}/goals/{}", set["id"].as_str().unwrap());
+        daemon.clock.advance_ms(15_000);
+        loop {
+            let goal = daemon.operator.get(&path).await.expect(StatusCode::OK);
+            if goal["pursued"] == 1 && goal["job"].is_null() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        // What it looks at comes a beat later, and the house's own goal, which does bleed, after that.
+        daemon.clock.advance_ms(60_000);
+        assert_eq!(daemon.operator.get(life).await.expect(StatusCode::OK)["guard"]["step"], "calm");
+        plan(daemon, life).await;
+    };
+    let later = evidence(|config| config.guard.unasked_tokens_per_hour = 20, of_ada).await;
+    assert_eq!(later["sign"], "bleeding", "{later}");
+
+    let bleeding = evidence(|config| config.guard.unasked_tokens_per_hour = 20, plan).await;
+    assert_eq!(bleeding["sign"], "bleeding", "{bleeding}");
+    assert!(bleeding["counted"]["unasked_tokens_per_hour"].as_u64() > Some(20), "{bleeding}");
+}
+
 #[tokio::test]
 async fn a_memory_on_which_answers_fail_is_set_apart_and_told() {
-    let daemon = TestDaemon::start(|request, n| {
+    for (configured, failures) in [(None, 3), (Some(5), 5)] {
+        is_set_apart_after(configured, failures).await;
+    }
+}
+
+async fn is_set_apart_after(poison_after: Option<u32>, expected: usize) {
+    let configure = move |config: &mut runtime::Config| {
+        config.guard.poison_after = poison_after.unwrap_or(config.guard.poison_after);
+    };
+    let daemon = TestDaemon::configured(configure, |request, n| {
         let poisoned = request.messages.iter().any(|message| {
             message.role == "system" && message.content.as_deref().is_some_and(|text| text.contains("xyzzy"))
         });
@@ -210,7 +292,7 @@ async fn a_memory_on_which_answers_fail_is_set_apart_and_told() {
         op.say(&chat, &format!("o{n}"), "Hello?").await;
         socket.until(finished).await;
     }
-    assert_eq!(failures, 3, "after three failures it comes to mind no more");
+    assert_eq!(failures, expected, "after so many failures it comes to mind no more");
     let trace = op.get(&format!("/v1/lifeforms/{id}/trace?limit=200")).await.expect(StatusCode::OK);
     assert!(trace.to_string().contains("memory set apart"), "{trace}");
 }

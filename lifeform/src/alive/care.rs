@@ -133,11 +133,17 @@ impl Alive {
         Ok(())
     }
 
-    /// What it has spent so far on what nobody asked for just now.
+    /// Counts what it has spent so far on what nobody asked for just now. What a participant set is bounded by that
+    /// participant's share, and keeps nobody else from being served.
     pub(super) async fn count_unasked(&mut self) -> Result<(), LifeformError> {
         let report = spending::report(&self.store, &self.fascicles, &self.head.id).await?;
-        let unasked = report.by.get("goal").into_iter().flat_map(|goals| goals.values());
-        let tokens = unasked.map(|tally| tally.charged.tokens).sum();
+        let goals = report.by.get("goal");
+        let agenda = self.plans.agenda();
+        let is_known =
+            |goal: &str| goals.is_some_and(|goals| goals.contains_key(goal)) || agenda.goals.contains_key(goal);
+        self.asked.retain(|goal| is_known(goal));
+        let unasked = goals.into_iter().flatten().filter(|(goal, _)| !self.asked.contains(*goal));
+        let tokens = unasked.map(|(_, tally)| tally.charged.tokens).sum();
         self.counts.spent_unasked(tokens, self.store.clock().now());
         Ok(())
     }

@@ -56,6 +56,8 @@ pub(crate) struct Alive {
     knowing: Knowing,
     limits: GuardLimits,
     counts: Counts,
+    /// Goals of participants that it has pursued.
+    asked: BTreeSet<String>,
     /// Failures of answers that rest on a memory, and whether others succeeded since.
     suspected: BTreeMap<String, (u32, bool)>,
     /// The version of the mark that it is awake.
@@ -123,6 +125,7 @@ impl Alive {
             knowing,
             limits: guard,
             counts: Counts::default(),
+            asked: BTreeSet::new(),
             suspected: BTreeMap::new(),
             awake: 0,
             asleep,

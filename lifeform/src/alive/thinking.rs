@@ -201,20 +201,22 @@ impl Alive {
         self.say_by_reflex(&perception.place, perception.last(), &name, content, None).await
     }
 
-    /// Whether everybody is trusted whose words an answer is given: what is said now, what was said just before, and whatever
-    /// is in a summary.
-    fn trusts_all_of(&self, perception: &Perception, window: usize) -> bool {
+    /// Returns `true` if everyone is trusted whose words an answer may rest on: those who ever spoke in the topic, since what the
+    /// lifeform said there itself may repeat them, and those who wrote in the mind map, which is shown whole.
+    fn trusts_all_of(&self, perception: &Perception) -> bool {
         let Place { canvas, topic } = &perception.place;
         let now = perception.said.iter().all(|said| self.trusts(&said.sender));
-        let Some(canvas) = self.canvases.get(canvas).filter(|canvas| canvas.kind == Kind::Chat) else { return now };
+        let Some(canvas) = self.canvases.get(canvas) else { return now };
         let state = canvas.snapshot().state;
-        let is_in_short = state.get(&chat::topic_path(topic)).is_some_and(|topic| !topic["summaries"].is_null());
-        let shown = if is_in_short { usize::MAX } else { perception.said.len().saturating_add(window) };
-        let mut before = state.children(&format!("{}/messages", chat::topic_path(topic))).rev().take(shown);
-        let is_trusted = |message: &serde_json::Value| {
-            message["sender"].as_str().is_some_and(|sender| *sender == *self.me.id.0 || self.trusts(sender))
+        let is_trusted = |who: &str| *who == *self.me.id.0 || self.trusts(who);
+        let mut parts: Box<dyn Iterator<Item = &serde_json::Value>> = match canvas.kind {
+            Kind::Chat => {
+                let messages = state.children(&format!("{}/messages", chat::topic_path(topic)));
+                Box::new(state.get(&chat::topic_path(topic)).into_iter().chain(messages))
+            }
+            Kind::ZMind => Box::new(mind_map::PARTS.into_iter().flat_map(|part| state.children(part))),
         };
-        now && before.all(is_trusted)
+        now && parts.all(|part| writers_of(part).into_iter().all(is_trusted))
     }
 
     /// Whether somebody's word is enough for what changes something outside.
@@ -270,7 +272,7 @@ impl Alive {
             (_, true, Step::Inhibit) => &definition.inhibit,
             (_, true, _) => &definition.reply,
         };
-        let untrusted = !self.trusts_all_of(&perception, means.history);
+        let untrusted = !self.trusts_all_of(&perception);
         let reserve = if perception.to_answer() { self.need(means) } else { Amount::default() };
         let content = serde_json::to_value(&perception).unwrap_or_default();
         let order = JobOrder {
@@ -373,4 +375,21 @@ pub(super) fn word(canvas: &Canvas, place: &Arc<str>, id: Arc<str>, content: Str
             mind_map::Op::AddComment { id, node: place.clone(), content, reply_to }.into()
         }
     }
+}
+
+/// Everyone who wrote a part of a canvas or changed it.
+fn writers_of(part: &serde_json::Value) -> Vec<&str> {
+    let (mut writers, mut waiting) = (Vec::new(), vec![part]);
+    while let Some(value) = waiting.pop() {
+        match value {
+            serde_json::Value::Object(members) => {
+                let named = members.iter().filter(|(key, _)| matches!(key.as_str(), "by" | "created_by" | "sender"));
+                writers.extend(named.filter_map(|(_, who)| who.as_str()));
+                waiting.extend(members.values());
+            }
+            serde_json::Value::Array(items) => waiting.extend(items),
+            _ => {}
+        }
+    }
+    writers
 }
