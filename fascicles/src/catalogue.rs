@@ -130,23 +130,38 @@ impl Named {
     }
 }
 
+/// Definitions of fascicles and stored neurons, by id.
+#[derive(Default)]
+pub struct Definitions {
+    /// The fascicles.
+    pub fascicles: BTreeMap<FascicleId, FascicleSpec>,
+    /// The neurons.
+    pub neurons: BTreeMap<NeuronId, NeuronSpec>,
+}
+
 impl Fascicles {
-    /// What lives by some fascicles: their definitions with all that are within them, and the stored neurons that they name.
+    /// Returns the definitions of some fascicles, of all that are within them, and of the stored neurons that they name. Those
+    /// that are `brought` along go before those that are here.
     ///
     /// # Errors
     /// [`FascicleError::NotFound`] when one of `ids` is gone.
     pub async fn needed_by<'a>(
         &self,
         ids: impl IntoIterator<Item = &'a FascicleId>,
-    ) -> Result<(BTreeMap<FascicleId, FascicleSpec>, BTreeMap<NeuronId, NeuronSpec>), FascicleError> {
+        brought: &Definitions,
+    ) -> Result<Definitions, FascicleError> {
         let (mut fascicles, mut neurons) = (BTreeMap::new(), BTreeMap::new());
         let mut wanted: Vec<(FascicleId, bool)> = ids.into_iter().map(|id| (id.clone(), true)).collect();
         while let Some((id, must)) = wanted.pop() {
             if fascicles.contains_key(&id) {
                 continue;
             }
-            let found = match self.get(&id).await {
-                Ok(found) => found.value,
+            let found = match brought.fascicles.get(&id) {
+                Some(found) => Ok(found.clone()),
+                None => self.get(&id).await.map(|found| found.value),
+            };
+            let found = match found {
+                Ok(found) => found,
                 // What is only called as a tool may be gone.
                 Err(FascicleError::NotFound(_)) if !must => continue,
                 Err(error) => return Err(error),
@@ -160,16 +175,22 @@ impl Fascicles {
                 if neurons.contains_key(&neuron) {
                     continue;
                 }
-                let Ok(spec) = self.inner.neurons.get(&neuron).await else { continue };
+                let spec = match brought.neurons.get(&neuron) {
+                    Some(spec) => spec.clone(),
+                    None => match self.inner.neurons.get(&neuron).await {
+                        Ok(found) => found.value,
+                        Err(_) => continue,
+                    },
+                };
                 let mut more = Named::default();
-                called_in(&serde_json::to_value(&spec.value).unwrap_or_default(), &mut more);
-                neurons.insert(neuron, spec.value);
+                called_in(&serde_json::to_value(&spec).unwrap_or_default(), &mut more);
+                neurons.insert(neuron, spec);
                 stored.extend(more.neurons);
                 named.fascicles.extend(more.fascicles);
             }
             wanted.extend(named.fascicles.into_iter().map(|id| (id, false)));
         }
-        Ok((fascicles, neurons))
+        Ok(Definitions { fascicles, neurons })
     }
 
     /// Takes over a fascicle from another daemon with all its versions, if there is none of that name here. Answers whether it

@@ -23,7 +23,7 @@ mod work;
 
 use std::sync::Arc;
 
-pub use catalogue::{Version, read, schema};
+pub use catalogue::{Definitions, Version, read, schema};
 pub use draw::{dot, mermaid};
 pub use dry_run::{DryRun, Script, StepTaken};
 pub use fascicles::{Ended, Fascicles, JobFilter, JobOrder};

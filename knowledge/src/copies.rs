@@ -1,10 +1,9 @@
 //! Copies: a person's statement is kept as a fact in a mind and as a record here, and deleting one deletes the other.
 
-use std::sync::{Arc, OnceLock};
-
-use nexus::Origin;
+use nexus::store::Op;
+use nexus::{Origin, PrincipalKind};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tokio::sync::mpsc;
 
 use crate::learn::EXTRACTED;
 use crate::likeness::{likeness, telling, words};
@@ -15,26 +14,22 @@ use crate::{Knowledge, KnowledgeError};
 /// Two texts that share so much of their words are copies.
 const SAME: f64 = 0.8;
 
-/// A deleted record whose deletion was not its own agent's doing.
-#[derive(Clone, Debug)]
+/// A deleted record that lifeforms heard of in a talk, and whose deletion was not a lifeform's doing: the body of a note in the
+/// [`Outbox`](nexus::Outbox).
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Deleted {
-    /// The record, as it was.
-    pub record: Record,
+    /// The record's id.
+    pub id: String,
+    /// The person whose statement it was.
+    pub owner: String,
+    /// What it said.
+    pub content: String,
+    /// The message it was made of.
+    pub message_id: String,
+    /// The agents that heard it.
+    pub heard_by: Vec<String>,
     /// `true` if the record was removed for good, `false` if it was marked as deleted.
     pub purged: bool,
-}
-
-/// The channel that carries deleted records; without a listener they are dropped.
-#[derive(Clone, Default)]
-pub(crate) struct Deletions(Arc<OnceLock<mpsc::UnboundedSender<Deleted>>>);
-
-impl Deletions {
-    pub(crate) fn report(&self, record: Record, purged: bool) {
-        if let Some(listener) = self.0.get() {
-            // The listener ends with the daemon.
-            let _ = listener.send(Deleted { record, purged });
-        }
-    }
 }
 
 /// Returns `true` if a text of the same message says what `statement` does, in more words or in fewer, as a model may read it.
@@ -69,10 +64,16 @@ impl Record {
 pub(crate) const HEARD_BY: &str = "heard_by";
 
 impl Knowledge {
-    /// Returns the receiver of deleted records. `None` if the receiver was taken already.
-    pub fn deleted(&self) -> Option<mpsc::UnboundedReceiver<Deleted>> {
-        let (sender, receiver) = mpsc::unbounded_channel();
-        self.deleted.0.set(sender).is_ok().then_some(receiver)
+    /// Returns the note to be made of a record that `origin` deletes.
+    pub(crate) fn note_of(&self, record: &Record, purged: bool, origin: &Origin) -> Option<Op> {
+        let heard_by: Vec<String> = record.heard_by().map(str::to_owned).collect();
+        // A lifeform knows itself what it did.
+        if origin.principal.kind == PrincipalKind::Lifeform || heard_by.is_empty() {
+            return None;
+        }
+        let Record { id, owner, content, message_id, .. } = record.clone();
+        let deleted = Deleted { id: id.clone(), owner, content, message_id: message_id?, heard_by, purged };
+        self.nexus.outbox().note(format!("record/{id}"), &deleted)
     }
 
     /// Deletes the records of `owner` that were made of these messages and say what `statement` does. Returns their number.

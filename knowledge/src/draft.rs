@@ -1,7 +1,7 @@
 //! What somebody posts as a record, and the rule of each member of it (MISSION R1, H2).
 
 use nexus::Principal;
-use nexus::kip::graph::El;
+use nexus::kip::graph::Ids;
 use nexus::secrets::redacted;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -327,7 +327,7 @@ const ROUTES: [&str; 5] = ["search", "export", "import", "slim", "batch_update"]
 fn is_id(id: &str) -> bool {
     let is_seen = |c: char| !(c.is_control() || is_invisible(c));
     let is_step = [".", ".."].contains(&id);
-    id == id.trim() && id.chars().all(is_seen) && !is_step && !ROUTES.contains(&id) && El::parse(id).is_none()
+    id == id.trim() && id.chars().all(is_seen) && !is_step && !ROUTES.contains(&id) && !Ids::is_id(id)
 }
 
 /// Checks the id of a resource: a path of names.

@@ -163,7 +163,6 @@ pub struct Knowledge {
     profiles: Arc<std::sync::Mutex<told::Profiles>>,
     /// Whether what a person said to one lifeform comes to the mind of all.
     opens_profiles: bool,
-    deleted: copies::Deletions,
 }
 
 /// Records and resources that are changed at the same time at most.
@@ -197,7 +196,6 @@ impl Knowledge {
             directory,
             profiles,
             opens_profiles: false,
-            deleted: copies::Deletions::default(),
         }
     }
 

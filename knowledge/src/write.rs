@@ -10,7 +10,7 @@ use nexus::kip::Call;
 use nexus::kip::graph::SCOPES_KEY;
 use nexus::secrets::replaced;
 use nexus::store::{Hash, Key, Kind, Op};
-use nexus::{Batch, OWNER_KEY, Origin, PrincipalKind, Right, Role, SecretPolicy, versions_stream};
+use nexus::{Batch, OWNER_KEY, Origin, Right, Role, SecretPolicy, versions_stream};
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -393,6 +393,7 @@ impl Knowledge {
             let streams = [feedback::stream(id), versions_stream(KIND, id)];
             let mut gone = self.no_more_counted(id, origin).await?;
             gone.extend(streams.into_iter().map(|stream| Op::Forget { stream }));
+            gone.extend(self.note_of(&record, true, origin));
             let command = r#"DELETE CONCEPT ?k DETACH WHERE { ?k {type: "Knowledge", name: $id} }"#;
             self.kip(command, json!({"id": id}), Right::Own, gone, id, origin).await?;
             // What was sealed for it alone goes with it.
@@ -402,23 +403,17 @@ impl Knowledge {
                     return Err(error);
                 }
             }
-            self.tell_deleted(record, true, origin);
+            self.nexus.outbox().signal();
             return Ok(());
         }
         if record.status != Status::Active {
             return Err(KnowledgeError::NotFound(id.to_owned()));
         }
         let command = r#"UPDATE ?k SET METADATA { status: "retracted" } WHERE { ?k {type: "Knowledge", name: $id} }"#;
-        self.kip(command, json!({"id": id}), Right::Own, Vec::new(), id, origin).await?;
-        self.tell_deleted(record, false, origin);
+        let note = self.note_of(&record, false, origin).into_iter().collect();
+        self.kip(command, json!({"id": id}), Right::Own, note, id, origin).await?;
+        self.nexus.outbox().signal();
         Ok(())
-    }
-
-    /// Tells of a record that was deleted by somebody else than a lifeform, which knows what it did.
-    fn tell_deleted(&self, record: Record, purged: bool, origin: &Origin) {
-        if origin.principal.kind != PrincipalKind::Lifeform {
-            self.deleted.report(record, purged);
-        }
     }
 
     /// Asks the commons.

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
-use fascicles::FascicleSpec;
 use fascicles::run::Fact;
-use neurons::NeuronSpec;
+use fascicles::{Definitions, FascicleSpec};
+use neurons::{NeuronId, NeuronSpec};
 use nexus::ledger::{Account, AccountOp, Amount};
 use nexus::store::{Entry, Expect, Hash, Key, Kind, Op, Stream, last_version};
 use nexus::{Batch, Cause, Origin, Principal, PrincipalId, Store, StoreError, Timestamp};
@@ -234,12 +234,12 @@ impl<'w> Writer<'w> {
         let made_at = store.clock().now();
         self.line(&Line::Archive { format: FORMAT.into(), lifeform: id.clone(), name, made_at }).await?;
         let kept = |entries: Vec<Entry>| entries.iter().map(Kept::of).collect::<Result<Vec<_>, _>>();
-        let (needed, stored) = fascicles.needed_by(head.definition.fascicles()).await?;
-        for (neuron, spec) in stored {
+        let needed = fascicles.needed_by(head.definition.fascicles(), &Definitions::default()).await?;
+        for (neuron, spec) in needed.neurons {
             let history = kept(fascicles.neurons().journal(&neuron).await?)?;
             self.line(&Line::Neuron { spec: Box::new(spec), history }).await?;
         }
-        for (fascicle, spec) in needed.into_iter().filter(|(id, _)| !fascicles.is_shipped(id)) {
+        for (fascicle, spec) in needed.fascicles.into_iter().filter(|(id, _)| !fascicles.is_shipped(id)) {
             let history = kept(fascicles.journal(&fascicle).await?)?;
             self.line(&Line::Fascicle { spec: Box::new(spec), history }).await?;
         }
@@ -691,6 +691,24 @@ impl Reader {
         Ok(())
     }
 
+    /// Checks that the lifeform lives by each definition that comes along: others would take ids that nobody gave them.
+    async fn check_needed(&self, head: &Head) -> Result<(), LifeformError> {
+        let id_of = |spec: &NeuronSpec| NeuronId::from(spec.id.as_deref().unwrap_or_default());
+        let brought = Definitions {
+            fascicles: self.definitions.iter().map(|(spec, _)| (spec.id.clone(), (**spec).clone())).collect(),
+            neurons: self.neurons.iter().map(|(spec, _)| (id_of(spec), (**spec).clone())).collect(),
+        };
+        let needed = self.fascicles.needed_by(head.definition.fascicles(), &brought).await;
+        let needed = needed.map_err(|error| LifeformError::Spec(error.to_string()))?;
+        let fascicle = brought.fascicles.keys().find(|id| !needed.fascicles.contains_key(*id));
+        let neuron = brought.neurons.keys().find(|id| !needed.neurons.contains_key(*id));
+        let unneeded = fascicle.map(|id| format!("fascicle {id}")).or(neuron.map(|id| format!("neuron {id}")));
+        match unneeded {
+            Some(what) => Err(LifeformError::Spec(format!("the archive brings {what}, which nothing of it names"))),
+            None => Ok(()),
+        }
+    }
+
     /// Makes it visible, if all of it was there.
     ///
     /// # Errors
@@ -700,6 +718,7 @@ impl Reader {
             return Err(refused(self.lines + 1, "it is cut short"));
         };
         head.definition.check().map_err(LifeformError::Spec)?;
+        self.check_needed(&head).await?;
         let (mut adopted, mut kept) = (Vec::new(), Vec::new());
         for (spec, history) in std::mem::take(&mut self.neurons) {
             let is_new = self.fascicles.neurons().adopt(&self.origin, &spec, history).await?;

@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use knowledge::{
     Cue, Deed, Judgement, Knowledge, KnowledgeError, Learned, Lesson, Query, Record, Router, TOP_K_MAX, Type, Which,
 };
-use nexus::kip::graph::El;
+use nexus::kip::graph::Ids;
 use nexus::{Cause, Clock, Origin, Principal, PrincipalId, Scope, Timestamp};
 use serde_json::{Map, Value, json};
 
@@ -334,7 +334,7 @@ impl Knowing {
         let origin = self.acting_for(Some(person), cause);
         let given = answer["rests_on"].as_array().into_iter().flatten().filter_map(Value::as_str);
         // Its own memories are named as elements of its mind.
-        for record in given.filter(|id| El::parse(id).is_none()) {
+        for record in given.filter(|id| !Ids::is_id(id)) {
             let case = json!({
                 // Whose word it is, and no word of a talk that those who see the record may not have heard.
                 "outcome": if helpful { "it helped" } else { "it did not help" }, "reason": format!("{person} said so"),

@@ -4,8 +4,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use nexus::kip::Call;
 use nexus::kip::graph::text::terms;
-use nexus::{Clock, Nexus, NexusError, NexusId, Origin, Request};
+use nexus::kip::lang::parser::seems_to_write;
+use nexus::{Clock, Nexus, NexusError, NexusId, Origin, Request, Right};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
@@ -157,7 +159,13 @@ impl Memory {
 
     async fn run(&self, command: &str, parameters: Value, cause: &Origin) -> Result<Value, NexusError> {
         let origin = Origin::new(self.me.principal.clone(), cause.cause.clone());
-        let answer = self.nexus.execute(&self.id, Request::with(command, parameters), &origin).await?;
+        let request = Request::with(command, parameters);
+        let answer = if seems_to_write(command) {
+            let call = Call { command: command.to_owned(), parameters: request.parameters };
+            self.nexus.write_with(&self.id, call, &origin, Right::Memory, Vec::new()).await?
+        } else {
+            self.nexus.execute(&self.id, request, &origin).await?
+        };
         if let Some(error) = answer.get("error") {
             tracing::error!(%error, "a statement of the lifeform's own is refused");
         }

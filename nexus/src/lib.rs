@@ -20,7 +20,7 @@ pub use event::Event;
 pub use kip;
 pub use nexus::{
     COMMONS, EmbedError, Embedder, Export, Forgotten, HAS_SECRET_KEY, Mind, Nexus, NexusError, NexusId, OWNER_KEY,
-    Portable, RECORD_TYPES, Request, Right, SEAL_KEY, SHARED, SecretPolicy, Shelves, Sight, Snapshot, Version,
+    Outbox, Portable, RECORD_TYPES, Request, Right, SEAL_KEY, SHARED, SecretPolicy, Shelves, Sight, Snapshot, Version,
     check_element, may_write, versions_stream,
 };
 pub use principal::{Cause, Directory, NoDirectory, Origin, Principal, PrincipalId, PrincipalKind, Role, Scope};

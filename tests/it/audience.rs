@@ -1,6 +1,8 @@
 //! Who hears what (MISSION K11): what is said where somebody is not is told to nobody else, in the same lifeform or in another;
 //! what is forgotten is forgotten in every copy; and what others wrote makes a thought untrusted.
 
+use nexus::store::{Key, Kind};
+use nexus::{Batch, Origin};
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 use tests::{Client, Socket, TestDaemon, honest, obedient, text_of};
@@ -115,12 +117,47 @@ async fn what_is_forgotten_in_a_mind_is_forgotten_in_the_commons_and_the_other_w
     while facts(op, &mind).await.to_string().contains("Korea") {
         tokio::task::yield_now().await;
     }
+    // So it is when the lifeform itself takes it out, by a tool that its model calls or by its own token.
+    let itself = daemon.person(&format!("lifeform:{mind}"), "lifeform").await;
+    ask(op, &mut socket, &chat, "t", "I prefer a window seat on trains.").await;
+    assert!(contents(op).await.iter().any(|content| content.contains("window seat")));
+    let delete = delete.replace("TypeScript", "window seat");
+    let done = itself.post(&format!("/v1/nexus/{mind}/kip"), json!({"command": delete})).await.expect(StatusCode::OK);
+    assert!(done.get("error").is_none(), "{done}");
+    while contents(op).await.iter().any(|content| content.contains("window seat")) {
+        tokio::task::yield_now().await;
+    }
     // What the operator amends by KIP is amended in its copies: they say the old no more.
     ask(op, &mut socket, &chat, "t", "I prefer tea over coffee in the morning.").await;
     let amend = r#"UPDATE ?f SET ATTRIBUTES { statement: "I prefer coffee." } WHERE { ?f {type: "Fact"} FILTER(CONTAINS(?f.attributes.statement, "tea")) }"#;
     let done = op.post(&format!("/v1/nexus/{mind}/kip"), json!({"command": amend})).await.expect(StatusCode::OK);
     assert!(done.get("error").is_none(), "{done}");
     while contents(op).await.iter().any(|content| content.contains("tea")) {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn copies_of_what_was_deleted_right_before_a_kill_are_removed_by_the_next_start() {
+    let daemon = TestDaemon::start(knows).await;
+    let (mind, chat) = daemon.lifeform().await;
+    let mut socket = live(&daemon.operator, &chat).await;
+    daemon.operator.topic(&chat, "t").await;
+    ask(&daemon.operator, &mut socket, &chat, "t", "I like spicy food from Korea.").await;
+    assert!(facts(&daemon.operator, &mind).await.to_string().contains("Korea"));
+    let record = daemon.operator.get("/api/knowledge?limit=1").await.body["results"][0].clone();
+    let id = record["id"].as_str().unwrap();
+    // As its deletion leaves it: a note, and nobody that has read it.
+    let note = json!({"id": id, "owner": "user:operator", "content": record["content"], "message_id": record["message_id"],
+        "heard_by": [format!("lifeform:{mind}")], "purged": true});
+    let batch = Batch::new(&Origin::system("test")).put(Key::new(Kind::Forgotten, format!("record/{id}")), &note);
+    daemon.daemon.app.store().commit(batch).await.unwrap();
+    drop(socket);
+    let daemon = daemon.kill_and_restart().await;
+    while facts(&daemon.operator, &mind).await.to_string().contains("Korea") {
+        tokio::task::yield_now().await;
+    }
+    while !daemon.daemon.app.store().documents::<Value>(Kind::Forgotten, "", 1).await.unwrap().is_empty() {
         tokio::task::yield_now().await;
     }
 }

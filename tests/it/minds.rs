@@ -1,11 +1,13 @@
 //! What a nexus does beyond the language: journal, undo, looking back, capsules, rights, and a store that fails.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use nexus::store::faulty::{Fault, Faulty};
-use nexus::store::{Backend, Memory};
+use nexus::store::{Backend, Batch, Key, Kind, Memory, Versioned};
 use nexus::{
-    Cause, Clock, Export, ManualClock, Nexus, NexusId, Origin, Principal, PrincipalKind, Request, Role, Scope, Store,
+    Cause, Clock, Export, ManualClock, Nexus, NexusId, Origin, Principal, PrincipalKind, Request, Right, Role, Scope,
+    Store,
 };
 use reqwest::StatusCode;
 use serde_json::{Value, json};
@@ -118,6 +120,113 @@ async fn the_journal_tells_who_wrote_what_and_why_and_what_stood_there() {
     assert_eq!(mind.seq().await, before);
 }
 
+/// The concept ids in an answer.
+fn ids_in(answer: &Value) -> Vec<String> {
+    let one = |id: &Value| id.as_str().unwrap().to_owned();
+    answer.as_array().unwrap().iter().map(one).collect()
+}
+
+#[tokio::test]
+async fn ids_and_cursors_do_not_count_what_is_hidden_and_older_ids_stay() {
+    let store = Store::open(Arc::new(Memory::default()), Arc::new(ManualClock::default())).await.unwrap();
+    let mind = Mind { nexus: Nexus::new(store.clone()), id: "mind".into(), origin: Origin::system("test") };
+    mind.ok(WORLD).await;
+    let ada = Principal::new("user:ada", PrincipalKind::User, Role::Observer);
+    let ada = Origin::new(ada, Cause::default());
+    let boats = |n: std::ops::Range<u32>, scopes: &str| {
+        let each =
+            n.map(|n| format!(r#"CONCEPT {{ {{type: "Boat", name: "{n:03}"}} }}"#)).collect::<Vec<_>>().join(" ");
+        format!("UPSERT {{ {each} }} WITH METADATA {{ access_scopes: [\"{scopes}\"] }}")
+    };
+    mind.ok(boats(0..40, "public")).await;
+    mind.ok(boats(40..140, "user:eve")).await;
+    mind.ok(boats(140..180, "public")).await;
+    let all = r#"FIND(?b.id) WHERE { ?b {type: "Boat"} }"#;
+    let shown = async |command: &str| mind.nexus.execute(&mind.id, Request::new(command), &ada).await.unwrap();
+    let ids = ids_in(&shown(all).await["result"]);
+    assert_eq!(ids.len(), 81);
+    assert!(
+        ids.iter().all(|id| id.len() == 9 && id.starts_with("C:") && id[2..].bytes().all(|b| b.is_ascii_lowercase()))
+    );
+    // Neither their order nor their distance says when each was created.
+    let rising = ids.windows(2).filter(|pair| pair[0] < pair[1]).count();
+    assert!((20..60).contains(&rising), "{rising} of 80 rise");
+    // A number is no id here, and the place in a cursor is none.
+    for no in 1..400 {
+        let found = shown(&format!(r#"FIND(?b) WHERE {{ ?b {{id: "C:{no}"}} }}"#)).await;
+        assert_eq!(found["result"], json!([]));
+    }
+    for command in [all, r#"DESCRIBE CONCEPT TYPES"#, r#"EXPORT ?b WHERE { ?b {type: "Boat"} }"#] {
+        let (mut page, mut pages) = (mind.run(format!("{command} LIMIT 3")).await, 0);
+        while let Some(cursor) = page["next_cursor"].as_str() {
+            let place = base64::Engine::decode(&base64::engine::general_purpose::URL_SAFE_NO_PAD, cursor).unwrap();
+            let place: Value = serde_json::from_slice(&place).unwrap();
+            let number = place["p"].as_u64().or_else(|| place["p"]["ids"][0].as_u64()).unwrap();
+            assert!(number > 10_000, "{command}: {place}");
+            page = mind.run(format!("{command} LIMIT 3 CURSOR \"{cursor}\"")).await;
+            assert!(page.get("error").is_none(), "{page}");
+            pages += 1;
+        }
+        assert!(pages > 1, "{command}: {page}");
+    }
+    // A mind from before there were keys keeps its ids, and hides what is created from then on.
+    let key = Key::new(Kind::Nexus, mind.id.clone());
+    let mut head = store.document::<Value>(&key).await.unwrap().unwrap().value;
+    head.as_object_mut().unwrap().remove("numbering").unwrap();
+    store.commit(Batch::new(&mind.origin).put(key, &head)).await.unwrap();
+    mind.nexus.forget(&mind.id);
+    let faro = r#"FIND(?h.id) WHERE { ?h {type: "Harbour", name: "Faro"} }"#;
+    assert_eq!(mind.ok(faro).await, json!(["C:15"]));
+    assert_eq!(mind.ok(r#"FIND(?h.name) WHERE { ?h {id: "C:15"} }"#).await, json!(["Faro"]));
+    mind.ok(boats(300..303, "public")).await;
+    let newer = r#"FIND(?b.id) WHERE { ?b {type: "Boat"} FILTER(?b.name > "2" && ?b.name < "4") }"#;
+    let ids = ids_in(&mind.ok(newer).await);
+    assert!(ids.iter().all(|id| id[2..].bytes().all(|b| b.is_ascii_lowercase())), "{ids:?}");
+    mind.nexus.forget(&mind.id);
+    assert_eq!((ids_in(&mind.ok(newer).await), mind.ok(faro).await), (ids, json!(["C:15"])));
+}
+
+#[tokio::test]
+async fn what_is_taken_out_of_a_mind_is_noted_in_the_same_commit() {
+    let store = Store::open(Arc::new(Memory::default()), Arc::new(ManualClock::default())).await.unwrap();
+    let mind = Mind { nexus: Nexus::new(store.clone()), id: "mind".into(), origin: Origin::system("test") };
+    let fact = |name: &str| {
+        format!(
+            r#"UPSERT {{ CONCEPT {{ {{type: "Fact", name: "{name}"}} SET ATTRIBUTES {{ statement: "{name}" }} }} }}"#
+        )
+    };
+    let delete = |name: &str| format!(r#"DELETE CONCEPT ?f DETACH WHERE {{ ?f {{type: "Fact", name: "{name}"}} }}"#);
+    let notes = async || {
+        let notes = store.documents::<Value>(Kind::Forgotten, "", 9).await.unwrap();
+        let stated =
+            |(_, note): (_, Versioned<Value>)| note.value["attributes"]["statement"].as_str().unwrap().to_owned();
+        notes.into_iter().map(stated).collect::<BTreeSet<_>>()
+    };
+    let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
+    for name in ["a", "b", "c", "d"] {
+        mind.ok(fact(name)).await;
+    }
+    mind.ok(delete("a")).await;
+    assert!(notes().await.is_empty(), "nobody would read it");
+    let mut signals = mind.nexus.outbox().listen().unwrap();
+    assert!(mind.nexus.outbox().listen().is_none(), "there is one reader");
+    mind.ok(delete("b")).await;
+    assert_eq!(notes().await, set(&["b"]));
+    assert_eq!(signals.try_recv(), Ok(()));
+    // What says the same is no deletion, another statement is one, and so is the undo that takes a fact out.
+    mind.ok(r#"UPDATE ?f SET ATTRIBUTES { note: 1 } WHERE { ?f {type: "Fact", name: "c"} }"#).await;
+    assert_eq!(notes().await.len(), 1);
+    mind.ok(r#"UPDATE ?f SET ATTRIBUTES { statement: "e" } WHERE { ?f {type: "Fact", name: "c"} }"#).await;
+    assert_eq!(notes().await, set(&["b", "c"]));
+    mind.ok(fact("f")).await;
+    assert!(mind.undo(mind.seq().await).await.get("error").is_none());
+    assert_eq!(notes().await, set(&["b", "c", "f"]));
+    // The memory of a lifeform keeps the copies itself.
+    let call = nexus::kip::Call { command: delete("d"), parameters: Default::default() };
+    mind.nexus.write_with(&mind.id, call, &mind.origin, Right::Memory, Vec::new()).await.unwrap();
+    assert_eq!(notes().await.len(), 3);
+}
+
 #[tokio::test]
 async fn an_entry_is_undone_unless_something_stands_on_it() {
     let mind = world().await;
@@ -127,10 +236,9 @@ async fn an_entry_is_undone_unless_something_stands_on_it() {
     let deleted = mind.seq().await;
     assert_eq!(mind.undo(deleted).await["result"], json!({"undone": deleted, "command": delete, "elements": 2}));
     // What comes back is what went, under the same ids, one version on.
-    let (names, ids) =
-        (r#"FIND(?b.name, ?h.name, ?h.id) WHERE { (?b, "moored_in", ?h) }"#, before.contains("\"C:15\""));
-    assert_eq!(mind.ok(names).await[0][1], "Faro");
-    assert!(ids, "{before}");
+    let moored = mind.ok(r#"FIND(?b.name, ?h.name, ?h.id) WHERE { (?b, "moored_in", ?h) }"#).await;
+    assert_eq!(moored[0][1], "Faro");
+    assert!(before.contains(moored[0][2].as_str().unwrap()), "{moored} is not in {before}");
     mind.ok(r#"UPSERT { CONCEPT { {type: "Boat", name: "New"} } }"#).await;
     let made = mind.seq().await;
     mind.ok(r#"UPDATE ?b SET ATTRIBUTES { tons: 1 } WHERE { ?b {type: "Boat", name: "New"} }"#).await;

@@ -2,36 +2,77 @@
 //! the minds of those who heard it.
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use knowledge::{Deleted, is_copy};
-use nexus::{Cause, Forgotten, NexusError, Origin, Principal, Scope};
+use nexus::store::{Expect, Key, Kind, Versioned};
+use nexus::{Batch, Cause, Forgotten, NexusError, Origin, Principal, Scope, StoreError};
+use serde_json::Value;
 
 use super::{Inner, Lifeforms};
 use crate::LifeformError;
 use crate::memory::{Stated, places_of};
 
+/// Notes read at once.
+const NOTES_AT_ONCE: usize = 64;
+/// How long copies stay that could not be removed, before that is tried again.
+const RETRY_AFTER: Duration = Duration::from_secs(60);
+
 impl Lifeforms {
-    /// Begins to keep copies together, in the background.
+    /// Begins to remove the copies of what is deleted, in the background, and of what was deleted before the daemon ended.
     pub(super) fn keep_copies_together(&self) {
+        let Some(mut signals) = self.inner.nexus.outbox().listen() else { return };
         let this = Arc::downgrade(&self.inner);
-        if let Some(mut forgotten) = self.inner.nexus.forgotten() {
-            let this = this.clone();
-            tokio::spawn(nexus::vital("forgetting of facts", async move {
-                while let (Some(fact), Some(lifeforms)) = (forgotten.recv().await, upgraded(&this)) {
-                    if let Err(error) = lifeforms.forget_records_of(&fact).await {
-                        tracing::warn!(nexus = %fact.nexus, %error, "a record of a fact that is gone cannot be deleted");
-                    }
+        tokio::spawn(nexus::vital("removal of copies", async move {
+            while let Some(lifeforms) = upgraded(&this) {
+                let is_done = lifeforms.remove_copies().await;
+                drop(lifeforms);
+                let signal = match is_done {
+                    true => signals.recv().await,
+                    false => tokio::time::timeout(RETRY_AFTER, signals.recv()).await.unwrap_or(Some(())),
+                };
+                if signal.is_none() {
+                    break;
                 }
-            }));
+            }
+        }));
+    }
+
+    /// Removes the copies that there are notes of. Returns `false` if some could not be removed.
+    async fn remove_copies(&self) -> bool {
+        let (mut after, mut is_done) = (Arc::<str>::from(""), true);
+        loop {
+            let notes = match self.inner.store.documents::<Value>(Kind::Forgotten, &after, NOTES_AT_ONCE).await {
+                Ok(notes) => notes,
+                Err(error) => {
+                    tracing::warn!(%error, "notes of what was deleted cannot be read");
+                    return false;
+                }
+            };
+            let Some((last, _)) = notes.last() else { return is_done };
+            after = last.clone();
+            for (name, note) in notes {
+                if let Err(error) = self.remove_copies_of(&name, note).await {
+                    tracing::warn!(note = %name, %error, "copies of what was deleted cannot be removed yet");
+                    is_done = false;
+                }
+            }
         }
-        if let Some(mut deleted) = self.inner.knowledge.deleted() {
-            tokio::spawn(nexus::vital("forgetting of records", async move {
-                while let (Some(gone), Some(lifeforms)) = (deleted.recv().await, upgraded(&this)) {
-                    if let Err(error) = lifeforms.forget_facts_of(&gone).await {
-                        tracing::warn!(record = gone.record.id, %error, "a fact of a record that is gone cannot be removed");
-                    }
-                }
-            }));
+    }
+
+    async fn remove_copies_of(&self, name: &str, note: Versioned<Value>) -> Result<(), LifeformError> {
+        let Versioned { value: note, version } = note;
+        let unread = |error: serde_json::Error| StoreError::Corrupt(format!("note {name}: {error}"));
+        if name.starts_with("fact/") {
+            self.forget_records_of(&serde_json::from_value(note).map_err(unread)?).await?;
+        } else {
+            self.forget_facts_of(&serde_json::from_value(note).map_err(unread)?).await?;
+        }
+        // A note that was made again meanwhile stays, and was signalled.
+        let (key, expect) = (Key::new(Kind::Forgotten, name), Expect::Version(version));
+        match self.inner.store.commit(Batch::new(&Origin::system("copies removed")).delete(key, expect)).await {
+            Ok(_) | Err(StoreError::Conflict { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -53,24 +94,22 @@ impl Lifeforms {
 
     /// Takes what a record said out of the minds of the lifeforms that heard it.
     async fn forget_facts_of(&self, deleted: &Deleted) -> Result<(), LifeformError> {
-        let Deleted { record, purged } = deleted;
-        let Some([lifeform, canvas, topic, message]) = record.message_id.as_deref().and_then(parts_of) else {
-            return Ok(());
-        };
+        let Deleted { id, owner, content, message_id, heard_by, purged } = deleted;
+        let Some([lifeform, canvas, topic, message]) = parts_of(message_id) else { return Ok(()) };
         let canvas = format!("{lifeform}/{canvas}");
-        for agent in record.heard_by() {
-            let Some(id) = agent.strip_prefix("lifeform:") else { continue };
-            let head = match self.get(&id.into()).await {
+        for agent in heard_by {
+            let Some(lifeform) = agent.strip_prefix("lifeform:") else { continue };
+            let head = match self.get(&lifeform.into()).await {
                 Ok(head) => head,
                 Err(LifeformError::NotFound(_)) => continue,
                 Err(error) => return Err(error),
             };
             let memory = self.memory(&head);
-            let (person, source) = (record.owner.as_str(), format!("record:{}", record.id));
+            let (person, source) = (owner.as_str(), format!("record:{id}"));
             let stated = Stated { person, topic, message, canvas: &canvas, source: &source };
-            let status = (!purged).then_some("retracted");
+            let status = (!*purged).then_some("retracted");
             let origin = Origin::new(head.principal(), Cause::of(source.clone()));
-            let unsaid = memory.unsay_those(stated, status, |statement| is_copy(&record.content, statement), &origin);
+            let unsaid = memory.unsay_those(stated, status, |statement| is_copy(content, statement), &origin);
             unsaid.await.map_err(|error: NexusError| LifeformError::Nexus(error))?;
         }
         Ok(())

@@ -32,16 +32,19 @@ pub(super) struct Command {
     pub(super) beside: Vec<Op>,
 }
 
-/// In which right somebody changes the commons.
+/// The right in which a principal writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Right {
-    /// In his own: what is his.
+    /// Its own: it changes what is its own.
     #[default]
     Own,
     /// As one who says whether a piece of knowledge helped: what counts that, of whatever he sees.
     Judge,
     /// As one who seals what is secret of a resource: what tells that something is, and under which seal.
     Seal,
+    /// As a lifeform's memory, which keeps the copies of its facts itself: no [note](super::Outbox) is made of
+    /// what it takes out of its mind.
+    Memory,
 }
 
 /// What running a command came to.

@@ -1,20 +1,23 @@
-//! Facts that were deleted, changed or retracted in a mind, reported to the keeper of their copies.
+//! What was deleted and may have copies elsewhere: kept as documents from the commit that deletes it until the copies are removed,
+//! so that a kill in between loses nothing.
 
 use std::sync::{Arc, OnceLock};
 
 use kip::datum::Datum;
 use kip::exec::Change;
 use kip::graph::{Concept, Record};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
 use super::NexusId;
+use crate::store::{Expect, Key, Kind, Op, json};
 
 /// The type of the concepts that facts are.
 const FACT: &str = "Fact";
 
 /// A fact of a mind that is gone, or says something else now.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Forgotten {
     /// The mind.
     pub nexus: NexusId,
@@ -24,32 +27,50 @@ pub struct Forgotten {
     pub metadata: Map<String, Value>,
 }
 
-/// The channel that carries forgotten facts; without a listener they are dropped.
+/// Notes of what was deleted, as documents of [`Kind::Forgotten`], for the one task that removes copies. Without that task no
+/// notes are made.
 #[derive(Clone, Default)]
-pub(super) struct Forgetting(Arc<OnceLock<mpsc::UnboundedSender<Forgotten>>>);
+pub struct Outbox(Arc<OnceLock<mpsc::Sender<()>>>);
 
-impl Forgetting {
-    /// Returns the receiver of forgotten facts. `None` if it was taken already.
-    pub(super) fn listen(&self) -> Option<mpsc::UnboundedReceiver<Forgotten>> {
-        let (sender, receiver) = mpsc::unbounded_channel();
+impl Outbox {
+    /// Begins to make notes. Returns the receiver of signals that there are new ones, which ends with the last nexus; `None` if
+    /// it was taken already. There may be notes from before.
+    pub fn listen(&self) -> Option<mpsc::Receiver<()>> {
+        let (sender, receiver) = mpsc::channel(1);
         self.0.set(sender).is_ok().then_some(receiver)
     }
 
-    /// Reports the facts that durable changes of a mind removed or changed, made by others than its lifeform.
-    pub(super) fn report(&self, nexus: &NexusId, changes: &[Change]) {
-        let Some(listener) = self.0.get() else { return };
-        for change in changes {
-            let Some(Record::Concept(before)) = &change.before else { continue };
+    /// Returns the operation that makes a note under `name`, to be committed with the deletion.
+    pub fn note(&self, name: String, body: &impl Serialize) -> Option<Op> {
+        self.0.get()?;
+        Some(Op::Put { key: Key::new(Kind::Forgotten, name), expect: Expect::Any, body: json(body) })
+    }
+
+    /// Signals that a note is durable.
+    pub fn signal(&self) {
+        if let Some(listener) = self.0.get() {
+            // One signal that waits says the same.
+            let _ = listener.try_send(());
+        }
+    }
+
+    /// Returns notes of the facts that changes of a mind remove or change. `head` is the version of the mind before them.
+    pub(super) fn notes_of(&self, nexus: &NexusId, head: u64, changes: &[Change]) -> Vec<Op> {
+        let fact = |change: &Change| {
+            let Some(Record::Concept(before)) = &change.before else { return None };
             let after = match &change.after {
                 Some(Record::Concept(after)) => Some(after),
                 _ => None,
             };
-            if before.kind.as_str() == FACT && holds(before) && !after.is_some_and(|after| still_says(before, after)) {
-                let (attributes, metadata) = (before.attributes.to_json(), before.metadata.to_json());
-                // The listener ends with the daemon.
-                let _ = listener.send(Forgotten { nexus: nexus.clone(), attributes, metadata });
-            }
-        }
+            let is_gone = holds(before) && !after.is_some_and(|after| still_says(before, after));
+            (before.kind.as_str() == FACT && is_gone).then(|| Forgotten {
+                nexus: nexus.clone(),
+                attributes: before.attributes.to_json(),
+                metadata: before.metadata.to_json(),
+            })
+        };
+        let note = |change: &Change| self.note(format!("fact/{nexus}/{head}/{}", change.el.0), &fact(change)?);
+        if self.0.get().is_some() { changes.iter().filter_map(note).collect() } else { Vec::new() }
     }
 }
 

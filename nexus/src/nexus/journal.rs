@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use kip::capsule::Header;
 use kip::exec::Change;
-use kip::graph::{El, GraphRead, GraphWrite, Record, Way};
+use kip::graph::{El, GraphRead, GraphWrite, Ids, Record, Way};
 use kip::{ErrorKind, KipError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -97,6 +97,7 @@ impl Written {
     ) -> Result<Vec<(El, Option<Record>)>, KipError> {
         let refuse =
             |what: String, hint: &str| Err(KipError::new(ErrorKind::Execution, what).code("KIP_3005").hint(hint));
+        let ids = graph.ids();
         // An entry and the undo of it cancel out, and so do an undo and the undo of that.
         let mut gone: BTreeSet<u64> = BTreeSet::new();
         let mine: BTreeSet<El> = self.touched().collect();
@@ -110,7 +111,7 @@ impl Written {
             }
             if let Some(el) = entry.touched().find(|el| mine.contains(el)) {
                 return refuse(
-                    format!("entry {no} touched {el} afterwards"),
+                    format!("entry {no} touched {} afterwards", ids.show(el)),
                     "undo the later entry first, or write what should stand now",
                 );
             }
@@ -126,7 +127,10 @@ impl Written {
                     stranger.is_none()
                 });
                 if let Some(link) = stranger {
-                    return refuse(format!("{link} was linked to {el} afterwards"), "remove that link first");
+                    return refuse(
+                        format!("{} was linked to {} afterwards", ids.show(link), ids.show(el)),
+                        "remove that link first",
+                    );
                 }
             }
         }
@@ -136,14 +140,14 @@ impl Written {
                 Record::Link(link) => graph.link(link.subject, link.predicate, link.object),
             };
             if taken.is_some() {
-                return refuse(format!("{el} was made again"), "merge or remove the new one first");
+                return refuse(format!("{} was made again", ids.show(*el)), "merge or remove the new one first");
             }
             if let Record::Link(link) = record
                 && [link.subject, link.object]
                     .iter()
                     .any(|end| !end.is_abroad() && !graph.has(*end) && !mine.contains(end))
             {
-                return refuse(format!("{el} lost an end"), "bring that end back first");
+                return refuse(format!("{} lost an end", ids.show(*el)), "bring that end back first");
             }
         }
         let mut steps: Vec<(El, Option<Record>)> = self.created().map(|el| (el, None)).collect();
@@ -158,11 +162,11 @@ impl Written {
 
 /// The changes as a person reviews them before an import: what would be new, what would change and how,
 /// what would go.
-pub(super) fn diff(changes: &[Change]) -> Value {
+pub(super) fn diff(changes: &[Change], ids: &Ids) -> Value {
     const LISTED: usize = 200;
     let (mut created, mut changed, mut removed) = (Vec::new(), Vec::new(), Vec::new());
     let shown = |el: El, record: &Record| {
-        let mut json = record.look().to_json(el);
+        let mut json = record.look().to_json(el, ids);
         if let Some(metadata) = json["metadata"].as_object_mut() {
             metadata.retain(|key, _| !key.starts_with('_'));
         }

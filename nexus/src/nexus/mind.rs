@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use kip::datum::Sym;
-use kip::graph::{El, Graph, GraphRead, GraphWrite, Limited};
+use kip::graph::{El, Graph, GraphRead, GraphWrite, Limited, Numbering};
 
 use super::shelf::Shelved;
 use crate::store::StoreError;
@@ -90,6 +90,22 @@ impl Mind {
         match self {
             Self::Resident(graph) => (graph.next_concept, graph.next_link),
             Self::Shelved(shelved) => shelved.next(),
+        }
+    }
+
+    /// Sets the ids of its elements.
+    pub(super) fn set_numbering(&mut self, numbering: Numbering) {
+        match self {
+            Self::Resident(graph) => graph.numbering = numbering,
+            Self::Shelved(shelved) => shelved.set_numbering(numbering),
+        }
+    }
+
+    /// The ids of its elements.
+    pub(super) fn numbering(&self) -> Numbering {
+        match self {
+            Self::Resident(graph) => graph.numbering,
+            Self::Shelved(shelved) => shelved.numbering(),
         }
     }
 

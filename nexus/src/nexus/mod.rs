@@ -21,7 +21,7 @@ use kip::graph::GraphRead;
 use kip::lang::ast::{Find, Lit};
 use kip::{Answer, Call, Command as Kip, ErrorKind, KipError, Options, bind_and, envelope};
 use serde_json::{Value, json};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 use crate::principal::{Origin, Principal, Role};
 use crate::store::{Key, Kind, Op, Store, StoreError, Stream};
@@ -35,7 +35,7 @@ pub use command::Right;
 pub use commons::{
     COMMONS, HAS_SECRET_KEY, OWNER_KEY, RECORD_TYPES, SEAL_KEY, SHARED, SecretPolicy, Version, versions_stream,
 };
-pub use forgotten::Forgotten;
+pub use forgotten::{Forgotten, Outbox};
 pub use kip::Request;
 pub use meaning::{EmbedError, Embedder};
 pub use mind::Mind;
@@ -72,7 +72,7 @@ pub struct Nexus {
     joint: Arc<Joint>,
     meanings: Option<Meanings>,
     secrets: SecretPolicy,
-    forgotten: forgotten::Forgetting,
+    outbox: Outbox,
 }
 
 /// An answer that tells nobody a secret that he sent in the wrong place.
@@ -96,14 +96,14 @@ impl Nexus {
             joint: Arc::default(),
             meanings: None,
             secrets: SecretPolicy::default(),
-            forgotten: forgotten::Forgetting::default(),
+            outbox: Outbox::default(),
         }
     }
 
-    /// Begins to tell of facts that are taken out of a mind, or hold no more, once that is durable. `None` if somebody listens
-    /// already. What nobody heard before the daemon ended is not told again.
-    pub fn forgotten(&self) -> Option<mpsc::UnboundedReceiver<Forgotten>> {
-        self.forgotten.listen()
+    /// The notes of what was deleted and may have copies: a [`Forgotten`] of each fact that was taken out of a mind, or does
+    /// not hold any more.
+    pub fn outbox(&self) -> &Outbox {
+        &self.outbox
     }
 
     /// What becomes of secrets that are written into the commons.
@@ -426,6 +426,7 @@ impl Nexus {
         let now = self.store.clock().now().as_microsecond();
         let large = own.is_large() || commons.as_ref().is_some_and(Mind::is_large);
         let is_commons = &**nexus == COMMONS;
+        let ids = commons::ids(&own, commons.as_ref());
         let tried = owner::beside(large, || {
             let hands = match commons.as_mut() {
                 Some(commons) => Hands::Over { own: &mut own, commons, both: true },
@@ -434,7 +435,7 @@ impl Nexus {
             match run(command, hands, &origin.principal, now)? {
                 Ran::WritesCommons => unreachable!("the copy of the commons may be written"),
                 Ran::Done(changes, answer) => {
-                    let diff = journal::diff(&changes);
+                    let diff = journal::diff(&changes, &ids);
                     let (shared, written) = match &mut commons {
                         Some(commons) => (Some(commons::split(changes).1), commons),
                         None => (is_commons.then_some(changes), &mut own),

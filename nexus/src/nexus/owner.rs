@@ -17,14 +17,14 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
 use super::NexusId;
-use super::command::{Command, Hands, Ran, run};
+use super::command::{Command, Hands, Ran, Right, run};
 use super::commons::{self, COMMONS, SecretPolicy};
-use super::forgotten::Forgetting;
+use super::forgotten::Outbox;
 use super::journal::Written;
 use super::mind::Mind;
 use super::shelf::{self, Shelved, Shelves, State};
 use super::wake::{Awake, Head};
-use crate::principal::{Origin, PrincipalKind, Role};
+use crate::principal::{Origin, Role};
 use crate::store::{Batch, Entry, Expect, Hash, Key, Kind, Op, PAGE_MAX, Receipt, Store, StoreError};
 
 /// A graph that will not change any more, and the journal entry after which it stands so.
@@ -131,8 +131,8 @@ struct Flight {
     durable: Durable,
     answer: Value,
     reply: Reply,
-    /// Whether the lifeform whose mind it is made the changes: it knows itself what becomes of copies.
-    is_own: bool,
+    /// Whether it makes notes of deleted facts.
+    has_notes: bool,
 }
 
 /// Entries that an undo or a look back goes over at most.
@@ -151,7 +151,7 @@ pub(super) struct Place {
     pub(super) shelves: Option<(Shelves, Arc<shelf::Open>)>,
     pub(super) joint: Arc<Joint>,
     pub(super) secrets: SecretPolicy,
-    pub(super) forgotten: Forgetting,
+    pub(super) outbox: Outbox,
     pub(super) inbox: mpsc::Receiver<Task>,
     pub(super) readers: mpsc::Receiver<oneshot::Sender<Arc<Snapshot>>>,
 }
@@ -325,6 +325,7 @@ impl Owner {
             "a mind has outgrown its memory budget and is put on a shelf");
         let shelved = beside(true, || {
             let (mut shelved, _) = Shelved::open(file, (1, 1))?;
+            shelved.set_numbering(graph.numbering);
             shelved.clear()?;
             shelved.take_in(graph.records())?;
             shelved.go_on_at((graph.next_concept, graph.next_link));
@@ -379,10 +380,12 @@ impl Owner {
                 answer.warnings.extend(told);
                 let answer = envelope(Ok(answer), &write.command.call.command);
                 let mut batch = Batch::new(&write.origin);
-                write.command.beside.drain(..).for_each(|op| batch.push(op));
+                let notes = self.notes(&write, &changes);
+                let has_notes = !notes.is_empty();
+                write.command.beside.drain(..).chain(notes).for_each(|op| batch.push(op));
                 let batch = self.batch(batch, &changes);
                 let batch = write.command.entry(batch, &self.place.nexus, &changes, is_secret);
-                self.submit(changes, batch, answer, write.reply, is_own(&write.origin)).await;
+                self.submit(changes, batch, answer, write.reply, has_notes).await;
             }
             Ok(Ran::WritesCommons) => match write.commons.take() {
                 Some(commons) => self.write_both(write, &commons).await,
@@ -435,9 +438,11 @@ impl Owner {
         answer.warnings.extend(told);
         let commons = COMMONS.into();
         let mut batch = Batch::new(&write.origin);
-        write.command.beside.iter().cloned().for_each(|op| batch.push(op));
+        let notes = self.notes(&write, &own);
+        let (has_notes, beside) = (!notes.is_empty(), write.command.beside.len() + notes.len());
+        write.command.beside.iter().cloned().chain(notes).for_each(|op| batch.push(op));
         let (mut batch, versions) = commons::versions_of(batch, &shared);
-        let before_parts = write.command.beside.len() + versions;
+        let before_parts = beside + versions;
         for (nexus, mind, changes, head) in
             [(&self.place.nexus, &self.mind, &own, self.head), (&commons, &theirs, &shared, head)]
         {
@@ -468,8 +473,8 @@ impl Owner {
                     }
                 });
                 drop(back.send(Returned { mind: theirs, seq: their_seq }));
-                if !is_own(&write.origin) {
-                    self.place.forgotten.report(&self.place.nexus, &own);
+                if has_notes {
+                    self.place.outbox.signal();
                 }
                 drop(write.reply.send(Ok(envelope(Ok(answer), &write.command.call.command))));
             }
@@ -547,9 +552,13 @@ impl Owner {
             Ok(changes) => {
                 let undo = Written { undoes: Some(seq), ..Written::of("", &serde_json::Map::new(), &changes) };
                 let stream = format!("nexus:{}", self.place.nexus);
-                let batch = self.batch(Batch::new(&origin), &changes).append(stream, "undo", &undo);
+                let mut batch = Batch::new(&origin);
+                let notes = self.place.outbox.notes_of(&self.place.nexus, self.head, &changes);
+                let has_notes = !notes.is_empty();
+                notes.into_iter().for_each(|note| batch.push(note));
+                let batch = self.batch(batch, &changes).append(stream, "undo", &undo);
                 let answer = json!({"result": {"undone": seq, "command": undone_command, "elements": changes.len()}});
-                self.submit(changes, batch, answer, reply, is_own(&origin)).await;
+                self.submit(changes, batch, answer, reply, has_notes).await;
             }
             Err(error) => drop(reply.send(Ok(refused(error)))),
         }
@@ -570,6 +579,14 @@ impl Owner {
         batch_of(batch, &self.place.nexus, Head::of(&self.mind), changes, self.head)
     }
 
+    /// The notes of the facts that a write takes out of the mind, unless the memory of its lifeform does.
+    fn notes(&self, write: &Write, changes: &[Change]) -> Vec<Op> {
+        match write.command.right {
+            Right::Memory => Vec::new(),
+            _ => self.place.outbox.notes_of(&self.place.nexus, self.head, changes),
+        }
+    }
+
     fn is_commons(&self) -> bool {
         &*self.place.nexus == COMMONS
     }
@@ -587,7 +604,7 @@ impl Owner {
         }
     }
 
-    async fn submit(&mut self, changes: Vec<Change>, batch: Batch, answer: Value, reply: Reply, is_own: bool) {
+    async fn submit(&mut self, changes: Vec<Change>, batch: Batch, answer: Value, reply: Reply, has_notes: bool) {
         if changes.is_empty() {
             // Nothing to write; but what was read may still be on its way, so it is answered in order.
             match self.flights.is_empty() {
@@ -598,14 +615,14 @@ impl Owner {
                     durable: Box::pin(std::future::ready(Ok(Receipt::default()))),
                     answer,
                     reply,
-                    is_own,
+                    has_notes,
                 }),
             }
             return;
         }
         self.head += 1;
         let durable: Durable = Box::pin(self.place.store.submit(batch).await);
-        self.flights.push_back(Flight { changes, snapshot: None, durable, answer, reply, is_own });
+        self.flights.push_back(Flight { changes, snapshot: None, durable, answer, reply, has_notes });
     }
 
     /// The first batch on its way is durable.
@@ -626,8 +643,8 @@ impl Owner {
             // Readers are told that theirs is old before the writer is told that it is done.
             self.shared.durable.store(self.seq, Ordering::Release);
         }
-        if !flight.is_own {
-            self.place.forgotten.report(&self.place.nexus, &flight.changes);
+        if flight.has_notes {
+            self.place.outbox.signal();
         }
         let _ = flight.reply.send(Ok(flight.answer));
     }
@@ -677,11 +694,6 @@ impl Owner {
             self.publish(self.mind.clone());
         }
     }
-}
-
-/// Returns `true` for what a lifeform does in its own mind, where no other wrote the command.
-fn is_own(origin: &Origin) -> bool {
-    origin.principal.kind == PrincipalKind::Lifeform && !origin.principal.limited
 }
 
 /// Runs long work on a thread that other tasks have been moved away from, where the runtime has several.
@@ -744,7 +756,7 @@ pub(super) fn pack(plain: &impl Serialize) -> Bytes {
 pub(super) fn unpack(nexus: &NexusId, no: u64, body: &[u8]) -> Result<(El, Record), StoreError> {
     let el = u32::try_from(no).map(El).map_err(|_| StoreError::Corrupt(format!("element {no} of nexus {nexus}")))?;
     let record = rmp_serde::from_slice(body)
-        .map_err(|error| StoreError::Corrupt(format!("element {el} of nexus {nexus}: {error}")))?;
+        .map_err(|error| StoreError::Corrupt(format!("element {no} of nexus {nexus}: {error}")))?;
     Ok((el, record))
 }
 

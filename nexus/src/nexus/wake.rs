@@ -9,8 +9,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use kip::capsule::Header;
 use kip::exec::{self, Draft};
-use kip::graph::{Builder, El, Graph, GraphWrite, Record};
+use kip::graph::{Builder, El, Graph, GraphWrite, Numbering, Record};
 use kip::{CAPSULES, Call, Options, bind_and};
+use rand::RngExt;
 use serde::{Deserialize, Serialize};
 use serde_json::Map;
 use tokio::sync::{OnceCell, mpsc, oneshot};
@@ -61,6 +62,9 @@ pub(super) struct Head {
     /// About how many bytes it takes up in memory.
     #[serde(default)]
     pub(super) weight: usize,
+    /// The ids of its elements.
+    #[serde(default)]
+    pub(super) numbering: Numbering,
 }
 
 /// The capsules a nexus is born with.
@@ -76,7 +80,7 @@ pub(super) fn birth_of(nexus: &str) -> usize {
 impl Head {
     pub(super) fn of(mind: &Mind) -> Self {
         let (concepts, links) = mind.next();
-        Self { concepts, links, weight: mind.weight() }
+        Self { concepts, links, weight: mind.weight(), numbering: mind.numbering() }
     }
 }
 
@@ -165,9 +169,10 @@ impl Nexus {
     async fn load(&self, nexus: NexusId) -> Result<Arc<Awake>, NexusError> {
         let head = self.store.document::<Head>(&Key::new(Kind::Nexus, nexus.clone())).await?;
         let outgrown = |weight| self.shelves.as_ref().filter(|shelves| weight > shelves.memory);
-        let (mind, version) = match &head {
+        let (mut mind, version) = match &head {
             None => {
                 let mut mind = Mind::Resident(Box::new(Graph::new()));
+                mind.set_numbering(Numbering::keyed(rand::rng().random(), mind.next()));
                 let version = self.bear(&nexus, &mut mind).await?;
                 (mind, version)
             }
@@ -182,6 +187,13 @@ impl Nexus {
             },
             Some(head) => (self.in_memory(&nexus, &head.value).await?, head.version),
         };
+        if let Some(head) = &head {
+            mind.set_numbering(head.value.numbering);
+            // One from before there were keys hides what is created from now on: its next write keeps the key.
+            if head.value.numbering.is_plain() {
+                mind.set_numbering(Numbering::keyed(rand::rng().random(), mind.next()));
+            }
+        }
         let unlearned = if head.is_some() { unlearned(&nexus, &mind) } else { Vec::new() };
         let seq = self.store.head(&stream(&nexus)).await?;
         let (writer, inbox) = mpsc::channel(TASKS_MAX);
@@ -189,8 +201,8 @@ impl Nexus {
         let shelves = self.shelves.clone().map(|shelves| (shelves, self.open_shelves.clone()));
         let (store, joint) = (self.store.clone(), self.joint.clone());
         let secrets = self.secrets;
-        let forgotten = self.forgotten.clone();
-        let place = owner::Place { store, nexus, shelves, joint, secrets, forgotten, inbox, readers: reading };
+        let outbox = self.outbox.clone();
+        let place = owner::Place { store, nexus, shelves, joint, secrets, outbox, inbox, readers: reading };
         let (owner, shared) = Owner::new(place, mind, version, seq);
         tokio::spawn(crate::vital("nexus", owner.run()));
         let awake = Arc::new(Awake { shared, writer, readers, meaning: Meaning::default() });

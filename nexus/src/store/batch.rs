@@ -62,6 +62,8 @@ pub enum Kind {
     Sealed,
     /// Which record goes by an id of the unit protocol.
     Unit,
+    /// A note that something was deleted whose copies are not removed yet.
+    Forgotten,
 }
 
 impl Kind {
@@ -91,6 +93,7 @@ impl Kind {
             Self::Feedback => "feedback",
             Self::Sealed => "sealed",
             Self::Unit => "unit",
+            Self::Forgotten => "forgotten",
         }
     }
 }

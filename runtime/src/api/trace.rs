@@ -7,7 +7,7 @@ use knowledge::KnowledgeError;
 use lifeform::LifeformId;
 use lifeform::canvas::chat::message_path;
 use lifeform::trace::{Step, Walk};
-use nexus::kip::graph::El;
+use nexus::kip::graph::Ids;
 use nexus::{Request, Role};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -100,7 +100,7 @@ pub(super) async fn evidence(
     let mut rests_on = Vec::new();
     for concept in found["rests_on"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         let mut shown = json!({"id": concept, "concept": null});
-        if El::parse(concept).is_none() {
+        if !Ids::is_id(concept) {
             // A record that the caller does not see is not told.
             match app.knowledge.get(concept, &caller.0).await {
                 Ok(record) => shown["record"] = json!(record),

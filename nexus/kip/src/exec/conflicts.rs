@@ -25,7 +25,9 @@ const BATCH: usize = 1024;
 pub(super) fn conflicts(graph: &dyn GraphRead, page: &Page<'_>, options: &Options<'_>) -> Result<Answer, KipError> {
     let budget = Budget::new(options.limits);
     let limit = limit_of(page.limit.as_ref())?.unwrap_or(options.limits.answer);
+    let ids = graph.ids();
     let after: Option<(String, u32)> = cursor::place("conflicts", page.cursor.as_ref())?;
+    let after = after.map(|(kind, hidden)| (kind, ids.seek(hidden).0));
     let mut found: BTreeMap<(String, u32), Value> = BTreeMap::new();
     for definition in graph.of_type(Sym::new(PROPOSITION_TYPE), El::NONE, usize::MAX) {
         let mut functional = false;
@@ -40,8 +42,8 @@ pub(super) fn conflicts(graph: &dyn GraphRead, page: &Page<'_>, options: &Option
         if let Look::Link(link) = look {
             let ends = [link.subject, link.object].map(|end| claim(graph, end));
             found.insert(
-                ("contradicts".into(), el.no()),
-                json!({"kind": "contradicts", "link": el.to_string(), "claims": ranked(ends.to_vec())}),
+                ("contradicts".into(), el.0),
+                json!({"kind": "contradicts", "link": ids.show(el), "claims": ranked(ends.to_vec())}),
             );
         }
     })?;
@@ -59,8 +61,8 @@ pub(super) fn conflicts(graph: &dyn GraphRead, page: &Page<'_>, options: &Option
                 )
             });
             found.insert(
-                ("sources".into(), el.no()),
-                json!({"kind": "sources", "link": el.to_string(), "subject": name_of(graph, link.subject), "predicate": link.predicate, "object": name_of(graph, link.object), "claims": ranked(listed.collect())}),
+                ("sources".into(), el.0),
+                json!({"kind": "sources", "link": ids.show(el), "subject": name_of(graph, link.subject), "predicate": link.predicate, "object": name_of(graph, link.object), "claims": ranked(listed.collect())}),
             );
         }
     })?;
@@ -71,7 +73,7 @@ pub(super) fn conflicts(graph: &dyn GraphRead, page: &Page<'_>, options: &Option
         result.push(conflict);
         last = Some(key);
     }
-    let next_cursor = rest.next().and(last).map(|last| cursor::token("conflicts", &last));
+    let next_cursor = rest.next().and(last).map(|last| cursor::token("conflicts", &(&last.0, ids.hide(El(last.1)))));
     Ok(Answer { result: Value::Array(result), next_cursor, ..Answer::default() })
 }
 
@@ -121,8 +123,8 @@ fn several_objects(
 
 fn name_of(graph: &dyn GraphRead, el: El) -> Value {
     graph.key(el).map_or_else(
-        || json!({"id": el.to_string()}),
-        |(kind, name)| json!({"id": el.to_string(), "type": kind, "name": name.as_str()}),
+        || json!({"id": graph.ids().show(el)}),
+        |(kind, name)| json!({"id": graph.ids().show(el), "type": kind, "name": name.as_str()}),
     )
 }
 
@@ -133,7 +135,7 @@ fn claim(graph: &dyn GraphRead, el: El) -> (f64, i64, Value) {
         let (confidence, updated) = rank(look);
         let source = look.metadata().named("source").map_or(Value::Null, Datum::to_json);
         let mut told =
-            json!({"id": el.to_string(), "source": source, "confidence": confidence, "updated_at": shown(updated)});
+            json!({"id": graph.ids().show(el), "source": source, "confidence": confidence, "updated_at": shown(updated)});
         match look {
             Look::Link(link) => {
                 told["subject"] = name_of(graph, link.subject);

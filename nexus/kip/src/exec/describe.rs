@@ -48,10 +48,11 @@ fn names(
 ) -> Result<Answer, KipError> {
     let limit = limit_of(page.limit.as_ref())?.unwrap_or(options.limits.answer);
     let after: Option<u32> = cursor::place(kind, page.cursor.as_ref())?;
-    let mut found = graph.of_type(Sym::new(kind), El(after.unwrap_or(0)), limit.saturating_add(1));
+    let after = after.map_or(El::NONE, |hidden| graph.ids().seek(hidden));
+    let mut found = graph.of_type(Sym::new(kind), after, limit.saturating_add(1));
     let more = found.len() > limit;
     found.truncate(limit);
-    let next_cursor = found.last().filter(|_| more).map(|last| cursor::token(kind, &last.0));
+    let next_cursor = found.last().filter(|_| more).map(|last| cursor::token(kind, &graph.ids().hide(*last)));
     let result = found.into_iter().filter_map(|el| graph.key(el)).map(|(_, name)| Value::from(name.as_str())).collect();
     Ok(Answer { result: Value::Array(result), next_cursor, ..Answer::default() })
 }

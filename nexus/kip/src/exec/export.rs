@@ -33,9 +33,10 @@ const PAGE_ELEMENTS: usize = 16_384;
 pub fn export(export: &Export<'_>, graph: &dyn GraphRead, options: &Options<'_>) -> Result<Answer, KipError> {
     let whole = matched(export, graph, options)?;
     let text = crate::lang::print(&Command::Export(Export { limit: None, cursor: None, ..export.clone() }));
-    let after: Option<u32> = cursor::place(&text, export.cursor.as_ref())?;
+    let hidden: Option<u32> = cursor::place(&text, export.cursor.as_ref())?;
+    let after = hidden.map(|hidden| graph.ids().seek(hidden));
     let limit = limit_of(export.limit.as_ref())?.unwrap_or(usize::MAX).min(PAGE_ELEMENTS);
-    let mut page: Vec<El> = whole.iter().copied().filter(|el| after.is_none_or(|after| el.0 > after)).collect();
+    let mut page: Vec<El> = whole.iter().copied().filter(|el| after.is_none_or(|after| *el > after)).collect();
     let left = page.len();
     page.truncate(limit);
     let mut written = write(graph, &page, &whole);
@@ -49,7 +50,8 @@ pub fn export(export: &Export<'_>, graph: &dyn GraphRead, options: &Options<'_>)
         let bytes = written.capsule.len();
         written.warnings.push(format!("one element with its links takes {bytes} bytes, an import {CAPSULE_BYTES_MAX}"));
     }
-    let next_cursor = page.last().filter(|_| page.len() < left).map(|last| cursor::token(&text, &last.0));
+    let next_cursor =
+        page.last().filter(|_| page.len() < left).map(|last| cursor::token(&text, &graph.ids().hide(*last)));
     Ok(written.answer(next_cursor))
 }
 
@@ -282,7 +284,8 @@ fn write_targets(graph: &dyn GraphRead, targets: &BTreeSet<El>, out: &mut String
         graph.look(*target, &mut |look| {
             let Look::Link(link) = look else { return };
             if !link.attributes.is_empty() {
-                warnings.push(format!("the attributes of {target} stay behind: it leads to what is not exported"));
+                let id = graph.ids().show(*target);
+                warnings.push(format!("the attributes of {id} stay behind: it leads to what is not exported"));
             }
             out.push_str("      (");
             print_text(link.predicate.as_str(), out);
@@ -339,7 +342,7 @@ fn named(graph: &dyn GraphRead, el: El, handles: &BTreeMap<El, String>) -> Strin
         return handle.clone();
     }
     let key = graph.key(el);
-    key.map_or_else(|| format!("(id: \"{el}\")"), |(kind, name)| identity(kind, &name))
+    key.map_or_else(|| format!("(id: \"{}\")", graph.ids().show(el)), |(kind, name)| identity(kind, &name))
 }
 
 fn object(before: &str, bag: &Bag, out: &mut String) {

@@ -97,7 +97,7 @@ pub fn explain(query: &Find<'_>, graph: &dyn GraphRead, options: &Options<'_>) -
     let driver = Driver::of(query, &run, &mut Vec::new());
     let how = driver.in_words();
     let answer = answer(query, &run)?;
-    let lines = plan.explain().into_iter().map(|(no, depth, estimate, words)| {
+    let lines = plan.explain(&graph.ids()).into_iter().map(|(no, depth, estimate, words)| {
         json!({"depth": depth, "operator": words, "estimated_rows": estimate, "actual_rows": run.made(no)})
     });
     Ok(json!({
@@ -128,6 +128,18 @@ pub(super) struct At {
 pub(super) enum Id {
     El(u32),
     Name(String),
+}
+
+impl At {
+    /// The same place with other numbers for its elements: hidden ones in a cursor.
+    fn with_numbers(mut self, number: impl Fn(u32) -> u32) -> Self {
+        for id in &mut self.ids {
+            if let Id::El(no) = id {
+                *no = number(*no);
+            }
+        }
+        self
+    }
 }
 
 pub(super) fn compare_keys(a: &[Datum], b: &[Datum], descending: &[bool]) -> Ordering {
@@ -171,7 +183,9 @@ fn answer(query: &Find<'_>, run: &Run<'_>) -> Result<Answer, KipError> {
     // When every key is a value of what is projected, equal rows have equal keys and only the best rows need be held.
     let keyed = keys.iter().all(|key| projected.contains(&key.slot));
     let text = query_text(query);
+    let ids = run.graph.ids();
     let after: Option<At> = cursor::place(&text, query.cursor.as_ref())?;
+    let after = after.map(|at| at.with_numbers(|hidden| ids.seek(hidden).0));
 
     let mut wants = Vec::new();
     let driver = Driver::of(query, run, &mut wants);
@@ -262,8 +276,9 @@ fn answer(query: &Find<'_>, run: &Run<'_>) -> Result<Answer, KipError> {
     held.truncate(limit.unwrap_or(usize::MAX));
     too_long(held.len(), run.budget)?;
     let next_cursor = held.last().filter(|_| more).map(|last| {
-        let ids = last.ids.iter().enumerate().map(|(at, id)| id_of(at, *id)).collect();
-        cursor::token(&text, &At { keys: last.keys.clone(), ids })
+        let at =
+            At { keys: last.keys.clone(), ids: last.ids.iter().enumerate().map(|(at, id)| id_of(at, *id)).collect() };
+        cursor::token(&text, &at.with_numbers(|no| ids.hide(El(no))))
     });
     let names = run.names();
     let mut row = vec![0; run.plan.slots.len()];
@@ -284,12 +299,13 @@ fn shown(access: &Access, row: &[u32], names: &[Sym], graph: &dyn GraphRead) -> 
         return access.get(row, names, graph).to_json();
     }
     let mut value = Value::Null;
+    let ids = graph.ids();
     graph.look(el, &mut |look| {
         value = match &access.field {
-            Field::Whole => look.to_json(el),
+            Field::Whole => look.to_json(el, &ids),
             Field::Attributes => look.attributes().to_json().into(),
             Field::Metadata => look.metadata_json().into(),
-            field => field.of_element(el, look).to_json(),
+            field => field.of_element(el, look, &ids).to_json(),
         };
     });
     value

@@ -20,11 +20,12 @@ pub(super) fn merge(merge: &Merge<'_>, draft: &mut Draft<'_>, options: &Options<
     let source = one(merge.source, merge, draft, options)?;
     let target = one(merge.target, merge, draft, options)?;
     let refuse = |kind, code, what: String| Err(KipError::new(kind, what).code(code).at(merge.source.1));
+    let id = draft.graph.ids().show(source);
     if source == target {
-        return refuse(ErrorKind::Schema, "KIP_2002", format!("both variables stand for {source}"));
+        return refuse(ErrorKind::Schema, "KIP_2002", format!("both variables stand for {id}"));
     }
     if draft.is_protected(source) {
-        return refuse(ErrorKind::Immutable, "KIP_3004", format!("{source} is part of the core and cannot go"));
+        return refuse(ErrorKind::Immutable, "KIP_3004", format!("{id} is part of the core and cannot go"));
     }
     let (Some((source_kind, source_name)), Some((target_kind, _))) = (draft.graph.key(source), draft.graph.key(target))
     else {

@@ -22,12 +22,10 @@ pub(super) fn update(update: &Update<'_>, draft: &mut Draft<'_>, options: &Optio
     for el in targets.into_iter().take(limit) {
         matched += 1;
         if draft.is_protected(el) && !draft.privileged {
-            return Err(KipError::new(
-                ErrorKind::Immutable,
-                format!("{el} is part of the core, which UPDATE leaves alone"),
-            )
-            .at(update.target.1)
-            .hint("UPSERT sets its attributes by name"));
+            let what = format!("{} is part of the core, which UPDATE leaves alone", draft.graph.ids().show(el));
+            return Err(KipError::new(ErrorKind::Immutable, what)
+                .at(update.target.1)
+                .hint("UPSERT sets its attributes by name"));
         }
         let attributes = computed(&update.attributes, el, draft)?;
         let metadata = computed(&update.metadata, el, draft)?;
@@ -62,8 +60,8 @@ fn value(compute: &Compute<'_>, el: El, draft: &Draft<'_>) -> Result<Option<Datu
             let field = Field::of(path).ok_or_else(|| {
                 KipError::new(ErrorKind::Syntax, "only attributes and metadata have something inside").at(path.span)
             })?;
-            let mut found = Datum::Null;
-            draft.graph.look(el, &mut |look| found = field.of_element(el, look));
+            let (mut found, ids) = (Datum::Null, draft.graph.ids());
+            draft.graph.look(el, &mut |look| found = field.of_element(el, look, &ids));
             // A value that is not there is no value to set.
             Ok((!found.is_null()).then_some(found))
         }

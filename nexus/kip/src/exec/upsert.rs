@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::draft::{CONCEPT_TYPE, Draft, PROPOSITION_TYPE, check_metadata};
 use super::{Dialect, Options, text_of};
 use crate::datum::{Bag, Datum, Sym};
-use crate::graph::El;
+use crate::graph::{El, Ids};
 use crate::lang::ast::{
     Block, ConceptPattern, Identity, Link, Lit, Object, Placed, Predicate, PropositionPattern, Term, Triple, Upsert,
     bag,
@@ -40,12 +40,12 @@ pub(super) fn upsert(
                     for link in &block.links {
                         run.link(el, link, &metadata)?;
                     }
-                    concepts.push(el.to_string().into());
+                    concepts.push(run.draft.graph.ids().show(el).into());
                     el
                 }
                 Identity::Proposition(pattern) => {
                     let el = run.proposition(pattern, block, attributes, &metadata)?;
-                    links.push(el.to_string().into());
+                    links.push(run.draft.graph.ids().show(el).into());
                     el
                 }
             };
@@ -106,7 +106,8 @@ impl<'a> Run<'_, '_, 'a> {
                 .key(el)
                 .is_some_and(|(kind, name)| fits(&pattern.kind, kind.as_str()) && fits(&pattern.name, &name));
             if !agrees {
-                return Err(KipError::new(ErrorKind::NotFound, format!("{el} has another type or name")).at(span));
+                let what = format!("{} has another type or name", self.draft.graph.ids().show(el));
+                return Err(KipError::new(ErrorKind::NotFound, what).at(span));
             }
             self.expect(block.expect.as_ref(), Some(el))?;
             return self.set(el, &attributes, metadata, span);
@@ -248,7 +249,8 @@ impl<'a> Run<'_, '_, 'a> {
 
     /// What a term names, or `None` when it names nothing that exists.
     fn find_term(&self, term: &Term<'a>) -> Result<Option<El>, KipError> {
-        let by_id = |id: &Lit<'_>| id.as_str().and_then(El::parse).filter(|el| self.draft.graph.has(*el));
+        let ids = self.draft.graph.ids();
+        let by_id = |id: &Lit<'_>| id.as_str().and_then(|id| ids.parse(id)).filter(|el| self.draft.graph.has(*el));
         match term {
             Term::Var(name, span) => match self.handles.get(name) {
                 Some(el) => Ok(Some(*el)),
@@ -282,17 +284,13 @@ impl<'a> Run<'_, '_, 'a> {
 
     fn by_id(&self, id: &Lit<'_>, link: bool, span: Span) -> Result<El, KipError> {
         let id = text_of(id, "an id", span)?;
-        let Some(el) = El::parse(id).filter(|el| el.is_link() == link) else {
-            let example = if link { "P:7" } else { "C:7" };
-            return Err(
-                KipError::new(ErrorKind::Syntax, format!("\"{id}\" is no id; ids look like {example}")).at(span)
-            );
-        };
-        if self.draft.graph.has(el) {
-            Ok(el)
-        } else {
-            Err(KipError::new(ErrorKind::NotFound, format!("nothing has the id {id}")).at(span))
+        let (kind, of) = if link { ("P", "link") } else { ("C", "concept") };
+        if !Ids::is_id(id) || !id.contains(&format!("{kind}:")) {
+            let what = format!("\"{id}\" is no id of a {of}; they begin with {kind}:");
+            return Err(KipError::new(ErrorKind::Syntax, what).at(span).hint("an id stands in the answer of a query"));
         }
+        let found = self.draft.graph.ids().parse(id).filter(|el| self.draft.graph.has(*el));
+        found.ok_or_else(|| KipError::new(ErrorKind::NotFound, format!("nothing has the id {id}")).at(span))
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod build;
 mod edges;
+mod ids;
 mod limited;
 mod pages;
 mod read;
@@ -21,6 +22,7 @@ use imbl::{HashMap, OrdMap, OrdSet};
 
 pub use build::Builder;
 pub use edges::{Edge, Edges};
+pub use ids::{Ids, Numbering};
 pub use limited::{Limited, OWNER_KEY, Rule, SCOPES_KEY};
 pub use read::{GraphRead, GraphWrite, Way};
 pub use record::{Concept, El, Later, Link, Look, Record, Stamp, shown, source_of};
@@ -49,6 +51,8 @@ pub struct Graph {
     sorted: HashMap<(Sym, Sym), Sorted>,
     limited: Limited,
     weight: usize,
+    /// The ids of its elements.
+    pub numbering: Numbering,
     /// The number of the next concept.
     pub next_concept: u32,
     /// The number of the next link.
@@ -359,6 +363,10 @@ impl GraphRead for Graph {
 
     fn words(&self, links: bool, ask: &mut dyn FnMut(&dyn text::Words)) {
         ask(self.words.get(links));
+    }
+
+    fn ids(&self) -> Ids {
+        self.numbering.into()
     }
 }
 

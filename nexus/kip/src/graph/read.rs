@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::sorted::{Batch, Place};
 use super::text::{self, Hit, Words};
-use super::{Edge, El, Look, Record};
+use super::{Edge, El, Ids, Look, Record};
 use crate::datum::Sym;
 
 /// Which end of a link is known.
@@ -58,6 +58,9 @@ pub trait GraphRead {
         hits
     }
 
+    /// The ids of the elements that are seen here.
+    fn ids(&self) -> Ids;
+
     /// An owned copy of an element.
     fn record(&self, el: El) -> Option<Record> {
         let mut found = None;
@@ -93,7 +96,7 @@ pub trait GraphRead {
     /// The whole element as KIP answers it.
     fn json(&self, el: El) -> serde_json::Value {
         let mut shown = serde_json::Value::Null;
-        self.look(el, &mut |look| shown = look.to_json(el));
+        self.look(el, &mut |look| shown = look.to_json(el, &self.ids()));
         shown
     }
 }
@@ -189,6 +192,9 @@ macro_rules! reads_through {
         }
         fn words(&self, links: bool, ask: &mut dyn FnMut(&dyn $crate::graph::text::Words)) {
             self.$view(|graph| graph.words(links, ask))
+        }
+        fn ids(&self) -> $crate::graph::Ids {
+            self.$view(|graph| graph.ids())
         }
     };
 }

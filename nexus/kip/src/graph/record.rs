@@ -1,6 +1,5 @@
 //! Concepts and links as they are held (K1), and what is kept about them.
 
-use std::fmt;
 use std::sync::Arc;
 
 use arcstr::ArcStr;
@@ -8,10 +7,11 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use super::Ids;
 use crate::datum::{Bag, Datum, Sym};
 
-/// An element: concept 7 is `C:7`, link 7 is `P:7`. Numbers are given in order of creation, never twice.
-/// Zero is nobody. A graph may point into the one that all share, the commons: its concept 7 is `commons/C:7`.
+/// The number of an element within its graph; [`Ids`] write it for others. Numbers are given in order of creation, never
+/// twice, below 2^30; zero is no element. A graph may point into the one that all share, the commons.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct El(pub u32);
 
@@ -22,8 +22,8 @@ const METADATA_SHARED_BY: usize = 16;
 const LINK: u32 = 1 << 31;
 /// Set in the number of an element of the commons, seen from another graph.
 const ABROAD: u32 = 1 << 30;
-/// How an element of the commons is told from one's own.
-const COMMONS: &str = "commons/";
+/// Numbers of concepts, and of links.
+pub(super) const NUMBERS: u32 = ABROAD;
 
 impl El {
     /// Nobody.
@@ -71,30 +71,6 @@ impl El {
     #[inline]
     pub fn home(self) -> Self {
         Self(self.0 & !ABROAD)
-    }
-
-    /// Reads `C:7`, `P:7`, `commons/C:7`, and `P:7:treats` as older engines wrote it.
-    pub fn parse(id: &str) -> Option<Self> {
-        if let Some(rest) = id.strip_prefix(COMMONS) {
-            return Self::parse(rest).filter(|el| !el.is_abroad()).map(Self::abroad);
-        }
-        let (letter, rest) = id.split_once(':')?;
-        let digits = rest.split(':').next()?;
-        // Only the one way of writing a number names it.
-        let no =
-            digits.parse().ok().filter(|no: &u32| *no > 0 && no & (LINK | ABROAD) == 0 && no.to_string() == digits)?;
-        match letter {
-            "C" => (!rest.contains(':')).then(|| Self::concept(no)),
-            "P" => Some(Self::link(no)),
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Display for El {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let whose = if self.is_abroad() { COMMONS } else { "" };
-        write!(f, "{whose}{}:{}", if self.is_link() { 'P' } else { 'C' }, self.home().no())
     }
 }
 
@@ -319,14 +295,14 @@ impl<'g> Look<'g> {
     }
 
     /// The whole element as KIP answers it (RESOLUTIONS §1.3).
-    pub fn to_json(self, el: El) -> Value {
+    pub fn to_json(self, el: El, ids: &Ids) -> Value {
         let (attributes, metadata) = (self.attributes().to_json(), self.metadata_json());
         match self {
             Self::Concept(concept) => {
-                json!({"id": el.to_string(), "type": concept.kind, "name": concept.name.as_str(), "attributes": attributes, "metadata": metadata})
+                json!({"id": ids.show(el), "type": concept.kind, "name": concept.name.as_str(), "attributes": attributes, "metadata": metadata})
             }
             Self::Link(link) => {
-                json!({"id": el.to_string(), "subject": link.subject.to_string(), "predicate": link.predicate, "object": link.object.to_string(), "attributes": attributes, "metadata": metadata})
+                json!({"id": ids.show(el), "subject": ids.show(link.subject), "predicate": link.predicate, "object": ids.show(link.object), "attributes": attributes, "metadata": metadata})
             }
         }
     }
@@ -396,30 +372,5 @@ mod tests {
     fn an_element_is_small() {
         assert_eq!(std::mem::size_of::<Option<Concept>>(), 48);
         assert_eq!(std::mem::size_of::<Option<Link>>(), 48);
-    }
-
-    #[test]
-    fn ids_read_back_and_nothing_else_is_one() {
-        for id in ["C:7", "P:7", "commons/C:7", "commons/P:7"] {
-            assert_eq!(El::parse(id).unwrap().to_string(), id);
-        }
-        assert_eq!(El::parse("P:12:treats"), Some(El::link(12)));
-        for wrong in [
-            "",
-            "7",
-            "C:",
-            "C:0",
-            "C:-1",
-            "C:7:x",
-            "C:07",
-            "C:+7",
-            "Q:7",
-            "C:4294967295",
-            "P: 7",
-            "commons/commons/C:7",
-            "C:1073741831",
-        ] {
-            assert_eq!(El::parse(wrong), None, "{wrong}");
-        }
     }
 }

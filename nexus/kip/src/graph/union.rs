@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::sorted::{Batch, Place};
 use super::text::{LEVELS_MAX, Standing, Words};
-use super::{Edge, El, GraphRead, Look, Way};
+use super::{Edge, El, GraphRead, Ids, Look, Way};
 use crate::datum::Sym;
 
 /// See the module.
@@ -134,6 +134,10 @@ impl GraphRead for Union<'_> {
 
     fn words(&self, links: bool, ask: &mut dyn FnMut(&dyn Words)) {
         self.0.words(links, &mut |first| self.1.words(links, &mut |second| ask(&UnionWords(first, second))));
+    }
+
+    fn ids(&self) -> Ids {
+        self.0.ids().or(self.1.ids())
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::sorted::{Batch, Place};
 use super::text::{Standing, Words};
-use super::{Edge, El, GraphRead, Look, Way};
+use super::{Edge, El, GraphRead, Ids, Look, Way};
 use crate::datum::Sym;
 
 /// What hides elements of a graph.
@@ -221,6 +221,10 @@ impl<V: Veil> GraphRead for Veiled<'_, V> {
             let elements = words.elements().saturating_sub(hidden);
             ask(&VeiledWords { words, elements, veiled: self });
         });
+    }
+
+    fn ids(&self) -> Ids {
+        self.graph.ids()
     }
 }
 

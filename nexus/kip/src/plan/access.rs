@@ -1,7 +1,7 @@
 //! A path of the query as a way to a value: the slot, and what of the element in it.
 
 use crate::datum::{Datum, Sym};
-use crate::graph::{El, GraphRead, Look};
+use crate::graph::{El, GraphRead, Ids, Look};
 use crate::lang::ast::{Path, Text};
 
 /// A value of a row.
@@ -65,18 +65,18 @@ impl Field {
     }
 
     /// The value in an element.
-    pub fn of_element(&self, el: El, look: Look<'_>) -> Datum {
+    pub fn of_element(&self, el: El, look: Look<'_>, ids: &Ids) -> Datum {
         let text = |text: &str| Datum::Str(text.into());
         match (self, look) {
-            (Self::Id, _) => text(&el.to_string()),
+            (Self::Id, _) => text(&ids.show(el)),
             (Self::Name, Look::Concept(concept)) => Datum::Str(concept.name.clone()),
             (Self::Type, Look::Concept(concept)) => text(concept.kind.as_str()),
-            (Self::Subject, Look::Link(link)) => text(&link.subject.to_string()),
-            (Self::Object, Look::Link(link)) => text(&link.object.to_string()),
+            (Self::Subject, Look::Link(link)) => text(&ids.show(link.subject)),
+            (Self::Object, Look::Link(link)) => text(&ids.show(link.object)),
             (Self::Predicate, Look::Link(link)) => text(link.predicate.as_str()),
             (Self::Attribute(Some(key), deeper), _) => inside(look.attributes().get(*key), deeper),
             (Self::MetadataKey(key, deeper), _) => inside(Some(&look.metadata_key(key)), deeper),
-            (Self::Whole, _) => Datum::from_json(&look.to_json(el)),
+            (Self::Whole, _) => Datum::from_json(&look.to_json(el, ids)),
             (Self::Attributes, _) => Datum::from_json(&look.attributes().to_json().into()),
             (Self::Metadata, _) => Datum::from_json(&look.metadata_json().into()),
             _ => Datum::Null,
@@ -125,7 +125,8 @@ impl Access {
         }
         let el = El(at);
         let mut value = Datum::Null;
-        graph.look(el, &mut |look| value = self.field.of_element(el, look));
+        let ids = graph.ids();
+        graph.look(el, &mut |look| value = self.field.of_element(el, look, &ids));
         value
     }
 }

@@ -5,7 +5,7 @@ use super::optimize::order;
 use super::test::{Test, regex};
 use super::{Access, Block, Field, Inner, Path, Plan, Slot, Stage, Step, Triple, Which};
 use crate::datum::Sym;
-use crate::graph::{El, GraphRead, Look};
+use crate::graph::{GraphRead, Look};
 use crate::lang::ast::{
     Clause, ConceptPattern, Expr, Find, Hops, Lit, Path as AstPath, Predicate, PropositionPattern, Term, TextTest,
 };
@@ -243,7 +243,7 @@ impl<'a> Builder<'a, '_> {
         let which = match (id, kind_sym, name) {
             (Some(id), kind, name) => {
                 let mut these = Vec::new();
-                if let Some(el) = El::parse(&id).filter(|el| !el.is_link()) {
+                if let Some(el) = self.graph.ids().parse(&id).filter(|el| !el.is_link()) {
                     self.graph.look(el, &mut |look| {
                         if let Look::Concept(found) = look {
                             let fits = kind.is_none_or(|kind| kind == Some(found.kind))
@@ -284,7 +284,7 @@ impl<'a> Builder<'a, '_> {
                 let Lit::Str(id) = id else {
                     return Err(KipError::new(ErrorKind::Parameter, "an id is a string").at(*span));
                 };
-                let el = El::parse(id).filter(|el| el.is_link() && self.graph.has(*el));
+                let el = self.graph.ids().parse(id).filter(|el| el.is_link() && self.graph.has(*el));
                 out.push(Step::Link { slot, bound: false, el });
                 return Ok(slot);
             }

@@ -14,7 +14,7 @@ pub use build::{build, build_where};
 pub use test::Test;
 
 use crate::datum::Sym;
-use crate::graph::El;
+use crate::graph::{El, Ids};
 use crate::lang::Span;
 use crate::lang::ast::Hops;
 
@@ -214,31 +214,33 @@ impl Plan<'_> {
     }
 
     /// Every stage in order with its depth: what it does, in words.
-    pub fn explain(&self) -> Vec<(usize, usize, usize, String)> {
+    pub fn explain(&self, ids: &Ids) -> Vec<(usize, usize, usize, String)> {
         let mut lines = Vec::new();
-        self.explain_block(&self.root, 0, &mut lines);
+        self.explain_block(&self.root, 0, ids, &mut lines);
         lines
     }
 
-    fn explain_block(&self, block: &Block, depth: usize, lines: &mut Vec<(usize, usize, usize, String)>) {
+    fn explain_block(&self, block: &Block, depth: usize, ids: &Ids, lines: &mut Vec<(usize, usize, usize, String)>) {
         for stage in &block.stages {
-            lines.push((stage.no, depth, stage.estimate, self.in_words(&stage.step)));
+            lines.push((stage.no, depth, stage.estimate, self.in_words(&stage.step, ids)));
             match &stage.step {
-                Step::Not(inner) | Step::Optional(inner) => self.explain_block(&inner.block, depth + 1, lines),
-                Step::Union(block) => self.explain_block(block, depth + 1, lines),
+                Step::Not(inner) | Step::Optional(inner) => self.explain_block(&inner.block, depth + 1, ids, lines),
+                Step::Union(block) => self.explain_block(block, depth + 1, ids, lines),
                 _ => {}
             }
         }
     }
 
-    fn in_words(&self, step: &Step) -> String {
+    fn in_words(&self, step: &Step, ids: &Ids) -> String {
         match step {
             Step::Concept { slot, bound: true, which, .. } => {
-                format!("check that {} {}", self.shown(*slot), which_words(which))
+                format!("check that {} {}", self.shown(*slot), which_words(which, ids))
             }
-            Step::Concept { slot, which, .. } => format!("bind {} to what {}", self.shown(*slot), which_words(which)),
+            Step::Concept { slot, which, .. } => {
+                format!("bind {} to what {}", self.shown(*slot), which_words(which, ids))
+            }
             Step::Link { slot, el, .. } => {
-                format!("bind {} to {}", self.shown(*slot), el.map_or("nothing".into(), |el| el.to_string()))
+                format!("bind {} to {}", self.shown(*slot), el.map_or("nothing".into(), |el| ids.show(el)))
             }
             Step::Triple(triple) => {
                 let side = match triple.bound {
@@ -269,11 +271,11 @@ impl Plan<'_> {
     }
 }
 
-fn which_words(which: &Which) -> String {
+fn which_words(which: &Which, ids: &Ids) -> String {
     match which {
         Which::These(these) => match these.as_slice() {
             [] => "nothing is".into(),
-            [one] => format!("is {one}"),
+            [one] => format!("is {}", ids.show(*one)),
             many => format!("is one of {} elements", many.len()),
         },
         Which::Type(kind) => format!("is of type {}", kind.as_str()),

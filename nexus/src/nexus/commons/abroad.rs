@@ -3,7 +3,7 @@
 use kip::datum::Sym;
 use kip::graph::sorted::{Batch, Place};
 use kip::graph::text::{Standing, Words};
-use kip::graph::{Edge, El, GraphRead, Link, Look, Record, Way};
+use kip::graph::{Edge, El, GraphRead, Ids, Link, Look, Record, Way};
 
 use super::is_shared;
 
@@ -98,6 +98,10 @@ impl GraphRead for Abroad<'_> {
 
     fn words(&self, links: bool, ask: &mut dyn FnMut(&dyn Words)) {
         self.0.words(links, &mut |words| ask(&WordsAbroad(words)));
+    }
+
+    fn ids(&self) -> Ids {
+        self.0.ids().abroad()
     }
 }
 

@@ -14,7 +14,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use kip::datum::Sym;
-use kip::graph::{El, GraphRead, Look, Scoped, Union, Veil, Veiled, counted, hidden_with_links, hides_with_ends};
+use kip::graph::{El, GraphRead, Ids, Look, Scoped, Union, Veil, Veiled, counted, hidden_with_links, hides_with_ends};
 
 use super::mind::Mind;
 use abroad::Abroad;
@@ -55,6 +55,11 @@ pub(super) fn view<R>(
     let shared = Veiled::behind(Shared { own, hidden: OnceCell::new() }, &seen);
     let abroad = Abroad(&shared);
     then(&Union(&Scoped::beside(&abroad, own, mind.limited(), scopes.as_ref()), &abroad))
+}
+
+/// The ids of a mind's elements, and of those of the commons seen from it.
+pub(super) fn ids(own: &Mind, commons: Option<&Mind>) -> Ids {
+    commons.map_or(own.read().ids(), |commons| own.read().ids().or(commons.read().ids().abroad()))
 }
 
 /// What of the commons others do not see: concepts of other types, and definitions they have themselves.

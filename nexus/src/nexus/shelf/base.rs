@@ -6,7 +6,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use kip::datum::Sym;
 use kip::graph::sorted::{Batch, Place};
 use kip::graph::text::{LEVELS_MAX, Standing, Words};
-use kip::graph::{Edge, El, GraphRead, Look, Record, Way};
+use kip::graph::{Edge, El, GraphRead, Ids, Look, Record, Way};
 use redb::{Database, ReadOnlyTable, ReadableDatabase, ReadableTable};
 
 use super::tables::{self, Result, WITH_WORDS};
@@ -264,6 +264,11 @@ impl GraphRead for Base {
 
     fn words(&self, links: bool, ask: &mut dyn FnMut(&dyn Words)) {
         ask(&Spoken { base: self, links });
+    }
+
+    // The graph over it knows them.
+    fn ids(&self) -> Ids {
+        Ids::default()
     }
 }
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use imbl::OrdSet;
 use kip::datum::Sym;
-use kip::graph::{El, Graph, GraphRead, GraphWrite, Limited, Record, Union, Veil, Veiled, counted};
+use kip::graph::{El, Graph, GraphRead, GraphWrite, Limited, Numbering, Record, Union, Veil, Veiled, counted};
 use kip::reads_through;
 use redb::{Database, Durability, ReadableDatabase, ReadableTable};
 use serde::{Deserialize, Serialize};
@@ -328,6 +328,16 @@ impl Shelved {
         (self.fresh.next_concept, self.fresh.next_link)
     }
 
+    /// Sets the ids of its elements.
+    pub(super) fn set_numbering(&mut self, numbering: Numbering) {
+        self.fresh.numbering = numbering;
+    }
+
+    /// The ids of its elements.
+    pub(super) fn numbering(&self) -> Numbering {
+        self.fresh.numbering
+    }
+
     /// Whether everything that was read could be read.
     ///
     /// # Errors
@@ -338,7 +348,9 @@ impl Shelved {
 
     /// An empty graph in memory that goes on where the shelf ends.
     fn renew(&mut self, (next_concept, next_link): (u32, u32)) {
+        let numbering = self.fresh.numbering;
         self.fresh = Graph::new();
+        self.fresh.numbering = numbering;
         (self.fresh.next_concept, self.fresh.next_link) = (next_concept, next_link);
         for (kind, key) in self.base.indexes() {
             self.fresh.sort_by(kind, key);

@@ -273,7 +273,7 @@ pub(super) fn unpack(el: El, bytes: &[u8]) -> Result<Record> {
         let whole = u32::from_be_bytes(*crc) == crc32fast::hash(body);
         rmp_serde::from_slice(body).ok().filter(|_| whole)
     });
-    record.ok_or_else(|| redb::Error::Corrupted(format!("element {el} is not what was written")))
+    record.ok_or_else(|| redb::Error::Corrupted(format!("element {} is not what was written", el.0)))
 }
 
 /// A place as bytes that sort as it does.

@@ -1,0 +1,263 @@
+//! The ids of elements as they are written outside a graph.
+//!
+//! Elements are numbered in order of creation, so a number shown would count what its reader may not see: who creates an
+//! element before and one after knows how many were created in between. An id is therefore the number behind a permutation
+//! with a secret key, one key a graph: seven consonants, `C:` or `P:` before them. Elements that are older than the key keep
+//! the number itself as their id.
+
+use std::hash::Hasher;
+
+use serde::{Deserialize, Serialize};
+use siphasher::sip::SipHasher24;
+
+use super::El;
+use super::record::NUMBERS;
+
+/// Letters of an id: they make no word, and none is taken for a digit.
+const LETTERS: &[u8; 20] = b"bcdfghjklmnpqrstvwxz";
+/// Letters of an id; 20^7 is more than [`NUMBERS`].
+const LETTERS_COUNT: usize = 7;
+/// Rounds of the Feistel network, which takes a number for two halves of [`HALF_BITS`].
+const ROUNDS: u8 = 6;
+const HALF_BITS: u32 = NUMBERS.trailing_zeros() / 2;
+/// How an element of the commons is told from one's own.
+const COMMONS: &str = "commons/";
+
+/// The ids of one graph's own elements: the key, and the first concept and the first link that it hides. Without a key
+/// ids are numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Numbering {
+    key: u128,
+    from: (u32, u32),
+}
+
+/// The ids of everything that is seen in a graph: its own elements and those of the commons.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ids {
+    own: Numbering,
+    commons: Numbering,
+}
+
+impl Default for Numbering {
+    fn default() -> Self {
+        Self { key: 0, from: (NUMBERS, NUMBERS) }
+    }
+}
+
+impl Numbering {
+    /// Hides the numbers from the concept and the link `from` on behind `key`; both are at least 1.
+    pub fn keyed(key: u128, from: (u32, u32)) -> Self {
+        Self { key, from: (from.0.max(1), from.1.max(1)) }
+    }
+
+    /// Returns `true` where ids are numbers.
+    pub fn is_plain(&self) -> bool {
+        *self == Self::default()
+    }
+
+    fn first(&self, is_link: bool) -> u32 {
+        if is_link { self.from.1 } else { self.from.0 }
+    }
+
+    /// Moves a number that is not shown to another such number, or back.
+    fn moved(&self, no: u32, is_link: bool, back: bool) -> u32 {
+        let first = self.first(is_link);
+        if no < first {
+            return no;
+        }
+        let mut moved = self.permuted(no, is_link, back);
+        // One among those that are shown is moved on.
+        while moved < first {
+            moved = self.permuted(moved, is_link, back);
+        }
+        moved
+    }
+
+    fn permuted(&self, no: u32, is_link: bool, back: bool) -> u32 {
+        const HALF: u32 = (1 << HALF_BITS) - 1;
+        let (mut left, mut right) = (no >> HALF_BITS, no & HALF);
+        for round in 0..ROUNDS {
+            let round = if back { ROUNDS - 1 - round } else { round };
+            let mut hash = SipHasher24::new_with_key(&self.key.to_le_bytes());
+            hash.write_u8(round << 1 | u8::from(is_link));
+            if back {
+                hash.write_u32(left);
+                (left, right) = (right ^ (hash.finish() as u32 & HALF), left);
+            } else {
+                hash.write_u32(right);
+                (left, right) = (right, left ^ (hash.finish() as u32 & HALF));
+            }
+        }
+        left << HALF_BITS | right
+    }
+}
+
+impl From<Numbering> for Ids {
+    fn from(own: Numbering) -> Self {
+        Self { own, commons: Numbering::default() }
+    }
+}
+
+impl Ids {
+    /// These ids, and `others` where these are numbers: a graph in two parts has the ids of that which knows them.
+    pub fn or(self, others: Self) -> Self {
+        let known = |one: Numbering, other| if one.is_plain() { other } else { one };
+        Self { own: known(self.own, others.own), commons: known(self.commons, others.commons) }
+    }
+
+    /// The ids of the commons as the commons itself writes them, seen from another graph.
+    pub fn abroad(self) -> Self {
+        Self { own: Numbering::default(), commons: self.own }
+    }
+
+    fn of(&self, el: El) -> &Numbering {
+        if el.is_abroad() { &self.commons } else { &self.own }
+    }
+
+    /// An element's number as a cursor holds it, which counts nothing.
+    pub fn hide(&self, el: El) -> u32 {
+        self.moved(el, false)
+    }
+
+    /// The element behind [`Ids::hide`].
+    pub fn seek(&self, hidden: u32) -> El {
+        El(self.moved(El(hidden), true))
+    }
+
+    fn moved(&self, el: El, back: bool) -> u32 {
+        let no = el.home().no();
+        el.0 & !(NUMBERS - 1) | self.of(el).moved(no, el.is_link(), back)
+    }
+
+    /// The id of an element: `C:bcdfghj` of a concept, `P:bcdfghj` of a link, `commons/` before it where the commons are seen
+    /// from another graph; `C:7` where numbers are shown.
+    pub fn show(&self, el: El) -> String {
+        let (no, numbering) = (el.home().no(), self.of(el));
+        let head = match (el.is_abroad(), el.is_link()) {
+            (false, false) => "C:",
+            (false, true) => "P:",
+            (true, false) => "commons/C:",
+            (true, true) => "commons/P:",
+        };
+        if no < numbering.first(el.is_link()) {
+            return format!("{head}{no}");
+        }
+        let mut letters = [LETTERS[0]; LETTERS_COUNT];
+        let mut rest = numbering.moved(no, el.is_link(), false) as usize;
+        for letter in letters.iter_mut().rev() {
+            *letter = LETTERS[rest % LETTERS.len()];
+            rest /= LETTERS.len();
+        }
+        letters.iter().fold(head.to_owned(), |id, letter| id + char::from(*letter).encode_utf8(&mut [0; 4]))
+    }
+
+    /// Reads an id of [`Ids::show`], and `P:…:treats` as older engines wrote it. It may be of an element that is not there.
+    pub fn parse(&self, id: &str) -> Option<El> {
+        let (el, is_number) = read(id)?;
+        let numbering = self.of(el);
+        let no = el.home().no();
+        let is_shown = no < numbering.first(el.is_link());
+        // There is one way only to write each.
+        (is_number == is_shown).then(|| self.seek(el.0))
+    }
+
+    /// Returns `true` for a text of the form of an id, of whatever graph.
+    pub fn is_id(text: &str) -> bool {
+        read(text).is_some()
+    }
+}
+
+/// The number in an id as it stands there, with its kind; `true` beside it for digits.
+fn read(id: &str) -> Option<(El, bool)> {
+    let (is_abroad, id) = id.strip_prefix(COMMONS).map_or((false, id), |rest| (true, rest));
+    let (kind, rest) = id.split_once(':')?;
+    let (written, predicate) = rest.split_once(':').map_or((rest, None), |(no, predicate)| (no, Some(predicate)));
+    let digits = written.parse::<u32>().ok().filter(|no| *no > 0 && no.to_string() == written);
+    let no = digits.or_else(|| letters(written)).filter(|no| *no < NUMBERS)?;
+    let el = match (kind, predicate) {
+        ("C", None) => El::concept(no),
+        ("P", _) => El::link(no),
+        _ => return None,
+    };
+    Some((if is_abroad { el.abroad() } else { el }, digits.is_some()))
+}
+
+fn letters(text: &str) -> Option<u32> {
+    let fold = |no: u32, letter: u8| {
+        let at = LETTERS.iter().position(|known| *known == letter)?;
+        no.checked_mul(LETTERS.len() as u32)?.checked_add(at as u32)
+    };
+    (text.len() == LETTERS_COUNT).then(|| text.bytes().try_fold(0, fold)).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn keyed() -> Ids {
+        Ids::from(Numbering::keyed(7, (1, 1))).or(Ids::from(Numbering::keyed(8, (40, 60))).abroad())
+    }
+
+    #[test]
+    fn ids_read_back_and_nothing_else_is_one() {
+        let plain = Ids::default();
+        for id in ["C:7", "P:7", "commons/C:7", "commons/P:7"] {
+            assert_eq!(plain.show(plain.parse(id).unwrap()), id);
+        }
+        assert_eq!(plain.parse("P:12:treats"), Some(El::link(12)));
+        for wrong in [
+            "",
+            "7",
+            "C:",
+            "C:0",
+            "C:-1",
+            "C:7:x",
+            "C:07",
+            "C:+7",
+            "Q:7",
+            "C:4294967295",
+            "P: 7",
+            "commons/commons/C:7",
+            "C:1073741831",
+            "C:bcdfgh",
+            "C:bcdfghji",
+            "C:bcdfgha",
+            "C:BCDFGHJ",
+            "C:zzzzzzz",
+        ] {
+            assert!(!Ids::is_id(wrong) && plain.parse(wrong).is_none() && keyed().parse(wrong).is_none(), "{wrong}");
+        }
+        assert!(Ids::is_id("C:bcdfghj") && plain.parse("C:bcdfghj").is_none(), "here ids are numbers");
+    }
+
+    #[test]
+    fn a_key_hides_numbers_and_gives_each_element_one_id() {
+        let ids = keyed();
+        let mut seen = BTreeSet::new();
+        for no in (1..3_000).chain(NUMBERS - 100..NUMBERS) {
+            for el in [El::concept(no), El::link(no), El::concept(no).abroad(), El::link(no).abroad()] {
+                let id = ids.show(el);
+                assert_eq!((ids.parse(&id), ids.seek(ids.hide(el))), (Some(el), el), "{id}");
+                assert!(Ids::is_id(&id) && seen.insert(id));
+            }
+        }
+        // Older elements keep their numbers, and nothing else is written as a number.
+        let old = El::concept(39).abroad();
+        assert_eq!((ids.show(old), ids.hide(old)), ("commons/C:39".into(), old.0));
+        assert!(["C:39", "P:39", "commons/C:40", "commons/P:60"].iter().all(|id| ids.parse(id).is_none()));
+    }
+
+    #[test]
+    fn what_is_shown_does_not_follow_the_order_of_creation() {
+        let ids = keyed();
+        let shown: Vec<u32> = (1..=2_000).map(|no| ids.hide(El::concept(no))).collect();
+        let rising = shown.windows(2).filter(|pair| pair[0] < pair[1]).count();
+        assert!((900..1_100).contains(&rising), "{rising} of 1999 rise");
+        let near = shown.windows(2).filter(|pair| pair[0].abs_diff(pair[1]) < NUMBERS / 1_000).count();
+        assert!(near < 20, "{near} of 1999 lie close");
+        assert_ne!(ids.show(El::concept(1))[2..], ids.show(El::link(1))[2..]);
+        assert_ne!(ids.show(El::concept(1)), Ids::from(Numbering::keyed(9, (1, 1))).show(El::concept(1)));
+    }
+}
