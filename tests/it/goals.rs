@@ -1,11 +1,14 @@
 //! What a lifeform does without being asked: goals, schedules, quiet hours; and how it sleeps when there is nothing to do
 //! (MISSION L1, L2).
 
+use std::sync::Arc;
+
 use neurons::llm::ChatRequest;
 use neurons::llm::scripted::Reply;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tests::{Socket, TestDaemon, honest, text_of};
+use tokio::sync::Notify;
 
 const HOUR_MS: i64 = 3_600_000;
 
@@ -563,4 +566,32 @@ async fn reminders_are_put_down_by_rule_confirmed_at_once_and_told_once_in_their
     let command = r#"FIND(?f.attributes.statement) WHERE { ?f {type: "Fact"} }"#;
     let facts = op.post(&format!("{life}/kip"), json!({"command": command})).await.expect(StatusCode::OK);
     assert!(!facts["result"].to_string().to_lowercase().contains("remind"), "{facts}");
+}
+
+#[tokio::test]
+async fn a_reminder_is_confirmed_before_a_model_is_asked_what_was_said_after_it() {
+    let gate = Arc::new(Notify::new());
+    let held = gate.clone();
+    let daemon = TestDaemon::start(move |request, n| match request.response_format.is_some() {
+        true => honest(request, n),
+        false => Reply::Held("It begins ".into(), held.clone(), "and ends.".into()),
+    })
+    .await;
+    let quiet = json!({"quiet": {"from": "22:00", "to": "06:00", "zone": "UTC"}});
+    let (_, chat) = born(&daemon, json!({"name": "Iris", "initiative": quiet})).await;
+    let mut socket = live(&daemon, &chat).await;
+    let op = &daemon.operator;
+    op.topic(&chat, "t").await;
+    op.say(&chat, "t", "Well?").await;
+    socket.until(|frame| frame["t"] == "stream").await;
+    for words in ["Remind me in two hours to buy bread.", "取消面包的提醒", "And what is it?"] {
+        op.say(&chat, "t", words).await;
+    }
+    gate.notify_one();
+    let mut answer = async || text_of(socket.answer().await.last().unwrap());
+    assert_eq!(answer().await, "It begins and ends.");
+    let confirmed = answer().await;
+    assert!(confirmed.starts_with("I will remind you at 02:00: buy bread\n我没有取消任何提醒"), "{confirmed}");
+    gate.notify_one();
+    assert_eq!(answer().await, "It begins and ends.");
 }

@@ -7,6 +7,7 @@ mod when;
 use std::ops::Range;
 use std::sync::LazyLock;
 
+use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 use regex::Regex;
 
@@ -124,6 +125,12 @@ pub(crate) fn read(message: &str, now: &Zoned) -> Request {
     }
     let is_all = !readings.is_empty() && others == 0;
     Request { readings, is_all }
+}
+
+/// Returns `true` if a message asks for reminders, or for some to be taken off, and says nothing else.
+pub(crate) fn asks_for_nothing_else(message: &str) -> bool {
+    // Which times are over makes no difference.
+    read(message, &Timestamp::UNIX_EPOCH.to_zoned(TimeZone::UTC)).is_all
 }
 
 fn is_filler(sentence: &str) -> bool {

@@ -88,17 +88,16 @@ impl Report {
 /// Whether anybody but its owner may read the data folder.
 fn privacy(report: &mut Report, config: &Config) {
     match crate::privacy::open_to_others(&config.data) {
-        Ok(open) => match &open[..] {
-            [] => report.good("privacy", "the data folder is its owner's alone"),
-            [(path, _), rest @ ..] => report.note(
-                "privacy",
-                &format!(
-                    "other users may read or write {} and {} others; the next start makes them private",
-                    path.display(),
-                    rest.len()
-                ),
+        // What is in a folder that only its owner may enter is out of reach, whatever its own rights.
+        Ok(open) if open.iter().any(|(path, _)| *path == config.data) => report.note(
+            "privacy",
+            &format!(
+                "other users may enter {}, in which {} files and folders are open to them; the next start makes them private",
+                config.data.display(),
+                open.len() - 1
             ),
-        },
+        ),
+        Ok(_) => report.good("privacy", "the data folder is its owner's alone"),
         Err(error) => report.bad("privacy", &format!("{}: {error}", config.data.display())),
     }
 }

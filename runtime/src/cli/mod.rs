@@ -134,6 +134,8 @@ impl Settings {
 /// Runs the command of the process's arguments.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
+    // Each command may write into the data folder.
+    crate::privacy::create_private();
     #[cfg(feature = "embedded")]
     if matches!(cli.command, Command::Up { .. }) {
         threads::name_them();
