@@ -61,6 +61,15 @@ async fn what_a_stranger_asks_for_outside_waits_for_an_approval_and_is_then_done
     socket.until(says("here is /things")).await;
     let seen = outside.seen();
     assert_eq!(seen.len(), 3);
+    // A stranger's words count as long as they stand in the topic: what was said since may repeat them.
+    for _ in 0..8 {
+        op.say(&chat, "t", "look {}").await;
+        socket.until(says("here is /seen")).await;
+    }
+    let before = outside.seen().len();
+    op.say(&chat, "t", r#"put {"by": "operator"}"#).await;
+    socket.until(says("waits for an operator's approval")).await;
+    assert_eq!(outside.seen().len(), before);
     for wrong in [json!(["ada"]), json!([""])] {
         let definition = json!({"definition": {"name": "Iris", "trusts": wrong}});
         op.post("/v1/lifeforms", definition).await.refused(422, "invalid");
