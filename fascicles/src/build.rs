@@ -26,14 +26,24 @@ const TRIES_MAX: u32 = 10;
 /// Seconds anything may be waited for: thirty days.
 const SECONDS_MAX: u64 = 30 * 24 * 3600;
 
+/// Steps that a fascicle may unfold into, with those of the fascicles within it: each is written when a job begins.
+const STEPS_MAX: usize = 1_000;
+
 impl Graph {
     /// Builds the graph of `plan`. `tools` are the names that tool nodes may call; any name when it is `None`.
     ///
     /// # Errors
     /// Every fault of the fascicle at once.
     pub fn build(plan: &Plan, tools: Option<&BTreeSet<Arc<str>>>) -> Result<Arc<Self>, Faults> {
-        let mut build =
-            Build { plan, tools, faults: Vec::new(), built: BTreeMap::new(), within: Vec::new(), authors: Vec::new() };
+        let mut build = Build {
+            plan,
+            tools,
+            faults: Vec::new(),
+            built: BTreeMap::new(),
+            steps: 0,
+            within: Vec::new(),
+            authors: Vec::new(),
+        };
         let graph = build.fascicle(&plan.root, "");
         if build.faults.is_empty() { Ok(Arc::new(graph)) } else { Err(Faults(build.faults)) }
     }
@@ -44,7 +54,9 @@ struct Build<'p> {
     tools: Option<&'p BTreeSet<Arc<str>>>,
     faults: Vec<Fault>,
     /// Fascicles that were built already, by id and the authors of those around them.
-    built: BTreeMap<(FascicleId, Vec<PrincipalId>), Arc<Graph>>,
+    built: BTreeMap<(FascicleId, Vec<PrincipalId>), (Arc<Graph>, usize)>,
+    /// Steps of the present one, as far as it was built.
+    steps: usize,
     /// The fascicles that the present one stands in.
     within: Vec<FascicleId>,
     /// The authors of those, outermost first.
@@ -70,15 +82,26 @@ impl Build<'_> {
     }
 
     fn fascicle(&mut self, spec: &FascicleSpec, at: &str) -> Graph {
+        if spec.nodes.len() > NODES_MAX {
+            // Nothing else of it is looked at: that would take as long as it is large.
+            let reason = format!("a fascicle has 1 to {NODES_MAX} nodes, not {}", spec.nodes.len());
+            self.fault(&format!("{at}nodes"), reason, "move some of them into a fascicle of their own");
+            let (id, output, deadline_s) = (spec.id.clone(), spec.output.clone(), spec.deadline_s);
+            return Graph { id, nodes: BTreeMap::new(), output, wanted: BTreeSet::new(), deadline_s };
+        }
+        let steps_around = std::mem::take(&mut self.steps);
         self.within.push(spec.id.clone());
         let around = self.authors.clone();
         self.authors = self.with_author(&format!("fascicle:{}", spec.id));
         if let Err(reason) = check_id(&spec.id) {
             self.fault(&format!("{at}id"), reason, "choose another name");
         }
-        if spec.nodes.is_empty() || spec.nodes.len() > NODES_MAX {
-            let reason = format!("a fascicle has 1 to {NODES_MAX} nodes, not {}", spec.nodes.len());
-            self.fault(&format!("{at}nodes"), reason, "move some of them into a fascicle of their own");
+        if spec.nodes.is_empty() {
+            self.fault(
+                &format!("{at}nodes"),
+                "a fascicle has a node at least",
+                "add the node that its output comes from",
+            );
         }
         self.seconds(spec.deadline_s, &format!("{at}deadline_s"));
         let names: Vec<&NodeId> = spec.nodes.iter().map(|node| &node.id).collect();
@@ -100,6 +123,12 @@ impl Build<'_> {
             let built = self.node(node, &path, &names, &shapes);
             nodes.insert(node.id.clone(), built);
         }
+        self.steps = self.steps.saturating_add(spec.nodes.len());
+        if self.steps > STEPS_MAX {
+            let reason = format!("it unfolds into {} steps, and {STEPS_MAX} are the most", self.steps);
+            self.fault(&format!("{at}nodes"), reason, "run some of it as jobs of their own, by a tool");
+        }
+        self.steps = self.steps.saturating_add(steps_around);
         self.acyclic(spec, at);
         self.routes_lead_somewhere(spec, &shapes, at);
         self.within.pop();
@@ -344,7 +373,8 @@ impl Build<'_> {
                     return None;
                 }
                 let known_as = (node.id.clone(), self.authors.clone());
-                if let Some(known) = self.built.get(&known_as) {
+                if let Some((known, steps)) = self.built.get(&known_as) {
+                    self.steps = self.steps.saturating_add(*steps);
                     return Some(Body::Fascicle(known.clone()));
                 }
                 let Some(spec) = self.plan.fascicles.get(&node.id) else {
@@ -355,8 +385,9 @@ impl Build<'_> {
                     );
                     return None;
                 };
+                let before = self.steps;
                 let graph = Arc::new(self.fascicle(spec, &format!("{path}({}).", node.id)));
-                self.built.insert(known_as, graph.clone());
+                self.built.insert(known_as, (graph.clone(), self.steps.saturating_sub(before)));
                 Some(Body::Fascicle(graph))
             }
             _ => {

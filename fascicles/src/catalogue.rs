@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use neurons::{NeuronId, NeuronSpec};
-use nexus::store::{Entry, Expect, Hash, Key, Kind, Stream, Versioned, json, last_version};
+use nexus::store::{Entry, Expect, Hash, Key, Kind, Receipt, Stream, Versioned, json, last_version};
 use nexus::{Batch, Cause, Origin, Principal, PrincipalId, Role, StoreError, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -210,11 +210,8 @@ impl Fascicles {
         self.check(spec).await?;
         let (id, version) = (&spec.id, last_version(&history));
         let adopted = Batch::new(origin).adopt(Key::new(Kind::Fascicle, id.clone()), spec, version);
-        match self.inner.store.commit(adopted.forget(stream(id)).restore(stream(id), history)).await {
-            Ok(_) => {
-                self.catalogue().changes.fetch_add(1, Ordering::SeqCst);
-                Ok(true)
-            }
+        match self.commit_definition(adopted.forget(stream(id)).restore(stream(id), history)).await {
+            Ok(_) => Ok(true),
             Err(StoreError::Conflict { .. }) => Ok(false),
             Err(error) => Err(error.into()),
         }
@@ -260,18 +257,23 @@ impl Fascicles {
         }
         let id = spec.id.clone();
         let batch = Batch::new(origin).create(Key::new(Kind::Fascicle, id.clone()), &spec);
-        match self.inner.store.commit(noted(batch, &id, 1, Some(&spec))).await {
-            Ok(receipt) => {
-                self.changed();
-                Ok(Versioned { version: receipt.versions[0], value: spec })
-            }
+        match self.commit_definition(noted(batch, &id, FIRST_VERSION, Some(&spec))).await {
+            Ok(receipt) => Ok(Versioned { version: receipt.versions[0], value: spec }),
             Err(StoreError::Conflict { .. }) => Err(FascicleError::Exists(id)),
             Err(error) => Err(error.into()),
         }
     }
 
-    fn changed(&self) {
-        self.catalogue().changes.fetch_add(1, Ordering::SeqCst);
+    /// Commits a change of definitions and counts it, even when the caller goes away meanwhile: plans that were built before
+    /// it must not be used after it.
+    async fn commit_definition(&self, batch: Batch) -> Result<Receipt, StoreError> {
+        let this = self.clone();
+        let changing = tokio::spawn(async move {
+            let committed = this.inner.store.commit(batch).await;
+            this.catalogue().changes.fetch_add(1, Ordering::SeqCst);
+            committed
+        });
+        changing.await.unwrap_or_else(|died| Err(StoreError::Io(died.to_string())))
     }
 
     /// A definition.
@@ -376,8 +378,7 @@ impl Fascicles {
         let expect = expect.unwrap_or(found);
         let key = Key::new(Kind::Fascicle, id.clone());
         let batch = Batch::new(origin).put_expecting(key, Expect::Version(expect), &spec);
-        let receipt = self.inner.store.commit(noted(batch, id, expect + 1, Some(&spec))).await?;
-        self.changed();
+        let receipt = self.commit_definition(noted(batch, id, expect + 1, Some(&spec))).await?;
         Ok(Versioned { version: receipt.versions[0], value: spec })
     }
 
@@ -395,8 +396,7 @@ impl Fascicles {
             return Err(FascicleError::InUse(id.clone(), users));
         }
         let batch = Batch::new(origin).delete(Key::new(Kind::Fascicle, id.clone()), Expect::Version(found));
-        self.inner.store.commit(noted(batch, id, found, None)).await?;
-        self.changed();
+        self.commit_definition(noted(batch, id, found, None)).await?;
         Ok(())
     }
 

@@ -37,6 +37,11 @@ pub fn is_copy(text: &str, statement: &str) -> bool {
     adds_nothing(statement, text) || adds_nothing(text, statement) || likeness(&words(text), &words(statement)) >= SAME
 }
 
+/// Returns `true` if two texts say the same in the same telling words, wherever they were said.
+pub fn says_the_same(one: &str, other: &str) -> bool {
+    adds_nothing(one, other) && adds_nothing(other, one)
+}
+
 /// Returns `true` if every telling word of a text is in `other`. A text without any is no repetition.
 pub fn adds_nothing(text: &str, other: &str) -> bool {
     let (said, known) = (telling(text), telling(other));
@@ -76,22 +81,24 @@ impl Knowledge {
         self.nexus.outbox().note(format!("record/{id}"), &deleted)
     }
 
-    /// Deletes the records of `owner` that were made of these messages and say what `statement` does. Returns their number.
+    /// Deletes the records of `owner` that `agent` heard and that say what `statement` does: those of these messages in
+    /// other words, too. Returns their number.
     ///
     /// # Errors
     /// When the commons cannot be read or written.
     pub async fn forget(
         &self,
         owner: &str,
+        agent: &str,
         messages: &[String],
         statement: &str,
         origin: &Origin,
     ) -> Result<usize, KnowledgeError> {
         let which = Which { owner: Some(owner.to_owned()), ..Which::default() };
         let is_of_them = |record: &Record| {
-            record.message_id.as_ref().is_some_and(|message| messages.contains(message))
-                && record.heard_by().next().is_some()
-                && is_copy(&record.content, statement)
+            let is_of_one = record.message_id.as_ref().is_some_and(|message| messages.contains(message));
+            let is_one = is_of_one && is_copy(&record.content, statement);
+            record.heard_by().any(|heard| heard == agent) && (is_one || says_the_same(&record.content, statement))
         };
         let mut gone = 0;
         for record in self.all(&which, origin).await?.into_iter().filter(is_of_them) {

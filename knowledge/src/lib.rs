@@ -50,7 +50,7 @@ use thinking::Thinker;
 use tokio::sync::Mutex;
 use unit::versions::{Schemas, VersionError};
 
-pub use copies::{Deleted, adds_nothing, is_copy};
+pub use copies::{Deleted, adds_nothing, is_copy, says_the_same};
 pub use cues::{CATEGORIES, Cue, cues, sentences, verdict};
 pub use draft::{Body, CONTENT_CHARS_MAX, Draft, TASK_CHARS_MAX};
 pub use feedback::{Judged, Judgement};
@@ -155,6 +155,10 @@ pub struct Knowledge {
     taking: Arc<Mutex<()>>,
     /// One change of a record, or of a resource, after the other; several share a lock.
     changing: Arc<[Mutex<()>; CHANGED_AT_ONCE]>,
+    /// Places of those who wait for their records to be merged.
+    slims: nexus::Shares,
+    /// Records of one caller are merged after those of the other.
+    slimming: Arc<Mutex<()>>,
     /// How often somebody may be shown what is sealed.
     reveals: Arc<Reveals>,
     /// Who sees what, besides whoever asks.
@@ -165,6 +169,8 @@ pub struct Knowledge {
     opens_profiles: bool,
 }
 
+/// Callers whose records may wait to be merged, each once.
+const SLIMS_MAX: usize = 16;
 /// Records and resources that are changed at the same time at most.
 const CHANGED_AT_ONCE: usize = 64;
 
@@ -192,6 +198,8 @@ impl Knowledge {
             once,
             taking,
             changing,
+            slims: nexus::Shares::new(SLIMS_MAX, 1),
+            slimming: Arc::default(),
             reveals,
             directory,
             profiles,

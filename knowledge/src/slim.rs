@@ -59,14 +59,22 @@ impl Knowledge {
     /// Merges the records of the caller that say the same; an operator's are everybody's. With `dry_run` it only tells.
     ///
     /// # Errors
-    /// Only when the commons cannot be read or written.
+    /// When the commons cannot be read or written, and [`KnowledgeError::TooMany`] while the caller's last one is not done.
     pub async fn slim(&self, threshold: f64, dry_run: bool, origin: &Origin) -> Result<Slimmed, KnowledgeError> {
+        let place = self.slims.take(&origin.principal);
+        let _place =
+            place.map_err(|_| KnowledgeError::TooMany("records are being merged already; wait for it".into()))?;
+        let _turn = self.slimming.lock().await;
         let operator = origin.principal.may(Role::Operator);
         let mut records = self.all(&Which::default(), origin).await?;
         records.retain(|record| operator || origin.principal.answers_for(&record.owner));
         let before = records.len();
         let mut merged = Vec::new();
-        for mut group in alike(records, threshold) {
+        // It may take seconds, in which nobody else is to wait.
+        let groups = tokio::task::spawn_blocking(move || alike(records, threshold));
+        let groups =
+            groups.await.map_err(|died| KnowledgeError::Refused(format!("records cannot be compared: {died}")))?;
+        for mut group in groups {
             // The best stays, and of equals the oldest.
             group.sort_by(|one, other| {
                 other.eval.quality().total_cmp(&one.eval.quality()).then(one.created_at.cmp(&other.created_at))

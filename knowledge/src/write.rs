@@ -403,7 +403,6 @@ impl Knowledge {
                     return Err(error);
                 }
             }
-            self.nexus.outbox().signal();
             return Ok(());
         }
         if record.status != Status::Active {
@@ -411,9 +410,7 @@ impl Knowledge {
         }
         let command = r#"UPDATE ?k SET METADATA { status: "retracted" } WHERE { ?k {type: "Knowledge", name: $id} }"#;
         let note = self.note_of(&record, false, origin).into_iter().collect();
-        self.kip(command, json!({"id": id}), Right::Own, note, id, origin).await?;
-        self.nexus.outbox().signal();
-        Ok(())
+        self.kip(command, json!({"id": id}), Right::Own, note, id, origin).await.map(drop)
     }
 
     /// Asks the commons.

@@ -8,7 +8,6 @@ use nexus::store::{Key, Kind};
 use serde::{Deserialize, Serialize};
 
 use crate::perception::{Change, Perception, Place, Said, Thought};
-use crate::reminders;
 
 /// Topics a lifeform answers in at once.
 const TOPICS_AT_ONCE: usize = 4;
@@ -103,11 +102,6 @@ pub(crate) struct Attention {
     heard: BTreeMap<Arc<str>, u64>,
 }
 
-/// Returns `true` for a message that asks for nothing but reminders.
-fn is_answered_by_rule(said: &Said) -> bool {
-    said.to_answer && said.change == Change::New && reminders::asks_for_nothing_else(&said.content)
-}
-
 impl Attention {
     /// Begins to listen to a canvas that was read so far.
     pub(crate) fn listen(&mut self, canvas: &Arc<str>, reading: Reading) {
@@ -187,13 +181,13 @@ impl Attention {
             let newer = self.waiting.iter().find(|(known, _)| known == place);
             newer.into_iter().flat_map(|(_, said)| said).for_each(|newer| add(&mut said, newer.clone()));
             // What is answered by rule does not wait for what a model is asked.
-            let by_rule = begun.is_none() && said.first().is_some_and(is_answered_by_rule);
+            let by_rule = begun.is_none() && said.first().is_some_and(Said::is_answered_by_rule);
             let mut bytes = 0;
             let known = begun.map_or(1, |thought| thought.perception.said.len());
             let together = said.into_iter().take(TOGETHER_MAX.max(known)).enumerate().take_while(|(place, said)| {
                 let before = if let Change::Amended { before, .. } = &said.change { before.len() } else { 0 };
                 bytes += said.content.len() + before;
-                *place < known || (bytes <= TOGETHER_BYTES && (!by_rule || is_answered_by_rule(said)))
+                *place < known || (bytes <= TOGETHER_BYTES && (!by_rule || said.is_answered_by_rule()))
             });
             let said = together.map(|(_, said)| said).collect();
             let tries = begun.map_or(0, |thought| thought.perception.tries + 1);

@@ -172,6 +172,10 @@ impl Counts {
 
     /// All that it spent so far on what nobody asked for.
     pub(crate) fn spent_unasked(&mut self, tokens: i64, now: Timestamp) {
+        // Less than before: what was counted turned out to be asked for, and the rest is counted from here.
+        if self.unasked.back().is_some_and(|(_, before)| *before > tokens) {
+            self.unasked.clear();
+        }
         note(&mut self.unasked, (now, tokens));
     }
 

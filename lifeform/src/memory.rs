@@ -46,6 +46,10 @@ FIND(?f) WHERE { ?f {type: "Fact"} FILTER(?f.attributes.message == $message && ?
 const STATED_AGAIN: &str = r#"
 FIND(?f) WHERE { ?f {type: "Fact"} FILTER(IS_NOT_NULL(?f.attributes.also_in) && ?f.metadata.status == "active") }"#;
 
+/// What a person stated.
+const STATEMENTS_OF: &str = r#"
+FIND(?f) WHERE { ?f {type: "Fact"} FILTER(?f.metadata.author == $person && ?f.metadata.status == "active") }"#;
+
 /// Marks what a message stated as no longer so, when it was changed or taken back.
 const UNSAY: &str = r#"
 UPDATE ?f SET METADATA { status: $status, superseded_by: $source }
@@ -368,6 +372,57 @@ impl Memory {
             }
         }
         Ok(())
+    }
+
+    /// The same of every fact that `person` stated in these words, wherever that was.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub(crate) async fn unsay_everywhere(
+        &self,
+        stated: Stated<'_>,
+        status: Option<&str>,
+        content: &str,
+        cause: &Origin,
+    ) -> Result<(), NexusError> {
+        let _turn = self.turn.lock().await;
+        let found = self.run(STATEMENTS_OF, json!({"person": stated.person}), cause).await?;
+        let says_it = |fact: &&Value| {
+            fact["attributes"]["statement"].as_str().is_some_and(|said| knowledge::says_the_same(said, content))
+        };
+        for fact in found["result"].as_array().into_iter().flatten().filter(says_it) {
+            let (command, parameters) = match status {
+                Some(status) => (UNSAY, json!({"fact": fact["id"], "status": status, "source": stated.source})),
+                None => (REMOVE, json!({"fact": fact["id"]})),
+            };
+            self.run(command, parameters, cause).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns `true` if a fact that holds says all of what `person` stated in one of `places`.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub(crate) async fn still_holds(
+        &self,
+        person: &str,
+        statement: &str,
+        places: &[Place],
+    ) -> Result<bool, NexusError> {
+        let cause = Origin::system("copies removed");
+        let says = |fact: &Value| {
+            let is_theirs = fact["metadata"]["author"].as_str() == Some(person);
+            let said = fact["attributes"]["statement"].as_str();
+            holds(fact) && is_theirs && said.is_some_and(|said| knowledge::adds_nothing(statement, said))
+        };
+        for Place(_, topic, message) in places {
+            let found = self.run(STATED_IN, json!({"message": message, "topic": topic}), &cause).await?;
+            if found["result"].as_array().into_iter().flatten().any(says) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// A concept comes to mind no more, until somebody has looked at it.

@@ -1,5 +1,7 @@
 //! What a neuron was: every version of its definition, who wrote it and why, and how its memory changed (MISSION N4).
 
+use std::time::Duration;
+
 use nexus::store::{Entry, Key, Kind, Stream, Versioned, last_version};
 use nexus::{Batch, Cause, Origin, Principal, PrincipalId, Role, StoreError, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -20,6 +22,16 @@ struct Written {
     author: Option<PrincipalId>,
 }
 
+/// A definition as it is stored: with the author whose rights it runs with, so that one read of one document has both.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Stored {
+    #[serde(flatten)]
+    pub(crate) spec: NeuronSpec,
+    /// `None` in documents of older versions, whose journal names the author.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) author: Option<PrincipalId>,
+}
+
 /// One version of a neuron.
 #[derive(Clone, Debug, Serialize)]
 pub struct Version {
@@ -37,6 +49,8 @@ pub struct Version {
 
 /// Lines around a change that a difference shows.
 const CONTEXT_LINES: usize = 3;
+/// How long lines are compared; after that the difference is right, and not the shortest.
+const DIFF_MAX: Duration = Duration::from_millis(500);
 /// Entries read at once in search of one version.
 const STRETCH: usize = 64;
 
@@ -64,7 +78,11 @@ impl Neurons {
     /// [`NeuronError::NotFound`].
     pub async fn written(&self, id: &NeuronId) -> Result<(Versioned<NeuronSpec>, Option<PrincipalId>), NeuronError> {
         loop {
-            let found = self.get(id).await?;
+            let Versioned { version, value: Stored { spec, author } } = self.stored(id).await?;
+            let found = Versioned { version, value: spec };
+            if author.is_some() {
+                return Ok((found, author));
+            }
             let head = self.store.head(&stream(id)).await?;
             let last = self.store.entries(&stream(id), head.saturating_sub(1), 1).await?;
             let Some(entry) = last.first() else { return Ok((found, None)) };
@@ -114,12 +132,12 @@ impl Neurons {
         spec.check().map_err(NeuronError::Spec)?;
         let id = spec.id.clone().ok_or_else(|| NeuronError::Spec("id is missing".into()))?;
         let version = last_version(&history);
-        let adopted = Batch::new(origin).adopt(Key::new(Kind::Neuron, id.clone()), spec, version);
-        match self.store.commit(adopted.forget(stream(&id)).restore(stream(&id), history)).await {
-            Ok(_) => {
-                self.changed();
-                Ok(true)
-            }
+        let last = history.last().map(|last| Ok::<_, StoreError>((last.decode::<Written>()?, &last.by))).transpose()?;
+        let author = last.map(|(written, by)| written.author.unwrap_or_else(|| by.clone()));
+        let stored = Stored { spec: spec.clone(), author };
+        let adopted = Batch::new(origin).adopt(Key::new(Kind::Neuron, id.clone()), &stored, version);
+        match self.commit_definition(adopted.forget(stream(&id)).restore(stream(&id), history)).await {
+            Ok(_) => Ok(true),
             Err(StoreError::Conflict { .. }) => Ok(false),
             Err(error) => Err(error.into()),
         }
@@ -175,9 +193,13 @@ impl Neurons {
             Ok::<_, NeuronError>(spec.map(|spec| spec.memory).unwrap_or_default())
         };
         let (old, new) = (memory(from).await?, memory(to).await?);
-        let difference = TextDiff::from_lines(&old, &new);
         let names = (format!("{id} version {from}"), format!("{id} version {to}"));
-        Ok(difference.unified_diff().context_radius(CONTEXT_LINES).header(&names.0, &names.1).to_string())
+        // What has little in common takes long to compare, in which nobody else is to wait.
+        let compared = tokio::task::spawn_blocking(move || {
+            let difference = TextDiff::configure().timeout(DIFF_MAX).diff_lines(&old, &new);
+            difference.unified_diff().context_radius(CONTEXT_LINES).header(&names.0, &names.1).to_string()
+        });
+        compared.await.map_err(|died| NeuronError::Died(died.to_string()))
     }
 
     /// Replaces a neuron's memory and nothing else.
@@ -197,5 +219,20 @@ impl Neurons {
         let author = author.filter(|_| !spec.tools.is_empty() && origin.principal.may(Role::Operator));
         // What is written over must be what was read, whoever else writes.
         Ok(self.rewrite(origin, id, spec, Some(expect.unwrap_or(found.version)), author).await?.version)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stored_definition_is_read_with_and_without_its_author() {
+        let spec = NeuronSpec { id: Some("n1".into()), temperature: Some(0.7), ..NeuronSpec::default() };
+        let old: Stored = serde_json::from_slice(&nexus::store::json(&spec)).unwrap();
+        assert_eq!((old.spec, old.author), (spec.clone(), None));
+        let stored = Stored { spec: spec.clone(), author: Some(PrincipalId::new("ada")) };
+        let read: Stored = serde_json::from_slice(&nexus::store::json(&stored)).unwrap();
+        assert_eq!((read.spec, read.author), (spec, Some(PrincipalId::new("ada"))));
     }
 }

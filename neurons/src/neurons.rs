@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use nexus::store::{Expect, Key, Kind as Document, Versioned};
+use nexus::store::{Expect, Key, Kind as Document, Receipt, Versioned};
 use nexus::{Batch, Directory, NoDirectory, Origin, PrincipalId, Role, Shares, Store, StoreError};
 use serde_json::Value;
 use tokio::sync::{Semaphore, mpsc};
@@ -13,7 +13,7 @@ use crate::NeuronError;
 use crate::actor::Tree;
 use crate::continuation::SealingKey;
 use crate::conversation::Conversation;
-use crate::history::noted;
+use crate::history::{Stored, noted};
 use crate::invocation::{Run, Stop};
 use crate::invocations::UnderWay;
 use crate::kinds::base::calls_of;
@@ -187,12 +187,10 @@ impl Neurons {
         spec.check().map_err(NeuronError::Spec)?;
         self.tools.check(&spec)?;
         let id = spec.id.get_or_insert_with(|| format!("neuron_{}", uuid::Uuid::now_v7().simple()).into()).clone();
-        let batch = Batch::new(origin).create(Key::new(Document::Neuron, id.clone()), &spec);
-        match self.store.commit(noted(batch, &id, FIRST_VERSION, Some(&spec), None)).await {
-            Ok(receipt) => {
-                self.changed();
-                Ok((id, Versioned { version: receipt.versions[0], value: spec }))
-            }
+        let stored = Stored { spec: spec.clone(), author: Some(origin.principal.id.clone()) };
+        let batch = Batch::new(origin).create(Key::new(Document::Neuron, id.clone()), &stored);
+        match self.commit_definition(noted(batch, &id, FIRST_VERSION, Some(&spec), None)).await {
+            Ok(receipt) => Ok((id, Versioned { version: receipt.versions[0], value: spec })),
             Err(StoreError::Conflict { .. }) => Err(NeuronError::Exists(id)),
             Err(error) => Err(error.into()),
         }
@@ -203,10 +201,13 @@ impl Neurons {
     /// # Errors
     /// [`NeuronError::NotFound`].
     pub async fn get(&self, id: &NeuronId) -> Result<Versioned<NeuronSpec>, NeuronError> {
-        self.store
-            .document(&Key::new(Document::Neuron, id.clone()))
-            .await?
-            .ok_or_else(|| NeuronError::NotFound(id.clone()))
+        let Versioned { version, value } = self.stored(id).await?;
+        Ok(Versioned { version, value: value.spec })
+    }
+
+    pub(crate) async fn stored(&self, id: &NeuronId) -> Result<Versioned<Stored>, NeuronError> {
+        let found = self.store.document(&Key::new(Document::Neuron, id.clone())).await?;
+        found.ok_or_else(|| NeuronError::NotFound(id.clone()))
     }
 
     /// Definitions with ids after `after`, at most `limit`.
@@ -214,7 +215,9 @@ impl Neurons {
     /// # Errors
     /// The store's own.
     pub async fn list(&self, after: &str, limit: usize) -> Result<Vec<(NeuronId, Versioned<NeuronSpec>)>, NeuronError> {
-        Ok(self.store.documents(Document::Neuron, after, limit).await?)
+        let stored = self.store.documents::<Stored>(Document::Neuron, after, limit).await?;
+        let spec = |Versioned { version, value }: Versioned<Stored>| Versioned { version, value: value.spec };
+        Ok(stored.into_iter().map(|(id, found)| (id, spec(found))).collect())
     }
 
     /// Replaces a definition. Invocations under way keep the one they began with.
@@ -247,9 +250,10 @@ impl Neurons {
         self.tools.check(&spec)?;
         let expect = expect.unwrap_or(found);
         let key = Key::new(Document::Neuron, id.clone());
-        let batch = Batch::new(origin).put_expecting(key, Expect::Version(expect), &spec);
-        let receipt = self.store.commit(noted(batch, id, expect + 1, Some(&spec), author)).await?;
-        self.changed();
+        let stored =
+            Stored { spec: spec.clone(), author: Some(author.clone().unwrap_or_else(|| origin.principal.id.clone())) };
+        let batch = Batch::new(origin).put_expecting(key, Expect::Version(expect), &stored);
+        let receipt = self.commit_definition(noted(batch, id, expect + 1, Some(&spec), author)).await?;
         Ok(Versioned { version: receipt.versions[0], value: spec })
     }
 
@@ -260,9 +264,20 @@ impl Neurons {
     pub async fn delete(&self, origin: &Origin, id: &NeuronId) -> Result<(), NeuronError> {
         let found = self.changeable(origin, id).await?.version;
         let batch = Batch::new(origin).delete(Key::new(Document::Neuron, id.clone()), Expect::Version(found));
-        self.store.commit(noted(batch, id, found, None, None)).await?;
-        self.changed();
+        self.commit_definition(noted(batch, id, found, None, None)).await?;
         Ok(())
+    }
+
+    /// Commits a change of definitions and counts it, even when the caller goes away meanwhile: plans that were built before
+    /// it must not be used after it.
+    pub(crate) async fn commit_definition(&self, batch: Batch) -> Result<Receipt, StoreError> {
+        let this = self.clone();
+        let changing = tokio::spawn(async move {
+            let committed = this.store.commit(batch).await;
+            this.changed();
+            committed
+        });
+        changing.await.unwrap_or_else(|died| Err(StoreError::Io(died.to_string())))
     }
 
     /// Adds what stands elsewhere: what the neurons are for that a router only knows by name, and what tools say of
@@ -271,8 +286,8 @@ impl Neurons {
         self.tools.expand(spec).await?;
         for to in spec.neurons.iter_mut().filter(|to| to.description.is_empty()) {
             let key = Key::new(Document::Neuron, to.neuron.clone());
-            if let Some(known) = self.store.document::<NeuronSpec>(&key).await? {
-                to.description = known.value.description;
+            if let Some(known) = self.store.document::<Stored>(&key).await? {
+                to.description = known.value.spec.description;
             }
         }
         Ok(())

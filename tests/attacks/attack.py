@@ -209,11 +209,49 @@ def exhausting():
         time.sleep(12)
         judge(f"after 12 s they hold {daemon.memory_mb() - other.idle} MB", daemon.memory_mb() - other.idle < OVER_IDLE_MB)
     [connection.close() for connection in open_ones]
+    other, length = Other(daemon, bob), 1 << 20
+    sent = f"POST {daemon.chat}/topics HTTP/1.1\r\nhost: 127.0.0.1:{daemon.port}\r\nauthorization: Bearer {ada}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+    open_ones = []
+    for _ in range(150 if SMALL else 1_200):
+        connection = socket.create_connection(("127.0.0.1", daemon.port))
+        connection.settimeout(1)
+        try:
+            connection.sendall(sent.encode() + b" " * (length - 1))
+        except OSError:
+            pass  # It was refused before it was sent whole.
+        open_ones.append(connection)
+    other.ended(f"{len(open_ones)} bodies of {length >> 20} MiB that do not end")
+    [connection.close() for connection in open_ones]
     other, kept, refused = Other(daemon, bob), 0, 0
     for n in range(200 if SMALL else 3_000):
         status = daemon.ask("POST", "/v1/neurons", {"id": f"n{n}", "memory": "x" * 30_000, "tools": []}, token=ada)[0]
         kept, refused = kept + (status == 201), refused + (status == 429)
     other.ended(f"{kept} definitions of 30 kB, {refused} refused")
+    daemon.end()
+
+
+def merging():
+    """Records that share most of their wording are held against each other, which takes its time."""
+    daemon = Daemon("merging")
+    ada, bob = daemon.token("user:ada"), daemon.token("user:bob")
+    wording, taken = "lorem ipsum dolor sit amet " * 5, 0
+    for part in range(1 if SMALL else 3):
+        lines = (json.dumps({"task": f"Task {part} number {n} about the sea", "content": f"content {n} {wording}", "types": ["strategy"]}) for n in range(1_500))
+        connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=300)
+        headers = {"authorization": f"Bearer {ada}", "content-type": "text/plain"}
+        connection.request("POST", "/api/knowledge/import?format=jsonl", "\n".join(lines), headers)
+        taken += json.loads(connection.getresponse().read())["imported"]
+        connection.close()
+    judge(f"{taken} records are taken in", taken == (1 if SMALL else 3) * 1_500)
+    other = Other(daemon, bob)
+    pool = concurrent.futures.ThreadPoolExecutor(4)
+    begun = time.time()
+    asked = [pool.submit(daemon.ask, "POST", "/api/knowledge/slim", {"dry_run": True}, ada, 300) for _ in range(4)]
+    answers = [one.result() for one in asked]
+    statuses = sorted(status for status, _ in answers)
+    other.ended(f"records compared for {time.time() - begun:.1f} s, {statuses.count(429)} of 4 requests refused")
+    judge(f"one of them at a time is done: {statuses}", 200 in statuses and set(statuses) <= {200, 429})
+    judge("it went through all of them", all(answer["before"] == taken for status, answer in answers if status == 200))
     daemon.end()
 
 
@@ -272,6 +310,7 @@ def starving():
 if __name__ == "__main__":
     try:
         exhausting()
+        merging()
         starving()
     finally:
         shutil.rmtree(WORKSPACE, ignore_errors=True)

@@ -163,6 +163,44 @@ async fn copies_of_what_was_deleted_right_before_a_kill_are_removed_by_the_next_
 }
 
 #[tokio::test]
+async fn a_record_stays_while_another_fact_of_the_same_message_still_says_it() {
+    let daemon = TestDaemon::start(knows).await;
+    let (mind, chat) = daemon.lifeform().await;
+    let op = &daemon.operator;
+    let mut socket = live(op, &chat).await;
+    op.topic(&chat, "t").await;
+    ask(op, &mut socket, &chat, "t", "I like spicy food from Korea.").await;
+    let kip = async |command: &str| {
+        let call = json!({"command": command});
+        let answer = op.post(&format!("/v1/nexus/{mind}/kip"), call).await.expect(StatusCode::OK);
+        assert!(answer.get("error").is_none(), "{answer}");
+        answer["result"].clone()
+    };
+    let fact = kip(r#"FIND(?f) WHERE { ?f {type: "Fact"} FILTER(CONTAINS(?f.attributes.statement, "Korea")) }"#).await
+        [0]
+    .clone();
+    let [statement, topic, message, canvas] =
+        ["statement", "topic", "message", "canvas"].map(|member| fact["attributes"][member].clone());
+    kip(&format!(
+        r#"UPSERT {{ CONCEPT ?f {{ {{type: "Fact", name: "the same again"}} SET ATTRIBUTES {{ statement: {statement}, topic: {topic}, message: {message}, canvas: {canvas} }} }} }}
+        WITH METADATA {{ author: "user:operator", source: "test", confidence: 1.0, status: "active" }}"#
+    ))
+    .await;
+    let settled = async || {
+        while !daemon.daemon.app.store().documents::<Value>(Kind::Forgotten, "", 1).await.unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    kip(r#"UPDATE ?f SET METADATA { status: "superseded" } WHERE { ?f {type: "Fact", name: "the same again"} }"#).await;
+    settled().await;
+    assert!(contents(op).await.iter().any(|content| content.contains("Korea")), "the first fact says it");
+    kip(r#"DELETE CONCEPT ?f DETACH WHERE { ?f {type: "Fact"} FILTER(CONTAINS(?f.attributes.statement, "Korea")) }"#)
+        .await;
+    settled().await;
+    assert!(!contents(op).await.iter().any(|content| content.contains("Korea")));
+}
+
+#[tokio::test]
 async fn nobody_takes_out_of_a_mind_what_somebody_else_said() {
     let daemon = TestDaemon::start(knows).await;
     let (mind, chat) = daemon.lifeform().await;

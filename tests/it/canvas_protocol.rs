@@ -461,7 +461,7 @@ async fn what_an_operator_purges_is_gone_from_state_history_log_and_earlier_revi
         let (before, id) = (said["rev"].as_u64().unwrap() - 1, said["id"].as_str().unwrap());
         op.delete(&format!("{base}/topics/t/messages/{id}?purge=1")).await.expect(StatusCode::OK);
         op.get(&format!("{base}/ops?after={before}")).await.refused(410, "reset");
-        let whole = op.get(&format!("{base}/state?shape=maps")).await;
+        let whole = op.get(&format!("{base}/state?form=maps")).await;
         let epoch = whole.headers["etag"].to_str().unwrap().trim_matches(['"', 'W', '/']).split(':').next().unwrap();
         let mut behind = op.subscribe(&base, Some(json!({"epoch": epoch, "rev": before}))).await;
         let told = behind.until(|frame| frame["t"] == "live").await;

@@ -9,6 +9,58 @@ use serde_json::{Value, json};
 use tests::{Client, TestDaemon, honest};
 
 #[tokio::test]
+async fn a_fascicle_that_unfolds_into_too_many_steps_is_refused_before_any_is_made() {
+    let daemon = TestDaemon::start(honest).await;
+    let op = &daemon.operator;
+    let nodes = |run: Value| (0..60).map(|n| json!({"id": format!("n{n}"), "run": run})).collect::<Vec<_>>();
+    let spec = |id: &str, nodes: Vec<Value>| json!({"id": id, "output": "n0", "nodes": nodes});
+    let waits = json!({"wait": {"event": "go"}});
+    op.post("/v1/fascicles", spec("f0", nodes(waits.clone()))).await.expect(StatusCode::CREATED);
+    let refused = op.post("/v1/fascicles", spec("f1", nodes(json!({"fascicle": {"id": "f0"}})))).await;
+    let refused = refused.refused(422, "invalid_fascicle");
+    assert!(refused.to_string().contains("unfolds into 3660 steps"), "{refused}");
+    // What has far too many nodes is not looked through.
+    let chain = (0..9_000)
+        .map(|n: u32| json!({"id": format!("n{n}"), "after": [format!("n{}", n.saturating_sub(1))], "run": waits}));
+    let refused = op.post("/v1/fascicles", spec("f2", chain.collect())).await.refused(422, "invalid_fascicle");
+    assert!(refused.to_string().contains("not 9000"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_member_of_a_query_that_is_not_understood_is_refused_wherever_one_is_taken() {
+    let daemon = TestDaemon::start(honest).await;
+    let op = &daemon.operator;
+    let document = op.get("/openapi.json").await.expect(StatusCode::OK);
+    let (life, _) = daemon.lifeform().await;
+    let mut asked = 0;
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            let takes_one = |one: &Value| one["in"] == "query";
+            if !operation["parameters"].as_array().is_some_and(|them| them.iter().any(takes_one)) {
+                continue;
+            }
+            let part = |part: &str| match part {
+                "{id}" if path.starts_with("/v1/lifeforms/") => life.clone(),
+                "{canvas}" => "canvas_chat_main".to_owned(),
+                part if part.starts_with('{') => "1".to_owned(),
+                part => part.to_owned(),
+            };
+            let path = format!("{}?zzz=1", path.split('/').map(part).collect::<Vec<_>>().join("/"));
+            let answer = op.send(method.to_uppercase().parse().unwrap(), &path, &[], None).await;
+            assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{method} {path}: {}", answer.body);
+            asked += 1;
+        }
+    }
+    assert!(asked > 25, "only {asked} operations take a query");
+    for (path, body) in
+        [("/api/knowledge/slim", json!({"dry_runn": true})), ("/v1/skills", json!({"skill_md_content": "x", "zzz": 1}))]
+    {
+        let answer = op.post(path, body).await;
+        assert_eq!((answer.status.as_u16(), &answer.body["code"]), (422, &json!("invalid")), "{}", answer.body);
+    }
+}
+
+#[tokio::test]
 async fn every_route_but_health_and_the_page_wants_a_token() {
     let daemon = TestDaemon::start(honest).await;
     let described = daemon.operator.get("/openapi.json").await.expect(StatusCode::OK);

@@ -192,7 +192,7 @@ async fn what_is_taken_out_of_a_mind_is_noted_in_the_same_commit() {
     let mind = Mind { nexus: Nexus::new(store.clone()), id: "mind".into(), origin: Origin::system("test") };
     let fact = |name: &str| {
         format!(
-            r#"UPSERT {{ CONCEPT {{ {{type: "Fact", name: "{name}"}} SET ATTRIBUTES {{ statement: "{name}" }} }} }}"#
+            r#"UPSERT {{ CONCEPT {{ {{type: "Fact", name: "{name}"}} SET ATTRIBUTES {{ statement: "{name}" }} }} }} WITH METADATA {{ author: "user:ada" }}"#
         )
     };
     let delete = |name: &str| format!(r#"DELETE CONCEPT ?f DETACH WHERE {{ ?f {{type: "Fact", name: "{name}"}} }}"#);

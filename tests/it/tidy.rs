@@ -107,6 +107,45 @@ fn each_thing_is_known_only_where_it_belongs() {
     }
 }
 
+/// Everything in `folder`, as paths from the root, but for what is made there.
+fn paths(folder: &Path, found: &mut Vec<String>) {
+    for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        let path = entry.path();
+        let name = entry.file_name();
+        let is_made = ["target", "node_modules"].iter().any(|made| name == *made);
+        if path.is_symlink() || is_made || name.to_string_lossy().starts_with(".git") {
+            continue;
+        }
+        found.push(format!("/{}", path.strip_prefix(root()).unwrap().to_string_lossy()));
+        if path.is_dir() {
+            paths(&path, found);
+        }
+    }
+}
+
+#[test]
+fn files_and_folders_that_the_documents_name_are_there() {
+    let mut there = Vec::new();
+    paths(&root(), &mut there);
+    let is_path = |name: &str| {
+        let is_plain = name.chars().all(|c| c.is_ascii_alphanumeric() || "_./-".contains(c));
+        let ends = ["/", ".rs", ".toml", ".md", ".py", ".json"].iter().any(|end| name.ends_with(end));
+        is_plain && ends && name.contains(|c: char| c.is_ascii_alphabetic()) && !name.starts_with('/')
+    };
+    let mut looked_at = 0;
+    for document in ["README.md", "ARCHITECTURE.md", "nexus/kip/README.md"] {
+        let text = std::fs::read_to_string(root().join(document)).unwrap();
+        for line in text.lines() {
+            for name in line.split('`').skip(1).step_by(2).filter(|name| is_path(name)) {
+                let end = format!("/{}", name.trim_end_matches('/'));
+                assert!(there.iter().any(|path| path.ends_with(&end)), "{document} names {name}, which is not there");
+                looked_at += 1;
+            }
+        }
+    }
+    assert!(looked_at > 50, "only {looked_at} paths were found in the documents");
+}
+
 #[test]
 fn every_shipped_file_loads() {
     for (name, _) in runtime::config::LIFEFORMS {

@@ -198,7 +198,13 @@ pub struct Agenda {
     /// Under which time it is to be roused, as that is kept.
     #[serde(default)]
     pub(crate) rouse_at: Option<Timestamp>,
+    /// Reminders that were taken off last, by the request for it, the oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    taken_off: Vec<(Arc<str>, Vec<String>)>,
 }
+
+/// Requests whose reminders are remembered after they were taken off.
+const TAKEN_OFF_MAX: usize = 16;
 
 /// What a new goal takes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -356,6 +362,17 @@ fn next_of(cron: &str, zone: Option<&str>, now: Timestamp) -> Result<Timestamp, 
 }
 
 impl Agenda {
+    /// Returns what a request took off, in words, if it did already.
+    pub(crate) fn taken_off(&self, asked: &str) -> Option<Vec<String>> {
+        self.taken_off.iter().find(|(known, _)| **known == *asked).map(|(_, taken)| taken.clone())
+    }
+
+    /// Remembers what a request took off.
+    pub(crate) fn note_taken_off(&mut self, asked: Arc<str>, taken: Vec<String>) {
+        self.taken_off.push((asked, taken));
+        self.taken_off.drain(..self.taken_off.len().saturating_sub(TAKEN_OFF_MAX));
+    }
+
     /// Checks that `by` leaves room for goals of others.
     ///
     /// # Errors

@@ -11,6 +11,7 @@ use nexus::{Batch, Origin};
 use super::Alive;
 use super::thinking::word;
 use crate::LifeformError;
+use crate::agenda::Act;
 use crate::canvas::{Kind, chat};
 use crate::guard::{self, Counts, Guard, Step};
 use crate::hands::NO_ANSWER;
@@ -139,10 +140,18 @@ impl Alive {
         let report = spending::report(&self.store, &self.fascicles, &self.head.id).await?;
         let goals = report.by.get("goal");
         let agenda = self.plans.agenda();
-        let is_known =
-            |goal: &str| goals.is_some_and(|goals| goals.contains_key(goal)) || agenda.goals.contains_key(goal);
-        self.asked.retain(|goal| is_known(goal));
-        let unasked = goals.into_iter().flatten().filter(|(goal, _)| !self.asked.contains(*goal));
+        let acts =
+            agenda.goals.keys().cloned().map(Act::Goal).chain(agenda.schedules.keys().cloned().map(Act::Schedule));
+        for act in acts {
+            if agenda.set_by(&act).is_some_and(|by| self.participant(&by).is_some()) {
+                let (Act::Goal(id) | Act::Schedule(id)) = act;
+                self.asked.insert(id.to_string());
+            }
+        }
+        let is_spent_on = |id: &String| goals.is_some_and(|goals| goals.contains_key(id));
+        let is_there = |id: &String| agenda.goals.contains_key(&**id) || agenda.schedules.contains_key(&**id);
+        self.asked.retain(|id| is_spent_on(id) || is_there(id));
+        let unasked = goals.into_iter().flatten().filter(|(id, _)| !self.asked.contains(*id));
         let tokens = unasked.map(|(_, tally)| tally.charged.tokens).sum();
         self.counts.spent_unasked(tokens, self.store.clock().now());
         Ok(())

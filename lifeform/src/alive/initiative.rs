@@ -130,9 +130,6 @@ impl Alive {
             untrusted: behind.is_empty() || !behind.iter().all(|by| self.trusts(by)),
             ..JobOrder::default()
         };
-        if let (Act::Goal(goal), Some(_)) = (act, &participant) {
-            self.asked.insert(goal.to_string());
-        }
         if self.counts.knows_nothing_unasked() {
             // What is spent from here on is counted.
             self.count_unasked().await?;

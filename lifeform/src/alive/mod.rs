@@ -56,7 +56,7 @@ pub(crate) struct Alive {
     knowing: Knowing,
     limits: GuardLimits,
     counts: Counts,
-    /// Goals of participants that it has pursued.
+    /// Goals and schedules of participants, those that are over included as long as what was spent on them is counted.
     asked: BTreeSet<String>,
     /// Failures of answers that rest on a memory, and whether others succeeded since.
     suspected: BTreeMap<String, (u32, bool)>,

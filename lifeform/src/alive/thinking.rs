@@ -39,7 +39,10 @@ impl Alive {
         while let Some(mut next) = self.attention.next(|place| !not_now.contains(place)) {
             next.perception.history = means.history;
             let to_answer = next.perception.to_answer();
-            if to_answer && self.head.status == Status::Dormant {
+            // What is answered by rule costs nothing.
+            let costs = to_answer && !next.perception.is_answered_by_rule();
+            let needed = if costs { needed } else { Amount::default() };
+            if costs && self.head.status == Status::Dormant {
                 self.say_that_it_rests(&next.perception).await?;
                 not_now.insert(next.perception.place);
                 continue;
@@ -52,11 +55,11 @@ impl Alive {
                 continue;
             }
             // What answers under way may draw is set aside.
-            if to_answer && !self.free().await?.covers(needed) {
+            if costs && !self.free().await?.covers(needed) {
                 not_now.insert(next.perception.place);
                 continue;
             }
-            if to_answer && self.head.mode == Mode::Eco && self.head.in_want {
+            if costs && self.head.mode == Mode::Eco && self.head.in_want {
                 self.say_that_it_is_in_want(&next.perception).await?;
             }
             let place = next.perception.place.clone();
@@ -209,14 +212,16 @@ impl Alive {
         let Some(canvas) = self.canvases.get(canvas) else { return now };
         let state = canvas.snapshot().state;
         let is_trusted = |who: &str| *who == *self.me.id.0 || self.trusts(who);
-        let mut parts: Box<dyn Iterator<Item = &serde_json::Value>> = match canvas.kind {
+        let is_all_trusted = |part: &serde_json::Value| writers_of(part).into_iter().all(is_trusted);
+        now && match canvas.kind {
             Kind::Chat => {
-                let messages = state.children(&format!("{}/messages", chat::topic_path(topic)));
-                Box::new(state.get(&chat::topic_path(topic)).into_iter().chain(messages))
+                let topic = chat::topic_path(topic);
+                let mut messages = state.children(&format!("{topic}/messages"));
+                state.get(&topic).is_none_or(is_all_trusted) && messages.all(is_all_trusted)
             }
-            Kind::ZMind => Box::new(mind_map::PARTS.into_iter().flat_map(|part| state.children(part))),
-        };
-        now && parts.all(|part| writers_of(part).into_iter().all(is_trusted))
+            // Parts are merged and removed with the names of those who wrote them; the list of writers stays.
+            Kind::ZMind => state.children("/users").all(|user| user["id"].as_str().is_some_and(is_trusted)),
+        }
     }
 
     /// Whether somebody's word is enough for what changes something outside.
@@ -273,7 +278,8 @@ impl Alive {
             (_, true, _) => &definition.reply,
         };
         let untrusted = !self.trusts_all_of(&perception);
-        let reserve = if perception.to_answer() { self.need(means) } else { Amount::default() };
+        let costs = perception.to_answer() && !perception.is_answered_by_rule();
+        let reserve = if costs { self.need(means) } else { Amount::default() };
         let content = serde_json::to_value(&perception).unwrap_or_default();
         let order = JobOrder {
             id: Some(job.clone()),
@@ -377,7 +383,7 @@ pub(super) fn word(canvas: &Canvas, place: &Arc<str>, id: Arc<str>, content: Str
     }
 }
 
-/// Everyone who wrote a part of a canvas or changed it.
+/// Everyone who wrote a part of a chat or changed it.
 fn writers_of(part: &serde_json::Value) -> Vec<&str> {
     let (mut writers, mut waiting) = (Vec::new(), vec![part]);
     while let Some(value) = waiting.pop() {

@@ -219,8 +219,6 @@ pub const REVISIONS_MAX: usize = 1_000;
 /// Ops of one proposal.
 pub const PROPOSED_MAX: usize = 20;
 /// Characters of an order key.
-/// The paths of the entities that a map is made of.
-pub(crate) const PARTS: [&str; 4] = ["/nodes", "/links", "/comments", "/proposals"];
 const ORD_MAX: usize = 512;
 /// Bytes of a title, a label and a reason.
 const LINE_BYTES_MAX: usize = 1_000;

@@ -89,7 +89,7 @@ impl Hands {
         let mut told = Vec::new();
         for said in &here.perception.said {
             let now = self.said_at(here, &said.message).to_zoned(self.zone().0);
-            for reading in self.reminders_in(here, said).readings {
+            for (no, reading) in self.reminders_in(here, said).readings.into_iter().enumerate() {
                 let reminder = match reading {
                     Reading::Asked(reminder) => reminder,
                     Reading::Unclear(language) => {
@@ -102,7 +102,8 @@ impl Hands {
                     }
                     Reading::Cancel(cancel) => {
                         let by = PrincipalId::new(said.sender.clone());
-                        told.push(self.take_reminders_off(&cancel, here, &by, origin).await?);
+                        let asked = format!("{}/{}/{no}", here.topic(), said.message);
+                        told.push(self.take_reminders_off(&cancel, asked.into(), here, &by, origin).await?);
                         continue;
                     }
                 };
@@ -122,6 +123,7 @@ impl Hands {
     async fn take_reminders_off(
         &self,
         cancel: &Cancel,
+        asked: Arc<str>,
         here: &Here,
         by: &PrincipalId,
         origin: &Origin,
@@ -131,23 +133,27 @@ impl Hands {
             let next = one.next.to_zoned(zone.clone());
             format!("{} ({})", one.what, next.strftime("%Y-%m-%d %H:%M"))
         };
-        let is_here = |one: &&Schedule| {
-            one.remind
-                && one.by == *by
-                && one.topic.as_deref() == Some(&**here.topic())
-                && here.canvas.name() == &*self.home
-        };
+        let topic = (here.canvas.name() == &*self.home).then(|| here.topic().clone());
+        let is_here = |one: &&Schedule| one.remind && one.by == *by && one.topic == topic;
         let took = self
             .plans
             .change(origin, "reminders taken off", |agenda, _| {
+                // A step that is tried again finds what it took off.
+                if let Some(taken) = agenda.taken_off(&asked) {
+                    return Ok(taken);
+                }
                 let there: Vec<Schedule> = agenda.schedules.values().filter(is_here).cloned().collect();
                 let is_meant = |one: &&Schedule| cancel.means(&one.what, one.next, one.cron.as_deref());
                 let meant: Vec<Schedule> = there.iter().filter(is_meant).cloned().collect();
                 if meant.is_empty() || (cancel.is_unspecific() && meant.len() > 1) {
-                    return Err(Refusal::State(cancel.question(&there.iter().map(named).collect::<Vec<_>>())));
+                    // Elsewhere, these may have been asked for in other places, which are not named here.
+                    let named = there.iter().filter(|_| topic.is_some()).map(named);
+                    return Err(Refusal::State(cancel.question(&named.collect::<Vec<_>>())));
                 }
                 meant.iter().try_for_each(|one| agenda.remove_schedule(&one.id))?;
-                Ok(meant.iter().map(named).collect::<Vec<_>>())
+                let taken: Vec<String> = meant.iter().map(named).collect();
+                agenda.note_taken_off(asked.clone(), taken.clone());
+                Ok(taken)
             })
             .await;
         match took {

@@ -27,11 +27,9 @@ impl Lifeforms {
             while let Some(lifeforms) = upgraded(&this) {
                 let is_done = lifeforms.remove_copies().await;
                 drop(lifeforms);
-                let signal = match is_done {
-                    true => signals.recv().await,
-                    false => tokio::time::timeout(RETRY_AFTER, signals.recv()).await.unwrap_or(Some(())),
-                };
-                if signal.is_none() {
+                if !is_done {
+                    tokio::time::sleep(RETRY_AFTER).await;
+                } else if signals.recv().await.is_none() {
                     break;
                 }
             }
@@ -51,32 +49,62 @@ impl Lifeforms {
             };
             let Some((last, _)) = notes.last() else { return is_done };
             after = last.clone();
-            for (name, note) in notes {
-                if let Err(error) = self.remove_copies_of(&name, note).await {
-                    tracing::warn!(note = %name, %error, "copies of what was deleted cannot be removed yet");
-                    is_done = false;
+            let mut done = Vec::new();
+            for (name, Versioned { value, version }) in notes {
+                match self.remove_copies_of(&name, value).await {
+                    Ok(()) => done.push((name, version)),
+                    Err(error) => {
+                        tracing::warn!(note = %name, %error, "copies of what was deleted cannot be removed yet");
+                        is_done = false;
+                    }
                 }
+            }
+            if let Err(error) = self.remove_notes(done).await {
+                tracing::warn!(%error, "notes of what was deleted cannot be removed yet");
+                is_done = false;
             }
         }
     }
 
-    async fn remove_copies_of(&self, name: &str, note: Versioned<Value>) -> Result<(), LifeformError> {
-        let Versioned { value: note, version } = note;
-        let unread = |error: serde_json::Error| StoreError::Corrupt(format!("note {name}: {error}"));
-        if name.starts_with("fact/") {
-            self.forget_records_of(&serde_json::from_value(note).map_err(unread)?).await?;
-        } else {
-            self.forget_facts_of(&serde_json::from_value(note).map_err(unread)?).await?;
-        }
-        // A note that was made again meanwhile stays, and was signalled.
-        let (key, expect) = (Key::new(Kind::Forgotten, name), Expect::Version(version));
-        match self.inner.store.commit(Batch::new(&Origin::system("copies removed")).delete(key, expect)).await {
-            Ok(_) | Err(StoreError::Conflict { .. }) => Ok(()),
-            Err(error) => Err(error.into()),
+    async fn remove_copies_of(&self, name: &str, note: Value) -> Result<(), LifeformError> {
+        let done = match name.starts_with("fact/") {
+            true => serde_json::from_value(note).map(|fact: Forgotten| Either::Fact(fact)),
+            false => serde_json::from_value(note).map(Either::Record),
+        };
+        match done {
+            Ok(Either::Fact(fact)) => self.forget_records_of(&fact).await,
+            Ok(Either::Record(deleted)) => self.forget_facts_of(&deleted).await,
+            Err(error) => {
+                tracing::error!(note = %name, %error, "a note of what was deleted cannot be read and is removed");
+                Ok(())
+            }
         }
     }
 
-    /// Deletes the records that say what a fact said, as far as they were made of the same messages.
+    /// Removes notes in one commit. One that was made again meanwhile stays, and was signalled.
+    async fn remove_notes(&self, notes: Vec<(Arc<str>, u64)>) -> Result<(), LifeformError> {
+        let origin = Origin::system("copies removed");
+        let without = |batch: Batch, (name, version): &(Arc<str>, u64)| {
+            batch.delete(Key::new(Kind::Forgotten, name.clone()), Expect::Version(*version))
+        };
+        if notes.is_empty() {
+            return Ok(());
+        }
+        match self.inner.store.commit(notes.iter().fold(Batch::new(&origin), without)).await {
+            Err(StoreError::Conflict { .. }) => {}
+            done => return Ok(done.map(drop)?),
+        }
+        for note in &notes {
+            match self.inner.store.commit(without(Batch::new(&origin), note)).await {
+                Ok(_) | Err(StoreError::Conflict { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes the records that say what a fact said, as far as its lifeform heard them in the same messages. Where another
+    /// fact still says it, as one does that duplicates were merged into, they stay.
     async fn forget_records_of(&self, fact: &Forgotten) -> Result<(), LifeformError> {
         let Forgotten { nexus, attributes, metadata } = fact;
         let text = |value: Option<&serde_json::Value>| value.and_then(|value| value.as_str()).map(str::to_owned);
@@ -84,12 +112,18 @@ impl Lifeforms {
             return Ok(());
         };
         let places = places_of(&serde_json::json!({"attributes": attributes}));
+        if let Ok(head) = self.get(&(**nexus).into()).await
+            && self.memory(&head).still_holds(&person, &statement, &places).await.map_err(LifeformError::Nexus)?
+        {
+            return Ok(());
+        }
         let messages: Vec<String> = places.iter().map(|place| place.message()).collect();
         let mut me = Principal::lifeform(nexus);
         me.scopes.insert(Scope(person.as_str().into()));
         let origin = Origin::new(me, Cause::of(format!("nexus:{nexus}")));
-        self.inner.knowledge.forget(&person, &messages, &statement, &origin).await.map_err(LifeformError::Knowledge)?;
-        Ok(())
+        let agent = format!("lifeform:{nexus}");
+        let forgotten = self.inner.knowledge.forget(&person, &agent, &messages, &statement, &origin);
+        forgotten.await.map(drop).map_err(LifeformError::Knowledge)
     }
 
     /// Takes what a record said out of the minds of the lifeforms that heard it.
@@ -111,9 +145,17 @@ impl Lifeforms {
             let origin = Origin::new(head.principal(), Cause::of(source.clone()));
             let unsaid = memory.unsay_those(stated, status, |statement| is_copy(content, statement), &origin);
             unsaid.await.map_err(|error: NexusError| LifeformError::Nexus(error))?;
+            // What it said once more elsewhere goes with it.
+            memory.unsay_everywhere(stated, status, content, &origin).await.map_err(LifeformError::Nexus)?;
         }
         Ok(())
     }
+}
+
+/// A note, read.
+enum Either {
+    Fact(Forgotten),
+    Record(Deleted),
 }
 
 fn upgraded(this: &Weak<Inner>) -> Option<Lifeforms> {

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::canvas::chat::{self, TopicRole, Turns};
 use crate::canvas::{Op, State, called as calls};
+use crate::reminders;
 
 /// Messages of lifeforms in a row after which none of them answers another one until a person says something.
 const ECHO_MAX: usize = 6;
@@ -118,6 +119,13 @@ pub(crate) struct Perception {
     pub(crate) tries: u32,
 }
 
+impl Said {
+    /// Returns `true` for a message that asks for nothing but reminders.
+    pub(crate) fn is_answered_by_rule(&self) -> bool {
+        self.to_answer && self.change == Change::New && reminders::asks_for_nothing_else(&self.content)
+    }
+}
+
 impl Perception {
     /// The first thing that was said.
     pub(crate) fn first(&self) -> &Said {
@@ -137,6 +145,12 @@ impl Perception {
     /// Whether any of it is to be answered.
     pub(crate) fn to_answer(&self) -> bool {
         self.said.iter().any(|said| said.to_answer)
+    }
+
+    /// Returns `true` if all that is to be answered asks for reminders alone: then an answer takes no model.
+    pub(crate) fn is_answered_by_rule(&self) -> bool {
+        let mut asked = self.said.iter().filter(|said| said.to_answer).peekable();
+        asked.peek().is_some() && asked.all(Said::is_answered_by_rule)
     }
 
     /// What led to it.

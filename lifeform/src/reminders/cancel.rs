@@ -15,6 +15,8 @@ pub(crate) struct Cancel {
     pub(crate) about: String,
     /// The time of the reminders that are meant.
     pub(crate) when: Option<When>,
+    /// Whether a time is named that is over: no reminder is meant.
+    pub(crate) is_over: bool,
     /// Whether all of them are meant.
     pub(crate) all: bool,
     /// In which language it was asked.
@@ -26,15 +28,32 @@ static ENGLISH: LazyLock<Regex> = LazyLock::new(|| {
         r"(?i)^(?:(?:ok(?:ay)?|please|pls|and|then|(?:can|could|would|will) you(?: please)?|you can)[ ,]+)*",
         r"(?:stop reminding me\b(?: any ?more)?|(?:don't|do not|never) remind me\b(?: again| any ?more)?",
         r"|(?:you )?(?:no longer need|don't need|do not need|needn't|need not)(?: to)? remind me\b(?: any ?more)?",
-        r"|(?:cancel|delete|remove|drop|forget|stop|never ?mind|clear)(?: about)?(?P<all> all)?(?: of)?",
-        r"(?: (?:my|the|that|this|these|those|your))?(?P<about>(?: [^ ,.;:!?]+){0,5}?) reminders?\b)",
+        r"|(?:cancel|delete|remove|drop|forget|stop|never ?mind|clear|(?:take|turn|switch) off|get rid of|i (?:do not|don't|no longer) need)(?: about)?(?P<all> all)?(?: of)?",
+        r"(?: (?:my|the|that|this|these|those|your))?(?P<about>(?: [^ ,.;:!?]+){0,5}?) (?P<noun>reminders?)\b)",
     ))
 });
+/// What may follow "reminder" where it is what is to be taken off, and not the reminder of something else.
+static ENGLISH_AFTER: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r"(?i)^[\s,.;:!?]*(?:$|(?:to|about|for|of|at|on|in|from|that|please|pls|now|then|thanks|thank you|again|any ?more|tomorrow|today|tonight|every|this|next)\b)",
+    )
+});
+/// What stands before "reminder" where one is asked for.
+static ENGLISH_WANTED: LazyLock<Regex> = LazyLock::new(|| regex(r"(?i)\b(?:me|us|him|her|them|an?|for|our|of)\b"));
 static CHINESE: LazyLock<Regex> = LazyLock::new(|| {
     regex(concat!(
-        r"(?:请|麻烦|帮我|可以)*(?:(?:别|不要|不用|不需要|停止)(?:再|再次)?提醒(?:一下)?我?(?:了)?",
-        r"|(?:取消|删除|删掉|去掉|撤销)(?P<all>所有|全部)?(?:的)?(?P<about>.*?)(?:的)?提醒|(?:把)?(?P<before>.*?)(?:的)?提醒(?:都)?(?:取消|删除|删掉|去掉|撤销)(?:了|掉)?)",
+        r"(?:请|麻烦|帮我|可以|以后|你|就)*(?:(?P<not>(?:别|不要|不用|不需要|停止)(?:再|再次)?提醒(?:一下)?我?(?:了)?)",
+        r"|(?:取消|删除|删掉|去掉|撤销)(?P<all>所有|全部)?(?:的)?(?P<about>[^，,；;]*?)(?:的)?(?P<noun>提醒)",
+        r"|(?:把)?(?P<before>[^，,；;]*?)(?:的)?提醒(?:都)?(?P<gone>取消|删除|删掉|去掉|撤销)(?:了|掉)?)",
     ))
+});
+/// What may follow a Chinese request.
+static CHINESE_AFTER: LazyLock<Regex> = LazyLock::new(|| regex(r"^(?:了|掉|吧|都|啊|哦|谢谢|多谢|[\s，,。.！!？?])*$"));
+/// A request to leave a reminder where it is.
+static LEFT: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r"(?:别|不要|不用|不必)(?:帮我|给我)?(?:取消|删除|删掉|去掉|撤销)|(?:消さ|削除し|取り消さ|やめ|キャンセルし|止め|停止し)ないで",
+    )
 });
 static JAPANESE: LazyLock<Regex> = LazyLock::new(|| {
     regex(concat!(
@@ -48,6 +67,9 @@ static ASKED_OF_YOU: LazyLock<Regex> = LazyLock::new(|| {
 });
 /// Words that name no reminder.
 const UNSPECIFIC: [&str; 8] = ["it", "that", "this", "了", "的", "は", "を", "もう"];
+/// Words around the name of a reminder that are not of it.
+const POLITE: [&str; 14] =
+    ["please", "pls", "now", "then", "thanks", "thank", "you", "again", "anymore", "for", "about", "at", "on", "谢谢"];
 /// Words that name all of them.
 const ALL: [&str; 6] = ["all", "every", "any", "都", "所有", "全部"];
 
@@ -60,23 +82,57 @@ pub(super) fn of_sentence(sentence: &str, now: &Zoned) -> Option<Cancel> {
     // What names the reminders stands within the request or beside it.
     let named = format!("{} {}", within.collect::<String>(), rest(sentence, &cue));
     let (when, spans) = match when::find(&named, language, now) {
-        Some((when, spans)) => (when, spans),
+        Some((when, spans)) => (Some(when), spans),
         None => (None, Vec::new()),
     };
+    let is_over = matches!(when, Some(None));
     let about = what_of(&named, spans, language);
-    let all = found.name("all").is_some() || ALL.contains(&&*about);
-    let is_named = !all && !UNSPECIFIC.contains(&&*about);
-    Some(Cancel { about: if is_named { about } else { String::new() }, when, all, language })
+    let about = about.trim_matches(|c: char| c.is_whitespace() || ",.;:!?".contains(c));
+    let about = about.strip_suffix("any more").unwrap_or(about).trim_end_matches(['了', '吧', '啊', '哦']);
+    let mut words: Vec<&str> = about.split(' ').filter(|word| !word.is_empty()).collect();
+    let is_polite = |word: &&str| POLITE.contains(&&*word.trim_matches(',').to_lowercase());
+    while words.last().is_some_and(is_polite) {
+        words.pop();
+    }
+    let first = words.iter().position(|word| !is_polite(word)).unwrap_or(words.len());
+    let about = words[first..].join(" ").trim_matches(',').to_owned();
+    let names_all = ALL.contains(&&*about);
+    let is_named = !names_all && !UNSPECIFIC.contains(&&*about);
+    let about = if is_named { about } else { String::new() };
+    let all = about.is_empty() && when.is_none() && (found.name("all").is_some() || names_all);
+    Some(Cancel { about, when: when.flatten(), is_over, all, language })
 }
 
 /// Where a sentence asks to take reminders off, and in which language.
 pub(super) fn cue_of(sentence: &str) -> Option<(Language, Captures<'_>)> {
     let asks = sentence.ends_with(['?', '？', '吗', '呢', 'か']);
-    if asks && !ASKED_OF_YOU.is_match(sentence) {
+    if (asks && !ASKED_OF_YOU.is_match(sentence)) || LEFT.is_match(sentence) {
         return None;
     }
     let ways = [(Language::Japanese, &JAPANESE), (Language::Chinese, &CHINESE), (Language::English, &ENGLISH)];
-    ways.into_iter().find_map(|(language, way)| Some((language, way.captures(sentence)?)))
+    let found = ways.into_iter().find_map(|(language, way)| Some((language, way.captures(sentence)?)));
+    found.filter(|(language, found)| is_request(*language, found, sentence))
+}
+
+/// Returns `true` if what stands around a cue leaves it the request that it looks like.
+fn is_request(language: Language, found: &Captures<'_>, sentence: &str) -> bool {
+    let Some(cue) = found.get(0) else { return false };
+    let (before, after) = (&sentence[..cue.start()], &sentence[cue.end()..]);
+    match language {
+        Language::Japanese => true,
+        // "Do not remind me" is said of oneself, at the beginning or after a time, or it is no request.
+        Language::Chinese if found.name("not").is_some() => before.chars().all(|c| {
+            c.is_ascii_punctuation()
+                || c.is_whitespace()
+                || "，。那好的行嗯明今后天早晚上下午中点分时半每周星期一二三四五六七八九十两日".contains(c)
+                || c.is_ascii_digit()
+        }),
+        Language::Chinese => CHINESE_AFTER.is_match(after),
+        Language::English => {
+            let about = found.name("about").map_or("", |about| about.as_str());
+            found.name("noun").is_none() || (ENGLISH_AFTER.is_match(after) && !ENGLISH_WANTED.is_match(about))
+        }
+    }
 }
 
 fn rest(sentence: &str, cue: &Range<usize>) -> String {
@@ -91,8 +147,9 @@ impl Cancel {
             Some(When::Once(at)) => *at == next,
             Some(When::Again(pattern)) => cron == Some(&**pattern),
         };
-        let (about, told) = (self.about.to_lowercase(), what.to_lowercase());
-        in_time && (told.contains(&about) || knowledge::adds_nothing(&self.about, what))
+        let is_named =
+            self.about.is_empty() || is_within(&self.about, what) || knowledge::adds_nothing(&self.about, what);
+        in_time && !self.is_over && is_named
     }
 
     /// Returns `true` if it says neither which reminders are meant nor that all are.
@@ -124,6 +181,19 @@ impl Cancel {
     }
 }
 
+/// Returns `true` if the words of `about` stand together in `what`; in scripts without spaces, its characters.
+fn is_within(about: &str, what: &str) -> bool {
+    let (about, what) = (about.to_lowercase(), what.to_lowercase());
+    if !about.is_ascii() {
+        return what.contains(&about);
+    }
+    let spaced = |text: &str| {
+        let words: Vec<&str> = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
+        format!(" {} ", words.join(" "))
+    };
+    spaced(&what).contains(&spaced(&about))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -153,6 +223,19 @@ mod tests {
             ("明日9時のリマインダーを消してください", "", false, true),
             ("薬のリマインダーを取り消して", "薬", false, false),
             ("もうリマインドしないで", "", false, false),
+            ("Cancel all my rent reminders.", "rent", false, false),
+            ("Delete all the dentist reminders", "dentist", false, false),
+            ("Cancel all reminders about Ada", "Ada", false, false),
+            ("取消所有吃药的提醒", "吃药", false, false),
+            ("取消全部会议提醒", "会议", false, false),
+            ("Cancel my reminder, please.", "", false, false),
+            ("Take off the sleep reminder", "sleep", false, false),
+            ("I don't need the reminder about the door any more", "the door", false, false),
+            ("Don't remind me to pay the rent any more", "pay the rent", false, false),
+            ("别再提醒我开会了", "开会", false, false),
+            ("不用提醒我开会了", "开会", false, false),
+            ("Stop that reminder now", "", false, false),
+            ("Cancel my reminder for tomorrow at 9", "", false, true),
         ] {
             let found = of_sentence(sentence, &now()).unwrap_or_else(|| panic!("{sentence}"));
             assert_eq!((&*found.about, found.all, found.when.is_some()), (about, all, timed), "{sentence}");
@@ -166,6 +249,16 @@ mod tests {
             "明天九点提醒我取消订阅",
             "吃药的提醒取消了吗",
             "3時間後に予約を取り消すようにリマインドして",
+            "帮我取消明天的会议，九点提醒我吃药",
+            "取消订单后提醒我",
+            "删除文件之前提醒我备份",
+            "明天九点提醒取消订阅",
+            "我妈妈不用提醒也会吃药",
+            "别取消吃药的提醒",
+            "リマインダーをキャンセルしないで",
+            "Remove the tests for our reminder service",
+            "Delete the draft of the reminder email and write a friendlier one",
+            "Drop me a reminder tomorrow at 9 to call Bob",
         ] {
             assert_eq!(of_sentence(none, &now()), None, "{none}");
         }
@@ -182,6 +275,10 @@ mod tests {
         assert!(!read("Don't remind me tomorrow at 9").means("pay", at("2026-01-02T10:00:00Z"), None));
         assert!(read("Stop reminding me every day at 7").means("stretch", tomorrow, Some("0 7 * * *")));
         assert!(read("取消吃药的提醒").means("吃药", tomorrow, None));
+        assert!(!read("Cancel the rent reminder").means("ring my parents", tomorrow, None));
+        assert!(!read("Cancel the car reminder").means("buy carrots", tomorrow, None));
+        assert!(!read("Don't remind me today at 9:00").means("pay", tomorrow, None), "that time is over");
+        assert!(!read("Cancel all my rent reminders").means("ring Ada", tomorrow, None));
         assert!(read("Stop reminding me").is_unspecific() && !read("Cancel all my reminders").is_unspecific());
     }
 }

@@ -90,6 +90,9 @@ static CHINESE_BEGINS: LazyLock<Regex> = LazyLock::new(|| regex("^(?:请|麻烦|
 static CHINESE: LazyLock<Regex> = LazyLock::new(|| {
     regex(r"(?:请|麻烦|帮我|你)*(?:记得|能|可以)?(?:给我(?:设(?:置|定)?)?(?:一?个)?提醒|提醒(?:一下)?我(?:一下|一声)?)")
 });
+/// "Call me in half an hour": a reminder where a time stands before it, and one's name where none does.
+static CHINESE_CALL: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"(?:分钟后|小时后|天后|之后|点钟?|点半|分|早上|上午|中午|下午|晚上|明天|后天)叫我"));
 static CHINESE_NOT: LazyLock<Regex> = LazyLock::new(|| {
     regex(r"(?:别|不要|不用|不需要|没有?|怎么不|取消)(?:再|再次)?提醒|取消|提醒(?:一下)?我(?:一下)?(?:什么|谁|哪)")
 });
@@ -154,18 +157,36 @@ fn is_filler(sentence: &str) -> bool {
     words.is_empty() || fillers.contains(&&*words)
 }
 
+/// A time that is over, said of the reminder itself: "remind me tomorrow what we said yesterday" is none.
+static PAST: LazyLock<Regex> = LazyLock::new(|| {
+    regex(concat!(
+        r"(?i)\bremind me (?:yesterday|last (?:night|week|month|year|\w+day))\b",
+        r"|^(?:请)?(?:昨天|前天|上周\S?|上个月|去年)(?:早上|上午|中午|下午|晚上)?[0-9一二三四五六七八九十两点半分:：]*提醒我",
+        r"|^(?:昨日|おととい|一昨日|先週)の?(?:朝|昼|夜|午前|午後)?[0-9時半分:：]*に.*(?:リマインド|思い出させ)",
+    ))
+});
+/// A Chinese request for a reminder that comes again, however often.
+static CHINESE_REPEATED: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"^(?:请)?每(?:隔)?[^，。]{0,6}(?:秒|分钟|小时|天|周|星期|月|年)[^，。]{0,2}提醒我"));
+
 fn of_sentence(sentence: &str, now: &Zoned) -> Option<Reading> {
     if let Some(cancel) = cancel::of_sentence(sentence, now) {
         return Some(Reading::Cancel(cancel));
     }
     let (language, cue) = cue_of(sentence)?;
+    if PAST.is_match(sentence.trim()) {
+        return Some(Reading::Over(language));
+    }
     let found = when::find(sentence, language, now);
     let Some((when, mut spans)) = found else {
         // A word of reminding by the way is no request, and a question is one to be answered.
         let asks = sentence.trim().ends_with(['?', '？', '吗', '呢', 'か']);
         let is_request = match language {
             Language::English => ENGLISH.is_match(sentence.trim()) && (!asks || OF_DEEDS.is_match(sentence)),
-            Language::Chinese => !asks && CHINESE_BEGINS.is_match(sentence.trim()),
+            Language::Chinese => {
+                let sentence = sentence.trim();
+                !asks && (CHINESE_BEGINS.is_match(sentence) || CHINESE_REPEATED.is_match(sentence))
+            }
             Language::Japanese => !asks,
         };
         return is_request.then_some(Reading::Unclear(language));
@@ -191,6 +212,9 @@ fn cue_of(sentence: &str) -> Option<(Language, Range<usize>)> {
     }
     if let Some(found) = CHINESE.find(sentence) {
         return Some((Language::Chinese, found.range()));
+    }
+    if let Some(found) = CHINESE_CALL.find(sentence) {
+        return Some((Language::Chinese, found.end() - "叫我".len()..found.end()));
     }
     let within = || {
         // "My kids remind me every day" asks for nothing; a time, a comma or a please before it does.
@@ -256,15 +280,15 @@ impl Language {
     pub(crate) fn refusal(self, is_over: bool) -> &'static str {
         match (self, is_over) {
             (Self::English, false) => {
-                "I did not put that down: I cannot read when. Say it as in \"in two hours\", \"tomorrow at 9:00\" or \"every day at 7\"."
+                "I did not put that down: I cannot read when. Say it as in \"in two hours\", \"tomorrow at 9:00\" or \"every day at 7\"; what repeats does so every ten minutes or less often."
             }
             (Self::English, true) => "I did not put that down: that time is over.",
             (Self::Chinese, false) => {
-                "我没有记下来：看不出是什么时候。请这样说：“两小时后”“明天早上九点”或“每天七点”。"
+                "我没有记下来：看不出是什么时候。请这样说：“两小时后”“明天早上九点”或“每天七点”；重复的提醒最短间隔十分钟。"
             }
             (Self::Chinese, true) => "我没有记下来：那个时间已经过去了。",
             (Self::Japanese, false) => {
-                "登録していません。いつなのか読み取れませんでした。「2時間後」「明日の9時」「毎日7時」のように言ってください。"
+                "登録していません。いつなのか読み取れませんでした。「2時間後」「明日の9時」「毎日7時」のように言ってください。繰り返しは10分以上の間隔です。"
             }
             (Self::Japanese, true) => "登録していません。その時刻はもう過ぎています。",
         }
@@ -375,6 +399,8 @@ mod tests {
             ("Remind me to breathe", "unclear"),
             ("Remind me some time next year", "unclear"),
             ("Remind me today at 9:00 to pay", "over"),
+            ("Remind me yesterday at 9 to sleep", "over"),
+            ("Remind me every 2 minutes to blink", "unclear"),
         ] {
             assert_eq!(shown(message), [wanted.to_owned()], "{message}");
         }
@@ -386,6 +412,7 @@ mod tests {
             ("10分钟后提醒我喝水", "01-01 14:40 喝水"),
             ("请两小时后提醒我给妈妈打电话。", "01-01 16:30 给妈妈打电话"),
             ("半小时后提醒我关火", "01-01 15:00 关火"),
+            ("半小时后叫我关火", "01-01 15:00 关火"),
             ("明天早上九点提醒我交房租", "01-02 09:00 交房租"),
             ("提醒我今天晚上八点半看比赛", "01-01 20:30 看比赛"),
             ("每天早上七点提醒我吃药", "0 7 * * * | 吃药"),
@@ -401,6 +428,8 @@ mod tests {
             ("下下周一提醒我开会", "01-12 09:00 开会"),
             ("下周五上午提醒我开会", "01-09 09:00 开会"),
             ("提醒我喝水", "unclear"),
+            ("每两分钟提醒我眨眼", "unclear"),
+            ("昨天九点提醒我睡觉", "over"),
             ("3時間後に薬を飲むようにリマインドして", "01-01 17:30 薬を飲む"),
             ("明日の9時に会議があることを思い出させてください。", "01-02 09:00 会議がある"),
             ("毎朝7時に薬を飲むようにリマインドして", "0 7 * * * | 薬を飲む"),
@@ -425,6 +454,7 @@ mod tests {
             "Please remind me about what we said yesterday",
             "思い出させてくれる曲は何ですか？",
             "提醒我的是那首歌，叫什么名字？",
+            "以后叫我小明",
             "99999999999999999999分钟后提醒我",
             "The song in an hour-long film reminds me of home.",
         ] {

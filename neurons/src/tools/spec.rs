@@ -77,7 +77,7 @@ pub enum Approval {
 
 /// Who runs a tool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Runner {
     /// The client: the call pauses with `202` until `continue` brings the result.
     #[default]

@@ -49,7 +49,7 @@ pub struct Request {
 
 /// One command of a batch, with parameters of its own or without.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(untagged)]
+#[serde(untagged, deny_unknown_fields)]
 pub enum One {
     /// The text.
     Text(String),

@@ -21,11 +21,17 @@ const FACT: &str = "Fact";
 pub struct Forgotten {
     /// The mind.
     pub nexus: NexusId,
-    /// The attributes of its concept, as they were.
+    /// The attributes of its concept that say what was stated, and where: [`ATTRIBUTES`], as they were.
     pub attributes: Map<String, Value>,
-    /// The metadata of its concept, as they were.
+    /// The metadata of its concept that says who stated it: [`AUTHOR`], as it was.
     pub metadata: Map<String, Value>,
 }
+
+/// The attributes by which copies are found. A fact without a statement has none.
+const ATTRIBUTES: [&str; 5] = [STATEMENT, "canvas", "topic", "message", "also_in"];
+const STATEMENT: &str = "statement";
+/// The metadata by which copies are found. A fact without an author has none.
+const AUTHOR: &str = "author";
 
 /// Notes of what was deleted, as documents of [`Kind::Forgotten`], for the one task that removes copies. Without that task no
 /// notes are made.
@@ -63,10 +69,13 @@ impl Outbox {
                 _ => None,
             };
             let is_gone = holds(before) && !after.is_some_and(|after| still_says(before, after));
-            (before.kind.as_str() == FACT && is_gone).then(|| Forgotten {
-                nexus: nexus.clone(),
-                attributes: before.attributes.to_json(),
-                metadata: before.metadata.to_json(),
+            let may_have_copies =
+                before.attributes.named(STATEMENT).is_some() && before.metadata.named(AUTHOR).is_some();
+            (before.kind.as_str() == FACT && is_gone && may_have_copies).then(|| {
+                let (mut attributes, mut metadata) = (before.attributes.to_json(), before.metadata.to_json());
+                attributes.retain(|name, _| ATTRIBUTES.contains(&name.as_str()));
+                metadata.retain(|name, _| name == AUTHOR);
+                Forgotten { nexus: nexus.clone(), attributes, metadata }
             })
         };
         let note = |change: &Change| self.note(format!("fact/{nexus}/{head}/{}", change.el.0), &fact(change)?);
@@ -79,6 +88,6 @@ fn holds(fact: &Concept) -> bool {
 }
 
 fn still_says(before: &Concept, after: &Concept) -> bool {
-    let statement = |concept: &Concept| concept.attributes.named("statement").cloned();
+    let statement = |concept: &Concept| concept.attributes.named(STATEMENT).cloned();
     statement(before) == statement(after) && holds(after)
 }

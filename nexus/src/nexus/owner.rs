@@ -381,7 +381,7 @@ impl Owner {
                 let answer = envelope(Ok(answer), &write.command.call.command);
                 let mut batch = Batch::new(&write.origin);
                 let notes = self.notes(&write, &changes);
-                let has_notes = !notes.is_empty();
+                let has_notes = !notes.is_empty() || write.command.beside.iter().any(is_note);
                 write.command.beside.drain(..).chain(notes).for_each(|op| batch.push(op));
                 let batch = self.batch(batch, &changes);
                 let batch = write.command.entry(batch, &self.place.nexus, &changes, is_secret);
@@ -439,7 +439,8 @@ impl Owner {
         let commons = COMMONS.into();
         let mut batch = Batch::new(&write.origin);
         let notes = self.notes(&write, &own);
-        let (has_notes, beside) = (!notes.is_empty(), write.command.beside.len() + notes.len());
+        let has_notes = !notes.is_empty() || write.command.beside.iter().any(is_note);
+        let beside = write.command.beside.len() + notes.len();
         write.command.beside.iter().cloned().chain(notes).for_each(|op| batch.push(op));
         let (mut batch, versions) = commons::versions_of(batch, &shared);
         let before_parts = beside + versions;
@@ -763,4 +764,9 @@ pub(super) fn unpack(nexus: &NexusId, no: u64, body: &[u8]) -> Result<(El, Recor
 /// What somebody without the right to write is told.
 pub(super) fn no_right() -> KipError {
     KipError::new(ErrorKind::Execution, "only an operator or the lifeform itself may write here").code("KIP_4003")
+}
+
+/// Returns `true` if an operation makes a note of what is deleted.
+fn is_note(op: &Op) -> bool {
+    matches!(op, Op::Put { key: Key(Kind::Forgotten, _), .. })
 }

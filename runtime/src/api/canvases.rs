@@ -100,6 +100,7 @@ pub(super) async fn read(
 /// A time to look at.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub(super) struct At {
     /// The revision to look at; the latest when absent.
     #[serde(default)]

@@ -251,6 +251,7 @@ pub(super) async fn say(
 /// A stretch of a topic.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Stretch {
     /// Only what was said before this message.
     #[serde(default)]
@@ -359,6 +360,7 @@ pub(super) async fn amend(
 /// Why something is done.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Why {
     /// In words.
     #[serde(default)]
@@ -368,6 +370,7 @@ pub(super) struct Why {
 /// Why a message is taken back, and how far.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Taken {
     /// In words.
     #[serde(default)]

@@ -16,7 +16,7 @@ use super::extract::{ApiQuery, ApiText, Caller, Participant};
 use super::knowledge::which;
 
 /// Bytes of what is taken in at once.
-const IMPORT_BYTES_MAX: usize = 64 << 20;
+pub(super) const IMPORT_BYTES_MAX: usize = 64 << 20;
 
 /// More than other requests bring.
 pub(super) fn limit() -> DefaultBodyLimit {
@@ -26,6 +26,7 @@ pub(super) fn limit() -> DefaultBodyLimit {
 /// Which records, and how they are written down.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub(super) struct ExportQuery {
     /// `jsonl` (the default), `tree`, `units` or `markdown`.
     format: Option<String>,
@@ -40,6 +41,7 @@ pub(super) struct ExportQuery {
 /// What comes in.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub(super) struct ImportQuery {
     /// `jsonl` (the default), `tree`, `units`, `markdown`, `mem0` or `letta`.
     format: Option<String>,

@@ -107,6 +107,7 @@ pub(super) async fn update(
 /// Whether what is used goes nevertheless.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Forced {
     /// Removes it although something is made of it.
     #[serde(default)]
@@ -318,6 +319,7 @@ enum Format {
 /// How a drawing is wanted.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Drawing {
     /// In which language.
     #[serde(default)]

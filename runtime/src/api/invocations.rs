@@ -289,6 +289,7 @@ fn known(invocation: neurons::Invocation) -> Json<InvocationBody> {
 /// Which invocations.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Invocations {
     /// Start after this id.
     #[serde(default)]

@@ -105,6 +105,7 @@ fn shown(fascicles: &Fascicles, head: JobHead, events: Vec<Observed>) -> JobBody
 /// From where on.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub(super) struct After {
     /// Events after this one, by id (`evt_003`) or ordinal.
     #[serde(default)]
@@ -177,6 +178,7 @@ pub(super) async fn read(
 /// Which jobs.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Jobs {
     /// Start after this id.
     #[serde(default)]

@@ -85,6 +85,7 @@ pub(super) struct ChangeBody {
 /// What is asked.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub(super) struct SearchQuery {
     /// The question.
     #[serde(default)]
@@ -125,6 +126,7 @@ fn three() -> f64 {
 /// Which records are listed.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub(super) struct ListQuery {
     /// How many, up to 1000.
     #[serde(default = "ten")]
@@ -275,6 +277,7 @@ pub(super) async fn update(
 /// Which way a record is deleted.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub(super) struct DeleteQuery {
     /// Whether it goes for good, with its versions and cases.
     #[serde(default)]
@@ -297,6 +300,7 @@ pub(super) async fn delete(
 /// Where a history goes on.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub(super) struct AfterQuery {
     /// Versions after this one.
     #[serde(default)]
@@ -354,6 +358,7 @@ pub(super) async fn judge(
 
 /// How records are merged.
 #[derive(Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub(super) struct SlimBody {
     /// Whether it is only told what would be.
     #[serde(default)]

@@ -88,6 +88,7 @@ pub(super) async fn create(
 /// A page of lifeforms.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Page {
     /// Those with ids after this one.
     #[serde(default)]

@@ -3,6 +3,7 @@
 mod access;
 mod answers;
 mod archive;
+mod bodies;
 mod canvases;
 mod chat;
 mod document;
@@ -96,6 +97,8 @@ pub struct Shared {
     health: tokio::sync::Mutex<()>,
     /// Places for the bytes of large answers that wait to be taken.
     answers: Shares,
+    /// Places for the bytes of large bodies that are being received.
+    bodies: Shares,
     /// Names that this daemon is reached by, besides `localhost` and addresses.
     hosts: Vec<String>,
     /// Callers that may wait for a job at once.
@@ -150,6 +153,7 @@ impl App {
             greetings: Arc::new(tokio::sync::Semaphore::new(GREETINGS_MAX)),
             health: tokio::sync::Mutex::default(),
             answers: answers::places(),
+            bodies: bodies::places(),
             hosts,
             patience: Arc::new(tokio::sync::Semaphore::new(WAITING_MAX)),
             pace: pace::Pace::default(),
@@ -370,6 +374,10 @@ async fn guarded(app: &App, is_page: bool, request: Request, next: Next) -> Resu
             ));
         }
     }
+    let _body = match &admitted {
+        Some(admitted) => bodies::place(&app.bodies, admitted.principal(), &request)?,
+        None => None,
+    };
     let answered = tokio::time::timeout(REQUEST_MAX, next.run(request)).await;
     let response =
         answered.map_err(|_| ApiError::new(StatusCode::GATEWAY_TIMEOUT, "timeout", "the request took too long"))?;

@@ -18,6 +18,7 @@ use super::pace::Definer;
 /// Which page of a list.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Page {
     /// Start after this id or number.
     #[serde(default)]
@@ -105,6 +106,7 @@ pub(super) async fn update(
 /// Which versions.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Entries {
     /// Start after the entry of this number.
     #[serde(default)]
@@ -182,6 +184,7 @@ pub(super) async fn remember(
 /// Which two versions.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Between {
     /// The older version.
     from: u64,

@@ -171,6 +171,7 @@ pub(super) async fn undo(
 
 /// Which stretch of a journal.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Stretch {
     /// Entries after this one.
     #[serde(default)]
@@ -199,6 +200,7 @@ pub(super) async fn journal(
 
 /// What an import is asked besides its text.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct ImportQuery {
     /// Answers the difference it would make and writes nothing.
     #[serde(default)]

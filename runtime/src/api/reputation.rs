@@ -24,6 +24,7 @@ pub(super) async fn of_agent(
 /// The query of a list of providers.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub(super) struct ProvidersQuery {
     /// One that can do this: `knowledge`, `skills`, `validation`, `migration`.
     capability: Option<String>,

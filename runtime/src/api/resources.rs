@@ -49,6 +49,7 @@ pub(super) struct ResourceBody {
 /// Which resources are listed.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub(super) struct ListQuery {
     /// Those whose id begins so.
     #[serde(default)]
@@ -108,6 +109,7 @@ pub(super) async fn create(
 /// What of a resource is asked for.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub(super) struct ReadQuery {
     /// Whether what is secret is to be shown: to its owner, to those it is granted to, and to operators. It is noted.
     #[serde(default)]
@@ -168,6 +170,7 @@ pub(super) async fn change(
 /// Which way a resource is removed.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub(super) struct DeleteQuery {
     /// Whether it is, though records need it.
     #[serde(default)]

@@ -20,6 +20,7 @@ const MARKDOWN: &str = "text/markdown";
 /// A skill to be kept.
 #[derive(Deserialize, ToSchema)]
 #[schema(as = SkillContribution)]
+#[serde(deny_unknown_fields)]
 pub(super) struct SkillBody {
     /// The whole SKILL.md: a head in YAML between lines of `---` with `name` and `description`, and the guide.
     skill_md_content: String,
@@ -31,6 +32,7 @@ pub(super) struct SkillBody {
 /// Which skills are asked for.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub(super) struct SkillsQuery {
     /// A question; the newest first, where there is none.
     q: Option<String>,

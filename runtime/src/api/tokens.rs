@@ -88,6 +88,7 @@ pub(super) async fn change(
 /// Which tokens are taken back.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub(super) struct RevokeQuery {
     /// The one of this name, as the list has it; all, where none is named.
     token: Option<String>,

@@ -24,6 +24,7 @@ use crate::otlp;
 /// Which part of a trace is asked for.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Asked {
     /// An entry to walk from, back to what led to it and forward to what came of it: `canvas:{lifeform}/{canvas}@{rev}`,
     /// `job:{job}`, `job:{job}/{step}`, or any `ref` that a walk answered. Without it, a page of the lifeform's own journal.

@@ -203,6 +203,7 @@ pub(super) async fn read(
 /// Which units are asked for.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub(super) struct UnitsQuery {
     /// A question; by quality, where there is none.
     q: Option<String>,
@@ -309,6 +310,7 @@ pub(super) async fn contribute(
 
 /// Whether a unit holds.
 #[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub(super) struct ValidationBody {
     /// Whether it does.
     valid: bool,

@@ -48,13 +48,15 @@ pub(super) async fn run(config: Config, lifeform: Option<String>, topic: Option<
             say_error(&format!("it is stopped: what you say is kept, and answered after POST /v1/lifeforms/{id}/start"))
         }
         Some("dormant") => say_error(&format!(
-            "it rests, since it cannot pay for an answer: POST /v1/lifeforms/{id}/resources/top-up wakes it"
+            "it rests, since it cannot pay for an answer: a top-up (POST /v1/lifeforms/{id}/resources/transactions) wakes it"
         )),
         _ => {}
     }
     let health = client.ask(Method::GET, "/health", None).await.unwrap_or_default();
     match health["parts"]["models"].as_str() {
-        Some("none") => say_error("there is no model here: what you say is kept and answered once there is one"),
+        Some("none") => say_error(
+            "there is no model here: reminders are set all the same; say again what else you say once there is a model",
+        ),
         Some("failing") => say_error("the model did not answer when it was last asked: lifeformd check says why"),
         _ => {}
     }

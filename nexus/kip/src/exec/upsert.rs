@@ -284,12 +284,12 @@ impl<'a> Run<'_, '_, 'a> {
 
     fn by_id(&self, id: &Lit<'_>, link: bool, span: Span) -> Result<El, KipError> {
         let id = text_of(id, "an id", span)?;
-        let (kind, of) = if link { ("P", "link") } else { ("C", "concept") };
-        if !Ids::is_id(id) || !id.contains(&format!("{kind}:")) {
-            let what = format!("\"{id}\" is no id of a {of}; they begin with {kind}:");
+        let (kind, of) = if link { ("P:", "link") } else { ("C:", "concept") };
+        if !Ids::is_id(id) || !id.strip_prefix("commons/").unwrap_or(id).starts_with(kind) {
+            let what = format!("\"{id}\" is no id of a {of}; they begin with {kind}");
             return Err(KipError::new(ErrorKind::Syntax, what).at(span).hint("an id stands in the answer of a query"));
         }
-        let found = self.draft.graph.ids().parse(id).filter(|el| self.draft.graph.has(*el));
+        let found = self.draft.graph.ids().parse(id).filter(|el| el.is_link() == link && self.draft.graph.has(*el));
         found.ok_or_else(|| KipError::new(ErrorKind::NotFound, format!("nothing has the id {id}")).at(span))
     }
 }

@@ -26,9 +26,32 @@ const COMMONS: &str = "commons/";
 /// The ids of one graph's own elements: the key, and the first concept and the first link that it hides. Without a key
 /// ids are numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Stored")]
 pub struct Numbering {
     key: u128,
     from: (u32, u32),
+}
+
+/// A numbering as it is read: it may come out of an archive that others made.
+#[derive(Deserialize)]
+struct Stored {
+    key: u128,
+    from: (u32, u32),
+}
+
+impl TryFrom<Stored> for Numbering {
+    type Error = String;
+
+    fn try_from(Stored { key, from }: Stored) -> Result<Self, String> {
+        // Of numbers few of which are hidden, many would be tried to show one.
+        let is_well = |first: u32| (1..=NUMBERS / 2).contains(&first);
+        let numbering = Self { key, from };
+        if numbering.is_plain() || (is_well(from.0) && is_well(from.1)) {
+            Ok(numbering)
+        } else {
+            Err(format!("ids cannot be hidden from {from:?} on: the bound is {}", NUMBERS / 2))
+        }
+    }
 }
 
 /// The ids of everything that is seen in a graph: its own elements and those of the commons.

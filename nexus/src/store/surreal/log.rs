@@ -87,8 +87,9 @@ fn torn_length(bytes: &[u8]) -> Option<usize> {
 /// Returns `true` where nothing, or a record that was not written to its end, stands at the beginning of a segment: it was
 /// never acknowledged.
 fn is_torn(segment: &[u8]) -> bool {
-    let end = torn_length(segment).unwrap_or(HEADER).clamp(1, segment.len().max(1));
-    segment.iter().skip(end - 1).all(|byte| *byte == 0)
+    let end = torn_length(segment).unwrap_or(HEADER).max(1);
+    // No record is longer than its segment: such a length changed on the disk.
+    end <= segment.len().max(HEADER) && segment.iter().skip(end - 1).all(|byte| *byte == 0)
 }
 
 /// The record at the beginning of `bytes`, and how long it is.
@@ -131,6 +132,7 @@ impl Log {
         };
         let mut cut: Option<(u64, String)> = None;
         let mut before: Option<(u64, &PathBuf)> = None;
+        let mut unbegun = Vec::new();
         for (number, path) in &segments {
             let bytes = Bytes::from(std::fs::read(path).map_err(io(path))?);
             let (mut at, mut last) = (0, 0);
@@ -176,8 +178,7 @@ impl Log {
             if is_begun {
                 found.log.full.push_back((path.clone(), last));
             } else {
-                // It was made ahead and never begun.
-                remove(path);
+                unbegun.push(path);
             }
         }
         found.losses.extend(cut.map(|(_, loss)| loss));
@@ -185,6 +186,10 @@ impl Log {
             let rows = found.rows.keys().next_back();
             let last = rows.map_or(String::new(), |last| format!("; what is left ends with row {last}"));
             found.losses.push(format!("{} is missing{last}", path_of(folder, newest).display()));
+        }
+        if found.losses.is_empty() {
+            // They were made ahead and never begun. A start that is refused leaves everything as it is.
+            unbegun.into_iter().for_each(|path| remove(path));
         }
         Ok(found)
     }

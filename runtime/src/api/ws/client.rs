@@ -13,7 +13,7 @@ use super::Closing;
 
 /// A frame of a client.
 #[derive(Deserialize)]
-#[serde(tag = "t", rename_all = "snake_case")]
+#[serde(tag = "t", rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum FromClient {
     /// The first one.
     Hello(Box<Hello>),
@@ -47,6 +47,7 @@ pub(super) enum FromClient {
 
 /// How one wants to listen.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Hello {
     /// The version of the protocol.
     #[serde(default = "one")]
@@ -59,7 +60,7 @@ pub(super) struct Hello {
     pub(super) resume: Option<Resume>,
     /// Which ephemeral frames are wanted, `stream` and `presence`; all when absent.
     #[serde(default)]
-    pub(super) want: Option<Vec<String>>,
+    pub(super) want: Option<Vec<Ephemeral>>,
     /// Only what is at or under these pointers; everything when absent.
     #[serde(default)]
     pub(super) paths: Vec<String>,
@@ -68,8 +69,19 @@ pub(super) struct Hello {
     pub(super) max_lag: Option<usize>,
 }
 
+/// Frames that are not kept.
+#[derive(Clone, Copy, PartialEq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Ephemeral {
+    /// Text while a model writes it.
+    Stream,
+    /// What others are at.
+    Presence,
+}
+
 /// A revision of a log.
 #[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Resume {
     pub(super) epoch: Arc<str>,
     pub(super) rev: u64,

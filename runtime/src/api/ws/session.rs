@@ -19,7 +19,7 @@ use tokio_stream::wrappers::{BroadcastStream, IntervalStream};
 
 use super::super::error::ApiError;
 use super::super::{App, answers};
-use super::client::{FromClient, Hello, Resume, next, poll_next};
+use super::client::{Ephemeral, FromClient, Hello, Resume, next, poll_next};
 use super::outbox::{BYTES_MAX, Outbox};
 use super::view::{PATHS_MAX, View};
 use super::{Closing, FRAME_BYTES_MAX, SLOW, close};
@@ -161,7 +161,7 @@ impl Session {
         let (mut resume, mut wants, mut paths, mut max_lag) = (None, [true; 2], Vec::new(), None);
         if let Some(hello) = hello {
             if let Some(want) = hello.want {
-                wants = ["stream", "presence"].map(|name| want.iter().any(|wanted| wanted == name));
+                wants = [Ephemeral::Stream, Ephemeral::Presence].map(|kind| want.contains(&kind));
             }
             (resume, paths, max_lag) = (hello.resume, hello.paths, hello.max_lag);
         }
