@@ -21,9 +21,9 @@ const FACT: &str = "Fact";
 pub struct Forgotten {
     /// The mind.
     pub nexus: NexusId,
-    /// The attributes of its concept that say what was stated, and where: [`ATTRIBUTES`], as they were.
+    /// The attributes of its concept that say what was stated, and where: statement, canvas, topic and message, as they were.
     pub attributes: Map<String, Value>,
-    /// The metadata of its concept that says who stated it: [`AUTHOR`], as it was.
+    /// The metadata of its concept that says who stated it, as it was.
     pub metadata: Map<String, Value>,
 }
 
