@@ -46,7 +46,7 @@ FIND(?f) WHERE { ?f {type: "Fact"} FILTER(?f.attributes.message == $message && ?
 const STATED_AGAIN: &str = r#"
 FIND(?f) WHERE { ?f {type: "Fact"} FILTER(IS_NOT_NULL(?f.attributes.also_in) && ?f.metadata.status == "active") }"#;
 
-/// What a person stated.
+/// Finds the active facts that a person stated.
 const STATEMENTS_OF: &str = r#"
 FIND(?f) WHERE { ?f {type: "Fact"} FILTER(?f.metadata.author == $person && ?f.metadata.status == "active") }"#;
 

@@ -49,7 +49,7 @@ pub struct Version {
 
 /// Lines around a change that a difference shows.
 const CONTEXT_LINES: usize = 3;
-/// How long lines are compared; after that the difference is right, and not the shortest.
+/// The time limit of a comparison. The difference is still correct after it, but may be longer than needed.
 const DIFF_MAX: Duration = Duration::from_millis(500);
 /// Entries read at once in search of one version.
 const STRETCH: usize = 64;

@@ -268,8 +268,8 @@ impl Neurons {
         Ok(())
     }
 
-    /// Commits a change of definitions and counts it, even when the caller goes away meanwhile: plans that were built before
-    /// it must not be used after it.
+    /// Commits a change of definitions and counts it, even when the caller is dropped meanwhile: the count invalidates the
+    /// plans that were built before the change.
     pub(crate) async fn commit_definition(&self, batch: Batch) -> Result<Receipt, StoreError> {
         let this = self.clone();
         let changing = tokio::spawn(async move {

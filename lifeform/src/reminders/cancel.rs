@@ -15,7 +15,7 @@ pub(crate) struct Cancel {
     pub(crate) about: String,
     /// The time of the reminders that are meant.
     pub(crate) when: Option<When>,
-    /// Whether a time is named that is over: no reminder is meant.
+    /// `true` if the request names a time in the past: no reminder is meant.
     pub(crate) is_over: bool,
     /// Whether all of them are meant.
     pub(crate) all: bool,
@@ -32,13 +32,13 @@ static ENGLISH: LazyLock<Regex> = LazyLock::new(|| {
         r"(?: (?:my|the|that|this|these|those|your))?(?P<about>(?: [^ ,.;:!?]+){0,5}?) (?P<noun>reminders?)\b)",
     ))
 });
-/// What may follow "reminder" where it is what is to be taken off, and not the reminder of something else.
+/// The words after "reminder" in a request to take one off, as opposed to "the reminder service".
 static ENGLISH_AFTER: LazyLock<Regex> = LazyLock::new(|| {
     regex(
         r"(?i)^[\s,.;:!?]*(?:$|(?:to|about|for|of|at|on|in|from|that|please|pls|now|then|thanks|thank you|again|any ?more|tomorrow|today|tonight|every|this|next)\b)",
     )
 });
-/// What stands before "reminder" where one is asked for.
+/// The words before "reminder" in a request for one, as in "drop me a reminder".
 static ENGLISH_WANTED: LazyLock<Regex> = LazyLock::new(|| regex(r"(?i)\b(?:me|us|him|her|them|an?|for|our|of)\b"));
 static CHINESE: LazyLock<Regex> = LazyLock::new(|| {
     regex(concat!(
@@ -47,7 +47,7 @@ static CHINESE: LazyLock<Regex> = LazyLock::new(|| {
         r"|(?:把)?(?P<before>[^，,；;]*?)(?:的)?提醒(?:都)?(?P<gone>取消|删除|删掉|去掉|撤销)(?:了|掉)?)",
     ))
 });
-/// What may follow a Chinese request.
+/// The words after a Chinese request to take reminders off.
 static CHINESE_AFTER: LazyLock<Regex> = LazyLock::new(|| regex(r"^(?:了|掉|吧|都|啊|哦|谢谢|多谢|[\s，,。.！!？?])*$"));
 /// A request to leave a reminder where it is.
 static LEFT: LazyLock<Regex> = LazyLock::new(|| {

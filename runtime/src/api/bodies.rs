@@ -21,9 +21,8 @@ pub(super) fn places() -> Shares {
     Shares::new(BYTES_MAX / PLACE_BYTES, BYTES_EACH_MAX / PLACE_BYTES)
 }
 
-/// Takes places for the body of a request, until it is answered. A body of unknown length counts as the largest that
-/// its route takes. What
-/// is longer than any body that is kept in memory is read as it comes.
+/// Takes places for the body of a request, until it is answered. A body of unknown length counts as the largest that its
+/// route takes. A body longer than any that is kept in memory counts as one of those: it is read as a stream.
 ///
 /// # Errors
 /// 429 when too much is under way for this principal, 503 when for all.

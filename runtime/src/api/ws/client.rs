@@ -75,7 +75,7 @@ pub(super) struct Hello {
 pub(super) enum Ephemeral {
     /// Text while a model writes it.
     Stream,
-    /// What others are at.
+    /// The presence of other people and lifeforms.
     Presence,
 }
 
