@@ -264,16 +264,15 @@ impl Fascicles {
         }
     }
 
-    /// Commits a change of definitions and counts it, even when the caller is dropped meanwhile: the count invalidates the
-    /// plans that were built before the change.
+    /// Commits a change of definitions and counts it: the count invalidates the plans that were built before the change.
     async fn commit_definition(&self, batch: Batch) -> Result<Receipt, StoreError> {
-        let this = self.clone();
-        let changing = tokio::spawn(async move {
-            let committed = this.inner.store.commit(batch).await;
-            this.catalogue().changes.fetch_add(1, Ordering::SeqCst);
-            committed
-        });
-        changing.await.unwrap_or_else(|died| Err(StoreError::Io(died.to_string())))
+        let inner = self.inner.clone();
+        self.inner
+            .store
+            .commit_then(batch, move || {
+                inner.catalogue.changes.fetch_add(1, Ordering::SeqCst);
+            })
+            .await
     }
 
     /// A definition.

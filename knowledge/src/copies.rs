@@ -82,7 +82,8 @@ impl Knowledge {
     }
 
     /// Deletes the records of `owner` that `agent` heard and that say what `statement` does: those of these messages in
-    /// other words, too. Returns their number.
+    /// other words, too. What a record said so before stays in its history, and no message that is taken back makes it say
+    /// that again. Returns the number of deleted records.
     ///
     /// # Errors
     /// When the commons cannot be read or written.
@@ -100,8 +101,12 @@ impl Knowledge {
             let is_one = is_of_one && is_copy(&record.content, statement);
             record.heard_by().any(|heard| heard == agent) && (is_one || says_the_same(&record.content, statement))
         };
+        let (of_them, others): (Vec<Record>, Vec<Record>) =
+            self.all(&which, origin).await?.into_iter().partition(is_of_them);
+        let heard = others.iter().filter(|record| record.heard_by().any(|heard| heard == agent));
+        self.unsay_earlier(heard, messages, statement, origin).await?;
         let mut gone = 0;
-        for record in self.all(&which, origin).await?.into_iter().filter(is_of_them) {
+        for record in of_them {
             match self.delete(&record.id, false, origin).await {
                 Ok(()) => gone += 1,
                 Err(KnowledgeError::NotFound(_)) => {}

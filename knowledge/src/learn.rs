@@ -13,7 +13,7 @@ use regex::Regex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::copies::HEARD_BY;
+use crate::copies::{HEARD_BY, is_copy};
 use crate::cues::sentences;
 use crate::draft::{Body, Draft};
 use crate::feedback::{Judgement, SAID_AGAIN};
@@ -162,10 +162,11 @@ impl Knowledge {
         // What a changed message says again it says.
         if let Some(id) = learned.record()
             && let Some(known) = self.store.document::<Unsaid>(&unsaid).await?
-            && !known.value.still.contains(id)
+            && known.value.holds(id)
         {
             let mut now = known.value;
             now.still.insert(id.to_owned());
+            now.deleted.remove(id);
             self.store.commit(Batch::new(origin).put(unsaid, &now)).await?;
         }
         Ok(learned)
@@ -259,7 +260,9 @@ impl Knowledge {
         origin: &Origin,
     ) -> Result<usize, KnowledgeError> {
         let which = Which { owner: Some(owner.to_owned()), ..Which::default() };
-        let now = Unsaid { still: learned.iter().filter_map(|learned| learned.record().map(str::to_owned)).collect() };
+        let still: BTreeSet<String> =
+            learned.iter().filter_map(|learned| learned.record().map(str::to_owned)).collect();
+        let now = Unsaid { is_changed: true, still, deleted: BTreeSet::new() };
         let mut records = self.all(&which, origin).await?;
         records.retain(|record| record.source.get("category").and_then(Value::as_str) == Some(EXTRACTED));
         if records.is_empty() {
@@ -302,7 +305,36 @@ impl Knowledge {
     /// Whether a message was changed or taken back, and does not say any more what a record says.
     pub(crate) async fn is_unsaid(&self, record: &Record, message: &str) -> Result<bool, KnowledgeError> {
         let known = self.store.document::<Unsaid>(&unsaid(&record.owner, message)).await?;
-        Ok(known.is_some_and(|known| !known.value.still.contains(&record.id)))
+        Ok(known.is_some_and(|known| known.value.holds(&record.id)))
+    }
+
+    /// Notes of each record that said what `statement` does before it was revised, by one of `messages`, that this message
+    /// does not say it any more: [`Self::unlearn`] does not go back to it.
+    pub(crate) async fn unsay_earlier(
+        &self,
+        records: impl Iterator<Item = &Record>,
+        messages: &[String],
+        statement: &str,
+        origin: &Origin,
+    ) -> Result<(), KnowledgeError> {
+        let _turn = self.once.lock().await;
+        for record in records.filter(|record| record.version > 1) {
+            for (_, version) in self.own_versions(&record.id).await? {
+                let then = version.attributes.unwrap_or_default();
+                let content = then.get("content").and_then(Value::as_str);
+                let message = version.metadata.get("message_id").and_then(Value::as_str);
+                let (Some(content), Some(message)) = (content, message) else { continue };
+                if messages.iter().any(|one| one == message) && is_copy(content, statement) {
+                    let key = unsaid(&record.owner, message);
+                    let mut known =
+                        self.store.document::<Unsaid>(&key).await?.map(|known| known.value).unwrap_or_default();
+                    if known.deleted.insert(record.id.clone()) {
+                        self.store.commit(Batch::new(origin).put(key, &known)).await?;
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Makes a record say what it said before, by a message that still stands; answers whether there is one.
@@ -410,15 +442,31 @@ fn says(record: &Record, lesson: &Lesson) -> bool {
     alike && Tenor::of(known) == Tenor::of(said) && in_order(known, said) && !differ(known, said)
 }
 
-/// Of a message that was changed or taken back.
-#[derive(Serialize, Deserialize)]
+/// The records that a message does not say any more.
+#[derive(Default, Serialize, Deserialize)]
 struct Unsaid {
-    /// The records that it says still, or again.
+    /// `true` if the message was changed or taken back: then it says the records in `still`, and no others.
+    #[serde(default = "yes")]
+    is_changed: bool,
+    /// The records that a changed message says still, or again.
     #[serde(default)]
     still: BTreeSet<String>,
+    /// The records of which a person deleted what this message said.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    deleted: BTreeSet<String>,
 }
 
-/// Where it stands that a message was changed or taken back.
+fn yes() -> bool {
+    true
+}
+
+impl Unsaid {
+    fn holds(&self, record: &str) -> bool {
+        self.deleted.contains(record) || self.is_changed && !self.still.contains(record)
+    }
+}
+
+/// The key of the [`Unsaid`] of a message.
 fn unsaid(owner: &str, message: &str) -> Key {
     Key::new(Kind::Feedback, Hash::of(json!(["unsaid", owner, message]).to_string().as_bytes()).hex())
 }

@@ -157,6 +157,8 @@ pub struct Knowledge {
     changing: Arc<[Mutex<()>; CHANGED_AT_ONCE]>,
     /// Places of those who wait for their records to be merged.
     slims: nexus::Shares,
+    /// Places for exports.
+    exports: nexus::Shares,
     /// Records of one caller are merged after those of the other.
     slimming: Arc<Mutex<()>>,
     /// How often somebody may be shown what is sealed.
@@ -171,6 +173,8 @@ pub struct Knowledge {
 
 /// Callers whose records may wait to be merged, each once.
 const SLIMS_MAX: usize = 16;
+/// Exports that are made at once, at most one for each participant.
+const EXPORTS_MAX: usize = 4;
 /// Records and resources that are changed at the same time at most.
 const CHANGED_AT_ONCE: usize = 64;
 
@@ -199,6 +203,7 @@ impl Knowledge {
             taking,
             changing,
             slims: nexus::Shares::new(SLIMS_MAX, 1),
+            exports: nexus::Shares::new(EXPORTS_MAX, 1),
             slimming: Arc::default(),
             reveals,
             directory,

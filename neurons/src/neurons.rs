@@ -268,16 +268,10 @@ impl Neurons {
         Ok(())
     }
 
-    /// Commits a change of definitions and counts it, even when the caller is dropped meanwhile: the count invalidates the
-    /// plans that were built before the change.
+    /// Commits a change of definitions and counts it: the count invalidates the plans that were built before the change.
     pub(crate) async fn commit_definition(&self, batch: Batch) -> Result<Receipt, StoreError> {
         let this = self.clone();
-        let changing = tokio::spawn(async move {
-            let committed = this.store.commit(batch).await;
-            this.changed();
-            committed
-        });
-        changing.await.unwrap_or_else(|died| Err(StoreError::Io(died.to_string())))
+        self.store.commit_then(batch, move || this.changed()).await
     }
 
     /// Adds what stands elsewhere: what the neurons are for that a router only knows by name, and what tools say of

@@ -24,6 +24,7 @@ use tokio::task::JoinHandle;
 use crate::api::{self, App};
 use crate::collector::Collector;
 use crate::config::{Config, FASCICLES, LIFEFORMS};
+use crate::connections::{self, Bounded};
 use crate::house::{self, House};
 use crate::privacy;
 use crate::tokens::Tokens;
@@ -78,6 +79,15 @@ impl Parts {
     /// # Errors
     /// When the data folder cannot be made.
     pub fn real(config: &Config, models: Models) -> anyhow::Result<Self> {
+        // A folder that has keys had a store: an empty one in its place would say that nothing was ever there.
+        if config.data.join("keys").exists() && !config.store().exists() && !config.accept_loss {
+            anyhow::bail!(
+                "{} has keys and no store: {} is missing. Put it back from a backup; to begin with an empty store, start with \
+                 --accept-loss",
+                config.data.display(),
+                config.store().display()
+            );
+        }
         // Minds lie in it, so it is its owner's alone.
         privacy::create_private();
         let mut private = std::fs::DirBuilder::new();
@@ -189,7 +199,7 @@ impl Daemon {
         let service = api::router(app.clone()).into_make_service();
         let door = axum_server::Handle::new();
         let mut server = axum_server::Server::<SocketAddr>::from_listener(listener)
-            .acceptor(NoDelayAcceptor::new())
+            .acceptor(Bounded::new(NoDelayAcceptor::new(), connections::places()))
             .first_request_timeout(FIRST_HEAD_MAX)
             .handle(door.clone());
         server.http_builder().http1().header_read_timeout(HEAD_MAX);
@@ -264,4 +274,20 @@ pub fn shipped_lifeform(name: &str) -> Option<LifeformSpec> {
 /// When one of them cannot be read.
 pub fn shipped_fascicles() -> anyhow::Result<Vec<FascicleSpec>> {
     FASCICLES.iter().map(|text| toml::from_str(text).context("a shipped fascicle does not load")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_with_keys_and_without_a_store_is_refused_unless_the_loss_is_accepted() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("keys")).unwrap();
+        let flags = [("data", folder.path().display().to_string())];
+        let config = Config::load(None, &flags).unwrap();
+        let refused = Parts::real(&config, Models::default()).err().unwrap().to_string();
+        assert!(refused.contains("store is missing") && refused.contains("--accept-loss"), "{refused}");
+        assert!(Parts::real(&Config { accept_loss: true, ..config }, Models::default()).is_ok());
+    }
 }

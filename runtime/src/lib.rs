@@ -4,6 +4,7 @@ pub mod api;
 pub mod cli;
 mod collector;
 pub mod config;
+mod connections;
 pub mod daemon;
 mod house;
 pub mod models;

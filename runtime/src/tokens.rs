@@ -208,16 +208,19 @@ impl Tokens {
     pub async fn set_scopes(&self, origin: &Origin, id: &str, scopes: &[String]) -> anyhow::Result<Option<Principal>> {
         let scopes = checked(scopes)?;
         let _turn = self.turn.lock().await;
-        let mut changed = None;
-        for (hash, mut principal) in self.of(id) {
+        let mut known = self.of(id);
+        for (_, principal) in &mut known {
             principal.scopes = Principal::new(id, principal.kind, Role::Observer).scopes;
             principal.scopes.extend(scopes.iter().cloned());
-            self.store.commit(Batch::new(origin).put(Key::new(Kind::Token, hash.hex()), &principal)).await?;
-            self.by_hash.write().unwrap_or_else(PoisonError::into_inner).insert(hash, principal.clone());
-            changed = Some(principal);
         }
+        let Some(changed) = known.last().map(|(_, principal)| principal.clone()) else { return Ok(None) };
+        let put = |batch: Batch, (hash, principal): &(Hash, Principal)| {
+            batch.put(Key::new(Kind::Token, hash.hex()), principal)
+        };
+        self.store.commit(known.iter().fold(Batch::new(origin), put)).await?;
+        self.by_hash.write().unwrap_or_else(PoisonError::into_inner).extend(known);
         self.tell();
-        Ok(changed)
+        Ok(Some(changed))
     }
 
     async fn keep(&self, origin: &Origin, token: &str, principal: &Principal) -> anyhow::Result<()> {
@@ -241,12 +244,19 @@ impl Tokens {
         let _turn = self.turn.lock().await;
         let is_meant = |hash: &Hash| only.is_none_or(|only| name_of(hash) == only);
         let gone: Vec<Hash> = self.of(id).into_iter().map(|(hash, _)| hash).filter(is_meant).collect();
-        for hash in &gone {
-            self.store.commit(Batch::new(origin).delete(Key::new(Kind::Token, hash.hex()), Expect::Any)).await?;
-            self.by_hash.write().unwrap_or_else(PoisonError::into_inner).remove(hash);
-            self.tell();
+        if gone.is_empty() {
+            return Ok(0);
         }
+        let delete = |batch: Batch, hash: &Hash| batch.delete(Key::new(Kind::Token, hash.hex()), Expect::Any);
+        self.store.commit(gone.iter().fold(Batch::new(origin), delete)).await?;
+        self.by_hash.write().unwrap_or_else(PoisonError::into_inner).retain(|hash, _| !gone.contains(hash));
+        self.tell();
         Ok(gone.len())
+    }
+
+    /// Returns `true` if `id` has a token.
+    pub fn has_one(&self, id: &str) -> bool {
+        !self.of(id).is_empty()
     }
 
     /// Every token: its name, and whose it is.

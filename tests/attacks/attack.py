@@ -8,6 +8,7 @@ import concurrent.futures
 import http.client
 import json
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -77,7 +78,7 @@ class Answer(BaseHTTPRequestHandler):
 class Daemon:
     """A daemon with a data folder of its own."""
 
-    def __init__(self, name, config=""):
+    def __init__(self, name, config="", descriptors=None):
         self.name, self.log = name, os.path.join(WORKSPACE, f"{name}.log")
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -88,7 +89,7 @@ class Daemon:
         arguments = ["up", "--offline", "--config", file, "--data", os.path.join(WORKSPACE, name), "--listen", f"127.0.0.1:{self.port}"]
         environment = dict(os.environ, LIFEFORMD_TOKEN=OPERATOR)
         environment.pop("LIFEFORMD_BIN")
-        self.process = subprocess.Popen([os.environ["LIFEFORMD_BIN"], *arguments], env=environment, stdin=subprocess.DEVNULL, stdout=open(self.log, "wb"), stderr=subprocess.STDOUT)
+        self.process = subprocess.Popen([os.environ["LIFEFORMD_BIN"], *arguments], env=environment, stdin=subprocess.DEVNULL, stdout=open(self.log, "wb"), stderr=subprocess.STDOUT, preexec_fn=descriptors and (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))))
         end = time.time() + 60
         while True:
             try:
@@ -236,7 +237,7 @@ def merging():
     ada, bob = daemon.token("user:ada"), daemon.token("user:bob")
     wording, taken = "lorem ipsum dolor sit amet " * 5, 0
     for part in range(1 if SMALL else 3):
-        lines = (json.dumps({"task": f"Task {part} number {n} about the sea", "content": f"content {n} {wording}", "types": ["strategy"]}) for n in range(1_500))
+        lines = (json.dumps({"task": f"Task {part} number {n} about the sea", "content": f"content {n} {wording}", "types": ["strategy"], "scopes": ["public"]}) for n in range(1_500))
         connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=300)
         headers = {"authorization": f"Bearer {ada}", "content-type": "text/plain"}
         connection.request("POST", "/api/knowledge/import?format=jsonl", "\n".join(lines), headers)
@@ -252,6 +253,47 @@ def merging():
     other.ended(f"records compared for {time.time() - begun:.1f} s, {statuses.count(429)} of 4 requests refused")
     judge(f"one of them at a time is done: {statuses}", 200 in statuses and set(statuses) <= {200, 429})
     judge("it went through all of them", all(answer["before"] == taken for status, answer in answers if status == 200))
+    tokens = [daemon.token(f"user:reader{n}") for n in range(24)]
+    pool, other, begun = concurrent.futures.ThreadPoolExecutor(48), Other(daemon, bob), time.time()
+
+    def exports(token):
+        connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=300)
+        connection.request("GET", "/api/knowledge/export?format=jsonl", headers={"authorization": f"Bearer {token}"})
+        answer = connection.getresponse()
+        lines = answer.read().count(b"\n")
+        connection.close()
+        return answer.status, lines
+
+    answers = list(pool.map(exports, tokens * 2))
+    statuses = [status for status, _ in answers]
+    other.ended(f"48 exports of {taken} records by 24 participants for {time.time() - begun:.1f} s, {statuses.count(429)} refused")
+    judge("those that are made are whole", 200 in statuses and set(statuses) <= {200, 429} and all(lines == taken for status, lines in answers if status == 200))
+    daemon.end()
+
+
+def holding():
+    """Connections that nobody uses take the file descriptors of the store."""
+    limit = 1_200
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4_096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]),) * 2)
+    daemon = Daemon("holding", descriptors=limit)
+    ada = daemon.token("user:ada")
+    known = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=60)
+
+    def writes(topic):
+        headers = {"authorization": f"Bearer {ada}", "content-type": "application/json"}
+        known.request("POST", f"{daemon.chat}/topics", json.dumps({"title": "t", "id": topic}), headers)
+        answer = known.getresponse()
+        answer.read()
+        return answer.status == 201
+
+    judge("a write before", writes("before"))
+    held_open = [socket.create_connection(("127.0.0.1", daemon.port)) for _ in range(limit)]
+    time.sleep(0.5)
+    done = sum(writes(f"t{n}") for n in range(200))
+    judge(f"{limit} idle connections at {limit} descriptors: {done} of 200 writes over a connection of before are taken", done == 200)
+    [connection.close() for connection in held_open]
+    time.sleep(0.5)
+    judge("a new connection is taken when they are closed", daemon.ask("GET", "/health")[0] == 200)
     daemon.end()
 
 
@@ -311,6 +353,7 @@ if __name__ == "__main__":
     try:
         exhausting()
         merging()
+        holding()
         starving()
     finally:
         shutil.rmtree(WORKSPACE, ignore_errors=True)

@@ -138,6 +138,66 @@ async fn what_is_forgotten_in_a_mind_is_forgotten_in_the_commons_and_the_other_w
 }
 
 #[tokio::test]
+async fn what_was_deleted_does_not_come_back_when_what_replaced_it_is_taken_back() {
+    let daemon = TestDaemon::start(knows).await;
+    let (mind, chat) = daemon.lifeform().await;
+    let op = &daemon.operator;
+    let mut socket = live(op, &chat).await;
+    op.topic(&chat, "t").await;
+    ask(op, &mut socket, &chat, "t", "I live in Porto.").await;
+    let second = op.say(&chat, "t", "I live in Lisbon.").await;
+    socket.answer().await;
+    assert_eq!(contents(op).await, ["I live in Lisbon."]);
+    let delete =
+        r#"DELETE CONCEPT ?f DETACH WHERE { ?f {type: "Fact"} FILTER(CONTAINS(?f.attributes.statement, "Porto")) }"#;
+    let done = op.post(&format!("/v1/nexus/{mind}/kip"), json!({"command": delete})).await.expect(StatusCode::OK);
+    assert!(done.get("error").is_none(), "{done}");
+    // The note of it is removed when every copy is.
+    let notes = async || daemon.daemon.app.store().documents::<Value>(Kind::Forgotten, "", 10).await.unwrap();
+    while !notes().await.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    op.delete(&format!("{chat}/topics/t/messages/{}", second["id"].as_str().unwrap())).await.expect(StatusCode::OK);
+    loop {
+        let left = contents(op).await;
+        if left.is_empty() {
+            break;
+        }
+        assert_eq!(left, ["I live in Lisbon."], "until it is taken back");
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_record_that_is_deleted_goes_out_of_every_mind_that_heard_it_wherever_it_was_said() {
+    let daemon = TestDaemon::start(knows).await;
+    let op = &daemon.operator;
+    let (iris, chat) = daemon.lifeform().await;
+    let (nia, others) = daemon.lifeform().await;
+    let (mut hers, mut theirs) = (live(op, &chat).await, live(op, &others).await);
+    for (chat, topic) in [(&chat, "t"), (&chat, "u"), (&others, "t")] {
+        op.topic(chat, topic).await;
+    }
+    let said = "I like spicy food from Korea.";
+    ask(op, &mut hers, &chat, "t", said).await;
+    ask(op, &mut hers, &chat, "u", said).await;
+    ask(op, &mut theirs, &others, "t", said).await;
+    for mind in [&iris, &nia] {
+        assert!(facts(op, mind).await.to_string().contains("Korea"));
+    }
+    let listed = op.get("/api/knowledge?limit=10").await.expect(StatusCode::OK);
+    assert_eq!(listed["count"], 1, "{listed}");
+    op.delete(&format!("/api/knowledge/{}", listed["results"][0]["id"].as_str().unwrap()))
+        .await
+        .expect(StatusCode::NO_CONTENT);
+    for mind in [&iris, &nia] {
+        while facts(op, mind).await.to_string().contains("Korea") {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+#[tokio::test]
 async fn copies_of_what_was_deleted_right_before_a_kill_are_removed_by_the_next_start() {
     let daemon = TestDaemon::start(knows).await;
     let (mind, chat) = daemon.lifeform().await;

@@ -59,6 +59,30 @@ async fn a_member_of_a_query_that_is_not_understood_is_refused_wherever_one_is_t
 }
 
 #[tokio::test]
+async fn a_body_is_refused_where_none_is_read_and_one_that_says_nothing_passes() {
+    let daemon = TestDaemon::start(honest).await;
+    let op = &daemon.operator;
+    let document = op.get("/openapi.json").await.expect(StatusCode::OK);
+    let (life, _) = daemon.lifeform().await;
+    let mut asked = 0;
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            if method == "get" || operation.get("requestBody").is_some() {
+                continue;
+            }
+            let path = path.replace('{', "").replace('}', "");
+            let answer = op.send(method.to_uppercase().parse().unwrap(), &path, &[], Some(json!({"zzz": 1}))).await;
+            let is_refused = matches!(answer.status.as_u16(), 400 | 422);
+            let says_why = answer.body.to_string().contains("this route reads no body");
+            assert!(is_refused && says_why, "{method} {path}: {} {}", answer.status, answer.body);
+            asked += 1;
+        }
+    }
+    assert!(asked > 15, "only {asked} operations read no body");
+    op.post(&format!("/v1/lifeforms/{life}/stop"), json!({})).await.expect(StatusCode::OK);
+}
+
+#[tokio::test]
 async fn every_route_but_health_and_the_page_wants_a_token() {
     let daemon = TestDaemon::start(honest).await;
     let described = daemon.operator.get("/openapi.json").await.expect(StatusCode::OK);

@@ -525,7 +525,7 @@ async fn reminders_are_put_down_by_rule_confirmed_at_once_and_told_once_in_their
         ("Remind me in two hours to buy bread.", "I will remind you at 02:00: buy bread"),
         ("10分钟后提醒我喝水", "我会在今天 00:10 提醒你：喝水"),
         ("明日の9時に会議があることを思い出させて", "1月2日 09:00 にお知らせします：会議がある"),
-        ("Remind me every day at 7 to stretch.", "I will remind you regularly, first at 07:00: stretch"),
+        ("Remind me every day at 7 to stretch.", "I will remind you every day, first at 07:00: stretch"),
         ("Remind me at some time to rest.", "I did not put that down: I cannot read when."),
     ] {
         op.say(&chat, "t", words).await;
@@ -566,6 +566,80 @@ async fn reminders_are_put_down_by_rule_confirmed_at_once_and_told_once_in_their
     let command = r#"FIND(?f.attributes.statement) WHERE { ?f {type: "Fact"} }"#;
     let facts = op.post(&format!("{life}/kip"), json!({"command": command})).await.expect(StatusCode::OK);
     assert!(!facts["result"].to_string().to_lowercase().contains("remind"), "{facts}");
+}
+
+#[tokio::test]
+async fn of_two_lifeforms_on_a_canvas_one_keeps_a_reminder_and_neither_takes_its_confirmation_for_a_fact() {
+    let daemon = TestDaemon::start(honest).await;
+    let quiet = json!({"quiet": {"from": "22:00", "to": "06:00", "zone": "UTC"}});
+    let (iris, chat) = born(&daemon, json!({"name": "Iris", "initiative": quiet})).await;
+    let (bo, _) = born(&daemon, json!({"name": "Bo", "initiative": quiet})).await;
+    let mut socket = live(&daemon, &chat).await;
+    let op = &daemon.operator;
+    op.put(&format!("{chat}/members/{}", bo.rsplit('/').next().unwrap()), json!({}))
+        .await
+        .expect(StatusCode::NO_CONTENT);
+    socket.until(|frame| frame["kind"] == "user.name").await;
+    op.topic(&chat, "t").await;
+    let kept = async |life: &str| {
+        let all = op.get(&format!("{life}/schedules")).await.expect(StatusCode::OK)["schedules"].clone();
+        all.as_array().unwrap().iter().map(|one| one["what"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    for (words, by_iris, by_bo) in [
+        ("Remind me in two hours to buy bread.", vec!["buy bread"], Vec::<&str>::new()),
+        ("@Bo remind me in three hours to feed the cat.", vec!["buy bread"], vec!["feed the cat"]),
+        // Both answer the rest; the reminder is one lifeform's.
+        (
+            "Remind me in four hours to sleep. What is the name of the cat?",
+            vec!["buy bread", "sleep"],
+            vec!["feed the cat"],
+        ),
+    ] {
+        op.say(&chat, "t", words).await;
+        let answers = if words.ends_with('?') { 2 } else { 1 };
+        for _ in 0..answers {
+            socket.answer().await;
+        }
+        assert_eq!(kept(&iris).await, by_iris, "{words}");
+        assert_eq!(kept(&bo).await, by_bo, "{words}");
+    }
+    // What each heeded is learned before it answers again.
+    op.say(&chat, "t", "Where is the boat?").await;
+    socket.answer().await;
+    socket.answer().await;
+    for life in [&iris, &bo] {
+        let command = r#"FIND(?f.attributes.statement) WHERE { ?f {type: "Fact"} }"#;
+        let facts = op.post(&format!("{life}/kip"), json!({"command": command})).await.expect(StatusCode::OK);
+        assert!(!facts["result"].to_string().to_lowercase().contains("remind"), "{facts}");
+    }
+}
+
+#[tokio::test]
+async fn a_reminder_of_another_canvas_is_taken_off_there_and_one_is_set_by_a_lifeform_that_rests() {
+    let daemon = TestDaemon::start(honest).await;
+    let quiet = json!({"quiet": {"from": "22:00", "to": "06:00", "zone": "UTC"}});
+    let poor = json!({"name": "Iris", "initiative": quiet, "nutrients": {"tokens": 0, "micro_usd": 0}});
+    let (life, chat) = born(&daemon, poor).await;
+    let op = &daemon.operator;
+    let (canvases, _) = chat.rsplit_once('/').unwrap();
+    op.post(canvases, json!({"type": "chat", "title": "Shopping", "id": "shopping"})).await.expect(StatusCode::CREATED);
+    let other = format!("{canvases}/shopping");
+    for (canvas, what) in [(&chat, "buy bread"), (&other, "buy milk")] {
+        let mut socket = live(&daemon, canvas).await;
+        op.topic(canvas, "t").await;
+        op.say(canvas, "t", &format!("Remind me in two hours to {what}.")).await;
+        let told = text_of(socket.answer().await.last().unwrap());
+        assert_eq!(told, format!("I will remind you at 02:00: {what}"), "it costs nothing");
+    }
+    let mut socket = live(&daemon, &other).await;
+    op.say(&other, "t", "Cancel my milk reminder.").await;
+    let told = text_of(socket.answer().await.last().unwrap());
+    assert_eq!(told, "I will not remind you of this any more: buy milk (2026-01-01 02:00)");
+    let left = op.get(&format!("{life}/schedules")).await.expect(StatusCode::OK)["schedules"].clone();
+    assert_eq!((left.as_array().unwrap().len(), &left[0]["what"]), (1, &json!("buy bread")));
+    // A time that is over is no time of a schedule.
+    let past = json!({"what": "look back", "at": "2025-12-31T00:00:00Z"});
+    op.post(&format!("{life}/schedules"), past).await.refused(422, "schema");
 }
 
 #[tokio::test]

@@ -190,7 +190,8 @@ impl Watch for Listings {
 async fn daemon_on(backend: Arc<dyn Backend>, folder: &Path) -> (Daemon, Client) {
     const TOKEN: &str = "lfd_token_of_the_operator";
     let flags = [("data", folder.display().to_string()), ("listen", "127.0.0.1:0".into()), ("token", TOKEN.into())];
-    let config = Config::load(None, &flags).unwrap();
+    // Its store is in memory, and none is in its folder.
+    let config = Config { accept_loss: true, ..Config::load(None, &flags).unwrap() };
     let models = models_of(&Scripted::new(honest).provider("scripted").unwrap());
     let daemon = Daemon::start(&config, Parts { backend, ..Parts::real(&config, models).unwrap() }).await.unwrap();
     let client = Client::new(format!("http://{}", daemon.address), TOKEN.into());

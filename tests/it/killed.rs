@@ -74,6 +74,22 @@ fn the_daemon_that_is_killed() {
     });
 }
 
+/// Tells the process that it is the one in which a vital task panics.
+const DIES: &str = "A_VITAL_TASK_DIES";
+
+#[test]
+fn a_panic_of_a_task_that_the_daemon_cannot_do_without_ends_the_process() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    if std::env::var(DIES).is_ok() {
+        runtime.block_on(nexus::vital("test", async { panic!("on purpose") }))
+    }
+    assert_eq!(runtime.block_on(nexus::vital("test", async { 7 })), 7);
+    let itself = "killed::a_panic_of_a_task_that_the_daemon_cannot_do_without_ends_the_process";
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    let ended = command.args(["--exact", itself]).env(DIES, "1").output().unwrap();
+    assert_eq!(ended.status.code(), Some(nexus::vital::EXIT_STATUS));
+}
+
 pub(crate) struct Victim {
     process: Child,
     pub(crate) client: Client,

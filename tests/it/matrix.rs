@@ -107,7 +107,7 @@ impl World {
             (_, path) if path.ends_with("/kip") => json!({"command": kip}),
             (_, path) if path.ends_with("/undo") => json!({"seq": 1}),
             ("patch", path) if path.ends_with("/{message}") => json!({"content": "mine now"}),
-            (_, path) if path.ends_with("/restore") => json!({"rev": 1}),
+            (_, path) if path.ends_with("/restore") => json!({}),
             ("patch", path) if path.ends_with("/{topic}") => json!({"title": "mine now"}),
             ("patch", path) if path.ends_with("/{goal}") => json!({"title": "mine now"}),
             ("put", "/api/knowledge/{id}") => json!({"content": "mine now"}),

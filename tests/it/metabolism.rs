@@ -62,6 +62,28 @@ async fn nutrients_come_by_rule_wake_the_hungry_and_stand_in_the_ledger() {
 }
 
 #[tokio::test]
+async fn one_that_would_be_empty_within_hours_lives_in_eco() {
+    let daemon = TestDaemon::start(|request, _| match request.response_format {
+        Some(_) => Reply::Text("{\"facts\":[]}".into()),
+        None => Reply::Text(request.model.clone()),
+    })
+    .await;
+    for (hours, modes) in [(0, ["standard", "standard"]), (8_000, ["standard", "economy"])] {
+        let (_, chat) = born(&daemon, 200_000, json!({"eco_below_hours": hours})).await;
+        let op = &daemon.operator;
+        op.topic(&chat, "t").await;
+        let mut socket = op.subscribe(&chat, None).await;
+        socket.until(|frame| frame["t"] == "live").await;
+        for mode in modes {
+            op.say(&chat, "t", "How are you?").await;
+            let frames = socket.until(|frame| frame["kind"] == "message.finish").await;
+            assert_eq!(tests::text_of(frames.last().unwrap()), mode, "within {hours} hours");
+            daemon.clock.advance_ms(60_000);
+        }
+    }
+}
+
+#[tokio::test]
 async fn want_chooses_a_cheaper_variant_and_is_told_once_and_a_top_up_ends_it() {
     let daemon = TestDaemon::start(|request, _| match request.response_format {
         Some(_) => Reply::Text("{\"facts\":[]}".into()),

@@ -118,12 +118,21 @@ async fn what_a_client_asks_for_arrives_or_is_refused_in_the_shape_of_openai() {
         (json!({"n": 3}), "n:"),
         (image, "image_url"),
         (json!({"max_completion_tokens": "many"}), "max_completion_tokens"),
+        (json!({"messages": [{"role": "user", "content": "hello", "zzz": 1}]}), "messages[0].zzz"),
     ] {
         let refused = ask(more).await;
         assert_eq!((refused.status.as_u16(), &refused.body["error"]["type"]), (400, &json!("invalid_request_error")));
         assert!(refused.body["error"]["message"].as_str().unwrap().contains(named), "{}", refused.body);
     }
     assert_eq!(asked.lock().unwrap().len(), 2, "what is refused is not asked");
+    // Who says it is said on, and what clients send back of an answer passes.
+    let told = json!({"messages": [{"role": "user", "name": "ada", "content": "hello"},
+        {"role": "assistant", "content": "well", "refusal": null, "annotations": []}, {"role": "user", "content": "and?"}]});
+    ask(told).await.expect(StatusCode::OK);
+    assert_eq!(asked.lock().unwrap()[2].messages[0].name.as_deref(), Some("ada"));
+    let embed = json!({"model": "embedder", "input": "hello", "zzz": 1});
+    let refused = daemon.operator.post("/v1/embeddings", embed).await;
+    assert_eq!(refused.status, 400, "{}", refused.body);
     // What nothing here can do is refused where it would be lost.
     daemon.operator.post("/v1/neurons", json!({"id": "n", "memory": "x"})).await.expect(StatusCode::CREATED);
     let refused = ask(json!({"model": "neuron:n", "logit_bias": {"50256": -100}})).await;

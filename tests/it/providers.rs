@@ -467,3 +467,23 @@ async fn another_model_answers_when_one_does_not_and_each_is_paid_at_its_price()
     assert!(thought.unwrap_err().to_string().contains("too long"));
     assert!(asked.lock().unwrap().is_empty());
 }
+
+#[tokio::test]
+async fn what_the_configuration_allows_a_provider_a_minute_bounds_its_turns() {
+    for bound in ["requests_a_minute = 1", "tokens_a_minute = 100"] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("lifeformd.toml");
+        let tiers =
+            ["economy", "standard", "high"].map(|tier| format!("[tiers.{tier}]\nprovider = \"p\"\nmodel = \"m\"\n"));
+        let provider = format!("[providers.p]\nbase_url = \"http://127.0.0.1:9/v1\"\n{bound}\n");
+        let local = "[models]\nembedded = \"none\"\nembedder = \"none\"\n";
+        std::fs::write(&file, format!("{local}{provider}{}", tiers.concat())).unwrap();
+        let config = runtime::Config::load(Some(&file), &[]).unwrap();
+        let models = runtime::models::models(&config, runtime::models::Local::default()).unwrap();
+        let provider = models.pick(Tier::Standard).unwrap().provider.clone();
+        let wants = || Wants { class: Class::Invocation, who: "user:ada".into(), is_bound: true };
+        drop(provider.turn(4_000, wants()).await.unwrap());
+        let second = provider.turn(4_000, wants()).await;
+        assert!(matches!(second, Err(LlmError::Busy { .. })), "{bound}: {:?}", second.err());
+    }
+}

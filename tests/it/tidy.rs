@@ -87,7 +87,7 @@ fn each_thing_is_known_only_where_it_belongs() {
             ],
         ),
         ("rmcp::", &["neurons/src/tools/mcp", "runtime/src/api/mcp.rs", "tests/"]),
-        ("std::env", &["runtime/src/config", "runtime/src/cli/threads.rs", "tests/"]),
+        ("std::env", &["runtime/src/config", "runtime/src/cli/threads.rs", "runtime/tests/", "tests/"]),
         ("Timestamp::now()", &["nexus/src/clock.rs", "neurons/src/llm/endpoint.rs"]),
     ];
     let sources = sources();
@@ -133,9 +133,18 @@ fn files_and_folders_that_the_documents_name_are_there() {
         is_plain && ends && name.contains(|c: char| c.is_ascii_alphabetic()) && !name.starts_with('/')
     };
     let mut looked_at = 0;
-    for document in ["README.md", "ARCHITECTURE.md", "nexus/kip/README.md"] {
+    let pages = there.iter().filter(|path| path.starts_with("/docs/src/") && path.ends_with(".md"));
+    let pages = pages.map(|page| &page[1..]).chain(["README.md", "ARCHITECTURE.md", "nexus/kip/README.md"]);
+    for document in pages {
         let text = std::fs::read_to_string(root().join(document)).unwrap();
+        let folder = root().join(document).parent().unwrap().to_path_buf();
         for line in text.lines() {
+            for (_, link) in line.match_indices("](").map(|(at, _)| line.split_at(at + 2)) {
+                let link = link.split([')', '#']).next().unwrap();
+                let is_elsewhere = link.is_empty() || link.contains("://");
+                assert!(is_elsewhere || folder.join(link).exists(), "{document} links to {link}, which is not there");
+                looked_at += 1;
+            }
             for name in line.split('`').skip(1).step_by(2).filter(|name| is_path(name)) {
                 let end = format!("/{}", name.trim_end_matches('/'));
                 assert!(there.iter().any(|path| path.ends_with(&end)), "{document} names {name}, which is not there");

@@ -77,6 +77,54 @@ async fn what_a_stranger_asks_for_outside_waits_for_an_approval_and_is_then_done
 }
 
 #[tokio::test]
+async fn a_stranger_who_wrote_in_a_mind_map_counts_after_its_part_is_gone() {
+    let (outside, folder) = (Outside::start().await, tempfile::tempdir().unwrap());
+    let daemon = TestDaemon::reaching(outside.reach(&folder), |request, _| {
+        let last = request.messages.last().unwrap();
+        match last.role == "user" && last.content.as_ref().is_some_and(|said| said.contains("put it there")) {
+            true => Reply::Tools(vec![("c1".into(), "put".into(), "{}".into())]),
+            false => Reply::Text("It is done.".into()),
+        }
+    })
+    .await;
+    let op = &daemon.operator;
+    let tools = json!([outside.tool("put", "POST", "/things", json!({}))]);
+    let nodes = json!([
+        {"id": "look", "run": {"tool": {"name": "look"}}},
+        {"id": "answer", "after": ["look"], "needs_events": true, "run": {"neuron": {"spec": {"kind": "base", "tools": tools}}}},
+        {"id": "say", "after": ["look", "answer"], "needs_events": true, "run": {"tool": {"name": "say"}}},
+    ]);
+    op.post("/v1/fascicles", json!({"id": "act", "output": "say", "nodes": nodes})).await.expect(StatusCode::CREATED);
+    let definition = json!({"definition": {"name": "Iris", "co_author": "act", "trusts": ["user:operator"]}});
+    let made = op.post("/v1/lifeforms", definition).await.expect(StatusCode::CREATED);
+    let canvases = format!("/v1/lifeforms/{}/canvases", made["id"].as_str().unwrap());
+    op.post(&format!("/v1/lifeforms/{}/start", made["id"].as_str().unwrap()), json!({})).await.expect(StatusCode::OK);
+    op.post(&canvases, json!({"type": "zmind", "title": "Trip", "id": "plans"})).await.expect(StatusCode::CREATED);
+    let map = format!("{canvases}/plans");
+    let mut socket = op.subscribe(&map, None).await;
+    socket.until(|frame| frame["t"] == "live").await;
+    let write = async |who: &tests::Client, ops: Value| {
+        who.post(&format!("{map}/ops"), json!({"ops": ops})).await.expect(StatusCode::OK);
+    };
+    let asks = |id: &str| json!([{"kind": "comment.add", "id": id, "node": "n1", "content": "@Iris put it there"}]);
+    let says = |words: &'static str| move |frame: &Value| frame["patch"].to_string().contains(words);
+    write(
+        op,
+        json!([{"kind": "node.add", "id": "n1", "title": "Trip"}, {"kind": "node.add", "id": "n2", "title": "Food"}]),
+    )
+    .await;
+    write(op, asks("c1")).await;
+    socket.until(says("It is done.")).await;
+    assert_eq!(outside.seen().len(), 1);
+    let ada = daemon.person("user:ada", "participant").await;
+    write(&ada, json!([{"kind": "link.add", "id": "l1", "from": "n1", "to": "n2", "label": "put it there"}])).await;
+    write(op, json!([{"kind": "link.remove", "id": "l1"}])).await;
+    write(op, asks("c2")).await;
+    socket.until(says("waits for an operator's approval")).await;
+    assert_eq!(outside.seen().len(), 1, "what it would do waits");
+}
+
+#[tokio::test]
 async fn a_word_of_the_house_is_marked_and_comes_to_a_model_as_an_order() {
     let told = |request: &ChatRequest| {
         let orders = request.messages.iter().filter(|message| message.role == "system");

@@ -8,9 +8,9 @@ mod tree;
 
 use std::collections::{BTreeSet, HashMap};
 
-use nexus::Origin;
 use nexus::secrets::{same_but_for_secrets, same_json_but_for_secrets};
 use nexus::store::Hash;
+use nexus::{Origin, Principal};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -193,27 +193,43 @@ fn written(record: &Record) -> Map<String, Value> {
 }
 
 impl Knowledge {
-    /// The records that the caller sees and asks for, written down; units are told in the words they came in.
+    /// Writes down the records that the caller sees and asks for; units in the words they came in. It may take seconds, so it
+    /// is done beside the runtime's other work, and once at a time for each participant.
     ///
     /// # Errors
-    /// [`KnowledgeError::Invalid`] of a format that is only read.
+    /// [`KnowledgeError::Invalid`] of a format that is only read, [`KnowledgeError::TooMany`] while the caller's last export, or
+    /// as many as may be, are not done.
     pub async fn export(&self, format: Format, which: &Which, origin: &Origin) -> Result<String, KnowledgeError> {
+        if matches!(format, Format::Mem0 | Format::Letta) {
+            return Err(KnowledgeError::invalid("format", "is one of jsonl, tree, units, markdown to export"));
+        }
+        let place = self.exports.take(&origin.principal);
+        let place =
+            place.map_err(|_| KnowledgeError::TooMany("records are being exported already; wait for it".into()))?;
         let records = self.all(which, origin).await?;
+        let (this, caller) = (self.clone(), origin.principal.clone());
+        let writing = tokio::task::spawn_blocking(move || {
+            let _place = place;
+            this.written_down(format, &records, &caller)
+        });
+        writing.await.unwrap_or_else(|died| Err(KnowledgeError::Refused(format!("records cannot be written: {died}"))))
+    }
+
+    fn written_down(&self, format: Format, records: &[Record], caller: &Principal) -> Result<String, KnowledgeError> {
         Ok(match format {
             Format::Jsonl => {
                 let lines = records.iter().map(|record| Value::Object(written(record)).to_string() + "\n");
                 lines.collect()
             }
-            Format::Tree => tree::write(&records).to_string(),
+            Format::Tree => tree::write(records).to_string(),
             Format::Units => {
-                let shown = records.iter().filter(|record| crate::pulse::shows(record, &origin.principal));
+                let shown = records.iter().filter(|record| crate::pulse::shows(record, caller));
                 let units = self.as_units(shown, None, None)?;
                 json!(units.into_iter().map(|(_, unit)| unit).collect::<Vec<_>>()).to_string()
             }
             Format::Markdown => records.iter().map(markdown::write).collect::<Vec<_>>().join("\n"),
-            Format::Mem0 | Format::Letta => {
-                return Err(KnowledgeError::invalid("format", "is one of jsonl, tree, units, markdown to export"));
-            }
+            // These are only read.
+            Format::Mem0 | Format::Letta => String::new(),
         })
     }
 

@@ -201,6 +201,11 @@ impl Canvas {
         self.log.stream.strip_prefix("canvas:").unwrap_or(&self.log.stream)
     }
 
+    /// Returns `true` if the canvas is one of a lifeform's own.
+    pub fn is_of(&self, lifeform: &str) -> bool {
+        self.name().split_once('/').is_some_and(|(owner, _)| owner == lifeform)
+    }
+
     /// Who sleeps, and is called by what is said here.
     pub(crate) fn sleepers(&self) -> &Sleepers {
         &self.sleepers
@@ -468,6 +473,13 @@ impl Canvas {
     /// Says that a session of somebody ended; it was the last when nobody of that name is there any more.
     pub fn leave(&self, who: &PrincipalId, session: u128) {
         if self.presence_now().leave(who, session) {
+            self.show_presence(&json!({"t": "gone", "who": {"id": who}}));
+        }
+    }
+
+    /// Shows that a principal is there no more, in whatever session.
+    pub(crate) fn leave_all(&self, who: &PrincipalId) {
+        if self.presence_now().leave_all(who) {
             self.show_presence(&json!({"t": "gone", "who": {"id": who}}));
         }
     }

@@ -57,6 +57,13 @@ impl Presence {
         self.present.remove(&(who.clone(), session)).is_some() && !self.present.keys().any(|(other, _)| other == who)
     }
 
+    /// Takes note that all sessions of a principal ended. Returns `true` if there were any.
+    pub(super) fn leave_all(&mut self, who: &PrincipalId) -> bool {
+        let before = self.present.len();
+        self.present.retain(|(other, _), _| other != who);
+        self.present.len() < before
+    }
+
     /// All who are there now.
     pub(super) fn list(&self, now: Instant) -> Vec<Present> {
         let here = self.present.iter().filter(|(_, (_, until))| *until > now);

@@ -119,6 +119,23 @@ impl Hands {
         Ok(json!({"map": map.name(), "done": done, "refused": refused}))
     }
 
+    /// Says something where it was asked on a map: as a comment.
+    pub(super) async fn say_on_map(
+        &self,
+        context: &ToolContext,
+        here: &Here,
+        content: &str,
+        origin: &Origin,
+    ) -> Result<Value, ToolFailure> {
+        let Some(op) = self.word(context, &here.canvas, content.trim()) else { return Ok(json!({"message": null})) };
+        match here.canvas.apply(op, None, None, origin).await {
+            Ok(_) | Err(LifeformError::Refused(Refusal::Exists(_))) => Ok(json!({"map": here.canvas.name()})),
+            Err(LifeformError::Refused(refusal @ Refusal::Rate(_))) => Err(ToolFailure::passing(refusal)),
+            Err(LifeformError::Refused(refusal)) => Err(ToolFailure::fatal(refusal)),
+            Err(error) => Err(ToolFailure::passing(error)),
+        }
+    }
+
     /// What it says to a comment, as a comment.
     fn word(&self, context: &ToolContext, map: &Canvas, say: &str) -> Option<Op> {
         let here = self.here(context).ok().filter(|here| here.canvas.name() == map.name())?;

@@ -22,11 +22,12 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::LifeformError;
-use crate::canvas::{Canvas, Refusal, State, chat};
+use crate::canvas::{Canvas, Kind, Refusal, State, chat};
 use crate::knowing::{Heard, Knowing};
 use crate::memory::{Memory, Recalled, Stated, facts, statements};
 use crate::perception::{Change, Perception, Said};
 use crate::plans::Plans;
+use crate::reminders;
 
 /// Characters of an earlier message that an answer is given.
 const HISTORY_CHARS: usize = 600;
@@ -346,6 +347,9 @@ impl Hands {
             (false, true) => told.join("\n"),
             (false, false) => format!("{}\n\n{content}", told.join("\n")),
         };
+        if here.canvas.kind == Kind::ZMind {
+            return self.say_on_map(context, here, &content, origin).await;
+        }
         let rests_on = rests_on(context);
         self.begin_anew(here, &id, origin).await?;
         match here.status(&id).as_deref() {
@@ -427,8 +431,12 @@ impl Hands {
                 self.memory.meet(stated, origin).await?;
                 let stands = || here.says_still(said);
                 // What was kept before a model read it is kept no second time.
-                let kept_before = if unsaid { Vec::new() } else { statements(&said.content) };
-                let (facts, people) = (facts(&said.content, &read), here.people(&self.me));
+                let content = match said.sender.starts_with("lifeform:") {
+                    true => reminders::without_confirmations(&said.content),
+                    false => said.content.clone(),
+                };
+                let kept_before = if unsaid { Vec::new() } else { statements(&content) };
+                let (facts, people) = (facts(&content, &read), here.people(&self.me));
                 self.memory.learn(stated, &facts, &people, &kept_before, stands, origin).await
             }
             .await;

@@ -70,9 +70,16 @@ impl Hands {
         (name.as_deref().and_then(|name| TimeZone::get(name).ok()).unwrap_or(TimeZone::UTC), name)
     }
 
+    /// Returns `true` if this lifeform is the one to keep what a message asks to be reminded of. Of several on a canvas it is the
+    /// canvas's own, or the one that is addressed.
+    fn is_keeper_of(&self, here: &Here, said: &Said) -> bool {
+        let is_at_home = self.home.split_once('/').is_some_and(|(me, _)| here.canvas.is_of(me));
+        said.to_answer && said.change == Change::New && (is_at_home || said.is_addressed)
+    }
+
     /// What a message asks to be reminded of, by rule.
     fn reminders_in(&self, here: &Here, said: &Said) -> Request {
-        if !said.to_answer || said.change != Change::New {
+        if !self.is_keeper_of(here, said) {
             return Request::default();
         }
         reminders::read(&said.content, &self.said_at(here, &said.message).to_zoned(self.zone().0))
@@ -202,10 +209,7 @@ impl Hands {
         let asks = |said: &&Said| {
             let content = said.content.to_lowercase();
             let is_read = !self.reminders_in(here, said).readings.is_empty();
-            said.to_answer
-                && said.change == Change::New
-                && !is_read
-                && LATER.iter().any(|words| content.contains(words))
+            self.is_keeper_of(here, said) && !is_read && LATER.iter().any(|words| content.contains(words))
         };
         let asking: Vec<&Said> = here.perception.said.iter().filter(asks).collect();
         let Some(said) = asking.last() else { return json!({"events": []}) };

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use fascicles::FascicleError;
+use jiff::SignedDuration;
 use nexus::store::{Hash, Key, Kind, json};
 use nexus::{Batch, Origin, Principal, StoreError, Timestamp};
 use serde::Serialize;
@@ -14,6 +15,9 @@ use crate::canvas::Refusal;
 use crate::life::Head;
 use crate::plans::Plans;
 use crate::spec::LifeformId;
+
+/// How long ago the time of a schedule that happens once may be: a client's clock may be slow.
+const LATE_MAX: SignedDuration = SignedDuration::from_mins(1);
 
 impl Lifeforms {
     /// The agenda of a lifeform, as whoever asks may change it.
@@ -169,6 +173,9 @@ impl Lifeforms {
         let by = &origin.principal.id;
         let set = |agenda: &mut Agenda, now| {
             agenda.has_room_for_schedule(&origin.principal)?;
+            if schedule.at.is_some_and(|at| at < now - LATE_MAX) {
+                return Err(Refusal::schema("at", "is over: name a time to come"));
+            }
             agenda.set_schedule(schedule.clone(), by, now)
         };
         self.set(origin, id, "schedule", &schedule, key, set).await

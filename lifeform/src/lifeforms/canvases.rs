@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use nexus::store::{Expect, Hash, Key, Kind};
-use nexus::{Batch, Origin, Role, Store, Timestamp};
+use nexus::{Batch, Origin, PrincipalId, Role, Store, Timestamp};
 
 use super::{Lifeforms, OPENINGS};
 use crate::LifeformError;
@@ -34,6 +34,11 @@ impl Lifeforms {
             }
             found => found,
         }
+    }
+
+    /// Shows on every canvas that a principal is there no more.
+    pub fn show_gone(&self, who: &PrincipalId) {
+        self.inner.canvases().values().for_each(|canvas| canvas.leave_all(who));
     }
 
     /// The canvas of that name.

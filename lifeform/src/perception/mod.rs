@@ -90,6 +90,9 @@ pub(crate) struct Said {
     /// Whether it is for this lifeform to answer, or only to be heeded.
     #[serde(default)]
     pub(crate) to_answer: bool,
+    /// Whether it is addressed to this lifeform: by its name, or as a reply to what it said.
+    #[serde(default)]
+    pub(crate) is_addressed: bool,
     /// What it adds to.
     #[serde(default)]
     pub(crate) supplements: Option<Arc<str>>,
@@ -201,6 +204,8 @@ pub(crate) struct Me<'a> {
     pub(crate) id: &'a PrincipalId,
     /// By its name.
     pub(crate) name: &'a str,
+    /// Whether the canvas is its own.
+    pub(crate) is_at_home: bool,
 }
 
 /// What `entry`, which did `op` and left `state`, is to `me`.
@@ -244,10 +249,12 @@ pub(crate) fn perceive(me: Me, entry: &Entry, op: Op, state: &State, source: Arc
         return None;
     }
     let link = |member: &str| message[member].as_str().map(Arc::from);
+    let is_addressed = is_addressed(whom, state, &topic, message);
     let said = Said {
         rev: entry.seq,
         since: entry.seq,
-        to_answer: is_for(whom, state, &topic, message, &change),
+        to_answer: is_for(whom, state, &topic, message, is_addressed, &change),
+        is_addressed,
         content: content.unwrap_or_else(|| message["content"].as_str().unwrap_or_default().to_owned()),
         urgent: change == Change::New && message["urgent"] == true,
         supplements: link("supplements"),
@@ -269,29 +276,36 @@ fn before(message: &Value) -> (String, String) {
     (text("content"), text("reason"))
 }
 
-/// Whether a message is for `me` to answer, by the turns and roles of its topic. What a lifeform says is answered only by
-/// whom it speaks to: two that answer everything would never end.
-fn is_for(Me { id: me, name }: Me<'_>, state: &State, topic: &str, message: &Value, change: &Change) -> bool {
-    let Some(in_topic) = state.get(&chat::topic_path(topic)) else { return false };
-    let role = serde_json::from_value::<TopicRole>(in_topic["roles"][&*me.0].clone()).ok();
-    let turns = serde_json::from_value::<Turns>(in_topic["turns"].clone()).unwrap_or_default();
-    let called: Vec<&str> = message["mentions"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+/// Returns `true` if a message calls `me`, or replies to what it said.
+fn is_addressed(Me { id: me, name, .. }: Me<'_>, state: &State, topic: &str, message: &Value) -> bool {
+    let mut called = message["mentions"].as_array().into_iter().flatten().filter_map(Value::as_str).peekable();
     // Where it has not spoken yet its name is nobody's.
     let is_named = || calls(message["content"].as_str().unwrap_or_default()).contains(&name.to_lowercase());
-    let is_called = called.contains(&&*me.0) || (called.is_empty() && is_named());
-    let calls_another = called.iter().any(|who| who.starts_with("lifeform:") && *who != &*me.0);
+    let is_called = if called.peek().is_none() { is_named() } else { called.any(|who| *who == *me.0) };
     let sender_of = |id: &Value| Some(state.get(&chat::message_path(topic, id.as_str()?))?["sender"] == *me.0);
-    let replies = sender_of(&message["reply_to"]).unwrap_or(false);
+    is_called || sender_of(&message["reply_to"]).unwrap_or(false)
+}
+
+/// Whether a message is for `me` to answer, by the turns and roles of its topic. What a lifeform says is answered only by
+/// whom it speaks to: two that answer everything would never end. A request for reminders alone is one lifeform's: that of
+/// the canvas, or the one that is addressed.
+fn is_for(me: Me<'_>, state: &State, topic: &str, message: &Value, addressed: bool, change: &Change) -> bool {
+    let Some(in_topic) = state.get(&chat::topic_path(topic)) else { return false };
+    let role = serde_json::from_value::<TopicRole>(in_topic["roles"][&*me.id.0].clone()).ok();
+    let turns = serde_json::from_value::<Turns>(in_topic["turns"].clone()).unwrap_or_default();
+    let mut called = message["mentions"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let calls_another = called.any(|who| who.starts_with("lifeform:") && *who != *me.id.0);
     let from_lifeform = message["sender"].as_str().is_some_and(is_lifeform);
-    let addressed = is_called || replies;
+    let is_anothers =
+        || !me.is_at_home && reminders::asks_for_nothing_else(message["content"].as_str().unwrap_or_default());
     role != Some(TopicRole::Listener)
         && match (change, turns) {
             (Change::Retracted, _) => false,
             // What was never answered needs no other answer now.
-            (Change::Amended { .. }, _) => is_answered(me, state, topic, &message["id"]),
+            (Change::Amended { .. }, _) => is_answered(me.id, state, topic, &message["id"]),
             (Change::New, Turns::Mentioned) => addressed && !(from_lifeform && is_echo(state, topic)),
             (Change::New, _) if from_lifeform => addressed && !is_echo(state, topic),
-            (Change::New, _) => addressed || !calls_another,
+            (Change::New, _) => addressed || !(calls_another || is_anothers()),
         }
 }
 
@@ -383,6 +397,7 @@ mod tests {
             change: Change::New,
             urgent: false,
             to_answer: true,
+            is_addressed: false,
             supplements: None,
             cause: Cause::default(),
             at: Timestamp::UNIX_EPOCH,

@@ -2,6 +2,7 @@
 //! and text come from the person's own words, so that no model has to be believed. Plain functions of the words and the time.
 
 mod cancel;
+mod period;
 mod when;
 
 use std::ops::Range;
@@ -116,7 +117,7 @@ pub(crate) fn read(message: &str, now: &Zoned) -> Request {
         '：' => ':',
         other => other,
     };
-    let message: String = message.chars().map(narrow).collect();
+    let message: String = CALL.replace(message, "").chars().map(narrow).collect();
     let message = message.replace("a.m.", "am").replace("p.m.", "pm").replace("A.M.", "am").replace("P.M.", "pm");
     let sentences = knowledge::sentences(&message);
     let (mut readings, mut others) = (Vec::new(), 0);
@@ -134,6 +135,16 @@ pub(crate) fn read(message: &str, now: &Zoned) -> Request {
 pub(crate) fn asks_for_nothing_else(message: &str) -> bool {
     // Which times are over makes no difference.
     read(message, &Timestamp::UNIX_EPOCH.to_zoned(TimeZone::UTC)).is_all
+}
+
+/// The beginning or the end of a line in which a lifeform confirms a reminder.
+static CONFIRMATION: LazyLock<Regex> = LazyLock::new(|| {
+    regex(r"^(?:I will remind you (?:at|on|every)\b|我会.{1,20}提醒你|.{1,20}お知らせします(?:。|：))")
+});
+
+/// Returns what a lifeform said without its confirmations of reminders: they are no facts.
+pub(crate) fn without_confirmations(message: &str) -> String {
+    message.lines().filter(|line| !CONFIRMATION.is_match(line)).collect::<Vec<_>>().join("\n")
 }
 
 fn is_filler(sentence: &str) -> bool {
@@ -157,6 +168,8 @@ fn is_filler(sentence: &str) -> bool {
     words.is_empty() || fillers.contains(&&*words)
 }
 
+/// The names that a message calls at its beginning.
+static CALL: LazyLock<Regex> = LazyLock::new(|| regex(r"^\s*(?:@\S+?[,:，：]?\s+)+"));
 /// A time that is over, said of the reminder itself: "remind me tomorrow what we said yesterday" is none.
 static PAST: LazyLock<Regex> = LazyLock::new(|| {
     regex(concat!(
@@ -199,7 +212,8 @@ fn of_sentence(sentence: &str, now: &Zoned) -> Option<Reading> {
 
 /// Returns `true` if a sentence asks for a reminder, or for one to be taken off: it states nothing.
 pub(crate) fn is_request(sentence: &str) -> bool {
-    cue_of(sentence).is_some() || cancel::cue_of(sentence.trim()).is_some()
+    let sentence = CALL.replace(sentence, "");
+    cue_of(&sentence).is_some() || cancel::cue_of(sentence.trim()).is_some()
 }
 
 /// The language of a request to be reminded, and where it stands in a sentence.
@@ -300,13 +314,19 @@ impl Reminder {
     pub(crate) fn confirmation(&self, next: Timestamp, now: &Zoned) -> String {
         let at = next.to_zoned(now.time_zone().clone());
         let is_today = at.date() == now.date();
-        let (clock, again) = (at.strftime("%H:%M"), matches!(self.when, When::Again(_)));
+        let clock = at.strftime("%H:%M");
+        let again = match &self.when {
+            When::Once(_) => None,
+            When::Again(cron) => period::in_words(cron, self.language),
+        };
         let what = &self.what;
         match self.language {
             Language::English => {
                 let day = if is_today { String::new() } else { at.strftime("on %A, %-d %B, ").to_string() };
-                let first =
-                    if again { format!("regularly, first {day}at {clock}") } else { format!("{day}at {clock}") };
+                let first = match again {
+                    Some(again) => format!("{again}, first {day}at {clock}"),
+                    None => format!("{day}at {clock}"),
+                };
                 if what.is_empty() {
                     format!("I will remind you {first}.")
                 } else {
@@ -315,19 +335,17 @@ impl Reminder {
             }
             Language::Chinese => {
                 let day = if is_today { "今天".to_owned() } else { at.strftime("%-m月%-d日").to_string() };
-                let first = if again {
-                    format!("我会定期提醒你，第一次在{day} {clock}")
-                } else {
-                    format!("我会在{day} {clock} 提醒你")
+                let first = match again {
+                    Some(again) => format!("我会{again}提醒你，第一次在{day} {clock}"),
+                    None => format!("我会在{day} {clock} 提醒你"),
                 };
                 if what.is_empty() { format!("{first}。") } else { format!("{first}：{what}") }
             }
             Language::Japanese => {
                 let day = if is_today { "今日".to_owned() } else { at.strftime("%-m月%-d日").to_string() };
-                let first = if again {
-                    format!("定期的にお知らせします。最初は{day} {clock} です")
-                } else {
-                    format!("{day} {clock} にお知らせします")
+                let first = match again {
+                    Some(again) => format!("{again}お知らせします。最初は{day} {clock} です"),
+                    None => format!("{day} {clock} にお知らせします"),
                 };
                 if what.is_empty() { format!("{first}。") } else { format!("{first}：{what}") }
             }
@@ -368,9 +386,30 @@ mod tests {
     }
 
     #[test]
+    fn confirmations_are_known_as_such() {
+        for (message, words) in [
+            ("Remind me", "every day at 7 to rest"),
+            ("Remind me", "in two hours"),
+            ("提醒我", "每天早上七点吃药"),
+            ("", "两小时后提醒我喝水"),
+            ("", "毎日7時に薬を飲むようにリマインドして"),
+            ("", "3時間後に薬を飲むようにリマインドして"),
+        ] {
+            let readings = read(format!("{message} {words}").trim(), &now()).readings;
+            let Some(Reading::Asked(reminder)) = readings.first() else { panic!("{message} {words}: {readings:?}") };
+            let confirmed = reminder.confirmation(now().timestamp(), &now());
+            assert_eq!(without_confirmations(&format!("{confirmed}\n\nIt rains.")).trim(), "It rains.", "{confirmed}");
+        }
+        let said = "I will remind him of it.";
+        assert_eq!(without_confirmations(said), said);
+    }
+
+    #[test]
     fn time_and_text_come_from_the_words_in_english() {
         for (message, wanted) in [
             ("Remind me in an hour to ring Ada.", "01-01 15:30 ring Ada"),
+            ("@Bo remind me in an hour to ring Ada.", "01-01 15:30 ring Ada"),
+            ("@lifeform:01a @Bo: please remind me in an hour to ring Ada.", "01-01 15:30 ring Ada"),
             ("remind me in 1 minute to drink some water", "01-01 14:31 drink some water"),
             ("Please remind me in two hours to water the plants", "01-01 16:30 water the plants"),
             ("Remind me tomorrow at 9:00 to pay the rent.", "01-02 09:00 pay the rent"),

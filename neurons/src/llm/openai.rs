@@ -337,6 +337,7 @@ impl LlmProvider for OpenAi {
             input: Texts::Many(texts),
             encoding_format: Some("float".into()),
             dimensions: None,
+            user: None,
         };
         let call = async { self.client.embeddings().create_byot(request).await.map_err(|error| self.error(error)) };
         let response: EmbeddingResponse = self.guarded(model, call).await?;

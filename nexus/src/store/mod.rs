@@ -192,6 +192,21 @@ impl Store {
         self.submit(batch).await.await
     }
 
+    /// Writes `batch` and then runs `then`, whether or not it was written. Both happen even when the caller is dropped meanwhile:
+    /// what is remembered of the store outside of it can be marked as out of date by `then`.
+    ///
+    /// # Errors
+    /// As [`Self::commit`].
+    pub async fn commit_then(&self, batch: Batch, then: impl FnOnce() + Send + 'static) -> Result<Receipt, StoreError> {
+        let store = self.clone();
+        let committing = tokio::spawn(async move {
+            let committed = store.commit(batch).await;
+            then();
+            committed
+        });
+        committing.await.unwrap_or_else(|died| Err(StoreError::Io(died.to_string())))
+    }
+
     /// Writes `batch`, and keeps at it while the disk fails: for what was done and must not be done again.
     ///
     /// # Errors

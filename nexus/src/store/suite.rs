@@ -47,11 +47,31 @@ pub async fn all(disks: &dyn Fn() -> Box<dyn Fn() -> Arc<dyn Backend> + Sync>) {
     graph_rows_come_back_in_order(&*disks()).await;
     a_forgotten_stream_is_gone_and_may_begin_again(&*disks()).await;
     a_trimmed_stream_keeps_its_numbers_and_what_is_newer(&*disks()).await;
+    what_follows_a_commit_is_done_when_its_caller_is_dropped(&*disks()).await;
     what_is_not_known_is_asked_for_together(&*disks()).await;
     a_name_that_is_new_without_a_document_is_not_new_with_it(&*disks()).await;
     many_writers_lose_nothing(&*disks()).await;
     an_oversize_commit_is_refused_alone(&*disks()).await;
     a_second_opener_is_told_that_the_store_is_in_use(&*disks()).await;
+}
+
+async fn what_follows_a_commit_is_done_when_its_caller_is_dropped(disk: Disk<'_>) {
+    let store = open(disk).await;
+    let (is_done, done) = tokio::sync::oneshot::channel();
+    let mut committing = Box::pin(store.commit_then(batch().put(key("a"), &1), move || {
+        let _ = is_done.send(());
+    }));
+    assert!(futures::poll!(&mut committing).is_pending(), "it is under way");
+    drop(committing);
+    assert!(done.await.is_ok());
+    assert_eq!(value(&store, "a").await, Some((1, json!(1))));
+    let (is_done, done) = tokio::sync::oneshot::channel();
+    let refused = store
+        .commit_then(batch().create(key("a"), &2), move || {
+            let _ = is_done.send(());
+        })
+        .await;
+    assert!(refused.is_err() && done.await.is_ok(), "a commit that is refused is followed, too");
 }
 
 async fn a_commit_is_all_or_nothing(disk: Disk<'_>) {

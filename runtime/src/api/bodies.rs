@@ -1,9 +1,18 @@
-//! Large bodies of requests: how many bytes of them may be under way for one principal and in all.
+//! Bodies of requests: how many bytes of large ones may be under way for one principal and in all, how long one may stand
+//! still, and that none is sent where none is read.
 
-use axum::body::HttpBody;
-use axum::extract::Request;
-use axum::http::StatusCode;
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, HttpBody, to_bytes};
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
 use nexus::{NoPlace, Place, Principal, Shares};
+use serde_json::Value;
+use tower_http::timeout::TimeoutBody;
 
 use super::error::ApiError;
 use super::{BODY_BYTES_MAX, exchange};
@@ -15,6 +24,10 @@ const BYTES_MAX: usize = 256 << 20;
 const BYTES_EACH_MAX: usize = 72 << 20;
 /// The unit in which places are counted.
 const PLACE_BYTES: usize = 16 << 10;
+/// How long a client may send nothing of a body that it began.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Bytes of a body that says nothing: `{}`, `null` or white space.
+const NOTHING_BYTES: usize = 64;
 
 /// Places for the bytes of large bodies.
 pub(super) fn places() -> Shares {
@@ -40,4 +53,71 @@ pub(super) fn place(places: &Shares, principal: &Principal, request: &Request) -
         NoPlace::All => ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "bodies", "too many bodies are under way"),
     });
     place.map(Some).map_err(|error| error.retry_after(1))
+}
+
+/// A request whose body fails when its client sends nothing of it for thirty seconds.
+pub(super) fn patient(request: Request) -> Request {
+    if request.body().is_end_stream() {
+        return request;
+    }
+    request.map(|body| Body::new(TimeoutBody::new(PATIENCE, Box::pin(body))))
+}
+
+/// The operations that read no body.
+pub(super) type WithoutBody = Arc<HashSet<(Method, String)>>;
+
+/// The operations that read no body, by the OpenAPI document.
+pub(super) fn without_body(described: &Value) -> WithoutBody {
+    let paths = described["paths"].as_object().into_iter().flatten();
+    let operations = paths.flat_map(|(path, item)| item.as_object().into_iter().flatten().map(move |one| (path, one)));
+    let reads_none =
+        operations.filter(|(_, (method, operation))| *method != "get" && operation.get("requestBody").is_none());
+    let named = reads_none.filter_map(|(path, (method, _))| Some((method.to_uppercase().parse().ok()?, path.clone())));
+    Arc::new(named.collect())
+}
+
+/// Refuses a body that an operation would not read: what stands in it would be dropped. `{}` says nothing and passes.
+pub(super) async fn refuse_unread(State(without): State<WithoutBody>, request: Request, next: Next) -> Response {
+    let path = request.extensions().get::<MatchedPath>().map(|path| path.as_str().replace("{*", "{"));
+    let reads_none = path.is_some_and(|path| without.contains(&(request.method().clone(), path)));
+    if !reads_none || request.body().is_end_stream() {
+        return next.run(request).await;
+    }
+    let (parts, body) = request.into_parts();
+    let says_nothing = match to_bytes(body, NOTHING_BYTES).await {
+        Ok(bytes) => {
+            let read = serde_json::from_slice::<Value>(&bytes);
+            bytes.trim_ascii().is_empty()
+                || read.is_ok_and(|it| it.is_null() || it.as_object().is_some_and(|it| it.is_empty()))
+        }
+        Err(_) => false,
+    };
+    match says_nothing {
+        true => next.run(Request::from_parts(parts, Body::empty())).await,
+        false => ApiError::invalid("this route reads no body: leave it out").into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Bytes;
+    use futures::StreamExt;
+    use futures::stream;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_fails_when_nothing_of_it_comes_for_thirty_seconds() {
+        let begun = stream::iter([Ok::<_, std::io::Error>(Bytes::from_static(b"{"))]).chain(stream::pending());
+        let request = patient(Request::new(Body::from_stream(begun)));
+        let started = tokio::time::Instant::now();
+        assert!(to_bytes(request.into_body(), 1 << 20).await.is_err());
+        assert_eq!(started.elapsed(), PATIENCE);
+        let slow = stream::iter(0..10).then(|_| async {
+            tokio::time::sleep(PATIENCE - Duration::from_secs(1)).await;
+            Ok::<_, std::io::Error>(Bytes::from_static(b"x"))
+        });
+        let request = patient(Request::new(Body::from_stream(slow)));
+        assert_eq!(to_bytes(request.into_body(), 1 << 20).await.unwrap().len(), 10);
+    }
 }

@@ -295,6 +295,7 @@ pub fn router(app: App) -> Router {
     described.info.version = env!("CARGO_PKG_VERSION").into();
     let mut described = document::complete(serde_json::json!(described));
     access::describe(&mut described);
+    let without_body = bodies::without_body(&described);
     let text = axum::body::Bytes::from(described.to_string());
     let openapi = move || {
         let text = text.clone();
@@ -312,6 +313,7 @@ pub fn router(app: App) -> Router {
         .merge(ui::router())
         .fallback(unknown)
         .method_not_allowed_fallback(wrong_method)
+        .layer(middleware::from_fn_with_state(without_body, bodies::refuse_unread))
         .layer(middleware::from_fn_with_state(app.clone(), guard))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(middleware::from_fn_with_state(app.clone(), units::in_own_shape))
@@ -374,10 +376,9 @@ async fn guarded(app: &App, is_page: bool, request: Request, next: Next) -> Resu
             ));
         }
     }
-    let _body = match &admitted {
-        Some(admitted) => bodies::place(&app.bodies, admitted.principal(), &request)?,
-        None => None,
-    };
+    let sender = admitted.as_ref().map_or_else(Principal::anybody, |admitted| admitted.principal().clone());
+    let _body = bodies::place(&app.bodies, &sender, &request)?;
+    let request = bodies::patient(request);
     let answered = tokio::time::timeout(REQUEST_MAX, next.run(request)).await;
     let response =
         answered.map_err(|_| ApiError::new(StatusCode::GATEWAY_TIMEOUT, "timeout", "the request took too long"))?;

@@ -312,6 +312,10 @@ pub(super) struct EmbeddingsBody {
     /// How the numbers are written.
     #[schema(inline)]
     encoding_format: Option<Encoding>,
+    /// How many numbers a vector has: those that the embedder makes, and no others.
+    dimensions: Option<usize>,
+    /// Whose request it is, for a provider's own records.
+    user: Option<String>,
 }
 
 /// One text or several.

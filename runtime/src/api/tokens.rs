@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use nexus::{Principal, Role};
+use nexus::{Principal, PrincipalId, Role};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
@@ -106,8 +106,16 @@ pub(super) async fn revoke(
         return Err(ApiError::forbidden("the operator's token is set by the configuration or its file"));
     }
     match app.tokens.revoke(&origin, &principal, asked.token.as_deref()).await {
-        Ok(0) => Err(ApiError::new(StatusCode::NOT_FOUND, "no_token", format!("{principal} has no such token"))),
-        Ok(_) => Ok(StatusCode::NO_CONTENT),
+        Ok(0) => {
+            let what = if asked.token.is_some() { "no token of that name" } else { "no token" };
+            Err(ApiError::new(StatusCode::NOT_FOUND, "no_token", format!("{principal} has {what}")))
+        }
+        Ok(_) => {
+            if !app.tokens.has_one(&principal) {
+                app.lifeforms.show_gone(&PrincipalId(principal.as_str().into()));
+            }
+            Ok(StatusCode::NO_CONTENT)
+        }
         Err(error) => Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "store", error.to_string())),
     }
 }

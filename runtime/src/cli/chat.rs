@@ -1,5 +1,6 @@
 //! `lifeformd chat`: a terminal on the same WebSocket as everyone else's.
 
+use std::collections::{HashMap, HashSet};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
@@ -65,22 +66,24 @@ pub(super) async fn run(config: Config, lifeform: Option<String>, topic: Option<
         name: lifeform["name"].as_str().unwrap_or("it").to_owned(),
         author: format!("lifeform:{id}"),
         topic: topic.clone(),
-        shown: std::collections::HashMap::new(),
+        shown: HashMap::new(),
+        asked: HashSet::new(),
+        answers: HashMap::new(),
         live: false,
     };
-    let mut waiting = 0_usize;
     let mut at_end = false;
     loop {
         tokio::select! {
             line = lines.next_line(), if !at_end => match line? {
                 Some(line) if !line.trim().is_empty() => {
-                    client.ask(Method::POST, &format!("{base}/topics/{topic}/messages"), Some(&json!({"content": line}))).await?;
-                    waiting += 1;
+                    let path = format!("{base}/topics/{topic}/messages");
+                    let said = client.ask(Method::POST, &path, Some(&json!({"content": line}))).await?;
+                    screen.asked.extend(said["id"].as_str().map(str::to_owned));
                 }
                 _ => at_end = true,
             },
             frame = socket.next() => match frame {
-                Some(Ok(Message::Text(text))) => waiting = waiting.saturating_sub(screen.take(&serde_json::from_str(&text)?)?),
+                Some(Ok(Message::Text(text))) => screen.take(&serde_json::from_str(&text)?)?,
                 Some(Ok(Message::Close(frame))) => bail!("the daemon closed the canvas: {}", frame.map_or_else(|| "no reason given".into(), |frame| format!("{} {}", frame.code, frame.reason))),
                 Some(Ok(_)) => {}
                 Some(Err(error)) => return Err(error).context("the connection broke"),
@@ -88,7 +91,7 @@ pub(super) async fn run(config: Config, lifeform: Option<String>, topic: Option<
             },
         }
         // Input that came through a pipe ends before its answers do.
-        if at_end && (waiting == 0 || is_terminal || !is_alive) {
+        if at_end && (screen.asked.is_empty() || is_terminal || !is_alive) {
             return Ok(ExitCode::SUCCESS);
         }
     }
@@ -112,13 +115,17 @@ struct Screen {
     author: String,
     topic: String,
     /// How much of each message stands on the screen.
-    shown: std::collections::HashMap<String, String>,
+    shown: HashMap<String, String>,
+    /// The messages sent from here that are not answered yet.
+    asked: HashSet<String>,
+    /// Which messages each message answers.
+    answers: HashMap<String, Vec<String>>,
     live: bool,
 }
 
 impl Screen {
-    /// Shows a frame; answers how many answers were finished by it.
-    fn take(&mut self, frame: &Value) -> anyhow::Result<usize> {
+    /// Shows a frame, and notes which messages were answered by it.
+    fn take(&mut self, frame: &Value) -> anyhow::Result<()> {
         match frame["t"].as_str() {
             Some("error") => {
                 bail!("{}", frame["message"].as_str().or(frame["code"].as_str()).unwrap_or("the daemon refused"))
@@ -131,13 +138,13 @@ impl Screen {
                     self.add(message, frame["text"].as_str().unwrap_or_default());
                 }
             }
-            Some("delta") if self.live => return Ok(self.delta(frame)),
+            Some("delta") if self.live => self.delta(frame),
             Some("batch") if self.live => {
-                return Ok(frame["deltas"].as_array().into_iter().flatten().map(|delta| self.delta(delta)).sum());
+                frame["deltas"].as_array().into_iter().flatten().for_each(|delta| self.delta(delta));
             }
             _ => {}
         }
-        Ok(0)
+        Ok(())
     }
 
     fn add(&mut self, message: &str, text: &str) {
@@ -148,13 +155,20 @@ impl Screen {
         self.shown.entry(message.to_owned()).or_default().push_str(text);
     }
 
-    fn delta(&mut self, frame: &Value) -> usize {
+    fn delta(&mut self, frame: &Value) {
         let by_lifeform = frame["actor"]["id"] == self.author.as_str();
+        let is_over = matches!(frame["kind"].as_str(), Some("message.finish" | "message.append" | "message.interrupt"));
         let prefix = format!("/topics/{}/messages/", self.topic);
-        let mut finished = 0;
+        let mut finished = None;
         for op in frame["patch"].as_array().into_iter().flatten() {
             let Some(rest) = op["path"].as_str().and_then(|path| path.strip_prefix(&prefix)) else { continue };
             let (message, member) = rest.split_once('/').unwrap_or((rest, ""));
+            if by_lifeform {
+                let all = op["value"]["answers"].as_array().into_iter().flatten().chain([&op["value"]["reply_to"]]);
+                let all = all.filter_map(|id| id.as_str().map(str::to_owned));
+                self.answers.entry(message.to_owned()).or_default().extend(all);
+                finished = is_over.then(|| message.to_owned());
+            }
             let text = if member == "content" {
                 op["value"].as_str()
             } else {
@@ -176,18 +190,11 @@ impl Screen {
                 say(&format!("\n{} takes a message back", frame["actor"]["id"].as_str().unwrap_or_default()));
             }
         }
-        let ours = frame["patch"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .any(|op| op["path"].as_str().is_some_and(|path| path.starts_with(&prefix)));
-        if ours
-            && by_lifeform
-            && matches!(frame["kind"].as_str(), Some("message.finish" | "message.append" | "message.interrupt"))
-        {
+        if let Some(message) = finished {
             say("");
-            finished += 1;
+            for answered in self.answers.remove(&message).unwrap_or_default() {
+                self.asked.remove(&answered);
+            }
         }
-        finished
     }
 }

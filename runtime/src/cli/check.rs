@@ -97,6 +97,9 @@ fn privacy(report: &mut Report, config: &Config) {
                 open.len() - 1
             ),
         ),
+        Ok(_) if !config.data.exists() => {
+            report.note("privacy", &format!("{} is not there yet; the first start makes it", config.data.display()));
+        }
         Ok(_) => report.good("privacy", "the data folder is its owner's alone"),
         Err(error) => report.bad("privacy", &format!("{}: {error}", config.data.display())),
     }

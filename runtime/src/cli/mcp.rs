@@ -3,6 +3,7 @@
 
 use std::process::ExitCode;
 
+use reqwest::Method;
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -17,6 +18,10 @@ const PARSE_ERROR: i64 = -32700;
 
 pub(super) async fn run(config: Config) -> anyhow::Result<ExitCode> {
     let client = Client::new(&config)?;
+    // A client that starts this before the daemon may send its first message later; a person sees why nothing comes.
+    if let Err(error) = client.ask(Method::GET, "/health", None).await {
+        say_error(&format!("{error:#}"));
+    }
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     let mut version: Option<String> = None;
     while let Some(line) = lines.next_line().await? {

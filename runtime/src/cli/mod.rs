@@ -14,6 +14,7 @@ mod threads;
 mod token;
 mod up;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -115,7 +116,7 @@ struct Settings {
     data: Option<PathBuf>,
     /// Where the API is served, or where the daemon to talk to is.
     #[arg(long, global = true)]
-    listen: Option<String>,
+    listen: Option<SocketAddr>,
     /// Never use the network to fetch weights.
     #[arg(long, global = true)]
     offline: bool,
@@ -125,7 +126,7 @@ impl Settings {
     fn load(&self) -> anyhow::Result<Config> {
         let mut flags: Vec<(&str, String)> = Vec::new();
         flags.extend(self.data.iter().map(|data| ("data", data.display().to_string())));
-        flags.extend(self.listen.iter().map(|listen| ("listen", listen.clone())));
+        flags.extend(self.listen.iter().map(|listen| ("listen", listen.to_string())));
         flags.extend(self.offline.then(|| ("offline", "true".to_owned())));
         Config::load(self.config.as_deref(), &flags)
     }

@@ -69,6 +69,9 @@ pub(super) async fn run(config: Config, command: Models) -> anyhow::Result<ExitC
                 Some(name) => vec![named(name)?],
                 None => KNOWN.into_iter().filter(|weights| weights.kept(&places) == Kept::Pulled).collect(),
             };
+            if asked.is_empty() {
+                say("no model is here yet: lifeformd models pull fetches those of the configuration");
+            }
             let mut whole = true;
             for weights in asked {
                 match weights.verify(&places) {

@@ -91,7 +91,22 @@ impl ChatRequest {
     }
 }
 
-/// Checks that the messages of a request are text: parts of another type (images, audio, files) would be lost.
+/// Members of a message that are understood, and those of an assistant's answer that clients send back with it.
+const OF_MESSAGE: [&str; 10] = [
+    "role",
+    "content",
+    "name",
+    "tool_calls",
+    "tool_call_id",
+    "prefix",
+    "refusal",
+    "annotations",
+    "reasoning",
+    "reasoning_content",
+];
+
+/// Checks that the messages of a request are text, and say nothing that would be lost: parts of another type (images, audio,
+/// files), and members that are not understood.
 ///
 /// # Errors
 /// A sentence naming the first that is not.
@@ -103,6 +118,11 @@ pub fn only_text(request: &Value) -> Result<(), String> {
             if !matches!(kind, "text" | "refusal") {
                 return Err(format!("messages[{place}].content: this door takes text, not a part of type {kind}"));
             }
+        }
+        let members = message.as_object().into_iter().flatten();
+        let mut unknown = members.filter(|(name, value)| !value.is_null() && !OF_MESSAGE.contains(&name.as_str()));
+        if let Some((name, _)) = unknown.next() {
+            return Err(format!("messages[{place}].{name} is not understood here: leave it out"));
         }
     }
     Ok(())
@@ -122,6 +142,9 @@ pub struct ChatMessage {
     /// What it says; null beside tool calls. Parts of text are one text here.
     #[serde(default, deserialize_with = "content")]
     pub content: Option<String>,
+    /// Who says it, of several in the same role.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// What the assistant wants called.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_calls: Option<Vec<WireToolCall>>,
@@ -328,6 +351,7 @@ pub struct CompletionRequest {
 
 /// `POST /embeddings`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct EmbeddingRequest {
     /// The model's name at its provider.
     pub model: String,
@@ -339,6 +363,9 @@ pub struct EmbeddingRequest {
     /// How many numbers a vector is to have; as many as the embedder makes when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dimensions: Option<usize>,
+    /// Whose request it is, for a provider's own records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
 }
 
 /// One text, or several.

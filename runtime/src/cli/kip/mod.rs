@@ -14,7 +14,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::client::Client;
-use super::say;
+use super::{say, say_error};
 use crate::config::Config;
 
 /// What `lifeformd kip` takes.
@@ -100,6 +100,9 @@ pub(super) async fn run(settings: &super::Settings, kip: Kip) -> anyhow::Result<
     match table::of(&command, &answer).filter(|_| kip.table) {
         Some(table) => say(&table),
         None => say(&serde_json::to_string_pretty(&answer)?),
+    }
+    if kip.dry_run {
+        say_error("nothing was written: this was a dry run");
     }
     Ok(if answer.get("error").is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

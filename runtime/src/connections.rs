@@ -1,0 +1,131 @@
+//! Connections: how many clients may be connected at once, so that file descriptors are left for the store, models and tools.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum_server::accept::Accept;
+use futures::future::BoxFuture;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// File descriptors that the daemon asks the system for, if it may have so many.
+const DESCRIPTORS_WANTED: u64 = 65_536;
+/// File descriptors that no client can take: those of the store, of models, of tools and of what the process inherited.
+const DESCRIPTORS_SET_ASIDE: u64 = 512;
+/// Connections that are open at once at most, however many descriptors there are: each takes some memory.
+const CONNECTIONS_MAX: u64 = 16_384;
+
+/// Raises the limit on file descriptors as far as the system lets a process do it, and returns how many connections may be open
+/// at once: all descriptors but those that are set aside, of a small limit at least a half.
+pub(crate) fn places() -> usize {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let wanted = maximum.unwrap_or(DESCRIPTORS_WANTED).min(DESCRIPTORS_WANTED);
+    let mut limit = current.unwrap_or(DESCRIPTORS_WANTED);
+    if limit < wanted {
+        match setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum }) {
+            Ok(()) => limit = wanted,
+            Err(error) => tracing::warn!(limit, %error, "the limit on file descriptors cannot be raised"),
+        }
+    }
+    let places = places_within(limit);
+    tracing::debug!(limit, places, "connections");
+    places
+}
+
+fn places_within(limit: u64) -> usize {
+    let places = limit.saturating_sub(DESCRIPTORS_SET_ASIDE.min(limit / 2)).min(CONNECTIONS_MAX);
+    usize::try_from(places).unwrap_or(usize::MAX)
+}
+
+/// An acceptor that closes a connection at once when as many as may be are open.
+#[derive(Clone)]
+pub(crate) struct Bounded<A> {
+    inner: A,
+    free: Arc<Semaphore>,
+}
+
+impl<A> Bounded<A> {
+    /// Lets `inner` accept `places` connections at once.
+    pub(crate) fn new(inner: A, places: usize) -> Self {
+        Self { inner, free: Arc::new(Semaphore::new(places)) }
+    }
+}
+
+impl<A, I, S> Accept<I, S> for Bounded<A>
+where
+    A: Accept<I, S>,
+    A::Future: Send + 'static,
+{
+    type Stream = Counted<A::Stream>;
+    type Service = A::Service;
+    type Future = BoxFuture<'static, io::Result<(Self::Stream, Self::Service)>>;
+
+    fn accept(&self, stream: I, service: S) -> Self::Future {
+        let Ok(place) = self.free.clone().try_acquire_owned() else {
+            tracing::warn!("a connection is closed at once: as many as may be are open");
+            return Box::pin(async { Err(io::Error::from(io::ErrorKind::QuotaExceeded)) });
+        };
+        let accepting = self.inner.accept(stream, service);
+        Box::pin(async move {
+            let (stream, service) = accepting.await?;
+            Ok((Counted { stream, _place: place }, service))
+        })
+    }
+}
+
+/// A connection that gives its place back when it is closed, also one that became a WebSocket.
+pub(crate) struct Counted<T> {
+    stream: T,
+    _place: OwnedSemaphorePermit,
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Counted<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Counted<T> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptors_are_set_aside_at_any_limit() {
+        for (limit, places) in [(65_536, 16_384), (1_200, 688), (1_024, 512), (256, 128), (0, 0)] {
+            assert_eq!(places_within(limit), places, "{limit}");
+        }
+    }
+}
