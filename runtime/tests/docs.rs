@@ -71,7 +71,7 @@ async fn every_block_of_the_book_that_can_be_run_does_what_it_says() {
     let (_daemon, address) = daemon(&data).await;
     // A refusal is a failure; the end of a stream that is cut after a time is none.
     let mut script =
-        "set -euo pipefail\ncurl() { command curl --fail-with-body -S \"$@\" || [ $? = 28 ]; echo; }\n".to_owned();
+        "set -euo pipefail\ncurl() { command curl --fail-with-body -S \"$@\" || [ $? = 28 ]; }\n".to_owned();
     let mut run = 0;
     for page in pages() {
         let name = page.strip_prefix(root()).unwrap().display().to_string();
