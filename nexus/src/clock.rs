@@ -39,7 +39,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that moves only when told to.
+/// A clock that moves only when a test moves it.
 #[derive(Clone, Debug)]
 pub struct ManualClock(watch::Sender<i64>);
 

@@ -15,12 +15,12 @@ pub struct Event {
     pub id: Arc<str>,
     /// `user`, `assistant`, `memory`, `tool`, `system`, or a name a fascicle gives.
     pub role: Arc<str>,
-    /// What it says: text, or JSON where a neuron's kind says so.
+    /// The content: text, or JSON where a neuron's kind defines it.
     pub content: Value,
     /// Anything else its producer noted.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub metadata: Map<String, Value>,
-    /// What led to it.
+    /// The cause.
     #[serde(default, skip_serializing_if = "is_empty")]
     pub cause: Cause,
 }
@@ -46,7 +46,7 @@ impl Event {
         Self { id: Self::fresh_id(), role: role.into(), content, metadata: Map::new(), cause }
     }
 
-    /// The content as a model reads it: text as it stands, anything else as compact JSON.
+    /// Returns the content as a model reads it: text as it is, anything else as compact JSON.
     pub fn as_text(&self) -> String {
         match &self.content {
             Value::String(text) => text.clone(),

@@ -4,10 +4,10 @@
 //! call is made; settling charges what was really used and gives the rest back. Holds nest: a
 //! child draws on its parent, beyond that on the balance, and returns to each what it did not use.
 //!
-//! Nutrients may come by themselves ([`Release`]): so many an hour, up to a ceiling. What has come is computed from
-//! the time that passed when somebody asks, and written with the next change of the account, never by itself.
+//! A [`Release`] credits an account over time: so many units an hour, up to a ceiling. The credit is computed from the time that
+//! passed when the account is read, and written with its next change.
 //!
-//! A participant draws at most a share of an account in an hour ([`AccountOp::Share`]), so that none can empty it for all.
+//! A participant draws at most a share of an account in an hour ([`AccountOp::Share`]), so that none can empty it.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ impl Amount {
         Self { tokens, micro_usd: 0 }
     }
 
-    /// Whether `other` can be taken from this amount; a currency of which nothing is wanted may be in debt.
+    /// Returns `true` if `other` can be taken from this amount. A currency of which nothing is wanted may be in debt.
     pub fn covers(self, other: Self) -> bool {
         let enough = |have: i64, want: i64| want <= 0 || have >= want;
         enough(self.tokens, other.tokens) && enough(self.micro_usd, other.micro_usd)
@@ -83,11 +83,11 @@ impl std::fmt::Display for Amount {
 /// Money set aside for work that is under way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Hold {
-    /// What is still set aside here, children excluded.
+    /// The amount that is still reserved here, children excluded.
     pub left: Amount,
     /// The hold this one draws on before it draws on the balance.
     pub parent: Option<Arc<str>>,
-    /// How much of it was its parent's.
+    /// The part that was drawn from the parent.
     #[serde(default, skip_serializing_if = "is_nothing")]
     pub drawn: Amount,
     /// The participant whose share of the account it is part of; `None` is bound by no share.
@@ -106,7 +106,7 @@ fn is_zero(hour: &i64) -> bool {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Release {
-    /// How much comes in an hour.
+    /// The amount that is credited each hour.
     pub per_hour: Amount,
     /// The balance at which no more comes. What is credited may go above it.
     pub ceiling: Amount,
@@ -118,7 +118,7 @@ struct Bucket {
     rule: Release,
     /// Up to when what came is counted.
     since: Timestamp,
-    /// What came since and makes no whole unit yet, in units an hour times milliseconds.
+    /// The credit that is less than a whole unit yet, in units an hour times milliseconds.
     rest: [i64; 2],
 }
 
@@ -127,11 +127,11 @@ struct Bucket {
 struct Hour {
     /// The hour's number since the epoch.
     number: i64,
-    /// What was free when the first participant drew on it in this hour, and what was credited since.
+    /// The free amount when the first participant drew on the account in this hour, plus later credits.
     free: Amount,
-    /// What had come by itself until then.
+    /// The amount that had been released until then.
     released: Amount,
-    /// What was charged to each participant.
+    /// The amount charged to each participant.
     charged: OrdMap<Arc<str>, Amount>,
 }
 
@@ -139,19 +139,19 @@ struct Hour {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Kept")]
 pub struct Account {
-    /// What it owns, holds included. It can fall below zero only when a provider reports more
-    /// usage than was reserved: the cap binds before a call, the count is exact after it.
+    /// The balance, holds included. It can fall below zero only when a provider reports more usage than was reserved:
+    /// the bound holds before a call, the count is exact after it.
     pub balance: Amount,
     /// All tokens and micro-dollars ever charged.
     pub spent: Amount,
     /// Open holds by id.
     pub holds: OrdMap<Arc<str>, Hold>,
-    /// What came by itself, in all.
+    /// The total amount that was released.
     #[serde(default, skip_serializing_if = "is_nothing")]
     pub released: Amount,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     bucket: Option<Bucket>,
-    /// What was charged in each of the last hours, by the hour's number since the epoch.
+    /// The amounts charged in each of the last hours, by the hour's number since the epoch.
     #[serde(default, skip_serializing_if = "OrdMap::is_empty")]
     by_hour: OrdMap<i64, Amount>,
     /// The share that a participant may draw in an hour, in thousandths; `None` is [`SHARE_DEFAULT`].
@@ -159,7 +159,7 @@ pub struct Account {
     share: Option<u16>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     hour: Option<Hour>,
-    /// What the holds come to.
+    /// The sum of the holds.
     #[serde(skip)]
     held: Amount,
 }
@@ -230,7 +230,7 @@ pub enum AccountOp {
         id: Arc<str>,
         /// The hold to draw on as far as it goes; one that is not open gives nothing.
         parent: Option<Arc<str>>,
-        /// How much at most.
+        /// The upper bound of the amount.
         amount: Amount,
         /// The participant whose share it is part of; `None` is bound by no share.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -254,12 +254,12 @@ pub enum AccountOp {
     Settle {
         /// The hold to close.
         id: Arc<str>,
-        /// What the provider reported.
+        /// The usage that the provider reported.
         used: Option<Amount>,
     },
 }
 
-/// Why an account refused.
+/// The reason why an account refused.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum LedgerError {
     /// Nobody opened this account.
@@ -270,7 +270,7 @@ pub enum LedgerError {
     TooMuch {
         /// The account asked.
         account: Arc<str>,
-        /// What was to be added.
+        /// The amount that was to be added.
         amount: Amount,
     },
     /// The amount is not there. Nothing was set aside.
@@ -278,9 +278,9 @@ pub enum LedgerError {
     Insufficient {
         /// The account asked.
         account: Arc<str>,
-        /// What the call would need at most.
+        /// The upper bound of what the call needs.
         needed: Amount,
-        /// What is free.
+        /// The free amount.
         available: Amount,
     },
     /// A participant has drawn its share of this hour. Nothing was set aside.
@@ -292,9 +292,9 @@ pub enum LedgerError {
         account: Arc<str>,
         /// The participant.
         of: Arc<str>,
-        /// What the call would need at most.
+        /// The upper bound of what the call needs.
         needed: Amount,
-        /// What is left of the share.
+        /// The rest of the share.
         left: Amount,
         /// Seconds until the next hour.
         again_in_s: u32,
@@ -325,7 +325,7 @@ pub enum LedgerError {
     },
 }
 
-/// How many calls one account may have under way at once.
+/// The most calls of one account that may be under way at once.
 pub const HOLDS_MAX: usize = 4096;
 
 impl Account {
@@ -334,18 +334,18 @@ impl Account {
         Self { balance, ..Self::default() }
     }
 
-    /// What is held in all.
+    /// Returns the sum of the holds.
     pub fn held(&self) -> Amount {
         self.held
     }
 
-    /// What jobs under way have set aside and not used yet: it may come back.
+    /// Returns the amount that jobs under way have reserved and not used yet: it may come back.
     pub fn set_aside(&self) -> Amount {
         let of_jobs = self.holds.iter().filter(|(id, _)| id.starts_with("job:"));
         of_jobs.fold(Amount::default(), |sum, (_, hold)| sum.plus(hold.left))
     }
 
-    /// What a new hold may draw on.
+    /// Returns the amount that a new hold may draw on.
     pub fn available(&self) -> Amount {
         self.balance.minus(self.held())
     }
@@ -367,7 +367,7 @@ impl Account {
         self.share.unwrap_or(SHARE_DEFAULT)
     }
 
-    /// What a participant may still draw in the hour of `now`; `None` when no share binds it.
+    /// Returns the amount that a participant may still draw in the hour of `now`; `None` if no share binds it.
     pub fn share_left(&self, of: &str, now: Timestamp) -> Option<Amount> {
         let mut account = self.at(now);
         account.begin_hour(now);
@@ -384,7 +384,7 @@ impl Account {
         Some(whole.thousandths(self.share()).minus(drawn))
     }
 
-    /// Begins to count anew what participants draw, if `now` is in another hour than what was counted last.
+    /// Resets the counts of what participants draw, if `now` is in another hour than the last count.
     fn begin_hour(&mut self, now: Timestamp) {
         let number = hour_of(now);
         if self.hour.as_ref().is_none_or(|hour| hour.number != number) {
@@ -424,7 +424,7 @@ impl Account {
         self.released = self.released.plus(released);
     }
 
-    /// What was charged in an hour, over the last day or as long as there was anything to charge.
+    /// Returns the charges in an hour, averaged over the last day or over the time since the first charge.
     pub fn burn_per_hour(&self, now: Timestamp) -> Amount {
         let hour = hour_of(now);
         let recent = self.by_hour.range(hour - BURN_HOURS + 1..=hour);

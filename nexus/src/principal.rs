@@ -1,4 +1,4 @@
-//! Who asks, and why. Both travel with every command and stand in every journal entry.
+//! The principal and the cause of a command. Both travel with every command and are part of every journal entry.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -24,7 +24,7 @@ impl fmt::Display for PrincipalId {
     }
 }
 
-/// What sort of actor a principal is.
+/// The kind of actor that a principal is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PrincipalKind {
@@ -36,7 +36,7 @@ pub enum PrincipalKind {
     System,
 }
 
-/// What a principal may do; a principal may hold several.
+/// A set of rights; a principal may have several roles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -62,12 +62,12 @@ pub struct Principal {
     pub id: PrincipalId,
     /// Person, lifeform or daemon.
     pub kind: PrincipalKind,
-    /// What it may do.
+    /// The roles.
     pub roles: BTreeSet<Role>,
-    /// What it may see, besides what is public.
+    /// The scopes that the principal sees, besides what is public.
     pub scopes: BTreeSet<Scope>,
-    /// Whether it acts by a definition of its own that another principal runs: then it owns nothing by its name alone. See
-    /// [`Principal::by_definition_of`].
+    /// `true` if the principal acts by a definition of its own that another principal runs: then it owns nothing by its
+    /// name alone. See [`Principal::by_definition_of`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub limited: bool,
 }
@@ -111,7 +111,8 @@ impl Principal {
         Self { id, kind, roles: [role].into(), scopes, limited: false }
     }
 
-    /// Returns `true` if a share of what there is binds the principal: whoever is no operator, not the daemon and no lifeform.
+    /// Returns `true` if the principal is bound by shares: it is no operator, not the daemon and no lifeform of this
+    /// daemon.
     pub fn is_bound(&self) -> bool {
         self.kind != PrincipalKind::System && !self.may(Role::Operator) && !self.may(Role::Lifeform)
     }
@@ -128,7 +129,7 @@ impl Principal {
         anybody
     }
 
-    /// Whether it is that one.
+    /// Returns `true` for the anonymous principal.
     pub fn is_anybody(&self) -> bool {
         &*self.id.0 == ANYBODY
     }
@@ -138,7 +139,7 @@ impl Principal {
         Self::new(format!("lifeform:{id}"), PrincipalKind::Lifeform, Role::Lifeform)
     }
 
-    /// Whether this principal holds `role`; an operator holds every one.
+    /// Returns `true` if the principal has `role`; an operator has every one.
     pub fn may(&self, role: Role) -> bool {
         self.roles.contains(&role) || self.roles.contains(&Role::Operator)
     }
@@ -166,7 +167,7 @@ impl Principal {
         }
     }
 
-    /// Whether what belongs to `owner` is this principal's: its own, or that of the user or agent it also is.
+    /// Returns `true` if what belongs to `owner` is this principal's: its own, or that of the user or agent it also is.
     pub fn answers_for(&self, owner: &str) -> bool {
         let somebody = ["user:", "agent:", "lifeform:"].iter().any(|kind| owner.starts_with(kind));
         (*self.id.0 == *owner && !self.limited) || (somebody && self.scopes.iter().any(|scope| *scope.0 == *owner))
@@ -192,13 +193,13 @@ impl Principal {
     }
 }
 
-/// What led to an act: references such as `canvas:lf_1/chat@41`, `job:…#2`, `http:…`.
+/// The causes of an act: references such as `canvas:lf_1/chat@41`, `job:…#2`, `http:…`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Cause(pub Vec<Arc<str>>);
 
 impl Cause {
-    /// How many references one entry keeps.
+    /// The most references of one entry.
     pub const REFS_MAX: usize = 16;
 
     /// A cause of one reference.
@@ -219,9 +220,9 @@ impl Cause {
 /// The two things every command carries: who asks and what led to it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Origin {
-    /// Who asks.
+    /// The principal.
     pub principal: Principal,
-    /// What led to it.
+    /// The cause.
     pub cause: Cause,
     /// The participant that a lifeform works for, whose share of its account the work draws on; `None` for work of the
     /// principal's own.

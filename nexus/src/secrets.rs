@@ -1,5 +1,5 @@
-//! Secrets in ordinary text (MISSION H4): found by the shapes that keys have, and by what is set equal to a password. The
-//! bare word is none: whoever writes about passwords is not hindered.
+//! Secrets in ordinary text (MISSION H4): recognised by the shapes of keys, and by assignments to a password. The bare
+//! word is no secret: texts about passwords are accepted.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -7,8 +7,8 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::Value;
 
-/// Shapes of keys, each with what it is called; the part named `value` is the secret, else all of it. Words end where letters
-/// of another writing begin: whoever writes Chinese puts no space around a key.
+/// Shapes of keys, each with its name; the part named `value` is the secret, else all of it. A word ends where letters
+/// of another script begin: Chinese has no spaces around a key.
 const SHAPES: [(&str, &str); 35] = [
     (
         "private_key",
@@ -90,13 +90,13 @@ const CALLED_MAX: usize = 256;
 
 /// A secret by another name: what is left out of a text in its place.
 const MARK: &str = "[REDACTED:";
-/// What was left out before, and what stands for a sealed body that is filled in where a tool is called.
+/// Marks of removed secrets, and placeholders of sealed bodies that are filled in where a tool is called.
 static KNOWN: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"\{\{secret:[A-Za-z0-9._/-]{1,256}\}\}|\[REDACTED:[a-z_]+\]")
         .unwrap_or_else(|error| unreachable!("{error}"))
 });
 
-/// What was left out of a text, or sealed by itself.
+/// Marks of secrets that were removed or sealed.
 static LEFT_OUT: LazyLock<Regex> = LazyLock::new(|| {
     let shape = r"\{\{secret:credentials/auto[A-Za-z0-9._/-]*\}\}|\[REDACTED:[a-z_]+\]";
     Regex::new(shape).unwrap_or_else(|error| unreachable!("{error}"))
@@ -112,13 +112,13 @@ pub fn redacted(text: &str) -> Option<(String, Vec<&'static str>)> {
     Some((left, found))
 }
 
-/// Whether two texts say the same but for the secrets in them, there or left out or sealed: writing the one where the other
-/// stands would change nothing.
+/// Returns `true` if two texts are equal except for their secrets, which may be present, removed or sealed: replacing
+/// one by the other would change nothing.
 pub fn same_but_for_secrets(one: &str, other: &str) -> bool {
     one == other || masked(one) == masked(other)
 }
 
-/// The same of two values, of which a key may tell that what stands under it is a secret.
+/// Returns `true` if two values are equal except for their secrets; a key may show that its value is a secret.
 pub fn same_json_but_for_secrets(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::String(one), Value::String(other)) => same_but_for_secrets(one, other),
@@ -146,9 +146,9 @@ fn masked(text: &str) -> String {
     LEFT_OUT.replace_all(left.as_deref().unwrap_or(text), format!("{MARK}secret]")).into_owned()
 }
 
-/// A text with something else where there were secrets, told by what sort each was and what it was. What stands for a secret
-/// already, by its name or by a mark, is left alone. What is only found where letters that nobody sees are left out, and wide
-/// ones are plain, is found so.
+/// Returns a text in which `by` replaced each secret, given its kind and its text; `None` if there is none. Marks and
+/// placeholders stay. A secret that appears only after invisible letters are removed and wide ones made plain is found
+/// too.
 pub fn replaced(text: &str, by: &mut dyn FnMut(&'static str, &str) -> String) -> Option<String> {
     let found = replaced_in(text, by);
     let more = undisguised(found.as_deref().unwrap_or(text)).and_then(|plain| replaced_in(&plain, by));
@@ -172,7 +172,8 @@ static HEAD: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(shape).unwrap_or_else(|error| unreachable!("{error}"))
 });
 
-/// Returns the cells of a line of a Markdown table, each with where it stands in the line, trimmed; none of any other line.
+/// Returns the cells of a line of a Markdown table, trimmed, each with its position in the line; none for any other
+/// line.
 fn cells(line: &str) -> Vec<(usize, &str)> {
     if !line.contains('|') {
         return Vec::new();
@@ -272,8 +273,7 @@ fn replaced_in(text: &str, by: &mut dyn FnMut(&'static str, &str) -> String) -> 
     found.then(|| text.into_owned())
 }
 
-/// Takes the secrets out of all texts in a value; what is set equal to a password in it is told by its key. Answers what
-/// they were.
+/// Removes the secrets from all texts of a value and returns their kinds. A key may show that its value is a secret.
 pub fn clean(json: &mut Value) -> Vec<&'static str> {
     let mut kinds = Vec::new();
     clean_within(json, &mut kinds);
@@ -308,7 +308,7 @@ fn clean_within(json: &mut Value, kinds: &mut Vec<&'static str>) {
     }
 }
 
-/// The same of what stands under a key, which may tell that it is a secret.
+/// Does the same below a key, which may show that its value is a secret.
 fn clean_under(key: &str, member: &mut Value, kinds: &mut Vec<&'static str>) {
     match member {
         Value::String(text) => {
@@ -335,7 +335,7 @@ fn clean_under(key: &str, member: &mut Value, kinds: &mut Vec<&'static str>) {
     }
 }
 
-/// A text without the secrets in it, where it stands under a key that may tell that it is one.
+/// Returns a text without its secrets, below a key that may show that it is one.
 pub fn redacted_under(key: &str, text: &str) -> Option<(String, Vec<&'static str>)> {
     redacted(text).or_else(|| {
         let (told, all) = redacted(&format!("{key}: {text}"))?;
@@ -343,19 +343,19 @@ pub fn redacted_under(key: &str, text: &str) -> Option<(String, Vec<&'static str
     })
 }
 
-/// Whether a text is a key by its shape alone.
+/// Returns `true` if a text is a key by its shape alone.
 fn is_key(text: &str) -> bool {
     FINDERS.iter().any(|(name, finder)| !["password", "pass", "login"].contains(name) && finder.is_match(text))
 }
 
-/// What programs write where a secret comes from somewhere else: a call, an entry, a type, a member of a member.
+/// Code that reads a secret from elsewhere: a call, an entry, a type, a member of a member.
 static CODE: LazyLock<Regex> = LazyLock::new(|| {
     let shape = r"^[&!]?(?:\w+::)*[A-Za-z_]+(?:(?:\.|::)[A-Za-z_]+)*!?[(\[<{]|^&?[A-Za-z_]+(?:(?:\.|::)[A-Za-z_]+)+$|^::?[A-Za-z_{]+";
     Regex::new(shape).unwrap_or_else(|error| unreachable!("{error}"))
 });
 
-/// Whether what is set equal to something that is called a secret may be one: it is no plain word, no place where one is, no
-/// example of one, no piece of a program and, where it is called a token, no number or date.
+/// Returns `true` if the value of something that is named as a secret may be one: it is no plain word, no path, no
+/// example, no piece of code and, for a token, no number or date.
 fn is_secret(value: &str, called: &str) -> bool {
     let value = value.trim_end_matches(['.', ':', ')', ']', '}', '>', '`', '*']);
     let called = called.to_lowercase();

@@ -19,10 +19,10 @@ pub struct Shares {
     taken: Taken,
 }
 
-/// How many places each principal has taken.
+/// The number of places of each principal.
 type Taken = Arc<Mutex<HashMap<PrincipalId, usize>>>;
 
-/// Why there is no place.
+/// The reason why there is no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoPlace {
     /// The principal has its share.

@@ -18,19 +18,19 @@ pub struct Turns<C: Ord + Copy>(Arc<Mutex<Inner<C>>>);
 pub struct Wants<C> {
     /// The class of the work.
     pub class: C,
-    /// Who lines up: the principal that the work is done for.
+    /// The principal that the work is done for.
     pub who: Arc<str>,
-    /// Whether it is a participant, of which none has all turns at once.
+    /// `true` for a participant, of which none has all turns at once.
     pub is_bound: bool,
 }
 
 struct Inner<C: Ord + Copy> {
     free: usize,
-    /// How many turns a participant may have at once.
+    /// The most turns of a participant at once.
     each: usize,
-    /// How many turns each participant has.
+    /// The number of turns of each participant.
     taken: HashMap<Arc<str>, usize>,
-    /// Those who wait, by class; within it by principal, the one whose turn is next first.
+    /// The waiting requests, by class; within a class by principal, the next principal first.
     waiting: BTreeMap<C, VecDeque<Line<C>>>,
 }
 

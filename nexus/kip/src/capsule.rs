@@ -5,12 +5,12 @@ use sha2::{Digest, Sha256};
 use crate::lang::error::syntax;
 use crate::lang::{KipError, Span};
 
-/// What the first line of a capsule says.
+/// The first line of a capsule.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Header {
-    /// What it is called.
+    /// The capsule's name.
     pub name: String,
-    /// Which version it is.
+    /// The capsule's version.
     pub version: String,
     /// SHA-256 of the text after the first line, in hexadecimal.
     pub sha256: String,

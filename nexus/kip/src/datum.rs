@@ -159,7 +159,7 @@ impl Datum {
         }
     }
 
-    /// Whether it is null.
+    /// Returns `true` for null.
     pub fn is_null(&self) -> bool {
         matches!(self, Self::Null)
     }
@@ -299,7 +299,7 @@ impl<'de> Deserialize<'de> for Datum {
 pub struct Bag(Option<ThinArc<(), (Sym, Datum)>>);
 
 impl Bag {
-    /// A bag of these pairs; a key stands once.
+    /// Makes a bag of these pairs. Each key may occur once.
     pub fn new(pairs: Vec<(Sym, Datum)>) -> Self {
         if pairs.is_empty() { Self(None) } else { Self(Some(ThinArc::from_header_and_iter((), pairs.into_iter()))) }
     }
@@ -319,7 +319,7 @@ impl Bag {
         self.pairs().iter().find(|(found, _)| found.as_str() == key).map(|(_, value)| value)
     }
 
-    /// Whether nothing is in it.
+    /// Returns `true` if the bag has no pairs.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }
@@ -329,7 +329,7 @@ impl Bag {
         self.pairs().iter().map(|(_, value)| 24 + value.weight()).sum()
     }
 
-    /// Whether both are the very same bag in memory.
+    /// Returns `true` if both are the very same bag in memory.
     pub fn shares(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
             (Some(a), Some(b)) => std::ptr::eq(a.slice.as_ptr(), b.slice.as_ptr()),

@@ -39,7 +39,7 @@ pub struct Request {
     /// Refuses whatever could write (superset 15).
     #[serde(default)]
     pub readonly: bool,
-    /// Which text rules where draft7 and the release candidates conflict.
+    /// The text that rules where draft7 and the release candidates conflict.
     #[serde(default)]
     pub dialect: Dialect,
     /// Rows or columns.
@@ -57,7 +57,7 @@ pub enum One {
     With {
         /// The text.
         command: String,
-        /// Its values.
+        /// The values of the parameters, by name.
         #[serde(default)]
         parameters: Map<String, Value>,
     },
@@ -84,15 +84,15 @@ impl Request {
         Self { command: Some(command.into()), parameters, ..Self::default() }
     }
 
-    /// How a command of it is run.
+    /// Returns the options that its commands are run with.
     pub fn options(&self) -> Options<'static> {
         Options { dialect: self.dialect, shape: self.result_shape, ..Options::default() }
     }
 
-    /// Its commands in order, and whether it is a batch.
+    /// Returns the commands in order, and `true` if they are a batch.
     ///
     /// # Errors
-    /// `parameter` when it has both `command` and `commands`, neither, or too many.
+    /// `parameter` for a request with both `command` and `commands`, with neither, or with too many.
     pub fn calls(&self) -> Result<(Vec<Call>, bool), KipError> {
         let wrong = |what: &str| Err(KipError::new(ErrorKind::Parameter, what));
         let call = |command: &str, own: Option<&Map<String, Value>>| {
@@ -131,7 +131,7 @@ pub fn bind_and<R>(call: &Call, then: impl FnOnce(&Command<'_>) -> Result<R, Kip
     then(&command)
 }
 
-/// Whether a command parses, and whether it writes.
+/// Parses a command and returns `true` if it writes.
 ///
 /// # Errors
 /// `syntax` and `parameter` errors.
@@ -249,7 +249,7 @@ impl Engine {
     }
 }
 
-/// What a request that must not write is told.
+/// The refusal of a write in a read-only request.
 pub fn read_only() -> KipError {
     KipError::new(ErrorKind::Execution, "this request is read-only, and the command writes").code("KIP_4003")
 }

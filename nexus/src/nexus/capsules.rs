@@ -12,10 +12,10 @@ use super::owner;
 use super::{Nexus, NexusError, NexusId, Seen, may_write};
 use crate::principal::{Origin, Role};
 
-/// How many links away from what matches a capsule may reach.
+/// The greatest distance in links between a match and an element of its capsule.
 const HOPS_MAX: usize = 64;
 
-/// What to export as a capsule.
+/// The request for a capsule.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Export {
@@ -26,13 +26,13 @@ pub struct Export {
     /// Values for its placeholders.
     #[serde(default)]
     pub parameters: Map<String, Value>,
-    /// How many links away from them it reaches.
+    /// The distance in links that the capsule reaches around the matches (0 to 64).
     #[serde(default)]
     pub hops: usize,
-    /// What the capsule is called.
+    /// The capsule's name.
     #[serde(default = "unnamed")]
     pub name: String,
-    /// Which version it is.
+    /// The capsule's version.
     #[serde(default = "first")]
     pub version: String,
 }

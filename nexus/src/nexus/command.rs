@@ -17,7 +17,7 @@ use crate::principal::Principal;
 use crate::secrets::{clean, redacted};
 use crate::store::{Batch, Op};
 
-/// What stands in the journal for a command in which there was a secret.
+/// The journal's text of a command that held a secret.
 const SECRET_COMMAND: &str = "// held a secret, which was left out";
 
 /// A command that writes.
@@ -28,14 +28,14 @@ pub(super) struct Command {
     pub(super) privileged: bool,
     pub(super) capsule: Option<Header>,
     pub(super) right: Right,
-    /// What is committed together with it.
+    /// Further operations of the same commit.
     pub(super) beside: Vec<Op>,
 }
 
 /// The right in which a principal writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Right {
-    /// Its own: it changes what is its own.
+    /// The principal's own right: it changes what it owns.
     #[default]
     Own,
     /// As one who says whether a piece of knowledge helped: what counts that, of whatever he sees.
@@ -47,15 +47,15 @@ pub enum Right {
     Memory,
 }
 
-/// What running a command came to.
+/// The outcome of a command.
 pub(super) enum Ran {
-    /// What changed, and the answer.
+    /// The changes and the answer.
     Done(Vec<Change>, Answer),
-    /// It would write in the commons, which is not in hand; nothing is changed.
+    /// The command would write in the commons, which is not open for writing; nothing is changed.
     WritesCommons,
 }
 
-/// Whose graphs a command is run on.
+/// The graphs that a command runs on.
 pub(super) enum Hands<'m> {
     /// The commons themselves.
     Commons(&'m mut Mind),
@@ -63,7 +63,7 @@ pub(super) enum Hands<'m> {
     Over {
         own: &'m mut Mind,
         commons: &'m mut Mind,
-        /// Whether the commons may be written.
+        /// `true` if the commons may be written.
         both: bool,
     },
 }
@@ -113,18 +113,18 @@ pub(super) fn run(write: &Command, hands: Hands<'_>, by: &Principal, now: i64) -
 }
 
 impl Command {
-    /// A command of somebody in his own right.
+    /// Makes a command that a principal runs with its own right.
     pub(super) fn of(call: Call, dialect: Dialect) -> Self {
         Self { call, dialect, privileged: false, capsule: None, right: Right::Own, beside: Vec::new() }
     }
 
-    /// Whether there is a secret in what was said, wherever it was to go.
+    /// Returns `true` if the command holds a secret anywhere.
     pub(super) fn holds_a_secret(&self) -> bool {
         let mut parameters = serde_json::Value::Object(self.call.parameters.clone());
         redacted(&self.call.command).is_some() || !clean(&mut parameters).is_empty()
     }
 
-    /// `batch` with the journal entry of what it did to a nexus; where it held secrets, only what is left of them is told.
+    /// Adds the journal entry of the changes of a nexus to `batch`; without the command's text if it held secrets.
     pub(super) fn entry(&self, batch: Batch, nexus: &NexusId, changes: &[Change], is_secret: bool) -> Batch {
         let (command, parameters) = match is_secret {
             true => (SECRET_COMMAND, &Map::new()),

@@ -1,5 +1,5 @@
-//! What was deleted and may have copies elsewhere: kept as documents from the commit that deletes it until the copies are removed,
-//! so that a kill in between loses nothing.
+//! Notes of deleted elements that may have copies elsewhere: documents that exist from the commit that deletes until
+//! the copies are removed, so that a kill in between loses nothing.
 
 use std::sync::{Arc, OnceLock};
 

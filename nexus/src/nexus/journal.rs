@@ -1,4 +1,4 @@
-//! What the journal keeps of a write: who and why stand in the entry itself, here is what, and the
+//! The journal entry of a write. The author and the cause are part of every entry; here are the command and its
 //! inverse, so that a change can be traced, undone, and looked behind.
 
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::store::Hash;
 
-/// Commands longer than this are kept by their hash only: their effect stands in the inverse.
+/// Commands longer than this are kept by their hash only: their effect is in the inverse.
 const COMMAND_BYTES_MAX: usize = 4096;
 
 /// One entry of the stream `nexus:{id}`.
@@ -20,7 +20,7 @@ const COMMAND_BYTES_MAX: usize = 4096;
 pub(super) struct Written {
     /// The command, or `sha256:…` of a long one.
     pub(super) command: String,
-    /// Its parameters, unless they are long.
+    /// The parameters, unless they are long.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub(super) parameters: Map<String, Value>,
     /// The capsule it came as.
@@ -40,7 +40,7 @@ pub(super) struct Written {
 }
 
 impl Written {
-    /// What a command did.
+    /// Makes the entry of a command.
     pub(super) fn of(command: &str, parameters: &Map<String, Value>, changes: &[Change]) -> Self {
         let long = command.len() > COMMAND_BYTES_MAX;
         let command = if long { format!("sha256:{}", Hash::of(command.as_bytes()).hex()) } else { command.to_owned() };
@@ -64,7 +64,7 @@ impl Written {
         self.created.iter().flat_map(|(first, count)| (0..*count).map(|n| El(first.0 + n)))
     }
 
-    /// Takes the entry back on a graph that stands right after it.
+    /// Reverts the entry on a graph in the state right after it.
     pub(super) fn step_back(&self, graph: &mut dyn GraphWrite) {
         let mut gone: Vec<El> = self.created().collect();
         // Links before what they join.
@@ -84,11 +84,11 @@ impl Written {
         self.created().chain(self.changed.iter().chain(&self.removed).map(|(el, _)| *el))
     }
 
-    /// What an undo must put back, in an order in which every link has its ends; refused when something that
-    /// still holds was written on top of it. `later` are the entries after it, by number.
+    /// Returns what an undo must restore, in an order in which every link has its ends. `later` are the entries after
+    /// it, by number.
     ///
     /// # Errors
-    /// `KIP_3005` naming what stands in the way.
+    /// `KIP_3005` naming what was written on top of the entry and still holds.
     pub(super) fn inverse(
         &self,
         seq: u64,

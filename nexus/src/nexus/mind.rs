@@ -45,7 +45,7 @@ impl Mind {
         }
     }
 
-    /// Whether work on it is too long for a thread that has others to serve.
+    /// Returns `true` if work on the mind takes too long for a thread that serves others.
     pub(super) fn is_large(&self) -> bool {
         match self {
             Self::Resident(graph) => {
@@ -64,7 +64,7 @@ impl Mind {
         }
     }
 
-    /// How many concepts and how many links there are.
+    /// Returns the numbers of concepts and of links.
     pub fn len(&self) -> (usize, usize) {
         match self {
             Self::Resident(graph) => graph.len(),
@@ -72,7 +72,7 @@ impl Mind {
         }
     }
 
-    /// Whether nothing is in it.
+    /// Returns `true` if the mind has no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == (0, 0)
     }
@@ -123,10 +123,10 @@ impl Mind {
         }
     }
 
-    /// Whether everything that was read could be read.
+    /// Checks that every read succeeded.
     ///
     /// # Errors
-    /// [`StoreError::Io`] of a shelf: an answer that rests on it must not be given.
+    /// [`StoreError::Io`] of a shelf: an answer that depends on it must not be given.
     pub(super) fn check(&self) -> Result<(), StoreError> {
         match self {
             Self::Resident(_) => Ok(()),

@@ -46,7 +46,7 @@ pub use shelf::Shelves;
 /// Names a nexus: a lifeform's id, or `commons`.
 pub type NexusId = Arc<str>;
 
-/// Why a command was not run at all. A command that was read and refused is an answer, not this.
+/// The reason why a command did not run. A command that was read and refused is an answer, not this.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum NexusError {
     /// The store failed.
@@ -55,9 +55,9 @@ pub enum NexusError {
     /// A shipped capsule does not run: the build is broken.
     #[error("capsule {name}: {reason}")]
     Capsule {
-        /// Which one.
+        /// The name.
         name: &'static str,
-        /// What it said.
+        /// The reason.
         reason: String,
     },
 }
@@ -106,7 +106,7 @@ impl Nexus {
         &self.outbox
     }
 
-    /// What becomes of secrets that are written into the commons.
+    /// Returns the treatment of secrets that are written into the commons.
     pub fn secrets(&self) -> SecretPolicy {
         self.secrets
     }
@@ -184,7 +184,7 @@ impl Nexus {
         if &**nexus == COMMONS { Ok(None) } else { self.wake(&COMMONS.into()).await.map(Some) }
     }
 
-    /// A shelf could not be read: that of a nexus, or that of the commons. Both wake anew, on new ones.
+    /// Drops a nexus whose shelf, or that of the commons, could not be read. Both are loaded again with new shelves.
     fn let_go_of_shelves(&self, nexus: &NexusId) {
         for id in [nexus, &COMMONS.into()] {
             let faulty = self.awake_now(id).filter(|awake| awake.is_faulty());
@@ -270,10 +270,10 @@ impl Nexus {
         Ok(answer)
     }
 
-    /// What somebody sees of a nexus; with a term and an embedder, also what is near to it in meaning.
+    /// Returns a principal's view of a nexus; with a term and an embedder, also the elements near to it in meaning.
     ///
     /// # Errors
-    /// When the nexus cannot be woken.
+    /// If the nexus cannot be loaded.
     pub async fn sight(&self, nexus: &NexusId, origin: &Origin, term: Option<&str>) -> Result<Sight, NexusError> {
         let awake = self.wake(nexus).await?;
         let (own, commons) = self.both(nexus, &awake).await?;
@@ -285,7 +285,7 @@ impl Nexus {
         Ok(Sight { seen, near: found.near, warnings: found.warnings })
     }
 
-    /// Whether searches can go by meaning.
+    /// Returns `true` if searches can use meaning.
     pub fn has_embedder(&self) -> bool {
         self.meanings.is_some()
     }
@@ -310,10 +310,10 @@ impl Nexus {
         Ok(discreet(self.perform(nexus, command, origin).await?))
     }
 
-    /// What [`Self::write_with`] would answer; nothing is written.
+    /// Returns the answer that [`Self::write_with`] would give; nothing is written.
     ///
     /// # Errors
-    /// Only when the store fails.
+    /// Only if the store fails.
     pub async fn rehearse(
         &self,
         nexus: &NexusId,
@@ -334,7 +334,7 @@ impl Nexus {
         Ok(envelope(tried, &command.call.command))
     }
 
-    /// What a search by meaning goes by, if this is one and there is an embedder.
+    /// Returns the vectors for a search by meaning, if the call is one and there is an embedder.
     async fn meant(
         &self,
         nexus: &NexusId,
@@ -368,10 +368,10 @@ impl Nexus {
         Ok(meanings.find(&self.store, term, origin, (nexus, &awake, own), beside).await?)
     }
 
-    /// Takes journal entry `seq` back, unless something later stands on it.
+    /// Reverts journal entry `seq`, unless a later entry depends on it.
     ///
     /// # Errors
-    /// Only when the store fails.
+    /// Only if the store fails.
     pub async fn undo(&self, nexus: &NexusId, seq: u64, origin: &Origin) -> Result<Value, NexusError> {
         if !may_write(&origin.principal, nexus) {
             return Ok(json!({"error": owner::no_right().to_json("")}));
@@ -400,7 +400,7 @@ impl Nexus {
         Ok(self.wake(nexus).await?.snapshot().await?)
     }
 
-    /// Whether anybody was born with this nexus.
+    /// Returns `true` if a nexus of this name was created.
     ///
     /// # Errors
     /// The store's own.
@@ -494,11 +494,11 @@ impl Nexus {
     }
 }
 
-/// What somebody sees of a nexus, and what in it is near to what he looks for.
+/// A principal's view of a nexus, with the elements near to a search term.
 pub struct Sight {
     seen: Seen,
     near: Option<meaning::Near>,
-    /// What he must be told: that there is no meaning to go by, or not yet.
+    /// Warnings for the principal: vectors are missing.
     pub warnings: Vec<String>,
 }
 
@@ -513,13 +513,13 @@ impl Sight {
         Ok(looked)
     }
 
-    /// What is near in meaning, if there is an embedder and it answered.
+    /// Returns the elements near in meaning, if there is an embedder and it answered.
     pub fn near(&self) -> Option<&dyn exec::Semantic> {
         self.near.as_ref().map(|near| near as &dyn exec::Semantic)
     }
 }
 
-/// What somebody sees of a nexus: its own graph, and the commons beside it, each through their scopes.
+/// A principal's view of a nexus: its own graph, and the commons beside it, each filtered by scopes.
 struct Seen {
     own: Arc<Snapshot>,
     scopes: commons::Scopes,
@@ -541,14 +541,14 @@ impl Seen {
         self.own.mind.is_large() || self.commons.as_ref().is_some_and(|(snapshot, _)| snapshot.mind.is_large())
     }
 
-    /// Whether everything that was read could be read.
+    /// Checks that every read succeeded.
     fn check(&self) -> Result<(), StoreError> {
         self.own.mind.check()?;
         self.commons.as_ref().map_or(Ok(()), |(snapshot, _)| snapshot.mind.check())
     }
 }
 
-/// What a command would have done.
+/// The outcome of a dry run.
 struct Tried {
     receipt: Value,
     diff: Value,
@@ -559,19 +559,19 @@ fn stream(nexus: &NexusId) -> Stream {
     format!("nexus:{nexus}").into()
 }
 
-/// Whether `principal` is the lifeform whose mind this is; another lifeform is a visitor (K11).
+/// Returns `true` if `principal` is the lifeform whose mind this is. Another lifeform is a visitor.
 fn is_self(principal: &Principal, nexus: &NexusId) -> bool {
     let id = principal.id.0.strip_prefix("lifeform:");
     // What a lifeform defined and another principal runs is not the lifeform itself.
     principal.roles.contains(&Role::Lifeform) && id == Some(&**nexus) && principal.answers_for(&principal.id.0)
 }
 
-/// Whether a principal may write into a nexus, and see its journal.
+/// Returns `true` if a principal may write into a nexus and see its journal.
 pub fn may_write(principal: &Principal, nexus: &NexusId) -> bool {
     principal.may(Role::Operator) || is_self(principal, nexus)
 }
 
-/// Whether a principal may write in a nexus what is its own there: in the commons, whoever may act.
+/// Returns `true` if a principal may write its own elements in a nexus: in the commons, every participant.
 fn may_share(principal: &Principal, nexus: &NexusId) -> bool {
     &**nexus == COMMONS && (principal.may(Role::Participant) || principal.may(Role::Lifeform))
 }

@@ -27,7 +27,7 @@ use super::wake::{Awake, Head};
 use crate::principal::{Origin, Role};
 use crate::store::{Batch, Entry, Expect, Hash, Key, Kind, Op, PAGE_MAX, Receipt, Store, StoreError};
 
-/// A graph that will not change any more, and the journal entry after which it stands so.
+/// A graph that does not change any more, and the number of its last journal entry.
 #[derive(Clone)]
 pub struct Snapshot {
     /// The graph.
@@ -36,7 +36,7 @@ pub struct Snapshot {
     pub seq: u64,
 }
 
-/// What readers share with the writer.
+/// The state that readers share with the writer.
 pub(super) struct Shared {
     published: RwLock<Arc<Snapshot>>,
     /// The entry up to which everything is durable; a snapshot before it is stale.
@@ -53,7 +53,7 @@ impl Shared {
         (published.seq >= self.durable.load(Ordering::Acquire)).then_some(published)
     }
 
-    /// Whether what was published could not be read.
+    /// Returns `true` if the published graph could not be read.
     pub(super) fn is_faulty(&self) -> bool {
         self.published.read().unwrap_or_else(PoisonError::into_inner).mind.check().is_err()
     }
@@ -111,11 +111,11 @@ struct Returned {
     seq: Option<u64>,
 }
 
-/// A command to be run for somebody.
+/// A write request.
 pub(super) struct Write {
     pub(super) command: Command,
     pub(super) origin: Origin,
-    /// What is written together with this mind, unless this is it.
+    /// The commons, which is written together with this mind; `None` if this is the commons.
     pub(super) commons: Option<Arc<Awake>>,
     pub(super) reply: Reply,
 }
@@ -131,7 +131,7 @@ struct Flight {
     durable: Durable,
     answer: Value,
     reply: Reply,
-    /// Whether it makes notes of deleted facts.
+    /// `true` if the nexus makes notes of deleted facts.
     has_notes: bool,
 }
 
@@ -144,7 +144,7 @@ const FLIGHTS_MAX: usize = 64;
 /// Writes after the last look of a reader for which a snapshot is still made at once.
 const UNREAD_MAX: u64 = 8;
 
-/// What a writer has around it.
+/// The environment of a writer.
 pub(super) struct Place {
     pub(super) store: Store,
     pub(super) nexus: NexusId,
@@ -166,7 +166,7 @@ pub(super) struct Owner {
     shared: Arc<Shared>,
     /// A filing failed; it is tried again after this entry.
     file_after: u64,
-    /// Set when somebody else wrote this nexus, or its shelf cannot be read: it must be woken anew.
+    /// Set when another process wrote this nexus, or when its shelf cannot be read: it must be loaded again.
     broken: bool,
     flights: VecDeque<Flight>,
     waiting: Vec<oneshot::Sender<Arc<Snapshot>>>,
@@ -256,8 +256,8 @@ impl Owner {
         }
     }
 
-    /// Lends the graph and waits for it. A borrower that never gives it back may have written, so the nexus is
-    /// woken anew.
+    /// Lends the graph and waits for its return. A borrower that never returns it may have written, so the nexus is
+    /// loaded again.
     async fn lend(&mut self, to: oneshot::Sender<Loan>) {
         self.land_all().await;
         if self.broken {
@@ -281,7 +281,7 @@ impl Owner {
 
     // ---- memory ----
 
-    /// Whether so much stands in memory beside a shelf that it must be filed before more is written.
+    /// Returns `true` if so many unfiled elements are in memory that they must be filed before the next write.
     fn must_land(&self) -> bool {
         match (&self.mind, &self.place.shelves) {
             (Mind::Shelved(shelved), Some((shelves, _))) => {
@@ -597,7 +597,7 @@ impl Owner {
         if self.is_commons() { commons::clean(&mut self.mind, changes, self.place.secrets) } else { Ok(Vec::new()) }
     }
 
-    /// Whether these changes of the commons were his to make; of his own mind everything is.
+    /// Checks the principal's rights on these changes of the commons; its own mind is free.
     fn check_rights(&self, changes: &[Change], write: &Write) -> Result<(), KipError> {
         match self.is_commons() {
             true => commons::check_rights(self.mind.read(), changes, &write.origin.principal, write.command.right),
@@ -667,7 +667,8 @@ impl Owner {
         }
     }
 
-    /// A shelf could not be read. What is on its way is seen home; then the nexus wakes anew, on a new shelf.
+    /// Handles a shelf that cannot be read: drains the commits under way and has the nexus loaded again with a new
+    /// shelf.
     async fn give_up(&mut self, fault: StoreError) {
         tracing::warn!(nexus = %self.place.nexus, %fault, "a shelf cannot be read");
         self.land_all().await;
@@ -761,7 +762,7 @@ pub(super) fn unpack(nexus: &NexusId, no: u64, body: &[u8]) -> Result<(El, Recor
     Ok((el, record))
 }
 
-/// What somebody without the right to write is told.
+/// The refusal for a principal without the right to write.
 pub(super) fn no_right() -> KipError {
     KipError::new(ErrorKind::Execution, "only an operator or the lifeform itself may write here").code("KIP_4003")
 }

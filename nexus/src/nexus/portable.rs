@@ -26,10 +26,10 @@ impl Nexus {
     }
 }
 
-/// Whether an element that comes from elsewhere is one, and stands in the mind itself.
+/// Checks that an imported element is well formed and belongs to the mind itself.
 ///
 /// # Errors
-/// What is wrong with it.
+/// A sentence that names the fault.
 pub fn check_element(nexus: &NexusId, no: u64, body: &Bytes) -> Result<(), String> {
     match owner::unpack(nexus, no, body).map_err(|error| error.to_string())? {
         (el, _) if el.is_abroad() => Err(format!("element {no} is not the mind's own")),
@@ -67,7 +67,7 @@ impl Portable {
         Ok(Vec::new())
     }
 
-    /// How many links into the commons were left out so far.
+    /// Returns the number of links into the commons that were left out so far.
     pub fn left_out(&self) -> usize {
         self.left_out.len()
     }

@@ -1,5 +1,4 @@
-//! Which nexuses are in memory: waking one from its rows, giving a new one its first knowledge, and letting go
-//! of those that nobody comes to.
+//! The cache of loaded nexuses: loads one from its rows, gives a new one its first knowledge, and evicts idle ones.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -33,11 +32,11 @@ use crate::store::{Batch, Key, Kind, PAGE_ELEMENTS, StoreError};
 #[derive(Default)]
 pub(super) struct Dormitory {
     beds: HashMap<NexusId, Bed>,
-    /// When the idle ones were last let go.
+    /// The time of the last eviction of idle ones.
     swept: Timestamp,
 }
 
-/// Where a nexus wakes, and when somebody last came.
+/// A slot of the cache: the lock of loading, and the time of the last use.
 struct Bed {
     awake: Arc<OnceCell<Arc<Awake>>>,
     used: Timestamp,
@@ -48,11 +47,11 @@ pub(super) struct Awake {
     shared: Arc<Shared>,
     pub(super) writer: mpsc::Sender<Task>,
     readers: mpsc::Sender<oneshot::Sender<Arc<Snapshot>>>,
-    /// What it means, once somebody has searched by meaning.
+    /// The embeddings, once a search used them.
     pub(super) meaning: Meaning,
 }
 
-/// What must be known about a nexus besides its elements.
+/// The facts about a nexus besides its elements.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Head {
     /// The number of its next concept.
@@ -72,7 +71,7 @@ fn capsules_of(nexus: &str) -> impl Iterator<Item = (&'static str, &'static str)
     CAPSULES.into_iter().chain((nexus == COMMONS).then_some(KNOWLEDGE))
 }
 
-/// How many journal entries the birth of a nexus takes.
+/// Returns the number of journal entries that the creation of a nexus takes.
 pub(super) fn birth_of(nexus: &str) -> usize {
     capsules_of(nexus).count()
 }
@@ -121,7 +120,7 @@ impl Nexus {
         dormitory.beds.get(nexus)?.awake.get().cloned()
     }
 
-    /// How many nexuses are in memory.
+    /// Returns the number of nexuses in memory.
     pub fn awake(&self) -> usize {
         self.dormitory.lock().unwrap_or_else(PoisonError::into_inner).beds.len()
     }
@@ -307,7 +306,7 @@ impl Nexus {
         Ok(shelved)
     }
 
-    /// Whether a shelf holds an earlier state of this very nexus, not too long ago.
+    /// Returns `true` if a shelf holds an earlier state of this very nexus, and not too old a one.
     async fn is_behind(&self, nexus: &NexusId, state: &State, seq: u64) -> Result<bool, NexusError> {
         Ok(state.seq <= seq
             && seq - state.seq <= STEPS_BACK_MAX
@@ -385,7 +384,7 @@ impl Awake {
         loan.await.map_err(|_| StoreError::Closed)
     }
 
-    /// Whether its shelf could not be read.
+    /// Returns `true` if the shelf could not be read.
     pub(super) fn is_faulty(&self) -> bool {
         self.shared.is_faulty()
     }

@@ -1,4 +1,4 @@
-//! What a medium must do to carry a store. Everything else is decided above it.
+//! The storage medium below a store. Everything else is decided above it.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::batch::{Entry, Hash, Key, Kind, Stream, Versioned};
 use crate::clock::Timestamp;
 use crate::ledger::Account;
 
-/// What a backend found when it was opened.
+/// The content of a backend when it is opened.
 #[derive(Debug, Default)]
 pub struct Opened {
     /// The last log row whose effects are all in the projections.
@@ -38,18 +38,18 @@ pub struct Projection {
     pub elements: Vec<(Arc<str>, u64, Option<Bytes>)>,
     /// New payloads.
     pub payloads: Vec<(Hash, Bytes)>,
-    /// Whether nobody knows what of it is there already, since a checkpoint before it failed or was cut short.
+    /// `true` if part of it may be written already, since a checkpoint before it failed or was interrupted.
     pub unsure: bool,
 }
 
 /// A document as a checkpoint writes it.
 #[derive(Clone, Debug)]
 pub struct Projected {
-    /// Which one.
+    /// The key.
     pub key: Key,
-    /// As it stands; `None` is a deletion.
+    /// The document; `None` is a deletion.
     pub document: Option<Versioned<Bytes>>,
-    /// Whether projections hold something under its name already.
+    /// `true` if the checkpoint holds a document of this name already.
     pub stored: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What one commit may contain.
+//! The contents of one commit.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::clock::Timestamp;
 use crate::ledger::AccountOp;
 use crate::principal::{Cause, Origin, PrincipalId};
 
-/// What a document is. One variant a kind, so that a typo cannot open a new table.
+/// The kind of a document. Each kind is a variant, so that a typing error cannot open a new table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -40,7 +40,7 @@ pub enum Kind {
     Awake,
     /// A mark under the time at which a lifeform is to be roused.
     Due,
-    /// A neuron call that somebody made.
+    /// An invocation of a neuron.
     Invocation,
     /// A paused neuron call.
     Continuation,
@@ -48,7 +48,7 @@ pub enum Kind {
     Idempotency,
     /// A principal and the hash of its token.
     Token,
-    /// How far a follower has read a stream.
+    /// The position of a follower in a stream.
     Cursor,
     /// A report of where an account's nutrients went.
     Spending,
@@ -58,9 +58,9 @@ pub enum Kind {
     Nexus,
     /// That something said of a record was counted.
     Feedback,
-    /// What is secret of a resource, sealed.
+    /// The sealed part of a resource.
     Sealed,
-    /// Which record goes by an id of the unit protocol.
+    /// The record of an id of the unit protocol.
     Unit,
     /// A note that something was deleted whose copies are not removed yet.
     Forgotten,
@@ -118,7 +118,7 @@ impl fmt::Display for Key {
 /// Names a journal stream: `job:{id}`, `canvas:{lifeform}/{id}`, `ledger:{account}`, …
 pub type Stream = Arc<str>;
 
-/// What the version of a document must be for a change to go through.
+/// The version that a document must have for a change to succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Expect {
@@ -167,43 +167,43 @@ impl fmt::Debug for Hash {
 pub enum Op {
     /// Writes a document.
     Put {
-        /// Which one.
+        /// The key.
         key: Key,
         /// The version it must have now.
         expect: Expect,
-        /// Its JSON text.
+        /// The JSON text.
         body: Bytes,
     },
     /// Removes a document; removing what is not there is no error unless a version was expected.
     Delete {
-        /// Which one.
+        /// The key.
         key: Key,
         /// The version it must have now.
         expect: Expect,
     },
     /// Appends an entry to a journal stream.
     Append {
-        /// Which stream.
+        /// The stream.
         stream: Stream,
         /// The sequence number the stream's last entry must have now.
         expect: Option<u64>,
-        /// What sort of entry.
+        /// The kind of entry.
         kind: Arc<str>,
-        /// Its JSON text.
+        /// The JSON text.
         data: Bytes,
     },
     /// Changes an account and writes the statement line to `ledger:{account}`.
     Account {
-        /// Which account.
+        /// The account.
         account: Arc<str>,
         /// The change.
         op: AccountOp,
-        /// What it was for.
+        /// The purpose.
         memo: Arc<str>,
     },
     /// Writes and removes elements of a graph.
     Elements {
-        /// Which nexus.
+        /// The nexus.
         nexus: Arc<str>,
         /// The elements by number, packed; `None` is a removal.
         rows: Vec<(u64, Option<Bytes>)>,
@@ -218,19 +218,19 @@ pub enum Op {
     /// Puts entries into a journal stream as they were once: with their numbers, times and authors. They follow the
     /// stream's last entry, or begin it, with whatever number they have.
     Restore {
-        /// Which stream.
+        /// The stream.
         stream: Stream,
         /// The entries, in order and without gaps.
         entries: Vec<Entry>,
     },
     /// Removes a journal stream with all its entries.
     Forget {
-        /// Which stream.
+        /// The stream.
         stream: Stream,
     },
     /// Lets go of the oldest entries of a journal stream; some of them may stay for a while.
     Trim {
-        /// Which stream.
+        /// The stream.
         stream: Stream,
         /// The number of the last entry that may go.
         upto: u64,
@@ -240,7 +240,7 @@ pub enum Op {
 /// Changes that happen all or not at all, in order.
 #[derive(Clone, Debug)]
 pub struct Batch {
-    /// Who asks and why.
+    /// The principal and the cause.
     pub origin: Origin,
     /// The changes.
     pub ops: Vec<Op>,
@@ -248,12 +248,12 @@ pub struct Batch {
     made: Vec<(Arc<str>, Option<Key>)>,
 }
 
-/// Whether the database need be asked for what an id names.
+/// The knowledge whether an id is new, so that the database need not be asked.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Newness<'b> {
-    /// It is new.
+    /// The id is new.
     Certain,
-    /// It is new if that document is not there.
+    /// The id is new if that document does not exist.
     Without(&'b Key),
     /// Nobody said so.
     Unknown,
@@ -290,7 +290,7 @@ impl Batch {
         self
     }
 
-    /// Whether what `id` names is known to be new.
+    /// Returns whether the object that `id` names is known to be new.
     pub(super) fn newness(&self, id: &str) -> Newness<'_> {
         let is_named =
             |name: &str| id.strip_suffix(name).is_some_and(|before| before.is_empty() || before.ends_with([':', '/']));
@@ -387,12 +387,12 @@ impl Batch {
     }
 }
 
-/// What a commit answers once it is durable.
+/// The answer to a durable commit.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Receipt {
     /// The row of the log that holds it.
     pub log: u64,
-    /// When it was stamped.
+    /// The time of the commit.
     pub at: Timestamp,
     /// For each change in order: the new version of a document, the number of a journal entry, else 0.
     pub versions: Vec<u64>,
@@ -403,15 +403,15 @@ pub struct Receipt {
 pub struct Entry {
     /// 1, 2, 3 … without gaps within its stream.
     pub seq: u64,
-    /// When it was committed.
+    /// The time of the commit.
     pub at: Timestamp,
-    /// Who caused it.
+    /// The author.
     pub by: PrincipalId,
-    /// What led to it.
+    /// The cause.
     pub cause: Cause,
-    /// What sort of entry.
+    /// The kind of entry.
     pub kind: Arc<str>,
-    /// Its JSON text.
+    /// The JSON text.
     pub data: Bytes,
 }
 

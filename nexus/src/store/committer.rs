@@ -16,7 +16,7 @@ use super::state::{Staged, State, Unknown, ask, cost, frame_of};
 use super::{COMMIT_BYTES_MAX, Health, QUIET, StoreError};
 use crate::clock::Clock;
 
-/// What the committer is asked to do.
+/// A request to the committer.
 pub(super) enum Request {
     Commit(Batch, oneshot::Sender<Result<Receipt, StoreError>>),
     Checkpoint(oneshot::Sender<Result<(), StoreError>>),
@@ -34,7 +34,7 @@ const LOGGED_BYTES: usize = 64 << 20;
 /// Once there is this much with what is being written, that is waited for. Should it fail, the next one writes both: that must
 /// fit into the database's memory, and twice, since it may have to be written again; else none ever succeeds.
 const DIRTY_BYTES_MAX: usize = 28 << 20;
-/// How often an append whose outcome is unknown is asked about again.
+/// The most checks of an append whose outcome is unknown.
 const APPEND_TRIES: u32 = 4;
 
 type Reply = (oneshot::Sender<Result<Receipt, StoreError>>, Receipt);
@@ -48,9 +48,10 @@ pub(super) struct Committer {
     deferred: Option<Request>,
     /// The checkpoint under way, and what it writes; commits go on beside it.
     projecting: Option<(JoinHandle<Result<(), StoreError>>, usize)>,
-    /// Why the last checkpoint failed that was waited for. While the next has as much to write as ever fits, nothing is taken.
+    /// The reason why the last awaited checkpoint failed. While the next one is as large as ever fits, no commit is
+    /// accepted.
     failure: Option<StoreError>,
-    /// Where rows are packed, one after the other.
+    /// The buffer in which rows are packed one after the other.
     packed: BytesMut,
     health: Arc<watch::Sender<Health>>,
 }
@@ -76,7 +77,7 @@ impl Committer {
         }
     }
 
-    /// How the last commit and the last checkpoint went, as long as this runs.
+    /// Returns the outcome of the last commit and the last checkpoint, updated while the committer runs.
     pub(super) fn health(&self) -> watch::Receiver<Health> {
         self.health.subscribe()
     }
@@ -359,7 +360,7 @@ impl Committer {
         self.projecting = Some((running, bytes));
     }
 
-    /// Whether there is as much to write, with what is being written, as ever fits.
+    /// Returns `true` if the unwritten changes are as large as ever fits, with those that are being written.
     fn is_full(&self) -> bool {
         let under_way = self.projecting.as_ref().filter(|(running, _)| !running.is_finished());
         self.read(|state| state.dirty_bytes) + under_way.map_or(0, |(_, bytes)| *bytes) > DIRTY_BYTES_MAX

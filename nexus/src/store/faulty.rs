@@ -13,18 +13,18 @@ use super::batch::{Entry, Hash, Key, Kind, Stream, Versioned};
 use crate::clock::Timestamp;
 use crate::ledger::Account;
 
-/// What happens to one append.
+/// The fault of one append.
 #[derive(Clone, Debug)]
 pub enum Fault {
     /// Nothing goes wrong.
     None,
-    /// It fails and nothing was written.
+    /// The append fails, and nothing is written.
     Before,
-    /// It is written, and then reported as failed: the outcome is unknown to the caller.
+    /// The append is written and then reported as failed: the caller does not know the outcome.
     After,
     /// Only its first bytes are written, then it fails, as when the machine dies.
     Torn(usize),
-    /// It is slow: it waits until the test lets it go on.
+    /// The append waits until the test releases it.
     Held(Arc<Notify>),
     /// The disk is full: every try fails.
     Full,

@@ -16,13 +16,13 @@ use crate::principal::{Cause, PrincipalId};
 /// One committed batch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Frame {
-    /// When it was committed.
+    /// The time of the commit.
     pub at: Timestamp,
-    /// Who caused it.
+    /// The author.
     pub by: PrincipalId,
-    /// What led to it.
+    /// The cause.
     pub cause: Cause,
-    /// What changed, in order.
+    /// The changes, in order.
     pub ops: Arc<[Op]>,
 }
 

@@ -1,6 +1,6 @@
-//! The backend that keeps its rows in memory. Opened again, it answers what it held when the last
-//! holder went away, so that a test can kill a store and wake another on the same "disk"; what the
-//! killed one still writes is refused, as a database refuses whoever lost its lease.
+//! The backend that keeps its rows in memory. Opened again, it has what it held when the last holder dropped it, so
+//! that a test can kill a store and open another one on the same "disk". Late writes of the killed store are refused,
+//! as a database refuses a holder without the lease.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,7 +38,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// What a machine does when its process is killed: the rows stay, the lock goes. Answers the disk for the next life.
+    /// Returns the disk as a kill of the process leaves it: the rows stay, the lock goes.
     #[must_use = "what is killed writes no more"]
     pub fn kill(&self) -> Arc<Self> {
         let mut rows = self.rows();
@@ -47,7 +47,7 @@ impl Memory {
         Arc::new(Self { rows: self.rows.clone(), epoch: AtomicU64::default() })
     }
 
-    /// The rows, for whoever holds them.
+    /// Returns the rows to the holder of the lease.
     fn held(&self) -> Result<MutexGuard<'_, Rows>, StoreError> {
         let rows = self.rows();
         let epoch = rows.epoch;

@@ -37,7 +37,7 @@ use committer::{Committer, DIRTY_BYTES, Request};
 use state::State;
 use written::Written;
 
-/// Why the store refused or failed.
+/// The reason why the store refused or failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
     /// A document or stream was not at the expected version. Nothing was written.
@@ -62,12 +62,12 @@ pub enum StoreError {
     /// One commit is larger than a row of the log may be.
     #[error("a commit of {bytes} bytes is over the bound of {max}")]
     TooLarge {
-        /// Its size.
+        /// The size in bytes.
         bytes: usize,
         /// The bound.
         max: usize,
     },
-    /// What is on disk cannot be read back.
+    /// The data on disk cannot be read.
     #[error("the store is damaged: {0}")]
     Corrupt(String),
     /// Rows at the end of the log are lost. Nothing was changed.
@@ -88,7 +88,7 @@ pub enum StoreError {
 
 /// The largest commit, in bytes of its packed frame.
 pub const COMMIT_BYTES_MAX: usize = 4 << 20;
-/// How many entries one read of a stream answers at most.
+/// The most entries that one read of a stream returns.
 pub const PAGE_MAX: usize = 256;
 
 /// A cheap handle; clones share one store.
@@ -99,16 +99,16 @@ pub struct Store {
     backend: Arc<dyn Backend>,
     clock: Arc<dyn Clock>,
     health: watch::Receiver<Health>,
-    /// What participants had written lately.
+    /// The bytes that participants had written lately.
     written: Arc<Written>,
 }
 
-/// Whether the store can write. A member is `None` while it can, and after it could again.
+/// The health of the store. A member is `None` while writing works, and after it works again.
 #[derive(Clone, Debug, Default)]
 pub struct Health {
-    /// Why the last commit failed: nothing is accepted.
+    /// The reason why the last commit failed: nothing is accepted.
     pub commits: Option<StoreError>,
-    /// Why the last checkpoint failed: commits go on until 28 MiB of them wait for one.
+    /// The reason why the last checkpoint failed: commits go on until 28 MiB of them wait.
     pub checkpoints: Option<StoreError>,
 }
 
@@ -174,7 +174,7 @@ impl Store {
         }
     }
 
-    /// Whether the last commit and the last checkpoint could be written.
+    /// Returns the outcome of the last commit and the last checkpoint.
     pub fn health(&self) -> Health {
         self.health.borrow().clone()
     }
@@ -328,7 +328,7 @@ impl Store {
         Follow { store: self.clone(), stream, after, wake, page: Vec::new().into_iter() }
     }
 
-    /// An account as it stands now, with what came by itself, or `None` when nobody opened it.
+    /// Returns an account with its releases until now, or `None` if it was never opened.
     ///
     /// # Errors
     /// Only the store's own.
@@ -449,7 +449,7 @@ impl Follow {
         Ok(self.page.next().inspect(|entry| self.after = entry.seq))
     }
 
-    /// Whether everything that is committed was answered.
+    /// Returns `true` if every committed entry was returned.
     pub async fn is_at_end(&self) -> bool {
         self.page.as_slice().is_empty() && self.store.head(&self.stream).await.is_ok_and(|head| head <= self.after)
     }
@@ -460,11 +460,11 @@ impl Follow {
     }
 }
 
-/// How long a quiet store waits before it writes its projections.
+/// The quiet time after which a store writes a checkpoint.
 pub(crate) const QUIET: Duration = Duration::from_millis(1500);
 
 impl StoreError {
-    /// Whether an account refused: the one failure that a top-up mends.
+    /// Returns `true` for the refusal of an account: the one failure that a top-up mends.
     pub fn is_ledger_refusal(&self) -> bool {
         matches!(self, Self::Ledger(_))
     }

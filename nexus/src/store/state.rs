@@ -1,5 +1,5 @@
-//! What the store keeps in memory: everything committed that no projection holds yet, and the versions and accounts the
-//! committer has lately had to know.
+//! The store's memory: everything committed that no checkpoint holds yet, and the versions and accounts that the
+//! committer needed lately.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use crate::clock::Timestamp;
 use crate::ledger::Account;
 use crate::principal::{Cause, Origin};
 
-/// What a row costs a projection, besides its own bytes.
+/// The cost of a row for a checkpoint, besides its own bytes.
 pub(super) const ROW_BYTES: usize = 512;
-/// What an entry of a journal costs it, besides its own bytes: they are packed into rows.
+/// The cost of a journal entry, besides its own bytes: entries are packed into rows.
 const ENTRY_BYTES: usize = 128;
-/// What an account costs it.
+/// The cost of an account.
 const ACCOUNT_BYTES: usize = 2_048;
 /// Clean documents kept for their versions before all of them are let go.
 const CLEAN_MAX: usize = 16_384;
@@ -35,9 +35,9 @@ struct Document {
     body: Option<Bytes>,
     /// The log row that changed it last; 0 when a projection holds it.
     row: u64,
-    /// Whether projections hold something under its name.
+    /// `true` if the checkpoint holds a document of this name.
     stored: bool,
-    /// Whether they will, once the checkpoint under way has come to its end.
+    /// The value that `stored` takes if the checkpoint under way succeeds; `None` if that does not write this document.
     storing: Option<bool>,
 }
 
@@ -53,7 +53,7 @@ struct Journal {
 }
 
 impl Document {
-    /// What it costs the next checkpoint, which begins after row `projecting`.
+    /// Returns its cost for the next checkpoint, which begins after row `projecting`.
     fn cost(&self, projecting: u64) -> usize {
         if self.row > projecting { ROW_BYTES + self.body.as_ref().map_or(0, Bytes::len) } else { 0 }
     }
@@ -68,7 +68,7 @@ pub(super) struct State {
     journals: HashMap<Stream, Journal>,
     /// Accounts with the log row that changed them last, 0 when a projection holds them; `None` was never opened.
     accounts: BTreeMap<Arc<str>, (Option<Account>, u64)>,
-    /// How often accounts were let go of.
+    /// The number of evictions of accounts.
     accounts_forgotten: u64,
     elements: HashMap<Arc<str>, Elements>,
     payloads: HashMap<Hash, (Bytes, u64)>,
@@ -87,13 +87,13 @@ pub(super) struct State {
     pub(super) logged_bytes: usize,
     /// Bytes of documents that became clean since the clean ones were let go last.
     clean_bytes: usize,
-    /// Whether a checkpoint failed, and what it wrote may be there or not.
+    /// `true` if a checkpoint failed, so that its writes may exist or not.
     unsure: bool,
-    /// How many documents, journals and accounts may be known before those that are clean are let go of.
+    /// The most documents, journals and accounts that may be known before clean ones are evicted.
     bounds: [usize; 3],
 }
 
-/// What a checkpoint has written, and nobody needs any more.
+/// The objects that a checkpoint has written and nobody needs any more.
 #[derive(Default)]
 pub(super) struct Gone {
     entries: Vec<VecDeque<(u64, Arc<Entry>)>>,
@@ -180,7 +180,7 @@ impl State {
         self.accounts.get(name).map(|(account, _)| account.clone())
     }
 
-    /// How often accounts were let go of; see [`State::learn_account`].
+    /// Returns the number of evictions of accounts; see [`State::learn_account`].
     pub(super) fn accounts_forgotten(&self) -> u64 {
         self.accounts_forgotten
     }
@@ -216,7 +216,7 @@ impl State {
 
     // ---- what the committer needs to know before it can judge a batch ----
 
-    /// What `ops` ask about that is not known here.
+    /// Returns the objects of `ops` that are not known here.
     pub(super) fn unknown(&self, ops: &[Op]) -> Unknown {
         let (mut keys, mut streams, mut accounts) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         for op in ops {
@@ -460,7 +460,7 @@ impl State {
         self.dirty_bytes -= bytes.min(self.dirty_bytes);
     }
 
-    /// Wakes whoever follows the streams `ops` appended to.
+    /// Wakes the followers of the streams that `ops` appended to.
     pub(super) fn wake(&self, frames: &[Frame]) {
         for op in frames.iter().flat_map(|frame| frame.ops.iter()) {
             let stream = match op {
@@ -476,7 +476,7 @@ impl State {
 
     // ---- projections ----
 
-    /// What a checkpoint up to the present row has to write.
+    /// Returns the contents of a checkpoint up to the present row.
     pub(super) fn projection(&mut self) -> Projection {
         self.projecting = self.row;
         self.logged_bytes = 0;
@@ -604,8 +604,8 @@ impl State {
     }
 }
 
-/// What a change costs a projection at most, roughly and rather more: what is written over before, and entries that are
-/// packed with others, cost less.
+/// Returns an upper bound of a change's cost for a checkpoint. Documents that are overwritten first, and entries that
+/// are packed with others, cost less.
 pub(super) fn cost(op: &Op, cause: &Cause) -> usize {
     let entry = |data: &Bytes, cause: &Cause| ENTRY_BYTES + data.len() + weight(cause);
     let element = |body: &Option<Bytes>| 16 + body.as_ref().map_or(0, Bytes::len);
@@ -623,7 +623,7 @@ pub(super) fn cost(op: &Op, cause: &Cause) -> usize {
     }
 }
 
-/// What the references of an entry cost a projection: there may be more of them than there is to tell.
+/// Returns the cost of an entry's references: there may be more of them than other content.
 fn weight(cause: &Cause) -> usize {
     cause.0.iter().map(|reference| reference.len() + 8).sum()
 }
@@ -671,7 +671,7 @@ impl Unknown {
         self.keys.is_empty() && self.streams.is_empty() && self.accounts.is_empty()
     }
 
-    /// What they come to if nothing of it is kept.
+    /// Returns the result if none of the objects exists.
     pub(super) fn absent(self) -> Known {
         Known {
             documents: self.keys.into_iter().map(|key| (key, None)).collect(),
@@ -681,7 +681,7 @@ impl Unknown {
     }
 }
 
-/// What [`Unknown`] comes to.
+/// The result of an [`Unknown`].
 pub(super) struct Known {
     documents: Vec<(Key, Option<Versioned<Bytes>>)>,
     heads: Vec<(Stream, u64)>,

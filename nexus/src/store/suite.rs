@@ -1,4 +1,4 @@
-//! What every store must do, whatever carries it. One function a claim; both backends run them all.
+//! The claims about every store, whatever its backend. Each claim is one function; both backends run them all.
 
 use std::sync::Arc;
 

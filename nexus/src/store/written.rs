@@ -1,4 +1,4 @@
-//! How many bytes each participant had written lately: a bucket that a day empties.
+//! The bytes that each participant had written lately: a bucket that a day empties.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

@@ -1,5 +1,4 @@
-//! What one request may use up. Going past it is an error that says which bound it was; nothing is ever
-//! cut silently.
+//! The budget of one request. Exceeding it is an error that names the bound; nothing is ever cut silently.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -27,7 +26,7 @@ impl Default for Limits {
     }
 }
 
-/// What is left of the bounds.
+/// The remaining budget.
 pub struct Budget {
     limits: Limits,
     hops: Cell<usize>,
@@ -35,7 +34,7 @@ pub struct Budget {
     until_look: Cell<u32>,
 }
 
-/// How often the clock is looked at.
+/// Steps between two looks at the clock.
 const LOOK_EVERY: u32 = 4096;
 
 impl Budget {

@@ -67,7 +67,7 @@ pub(super) fn delete(delete: &Delete<'_>, draft: &mut Draft<'_>, options: &Optio
     }
 }
 
-/// The elements that the target of a write stands for, each once, in order. `link` says which kind it must be.
+/// Returns the elements that the target of a write names, each once, in order. `link` says which kind they must be.
 pub(super) fn targets(
     (name, span): (&str, Span),
     clauses: &[Clause<'_>],

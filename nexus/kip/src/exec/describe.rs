@@ -92,7 +92,7 @@ fn definition(graph: &dyn GraphRead, meta: &'static str, (name, span): &Placed<'
     Err(KipError::new(ErrorKind::NotFound, format!("{meta} \"{name}\" is not defined")).at(*span).hint(hint))
 }
 
-/// How far an element can be believed and how fresh it is, for ranking (K12): confidence, then recency.
+/// Returns the rank of an element: its confidence, then its recency.
 pub(super) fn rank(look: Look<'_>) -> (f64, i64) {
     let confidence = look.metadata().named("confidence").and_then(crate::datum::Datum::as_f64).unwrap_or(0.5);
     (confidence.clamp(0.0, 1.0), look.stamp().updated())

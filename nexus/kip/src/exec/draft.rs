@@ -8,10 +8,10 @@ use crate::datum::{Bag, Sym};
 use crate::graph::{Concept, El, GraphWrite, Link, Record, Stamp, Way, source_of};
 use crate::lang::{ErrorKind, KipError};
 
-/// What became of one element.
+/// The outcome of a write for one element.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    /// Which one.
+    /// The element.
     pub el: El,
     /// As it was; `None` if it is new.
     pub before: Option<Record>,
@@ -46,7 +46,7 @@ const PROTECTED: [(&str, &str); 8] = [
     ("Person", "$system"),
 ];
 
-/// Whether a concept is one that every nexus is born with and none can lose.
+/// Returns `true` for a concept that every nexus has from the start and none can lose.
 pub(super) fn is_core(kind: Sym, name: &str) -> bool {
     PROTECTED.contains(&(kind.as_str(), name))
 }
@@ -77,7 +77,8 @@ impl<'g> Draft<'g> {
         self.touched.iter().map(|(el, _)| *el)
     }
 
-    /// What changed, in order of first touch, with the schema's warnings about it.
+    /// Returns the changes in the order in which their elements were first touched, with the schema's warnings about
+    /// them.
     pub fn finish(mut self) -> (Vec<Change>, Vec<String>) {
         let changes: Vec<Change> = std::mem::take(&mut self.touched)
             .into_iter()
@@ -212,7 +213,7 @@ impl<'g> Draft<'g> {
         links
     }
 
-    /// Whether an element is part of the core.
+    /// Returns `true` if an element is part of the core.
     pub(super) fn is_protected(&self, el: El) -> bool {
         self.graph.key(el).is_some_and(|(kind, name)| is_core(kind, &name))
     }

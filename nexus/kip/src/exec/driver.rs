@@ -1,5 +1,5 @@
-//! Where the rows of a FIND come from: all at once, or batch by batch in an order in which an answer can stop
-//! when it is full.
+//! The source of the rows of a FIND: all at once, or batch by batch in an order in which an answer can stop when it is
+//! full.
 
 use std::ops::Bound;
 
@@ -17,8 +17,8 @@ const INDEX_FROM: usize = 512;
 const BATCH_FIRST: usize = 128;
 const BATCH_MAX: usize = 4096;
 
-/// Where the solutions come from: all at once, or batch by batch, so that an answer in that very order can
-/// stop when it is full.
+/// The source of the solutions: all at once, or batch by batch, so that an answer in that order can stop when it is
+/// full.
 pub(super) enum Driver {
     /// All at once.
     Whole,
@@ -97,8 +97,8 @@ impl Driver {
         }
     }
 
-    /// Solves the plan and gives the rows to `sink` until it has enough; it is told the place that no later
-    /// row comes before.
+    /// Solves the plan and gives the rows to `sink` until it has enough. `sink` also receives the place that no later
+    /// row precedes.
     pub(super) fn solve(&self, run: &Run<'_>, few: bool, from: El, sink: Sink<'_>) -> Result<(), KipError> {
         let (plan, root) = (run.plan, &run.plan.root);
         let width = plan.slots.len();
@@ -168,7 +168,7 @@ impl Driver {
 /// Takes rows with how far the driver came, and answers whether it wants more.
 pub(super) type Sink<'s> = &'s mut dyn FnMut(Rows, Option<&Reached>) -> Result<bool, KipError>;
 
-/// How far a driver came.
+/// The progress of a driver.
 pub(super) enum Reached {
     /// In order of creation.
     Element(El),

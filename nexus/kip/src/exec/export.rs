@@ -1,9 +1,8 @@
-//! EXPORT: what a pattern matches, as a capsule that makes the same graph again wherever it is imported
-//! (superset 11, K10).
+//! EXPORT: the elements that a pattern matches, as a capsule that makes the same graph again when it is imported.
 //!
-//! A link between two exported elements stands on the page of the one that was made later, so that both
-//! its ends are there when the pages are imported in order. A link to something that is not exported is
-//! set on its subject and passed over where its target does not exist.
+//! A link between two exported elements is on the page of the later one, so that both ends exist when the pages are
+//! imported in order. A link to an element that is not exported is set on its subject, and skipped where its target
+//! does not exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -135,7 +134,7 @@ pub fn neighbourhood(
     Ok(write(graph, &page, &whole).answer(None))
 }
 
-/// Whether an element is one that every nexus is born with and none may change.
+/// Returns `true` for an element that every nexus has from the start and none may change.
 fn meta(look: Look<'_>) -> bool {
     matches!(look, Look::Concept(concept) if concept.kind.as_str() == CONCEPT_TYPE && concept.name.starts_with('$'))
 }
@@ -156,7 +155,7 @@ impl Written {
     }
 }
 
-/// What stands on one page of a capsule.
+/// The contents of one page of a capsule.
 struct Contents {
     /// In the order they are written in.
     concepts: Vec<El>,
@@ -166,7 +165,7 @@ struct Contents {
     outside: BTreeMap<El, BTreeSet<El>>,
 }
 
-/// What belongs on `page`, given everything that is exported on any page.
+/// Returns the contents of `page`, given everything that is exported on any page.
 fn gather(graph: &dyn GraphRead, page: &[El], whole: &BTreeSet<El>) -> Contents {
     let here: BTreeSet<El> = page.iter().copied().collect();
     let mut facts: BTreeSet<El> = page.iter().copied().filter(|el| el.is_link()).collect();
@@ -265,7 +264,7 @@ fn write(graph: &dyn GraphRead, page: &[El], whole: &BTreeSet<El>) -> Written {
     Written { capsule: out, concepts: written, propositions: links, warnings }
 }
 
-/// What a concept says, without what another mind would refuse to take over (R28).
+/// Returns the attributes of a concept without what another mind would refuse to import (R28).
 fn exported(look: Look<'_>) -> Bag {
     let actor =
         matches!(look, Look::Concept(concept) if concept.kind.as_str() == "Person" && concept.name.starts_with('$'));

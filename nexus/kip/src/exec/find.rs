@@ -19,14 +19,14 @@ use crate::lang::ast::{Find, Selected};
 use crate::lang::{Command, ErrorKind, KipError};
 use crate::plan::{self, Access, Field, Plan, Step, Which};
 
-/// What a command answers.
+/// The answer of a command.
 #[derive(Clone, Debug, Default)]
 pub struct Answer {
     /// The result.
     pub result: Value,
-    /// Where the next page begins, if there is one.
+    /// The beginning of the next page, if there is one.
     pub next_cursor: Option<String>,
-    /// What was passed over, in words.
+    /// Warnings about what was skipped.
     pub warnings: Vec<String>,
     /// Types by attributes whose index would have helped.
     pub wants: Vec<(Sym, Sym)>,

@@ -90,7 +90,7 @@ pub(super) fn grouped(query: &Find<'_>, run: &Run<'_>, limit: Option<usize>) -> 
     sorted_groups(query, run, groups, limit)
 }
 
-/// How many there are of a type, where that is all that was asked.
+/// Returns the number of concepts of a type, if the query asks for nothing else.
 fn counted(query: &Find<'_>, run: &Run<'_>, plain: &[Access], sums: &[(Aggregate, bool, Access)]) -> Option<usize> {
     let [stage] = run.plan.root.stages.as_slice() else { return None };
     let Step::Concept { slot, bound: false, which: Which::Type(kind), .. } = &stage.step else { return None };

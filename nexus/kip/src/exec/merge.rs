@@ -124,7 +124,7 @@ fn repoint(draft: &mut Draft<'_>, old: El, new: El, counts: &mut (usize, usize))
     }
 }
 
-/// What each source said of a link.
+/// Returns the metadata of a link by source.
 fn claims_of(metadata: &Bag, stamp: &Stamp) -> Vec<(ArcStr, Bag)> {
     match &stamp.later {
         Some(later) if !later.claims.is_empty() => later.claims.clone(),

@@ -35,7 +35,7 @@ use crate::lang::ast::{Command, Lit, Placed};
 use crate::lang::{ErrorKind, KipError};
 use serde_json::Value;
 
-/// How the four real conflicts between draft7 and the release candidates are read (RESOLUTIONS §3).
+/// The reading of the four conflicts between draft7 and the release candidates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Dialect {
@@ -46,14 +46,14 @@ pub enum Dialect {
     Rc11,
 }
 
-/// What a command is run with besides itself.
+/// The options of a command.
 #[derive(Clone, Copy, Default)]
 pub struct Options<'o> {
-    /// Which text rules where they conflict.
+    /// The text that rules where both conflict.
     pub dialect: Dialect,
     /// Rows or columns; `None` leaves it to the dialect.
     pub shape: Option<Shape>,
-    /// What the command may use up.
+    /// The bounds of the command.
     pub limits: Limits,
     /// Meaning, where an embedder is configured.
     pub semantic: Option<&'o dyn Semantic>,
@@ -108,10 +108,10 @@ fn text_of<'a>(value: &'a Lit<'_>, what: &str, span: crate::lang::Span) -> Resul
     })
 }
 
-/// What a `dry_run` of a reading command checks: everything that can be wrong with it before it runs (U11).
+/// Checks a reading command for a `dry_run`: everything that can be wrong with it before it runs (U11).
 ///
 /// # Errors
-/// As [`read`], but for what only running it tells.
+/// As [`read`], except for what only a run finds.
 pub fn check(command: &Command<'_>, graph: &dyn GraphRead) -> Result<(), KipError> {
     match command {
         Command::Find(query) | Command::Explain(query) => crate::plan::build(query, graph).map(drop),

@@ -20,7 +20,7 @@ const LINKS_MAX: usize = 24;
 const TYPES_MAX: usize = 64;
 const EXAMPLES: usize = 3;
 
-/// How much of everything is told; each step tells less.
+/// The level of detail of a primer; each step has less.
 struct Detail {
     key: usize,
     domains: usize,

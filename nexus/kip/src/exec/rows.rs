@@ -56,7 +56,7 @@ impl Rows {
     }
 }
 
-/// What every stage of one run shares.
+/// The state that every stage of one run shares.
 pub(super) struct Run<'r> {
     pub(super) graph: &'r dyn GraphRead,
     pub(super) plan: &'r Plan<'r>,
@@ -77,7 +77,7 @@ impl<'r> Run<'r> {
         self.names.borrow()
     }
 
-    /// What a slot holds for a predicate's name.
+    /// Returns the content of a slot for a predicate's name.
     pub(super) fn name(&self, name: Sym) -> u32 {
         let mut names = self.names.borrow_mut();
         let at = names.iter().position(|known| *known == name).unwrap_or_else(|| {

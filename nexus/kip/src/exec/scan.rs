@@ -5,7 +5,7 @@ use crate::graph::{El, GraphRead, Look};
 use crate::lang::KipError;
 use crate::plan::Which;
 
-/// How many elements a scan takes up at once.
+/// Elements that a scan reads at once.
 pub(super) const BATCH: usize = 1024;
 
 /// Binds `slot` to the concepts that `which` names; a bound slot is checked instead.

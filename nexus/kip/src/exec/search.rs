@@ -17,7 +17,7 @@ use crate::lang::{ErrorKind, KipError};
 const HITS_DEFAULT: usize = 20;
 /// Words of one search.
 const WORDS_MAX: usize = 64;
-/// How much confidence weighs against the words.
+/// The weight of confidence against the words.
 const BELIEF: f64 = 0.1;
 
 /// Finds by meaning, where an embedder is configured.
@@ -26,7 +26,7 @@ pub trait Semantic: Send + Sync {
     /// first, with a likeness from 0 to 1.
     fn nearest(&self, term: &str, links: bool, limit: usize, fits: &mut dyn FnMut(El) -> bool) -> Vec<(El, f64)>;
 
-    /// How like an element is to `term`, if it has a meaning that is known: from −1 to 1.
+    /// Returns the similarity of an element and `term`, from −1 to 1; `None` for an element without a vector.
     fn likeness(&self, term: &str, el: El) -> Option<f64>;
 }
 

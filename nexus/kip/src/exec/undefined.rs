@@ -1,4 +1,4 @@
-//! Why a query may have found nothing.
+//! The reasons why a query may have found nothing.
 
 use super::draft::{CONCEPT_TYPE, PROPOSITION_TYPE};
 use crate::datum::Sym;

@@ -14,7 +14,7 @@ use crate::lang::ast::{
 };
 use crate::lang::{ErrorKind, KipError, Span};
 
-/// How the draft's capsules name the principals of `$self` and `$system` (R28).
+/// The names of the principals of `$self` and `$system` in the draft's capsules (R28).
 const RESERVED: [&str; 2] = ["$self_reserved_principal_id", "$system_reserved_principal_id"];
 
 /// Runs a bound UPSERT command on a draft and answers its receipt (RESOLUTIONS §1.4).
@@ -247,7 +247,7 @@ impl<'a> Run<'_, '_, 'a> {
         }
     }
 
-    /// What a term names, or `None` when it names nothing that exists.
+    /// Returns the element that a term names, or `None` if it does not exist.
     fn find_term(&self, term: &Term<'a>) -> Result<Option<El>, KipError> {
         let ids = self.draft.graph.ids();
         let by_id = |id: &Lit<'_>| id.as_str().and_then(|id| ids.parse(id)).filter(|el| self.draft.graph.has(*el));
@@ -294,7 +294,7 @@ impl<'a> Run<'_, '_, 'a> {
     }
 }
 
-/// Which link was passed over, in words.
+/// Returns a warning that names a skipped link.
 fn passed_over(subject: Option<(Sym, arcstr::ArcStr)>, predicate: Sym, object: &Term<'_>) -> String {
     let from = subject.map_or_else(String::new, |(_, name)| format!(" of \"{name}\""));
     let to = match object {

@@ -1,5 +1,5 @@
-//! What a schema has to say about a write: guidance, never a refusal (draft7 App. 2, U4), and the naming
-//! conventions of §2.8.2 as lints.
+//! The warnings of a schema about a write: guidance, never a refusal (draft7 App. 2, U4), and the naming conventions of
+//! §2.8.2 as lints.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -83,7 +83,7 @@ fn naming(kind: &str, name: &str, warn: &mut impl FnMut(String)) {
     }
 }
 
-/// What is missing is told when a concept is made; what is of the wrong type, whenever it is set.
+/// Warns of missing attributes when a concept is created, and of wrong types whenever one is set.
 fn instance(concept: &Concept, new: bool, schema: &Value, warn: &mut impl FnMut(String)) {
     let (kind, name) = (concept.kind.as_str(), concept.name.as_str());
     let mut lacks: Vec<&str> = Vec::new();

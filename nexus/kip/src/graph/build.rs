@@ -16,7 +16,7 @@ pub struct Builder {
     graph: Graph,
     keys: Vec<(u64, El)>,
     by_kind: HashMap<(bool, Sym), Vec<El>>,
-    /// Where an element's links go, with the flag set, and come from.
+    /// The ends of an element's links; the flag is set for links that lead away from it.
     edges: Vec<(El, bool, Edge)>,
 }
 
@@ -77,7 +77,7 @@ fn ends_of(mut edges: Vec<(El, bool, Edge)>) -> (Pages<Ends>, OrdMap<El, Ends>) 
 }
 
 impl Graph {
-    /// A graph of elements, each of which stands there once.
+    /// Makes a graph of elements. Each may occur once.
     pub fn of(elements: impl IntoIterator<Item = (El, Record)>) -> Self {
         let mut builder = Builder::default();
         elements.into_iter().for_each(|(el, record)| builder.push(el, record));

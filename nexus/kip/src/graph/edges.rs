@@ -11,7 +11,7 @@ use crate::datum::Sym;
 /// One link as seen from one of its ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Edge {
-    /// What it says.
+    /// The predicate.
     pub predicate: Sym,
     /// The end it leads to.
     pub other: El,
@@ -35,7 +35,7 @@ pub enum Edges {
 }
 
 impl Edges {
-    /// How many there are.
+    /// Returns the number of edges.
     pub fn len(&self) -> usize {
         match self {
             Self::None => 0,
@@ -44,7 +44,7 @@ impl Edges {
         }
     }
 
-    /// Whether there are none.
+    /// Returns `true` if there are no edges.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -20,7 +20,7 @@ const LETTERS_COUNT: usize = 7;
 /// Rounds of the Feistel network, which takes a number for two halves of [`HALF_BITS`].
 const ROUNDS: u8 = 6;
 const HALF_BITS: u32 = NUMBERS.trailing_zeros() / 2;
-/// How an element of the commons is told from one's own.
+/// The prefix of an element of the commons.
 const COMMONS: &str = "commons/";
 
 /// The ids of one graph's own elements: the key, and the first concept and the first link that it hides. Without a key
@@ -190,7 +190,7 @@ impl Ids {
     }
 }
 
-/// The number in an id as it stands there, with its kind; `true` beside it for digits.
+/// Returns the element of a bare id, and `true` beside it for an id in digits.
 fn read(id: &str) -> Option<(El, bool)> {
     let (is_abroad, id) = id.strip_prefix(COMMONS).map_or((false, id), |rest| (true, rest));
     let (kind, rest) = id.split_once(':')?;

@@ -1,5 +1,5 @@
-//! Which elements not everybody may see, by who may: a rule is held once for all that it holds for, so that what
-//! somebody does not see is counted without a look at each.
+//! The elements with restricted readers, grouped by rule: a rule is kept once for all its elements, so that hidden
+//! elements are counted without a look at each.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -15,20 +15,20 @@ use crate::datum::{Datum, Sym};
 
 /// The metadata key that limits who sees an element: a list of scopes.
 pub const SCOPES_KEY: &str = "access_scopes";
-/// The metadata key that says whose an element is. The owner sees it whoever else does.
+/// The metadata key of an element's owner. The owner always sees the element.
 pub const OWNER_KEY: &str = "owner";
 
-/// Who sees an element.
+/// The readers of an element.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Rule {
-    /// Whose it is.
+    /// The owner.
     owner: Option<Arc<str>>,
-    /// Who is in one of these; without it, everybody who sees what it leads to.
+    /// The scopes of which a reader must have one. `None` means everybody who sees the element that it leads to.
     scopes: Option<BTreeSet<Arc<str>>>,
 }
 
 impl Rule {
-    /// What holds for an element, if not everybody may see it, or not what it leads to in the commons.
+    /// Returns the rule of an element; `None` if everybody may see it and what it leads to in the commons.
     pub fn of(look: Look<'_>) -> Option<Self> {
         let leads_abroad = matches!(look, Look::Link(link) if link.subject.is_abroad() || link.object.is_abroad());
         let scopes = match look.metadata().named(SCOPES_KEY) {
@@ -48,7 +48,7 @@ impl Rule {
         Some(Self { owner, scopes })
     }
 
-    /// Whether somebody in `scopes` sees what it holds for.
+    /// Returns `true` if a reader in `scopes` sees the rule's elements.
     pub fn lets(&self, scopes: &BTreeSet<Arc<str>>) -> bool {
         let Some(of) = &self.scopes else { return true };
         self.owner.as_ref().is_some_and(|owner| scopes.contains(owner)) || of.iter().any(|scope| scopes.contains(scope))
@@ -79,7 +79,7 @@ struct Group {
 }
 
 impl Limited {
-    /// Whether everybody may see everything.
+    /// Returns `true` if no element is restricted.
     pub fn is_empty(&self) -> bool {
         self.groups.len() == 0
     }
@@ -159,7 +159,7 @@ impl Limited {
 #[derive(Clone, Default)]
 struct Numbers(Arc<Vec<Option<Arc<Chunk>>>>);
 
-/// Those that lie together.
+/// The rules of consecutive elements.
 #[derive(Clone)]
 struct Chunk {
     numbers: [u32; CHUNK],
@@ -167,7 +167,7 @@ struct Chunk {
     only: Option<u32>,
 }
 
-/// Numbers that are copied together when one of them changes while somebody reads.
+/// Numbers of elements that are copied together when one of them changes during a read.
 const CHUNK: usize = 2_048;
 
 impl Numbers {
@@ -177,7 +177,7 @@ impl Numbers {
         (number > 0).then_some(number)
     }
 
-    /// Those that lie together, if any of them has one.
+    /// Returns the chunk of a number, if any of its elements has a rule.
     fn chunk(&self, at: usize) -> Option<&Chunk> {
         self.0.get(at)?.as_deref()
     }
@@ -202,17 +202,17 @@ impl Numbers {
     }
 }
 
-/// What somebody in some scopes may see of what is limited, asked of each group once.
+/// The view of a reader in some scopes on restricted elements. Each group is judged once.
 pub(super) struct Sight<'g> {
     limited: &'g Limited,
     /// `None` sees everything there is.
     scopes: Option<&'g BTreeSet<Arc<str>>>,
-    /// What is known already, by the number of the group.
+    /// The judgements that are known already, by the number of the group.
     known: Vec<Cell<Option<bool>>>,
 }
 
 impl<'g> Sight<'g> {
-    /// Of somebody in `scopes`, or of somebody who sees everything.
+    /// Makes the view of a reader in `scopes`; `None` sees everything.
     pub(super) fn new(limited: &'g Limited, scopes: Option<&'g BTreeSet<Arc<str>>>) -> Self {
         // Whoever sees all of it, as the only one who writes does, need not be asked about any. Most others are told from
         // him by the first group.
@@ -222,18 +222,18 @@ impl<'g> Sight<'g> {
         Self { limited, scopes, known: vec![Cell::new(None); groups] }
     }
 
-    /// Whether everything is to be seen.
+    /// Returns `true` if the reader sees everything.
     #[inline]
     pub(super) fn is_whole(&self) -> bool {
         self.scopes.is_none()
     }
 
-    /// What is limited.
+    /// Returns the restrictions.
     pub(super) fn limited(&self) -> &'g Limited {
         self.limited
     }
 
-    /// Whether an element by itself is to be seen, whatever it leads to.
+    /// Returns `true` if an element by itself is visible, whatever it leads to.
     #[inline]
     pub(super) fn lets(&self, el: El) -> bool {
         if self.is_whole() {
@@ -280,7 +280,7 @@ impl<'g> Sight<'g> {
         self.scopes.is_none_or(|scopes| group.is_none_or(|group| group.rule.lets(scopes)))
     }
 
-    /// How many concepts of a type, or of all, are hidden.
+    /// Returns the number of hidden concepts of a type, or of all.
     pub(super) fn hidden_concepts(&self, kind: Option<Sym>) -> usize {
         if self.is_whole() {
             return 0;

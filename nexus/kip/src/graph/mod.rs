@@ -82,12 +82,12 @@ impl Graph {
         Self { next_concept: 1, next_link: 1, ..Self::default() }
     }
 
-    /// How many concepts and how many links there are.
+    /// Returns the numbers of concepts and of links.
     pub fn len(&self) -> (usize, usize) {
         (self.concepts.len(), self.links.len())
     }
 
-    /// Whether nothing is in it.
+    /// Returns `true` if the graph has no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == (0, 0)
     }
@@ -273,7 +273,7 @@ impl Graph {
     }
 }
 
-/// Whether links at it are kept by number, where concepts of this graph stand close.
+/// Returns `true` for an element whose links are kept by number, because this graph's concepts are close together.
 fn is_dense(el: El) -> bool {
     !el.is_link() && !el.is_abroad()
 }

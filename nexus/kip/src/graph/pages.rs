@@ -48,7 +48,7 @@ impl<T: Clone> Pages<T> {
         self.branches.get(branch)?.as_ref()?.leaves[leaf].as_ref()?.slots[slot].as_ref()
     }
 
-    /// How many elements there are.
+    /// Returns the number of elements.
     pub(super) fn len(&self) -> usize {
         self.len
     }

@@ -1,5 +1,5 @@
-//! What the engine may ask of a graph, and do to one. The resident graph answers; so do a principal's view of
-//! it, two graphs as one, and a graph that does not fit into memory.
+//! The operations of the engine on a graph. The resident graph implements them, and so do a principal's view of it, two
+//! graphs as one, and a graph that does not fit into memory.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::text::{self, Hit, Words};
 use super::{Edge, El, Ids, Look, Record};
 use crate::datum::Sym;
 
-/// Which end of a link is known.
+/// The end of a link that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// From its subject to its object.
@@ -46,7 +46,7 @@ pub trait GraphRead {
     fn degree(&self, el: El, way: Way, predicate: Option<Sym>) -> usize;
     /// A batch of the index of a type by an attribute; `None` when there is no such index.
     fn sorted(&self, batch: &Batch<'_>) -> Option<Vec<(Place, El)>>;
-    /// Whether there is an index of a type by an attribute, and how many concepts it holds.
+    /// Returns the number of concepts in the index of a type by an attribute, or `None` if there is no such index.
     fn sorted_len(&self, kind: Sym, key: Sym) -> Option<usize>;
     /// Calls `ask` with the words of the concepts, or of the links. What is hidden may still be counted there.
     fn words(&self, links: bool, ask: &mut dyn FnMut(&dyn Words));
@@ -68,7 +68,7 @@ pub trait GraphRead {
         found
     }
 
-    /// Whether an element is there.
+    /// Returns `true` if the graph has an element.
     fn has(&self, el: El) -> bool {
         let mut found = false;
         self.look(el, &mut |_| found = true);
@@ -86,7 +86,7 @@ pub trait GraphRead {
         found
     }
 
-    /// Whether a concept has that type, or a link that predicate.
+    /// Returns `true` for a concept of that type, or a link of that predicate.
     fn is_of(&self, el: El, kind: Sym) -> bool {
         let mut is = false;
         self.look(el, &mut |look| is = look.kind() == kind);
@@ -101,11 +101,11 @@ pub trait GraphRead {
     }
 }
 
-/// What a writer may do to a graph.
+/// The operations of a writer on a graph.
 pub trait GraphWrite: GraphRead {
     /// Puts a new element in, under the next number of its kind.
     fn add(&mut self, record: Record) -> El;
-    /// Puts an element in under a number it has or had, replacing what stands there.
+    /// Puts an element in under a number that it has or had, replacing the present one.
     fn put(&mut self, el: El, record: Record);
     /// Takes an element out; what points at it is the caller's to remove.
     fn remove(&mut self, el: El);

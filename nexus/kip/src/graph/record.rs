@@ -43,19 +43,19 @@ impl El {
         Self(no | LINK)
     }
 
-    /// Whether it is a link.
+    /// Returns `true` for a link.
     #[inline]
     pub fn is_link(self) -> bool {
         self.0 & LINK != 0
     }
 
-    /// Its number among its own kind.
+    /// Returns the number of the element among its own kind.
     #[inline]
     pub fn no(self) -> u32 {
         self.0 & !LINK
     }
 
-    /// Whether it stands in the commons, seen from another graph.
+    /// Returns `true` for an element of the commons, seen from another graph.
     #[inline]
     pub fn is_abroad(self) -> bool {
         self.0 & ABROAD != 0
@@ -74,7 +74,7 @@ impl El {
     }
 }
 
-/// What the engine keeps about an element (superset 12): when it was made, and what became of it since.
+/// The stamp that the engine keeps of an element: its creation time and its later changes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stamp {
     /// Microseconds since 1970.
@@ -83,14 +83,14 @@ pub struct Stamp {
     pub later: Option<Arc<Later>>,
 }
 
-/// What became of an element since it was made.
+/// The changes of an element since its creation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Later {
-    /// Its version, from 2.
+    /// The version, from 2.
     pub version: u64,
     /// Microseconds since 1970.
     pub updated: i64,
-    /// What each source said of a link, once there is more than one (K12).
+    /// The metadata of a link by source, once there is more than one source.
     #[serde(default)]
     pub claims: Vec<(ArcStr, Bag)>,
     /// Names that were merged into it (superset 10).
@@ -109,7 +109,7 @@ impl Stamp {
         self.later.as_ref().map_or(1, |later| later.version)
     }
 
-    /// When it last changed, in microseconds.
+    /// Returns the time of the last change, in microseconds since the epoch.
     pub fn updated(&self) -> i64 {
         self.later.as_ref().map_or(self.created, |later| later.updated)
     }
@@ -132,32 +132,32 @@ pub fn shown(micros: i64) -> String {
 /// A concept node (K1).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Concept {
-    /// Its type, the name of a `$ConceptType` node.
+    /// The type: the name of a `$ConceptType` node.
     pub kind: Sym,
-    /// Its name, unique within the type.
+    /// The name, unique within the type.
     pub name: ArcStr,
-    /// What it says.
+    /// The attributes.
     pub attributes: Bag,
-    /// What is known about it.
+    /// The metadata.
     pub metadata: Bag,
-    /// What the engine keeps.
+    /// The stamp of the engine.
     pub stamp: Stamp,
 }
 
 /// A proposition link (K1). Either end may be a link.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Link {
-    /// Where it starts.
+    /// The subject.
     pub subject: El,
-    /// Where it points.
+    /// The object.
     pub object: El,
-    /// What it says, the name of a `$PropositionType` node.
+    /// The predicate: the name of a `$PropositionType` node.
     pub predicate: Sym,
-    /// What it adds to that.
+    /// The attributes.
     pub attributes: Bag,
-    /// What is known about it.
+    /// The metadata.
     pub metadata: Bag,
-    /// What the engine keeps.
+    /// The stamp of the engine.
     pub stamp: Stamp,
 }
 
@@ -215,7 +215,7 @@ impl<'g> Look<'g> {
         own + self.attributes().weight() + self.metadata().weight() / METADATA_SHARED_BY
     }
 
-    /// What it says.
+    /// Returns the attributes.
     pub fn attributes(self) -> &'g Bag {
         match self {
             Self::Concept(concept) => &concept.attributes,
@@ -223,7 +223,7 @@ impl<'g> Look<'g> {
         }
     }
 
-    /// What is known about it, without the engine's own keys.
+    /// Returns the metadata, without the engine's own keys.
     pub fn metadata(self) -> &'g Bag {
         match self {
             Self::Concept(concept) => &concept.metadata,
@@ -231,7 +231,7 @@ impl<'g> Look<'g> {
         }
     }
 
-    /// What the engine keeps.
+    /// Returns the stamp of the engine.
     pub fn stamp(self) -> &'g Stamp {
         match self {
             Self::Concept(concept) => &concept.stamp,
@@ -268,7 +268,7 @@ impl<'g> Look<'g> {
         }
     }
 
-    /// What each source said of a link, by source; of one source, what the link itself says.
+    /// Returns the metadata of a link by source; of a single source, the metadata of the link itself.
     pub fn claims(self) -> Option<Map<String, Value>> {
         let Self::Link(link) = self else { return None };
         match &link.stamp.later {
@@ -308,7 +308,7 @@ impl<'g> Look<'g> {
     }
 }
 
-/// Who says so: `source`, if it is one text.
+/// Returns the source of some metadata: `source`, if it is one text.
 pub fn source_of(metadata: &Bag) -> Option<ArcStr> {
     match metadata.named("source") {
         Some(Datum::Str(source)) => Some(source.clone()),

@@ -12,17 +12,17 @@ use crate::datum::Sym;
 /// See the module.
 pub type Scoped<'g> = Veiled<'g, Scopes<'g>>;
 
-/// What somebody in some scopes does not see.
+/// The elements that a reader in some scopes does not see.
 pub struct Scopes<'g> {
     sight: Sight<'g>,
-    /// Where links that lead out of the graph lead to; without it, their ends are taken to be there.
+    /// The graph that links lead out to. Without it, the ends of such links are taken to exist.
     commons: Option<&'g dyn GraphRead>,
-    /// What is hidden, by type or predicate: found out once a view, when it is first asked for.
+    /// The numbers of hidden elements by type or predicate, computed once a view when first needed.
     hidden: OnceCell<HashMap<(bool, Sym), usize>>,
 }
 
 impl<'g> Scoped<'g> {
-    /// `graph`, of which some is `limited`, as somebody in `scopes` sees it, or whole.
+    /// Makes the view of a reader in `scopes` (`None` sees everything) on `graph`, of which some is `limited`.
     pub fn new(graph: &'g dyn GraphRead, limited: &'g Limited, scopes: Option<&'g BTreeSet<Arc<str>>>) -> Self {
         Self::behind(Scopes { sight: Sight::new(limited, scopes), commons: None, hidden: OnceCell::new() }, graph)
     }
@@ -40,7 +40,7 @@ impl<'g> Scoped<'g> {
 }
 
 impl Scopes<'_> {
-    /// Whether what is no concept of this graph is hidden.
+    /// Returns `true` if an element that is not a concept of this graph is hidden.
     fn hides_elsewhere(&self, graph: &dyn GraphRead, el: El) -> bool {
         hides_with_ends(graph, el, &|el, look| match look {
             Some(_) => !self.sight.lets(el),
@@ -74,8 +74,8 @@ impl Veil for Scopes<'_> {
         self.sight.hidden_concepts(kind)
     }
 
-    /// Those limited themselves, and those on what is hidden. A count of what is hidden would tell that it is there,
-    /// so it is exact.
+    /// Returns the number of links that are restricted themselves or attached to hidden elements. The count is exact: a
+    /// wrong one would reveal hidden elements.
     fn hidden_links(&self, graph: &dyn GraphRead, predicate: Option<Sym>) -> usize {
         let hidden = self.hidden.get_or_init(|| {
             let limited = self.sight.limited().iter().map(|(el, _)| el);

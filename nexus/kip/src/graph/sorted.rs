@@ -83,7 +83,7 @@ pub type Entry = (Place, El);
 /// From where to where.
 pub type Range = (Bound<Place>, Bound<Place>);
 
-/// What is asked of an index at a time.
+/// A request for a batch of an index.
 pub struct Batch<'q> {
     /// The concepts of which type.
     pub kind: Sym,
@@ -91,11 +91,11 @@ pub struct Batch<'q> {
     pub key: Sym,
     /// From where to where.
     pub range: &'q Range,
-    /// Whether the greatest come first.
+    /// `true` if the greatest values come first.
     pub descending: bool,
     /// The last one of the batch before.
     pub after: Option<&'q (Place, El)>,
-    /// How many at most.
+    /// The most concepts in a batch.
     pub max: usize,
 }
 
@@ -120,12 +120,12 @@ impl Sorted {
         }
     }
 
-    /// How many concepts have a value.
+    /// Returns the number of concepts with a value.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether none has.
+    /// Returns `true` if no concept has a value.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -164,7 +164,7 @@ impl Batch<'_> {
     }
 }
 
-/// Whether nothing can lie between the two; a tree need not take such a range.
+/// Returns `true` if nothing can be between the two bounds; a tree need not accept such a range.
 fn empty(low: &Bound<(Place, El)>, high: &Bound<(Place, El)>) -> bool {
     match (low, high) {
         (Bound::Included(a), Bound::Included(b)) => a > b,

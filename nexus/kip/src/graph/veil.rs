@@ -7,23 +7,23 @@ use super::text::{Standing, Words};
 use super::{Edge, El, GraphRead, Ids, Look, Way};
 use crate::datum::Sym;
 
-/// What hides elements of a graph.
+/// A filter that hides elements of a graph.
 pub trait Veil {
-    /// Whether nothing is hidden, so that nothing need be asked.
+    /// Returns `true` if nothing is hidden, so that nothing need be tested.
     fn is_open(&self) -> bool;
-    /// Whether an element of `graph` is hidden.
+    /// Returns `true` if an element of `graph` is hidden.
     fn hides(&self, graph: &dyn GraphRead, el: El) -> bool;
     /// Puts those of `els`, which are in order, that are not hidden into `seen`.
     fn let_through(&self, graph: &dyn GraphRead, els: &[El], seen: &mut Vec<El>) {
         seen.extend(els.iter().filter(|el| !self.hides(graph, **el)));
     }
-    /// How many concepts of a type, or of all, are hidden.
+    /// Returns the number of hidden concepts of a type, or of all.
     fn hidden_concepts(&self, graph: &dyn GraphRead, kind: Option<Sym>) -> usize;
-    /// How many links of a predicate, or of all, are hidden.
+    /// Returns the number of hidden links of a predicate, or of all.
     fn hidden_links(&self, graph: &dyn GraphRead, predicate: Option<Sym>) -> usize;
 }
 
-/// What counts by type or predicate, of links where the flag is set, come to for one or for all.
+/// Sums counts by type or predicate (links where the flag is set), for one or for all.
 pub fn counted<'c>(
     counts: impl IntoIterator<Item = (&'c (bool, Sym), &'c usize)>,
     links: bool,
@@ -33,7 +33,8 @@ pub fn counted<'c>(
     counts.into_iter().filter(|(key, _)| wanted(key)).map(|(_, count)| count).sum()
 }
 
-/// What is hidden, by type and predicate, links where the flag is set: `hidden` themselves, and the links on them.
+/// Counts hidden elements by type and predicate (links where the flag is set): `hidden` themselves, and the links
+/// attached to them.
 pub fn hidden_with_links(graph: &dyn GraphRead, mut hidden: Vec<El>) -> HashMap<(bool, Sym), usize> {
     let (mut counts, mut gone) = (HashMap::new(), HashSet::new());
     while let Some(el) = hidden.pop() {
@@ -51,8 +52,8 @@ pub fn hidden_with_links(graph: &dyn GraphRead, mut hidden: Vec<El>) -> HashMap<
     counts
 }
 
-/// Whether an element is hidden where a link is as hidden as either of its ends; `hides` is asked about one
-/// element by itself, and about one that is not there.
+/// Returns `true` if an element is hidden. A link is hidden if one of its ends is; `hides` judges one element by
+/// itself, and one that does not exist.
 pub fn hides_with_ends(graph: &dyn GraphRead, el: El, hides: &dyn Fn(El, Option<Look<'_>>) -> bool) -> bool {
     // Links about links form a web that may be deep and wide: each one is asked once.
     let (mut asked, mut waiting) = (HashSet::new(), vec![el]);
@@ -228,8 +229,8 @@ impl<V: Veil> GraphRead for Veiled<'_, V> {
     }
 }
 
-/// The words of a graph, where they stand in what is not hidden. A word that stands nowhere else is none, and what
-/// is hidden weighs nothing, or a search would tell of it.
+/// The words of a graph as they occur in visible elements. A word that occurs only in hidden ones does not exist, and
+/// hidden elements weigh nothing: a search would reveal them.
 struct VeiledWords<'w, V> {
     words: &'w dyn Words,
     elements: usize,

@@ -36,7 +36,7 @@ pub enum Lit<'a> {
 /// The members of an object, each key once.
 pub type Object<'a> = Vec<(Text<'a>, Lit<'a>)>;
 
-/// A value that a clause needs, and where it stands.
+/// A value of a clause with its place in the text.
 pub type Placed<'a> = (Lit<'a>, Span);
 
 impl<'a> Lit<'a> {
@@ -116,7 +116,7 @@ pub enum Command<'a> {
 }
 
 impl Command<'_> {
-    /// Whether the command can change anything; decided by what it is (superset 15).
+    /// Returns `true` for a command that can change something. Its kind decides (superset 15).
     pub fn writes(&self) -> bool {
         matches!(self, Self::Upsert(_) | Self::Update(_) | Self::Merge(_) | Self::Delete(_))
     }
@@ -127,9 +127,9 @@ impl Command<'_> {
 pub struct Path<'a> {
     /// The variable, without `?`.
     pub var: &'a str,
-    /// What follows the dots.
+    /// The fields after the dots.
     pub fields: Vec<Text<'a>>,
-    /// Where it stands.
+    /// The place in the text.
     pub span: Span,
 }
 
@@ -155,11 +155,11 @@ pub enum Selected<'a> {
     Path(Path<'a>),
     /// `COUNT(?x)`, `SUM(DISTINCT ?x.attributes.n)`, …
     Aggregate {
-        /// Which one.
+        /// The function.
         function: Aggregate,
-        /// Whether equal values count once.
+        /// `true` if equal values count once.
         distinct: bool,
-        /// What is counted or summed.
+        /// The values that are counted or summed.
         path: Path<'a>,
     },
 }
@@ -176,7 +176,7 @@ impl<'a> Selected<'a> {
 /// `FIND(…) WHERE {…} AS OF SEQ n ORDER BY … LIMIT n CURSOR "…"`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Find<'a> {
-    /// What is answered, in order.
+    /// The selected expressions, in order.
     pub select: Vec<Selected<'a>>,
     /// The pattern.
     pub clauses: Vec<Clause<'a>>,
@@ -216,7 +216,7 @@ pub struct ConceptPattern<'a> {
     pub kind: Option<Lit<'a>>,
     /// The name, if given.
     pub name: Option<Lit<'a>>,
-    /// Where it stands.
+    /// The place in the text.
     pub span: Span,
 }
 
@@ -232,13 +232,13 @@ pub enum PropositionPattern<'a> {
 /// The structure of a proposition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Triple<'a> {
-    /// What it is about.
+    /// The subject.
     pub subject: Term<'a>,
-    /// What it says.
+    /// The predicate.
     pub predicate: Predicate<'a>,
-    /// What it points to.
+    /// The object.
     pub object: Term<'a>,
-    /// Where it stands.
+    /// The place in the text.
     pub span: Span,
 }
 
@@ -253,7 +253,7 @@ pub enum Term<'a> {
     Proposition(Option<&'a str>, PropositionPattern<'a>),
 }
 
-/// How many hops a path takes.
+/// The number of hops of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hops {
     /// At least.
@@ -333,7 +333,7 @@ pub struct Upsert<'a> {
     pub metadata: Object<'a>,
 }
 
-/// What a block names.
+/// The element that a block names.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Identity<'a> {
     /// `CONCEPT`
@@ -347,11 +347,11 @@ pub enum Identity<'a> {
 pub struct Block<'a> {
     /// The handle, if one was written.
     pub handle: Option<(&'a str, Span)>,
-    /// What it creates or changes.
+    /// The element that is created or changed.
     pub identity: Identity<'a>,
     /// `EXPECT VERSION n` (superset 13).
     pub expect: Option<Placed<'a>>,
-    /// What is set.
+    /// The attributes that are set.
     pub attributes: Object<'a>,
     /// Links that start here; a PROPOSITION block has none.
     pub links: Vec<Link<'a>>,
@@ -364,11 +364,11 @@ pub struct Block<'a> {
 pub struct Link<'a> {
     /// The predicate.
     pub predicate: Lit<'a>,
-    /// Where it points.
+    /// The object.
     pub object: Term<'a>,
-    /// Its own metadata.
+    /// The metadata of the link.
     pub metadata: Object<'a>,
-    /// Where it stands.
+    /// The place in the text.
     pub span: Span,
 }
 
@@ -414,9 +414,9 @@ pub enum Function {
 /// `MERGE CONCEPT ?source INTO ?target WHERE {…}`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Merge<'a> {
-    /// What goes.
+    /// The element that is merged away.
     pub source: (&'a str, Span),
-    /// What stays.
+    /// The element that remains.
     pub target: (&'a str, Span),
     /// The pattern.
     pub clauses: Vec<Clause<'a>>,
@@ -425,7 +425,7 @@ pub struct Merge<'a> {
 /// `DELETE … WHERE {…}`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Delete<'a> {
-    /// What goes.
+    /// The target of the deletion.
     pub what: Deleted<'a>,
     /// The variable that is deleted, or deleted from.
     pub target: (&'a str, Span),
@@ -433,7 +433,7 @@ pub struct Delete<'a> {
     pub clauses: Vec<Clause<'a>>,
 }
 
-/// What a DELETE removes.
+/// The target of a DELETE.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Deleted<'a> {
     /// Attribute keys.
@@ -490,7 +490,7 @@ pub struct Page<'a> {
 /// `SEARCH [CONCEPT|PROPOSITION] "term" [WITH TYPE "T"] [MODE "m"] [THRESHOLD x] [LIMIT n]`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Search<'a> {
-    /// Whether links are searched.
+    /// `true` if links are searched.
     pub propositions: bool,
     /// The words.
     pub term: Placed<'a>,

@@ -38,7 +38,7 @@ fn resolve<'a>(lit: &mut Lit<'a>, parameters: &'a Map<String, Value>) -> Result<
     }
 }
 
-/// Whether a value nests deeper than `left` levels.
+/// Returns `true` if a value is nested deeper than `left` levels.
 fn deep(value: &Value, left: usize) -> bool {
     match value {
         Value::Array(items) => left == 0 || items.iter().any(|item| deep(item, left - 1)),

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use super::parser::RULES;
 
-/// Every rule of the grammar, one a line, as it stands above the function that reads it.
+/// Returns the rules of the grammar, one a line, taken from above the functions that read them.
 pub fn rules() -> &'static str {
     static CARD: LazyLock<String> = LazyLock::new(|| {
         let lines = RULES.iter().flat_map(|source| source.lines());

@@ -31,7 +31,7 @@ impl PartialEq for Span {
     }
 }
 
-/// What sort of mistake it was.
+/// The kind of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorKind {
@@ -55,15 +55,15 @@ pub enum ErrorKind {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct KipError {
-    /// What sort of mistake.
+    /// The kind.
     pub kind: ErrorKind,
     /// The code of the release candidates.
     pub code: &'static str,
-    /// What is wrong.
+    /// The message.
     pub message: String,
-    /// Where, if it has a place in the text.
+    /// The place in the text, if there is one.
     pub span: Option<Span>,
-    /// What to write instead; may be empty.
+    /// A suggestion; may be empty.
     pub hint: String,
 }
 

@@ -4,7 +4,7 @@
 
 use super::card::rules;
 
-/// Where a command stands: its strings are quoted as that place asks for.
+/// The text around a command, which decides how its strings are quoted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
     /// By itself.
@@ -39,8 +39,8 @@ pub fn lark(setting: Setting) -> String {
     grammar
 }
 
-/// What the parser checks and a rule cannot say is left out: values from a caller, what is computed from another
-/// variable, and hops from more to fewer.
+/// Returns the body of a rule without what the parser checks and a rule cannot express: values of the caller, values
+/// computed from another variable, and hops from more to fewer.
 fn narrowed(name: &str, body: &str) -> String {
     match name {
         "value" => body.replace(" | param", ""),

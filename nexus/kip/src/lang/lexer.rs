@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use super::error::{KipError, Span, syntax};
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Debug, PartialEq)]
 pub enum T<'a> {
     /// A keyword or bare key.
@@ -64,7 +64,7 @@ impl<'a> Lexer<'a> {
         Self { text, at: 0 }
     }
 
-    /// The next token and where it stands.
+    /// Returns the next token and its place.
     ///
     /// # Errors
     /// A `syntax` error at a character that begins no token.

@@ -20,5 +20,5 @@ pub use print::print;
 pub const COMMAND_BYTES_MAX: usize = 1 << 20;
 /// Clauses of one command, and operands of one chain of `&&` or `||`.
 pub const CLAUSES_MAX: usize = 1000;
-/// How deep values, patterns and blocks may nest.
+/// The greatest nesting of values, patterns and blocks.
 pub const NESTING_MAX: usize = 48;

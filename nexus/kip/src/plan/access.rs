@@ -7,20 +7,20 @@ use crate::lang::ast::{Path, Text};
 /// A value of a row.
 #[derive(Clone, Debug)]
 pub struct Access {
-    /// Which slot.
+    /// The slot.
     pub slot: usize,
-    /// What of it.
+    /// The field of the element.
     pub field: Field,
-    /// Whether the slot holds a predicate's name.
+    /// `true` if the slot holds a predicate's name.
     pub holds_name: bool,
 }
 
-/// What of an element.
+/// A field of an element.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Field {
     /// The whole of it.
     Whole,
-    /// Its id.
+    /// The id.
     Id,
     /// A concept's type.
     Type,

@@ -21,11 +21,11 @@ use crate::lang::ast::Hops;
 /// A plan.
 #[derive(Debug, Default)]
 pub struct Plan<'a> {
-    /// What each slot of a row holds.
+    /// The contents of the slots of a row.
     pub slots: Vec<Slot<'a>>,
-    /// What is done.
+    /// The root block.
     pub root: Block,
-    /// How many stages there are, inner ones included.
+    /// The number of stages, inner ones included.
     pub stages: usize,
 }
 
@@ -34,54 +34,54 @@ pub struct Plan<'a> {
 pub struct Slot<'a> {
     /// The variable; `None` for what the query did not name.
     pub name: Option<&'a str>,
-    /// Whether it holds the name of a predicate (R5) and not an element.
+    /// `true` if the slot holds the name of a predicate (R5) and not an element.
     pub holds_name: bool,
-    /// Whether it is bound at the top, where FIND sees it; what only a NOT knows is not.
+    /// `true` if the slot is bound at the top, where FIND sees it. A slot that is bound in a NOT alone is not.
     pub answers: bool,
-    /// Whether it says to which row around a solution belongs.
+    /// `true` if the slot says to which outer row a solution belongs.
     pub keeps_rows_apart: bool,
 }
 
 /// Stages in order.
 #[derive(Debug, Default)]
 pub struct Block {
-    /// What is done, in order.
+    /// The stages, in order.
     pub stages: Vec<Stage>,
-    /// Whether one of them is a UNION, whose branch knows nothing of the rows before it.
+    /// `true` if one of the stages is a UNION, whose branch does not see the rows before it.
     pub has_union: bool,
 }
 
 /// One stage: rows in, rows out.
 #[derive(Debug)]
 pub struct Stage {
-    /// Its number in the plan, for EXPLAIN.
+    /// The number of the stage in the plan, for EXPLAIN.
     pub no: usize,
     /// About how many rows it makes out of one, as the optimizer guessed.
     pub estimate: usize,
-    /// What it does.
+    /// The step.
     pub step: Step,
 }
 
-/// What a stage does. A slot that is not `bound` yet is bound by it; a bound one is compared, and a bound
-/// one that is null never agrees.
+/// A step of a plan. A slot that is not `bound` yet is bound by it; a bound one is compared, and a bound one that is
+/// null never matches.
 #[derive(Debug)]
 pub enum Step {
     /// Binds a slot to concepts.
     Concept {
-        /// Where the concept goes.
+        /// The slot of the concept.
         slot: usize,
-        /// Whether the slot is bound before.
+        /// `true` if the slot is bound before.
         bound: bool,
-        /// Which concepts.
+        /// The concepts that match.
         which: Which,
-        /// Whether it names one: by id, or by type and name.
+        /// `true` if the step names one concept: by id, or by type and name.
         grounded: bool,
     },
     /// Binds a slot to the link of an id.
     Link {
-        /// Where the link goes.
+        /// The slot of the link.
         slot: usize,
-        /// Whether the slot is bound before.
+        /// `true` if the slot is bound before.
         bound: bool,
         /// The link, if the id is one's.
         el: Option<El>,
@@ -105,11 +105,11 @@ pub enum Step {
 pub struct Inner {
     /// The slot that holds the number of the row around.
     pub origin: usize,
-    /// What is solved.
+    /// The block that is solved.
     pub block: Block,
 }
 
-/// Which concepts a pattern names.
+/// The concepts that a pattern names.
 #[derive(Clone, Debug)]
 pub enum Which {
     /// These; what is constant is looked up when the plan is made.
@@ -121,32 +121,32 @@ pub enum Which {
 /// One proposition pattern.
 #[derive(Clone, Debug)]
 pub struct Triple {
-    /// Where the link goes.
+    /// The slot of the link.
     pub link: usize,
-    /// Where its subject goes.
+    /// The slot of the subject.
     pub subject: usize,
-    /// Where its object goes.
+    /// The slot of the object.
     pub object: usize,
-    /// Where the predicate's name goes, if it is asked for.
+    /// The slot of the predicate's name, if it is asked for.
     pub name: Option<usize>,
-    /// Which predicates; `None` is any.
+    /// The predicates that match; `None` means any.
     pub predicates: Option<Vec<Sym>>,
-    /// Whether link, subject, object and name are bound before.
+    /// `true` for each of link, subject, object and name that is bound before.
     pub bound: [bool; 4],
 }
 
 /// One path pattern: the set of pairs that a walk joins (R20).
 #[derive(Clone, Debug)]
 pub struct Path {
-    /// Where the start goes.
+    /// The slot of the start.
     pub subject: usize,
-    /// Where the end goes.
+    /// The slot of the end.
     pub object: usize,
     /// The predicate of every hop, or alternatives with hops of their own.
     pub walks: Vec<(Option<Sym>, Hops)>,
-    /// Whether start and end are bound before.
+    /// `true` for each of start and end that is bound before.
     pub bound: [bool; 2],
-    /// Where it stands.
+    /// The place in the text.
     pub span: Span,
 }
 
@@ -156,7 +156,7 @@ impl Plan<'_> {
         self.slots.iter().position(|slot| slot.answers && slot.name == Some(name))
     }
 
-    /// Whether two rows can only differ in slots that have names: then no row needs to be told apart.
+    /// Returns `true` if two rows can only differ in slots with names: then rows need no comparison.
     pub fn rows_are_distinct(&self) -> bool {
         let mut told = vec![false; self.slots.len()];
         self.told_by(&self.root, &mut told)
@@ -192,7 +192,7 @@ impl Plan<'_> {
         })
     }
 
-    /// What is bound inside a NOT never leaves it.
+    /// Marks the slots that are bound inside a NOT and never leave it.
     fn hidden_of(&self, block: &Block, told: &mut [bool]) {
         for stage in &block.stages {
             match &stage.step {

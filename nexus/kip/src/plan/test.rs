@@ -71,10 +71,10 @@ fn text(kind: TextTest, a: &Datum, b: &Datum) -> bool {
 }
 
 impl Test {
-    /// Whether it is true of a row.
+    /// Returns `true` if the test holds for a row.
     ///
     /// # Errors
-    /// For a regular expression from the row that is none.
+    /// For a text of the row that is not a regular expression.
     pub fn holds(&self, row: &[u32], names: &[Sym], graph: &dyn GraphRead) -> Result<bool, KipError> {
         Ok(match self {
             Self::Not(inner) => !inner.holds(row, names, graph)?,
@@ -104,7 +104,7 @@ impl Test {
         })
     }
 
-    /// Calls `see` with the value where it stands: a scan over many elements copies none of them.
+    /// Calls `see` with the value in place: a scan over many elements copies none of them.
     fn look<R>(
         &self,
         row: &[u32],

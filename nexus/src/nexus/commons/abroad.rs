@@ -11,7 +11,8 @@ use super::is_shared;
 pub(super) struct Abroad<'g>(pub(super) &'g dyn GraphRead);
 
 impl Abroad<'_> {
-    /// Where a walk in order goes on here, after an element of the one before or of this one.
+    /// Returns the element after which an ordered walk continues here, given an element of the graph before or of this
+    /// one.
     fn after(after: El) -> El {
         match after {
             here if here.is_abroad() => here.home(),

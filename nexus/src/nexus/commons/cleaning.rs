@@ -1,5 +1,5 @@
-//! Secrets that somebody writes into what others read (MISSION H4): found where they are written, whichever door they come
-//! through, and left out or refused.
+//! Secrets in what others read (MISSION H4): found where they are written, on every route, and removed, sealed or
+//! refused.
 
 use std::sync::Arc;
 
@@ -13,23 +13,23 @@ use super::{OWNER_KEY, is_shared};
 use crate::nexus::mind::Mind;
 use crate::secrets::{redacted, redacted_under};
 
-/// What becomes of a secret that is written into ordinary text.
+/// The treatment of a secret in ordinary text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SecretPolicy {
-    /// It is left out, and whoever wrote it is told.
+    /// The secret is removed, and the writer receives a warning.
     #[default]
     Redact,
-    /// What it stands in is not written.
+    /// The write is refused.
     Reject,
-    /// It is sealed as a resource that the text then names; where a door cannot do that, it is left out.
+    /// The secret is sealed as a resource that the text then names; a route that cannot do that removes it.
     Seal,
 }
 
-/// Takes the secrets out of what was written; answers what whoever wrote it is told.
+/// Removes the secrets from a write and returns warnings for the writer.
 ///
 /// # Errors
-/// `KIP_4003` where they are not to be written at all; the caller then takes the changes back.
+/// `KIP_4003` if secrets must not be written at all; the caller then reverts the changes.
 pub(in crate::nexus) fn clean(
     mind: &mut Mind,
     changes: &mut [Change],
@@ -81,7 +81,7 @@ pub(in crate::nexus) fn clean(
     Ok(told)
 }
 
-/// What each source said of a link, without secrets; `None` where only one said anything.
+/// Returns the metadata of a link by source, without secrets; `None` for a single source.
 fn claims_of(record: &Record, found: &mut Vec<(String, &'static str)>) -> Option<Vec<(arcstr::ArcStr, Bag)>> {
     let Record::Link(link) = record else { return None };
     let claims = &link.stamp.later.as_ref()?.claims;

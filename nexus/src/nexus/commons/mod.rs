@@ -1,6 +1,6 @@
-//! The commons, and a mind seen together with it (MISSION "One memory"). What all share stands in one graph, the
-//! concepts of three types and the links between them; every other mind sees what its scopes show of that as its
-//! own, and writes such concepts there. Whoever may act writes there directly too, by the same rules.
+//! The commons, and a mind seen together with it. The commons is one graph: the concepts of three types and the links
+//! between them. Every other mind sees what its scopes show of the commons as part of itself, and writes such concepts
+//! there. Principals write there directly too, by the same rules.
 
 mod abroad;
 mod cleaning;
@@ -38,10 +38,10 @@ fn is_shared(kind: Sym) -> bool {
     SHARED.contains(&kind.as_str())
 }
 
-/// Scopes of somebody; `None` sees everything.
+/// The scopes of a reader; `None` sees everything.
 pub(super) type Scopes = Option<BTreeSet<Arc<str>>>;
 
-/// Lends the view of a mind that somebody has: what their scopes show of it, and of the commons.
+/// Calls a function with the view of a reader on a mind and on the commons.
 pub(super) fn view<R>(
     own: (&Mind, &Scopes),
     commons: Option<(&Mind, &Scopes)>,
@@ -62,10 +62,11 @@ pub(super) fn ids(own: &Mind, commons: Option<&Mind>) -> Ids {
     commons.map_or(own.read().ids(), |commons| own.read().ids().or(commons.read().ids().abroad()))
 }
 
-/// What of the commons others do not see: concepts of other types, and definitions they have themselves.
+/// The elements of the commons that a mind does not see: concepts of other types, and definitions that the mind has
+/// itself.
 struct Shared<'g> {
     own: &'g dyn GraphRead,
-    /// What is hidden, by type or predicate: found out once a view, when it is first asked for.
+    /// The numbers of hidden elements by type or predicate, computed once a view when first needed.
     hidden: OnceCell<HashMap<(bool, Sym), usize>>,
 }
 
@@ -83,7 +84,7 @@ impl Shared<'_> {
 }
 
 impl Shared<'_> {
-    /// What is not shared is little: the commons' own schema.
+    /// Counts the elements that are not shared. They are few: the commons' own schema.
     fn hidden(&self, graph: &dyn GraphRead) -> &HashMap<(bool, Sym), usize> {
         self.hidden.get_or_init(|| {
             let kinds = graph.types().into_iter().map(|(kind, _)| kind).filter(|kind| !is_shared(*kind));

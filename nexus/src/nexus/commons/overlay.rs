@@ -1,4 +1,4 @@
-//! What is written where several share a graph: a mind together with the commons, and the commons by themselves.
+//! Writes to shared graphs: a mind together with the commons, and the commons alone.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -137,7 +137,7 @@ impl GraphWrite for Overlay<'_> {
     }
 }
 
-/// The commons by themselves, written by somebody who sees a part of them.
+/// The commons alone, written by a principal that sees a part of it.
 pub(in crate::nexus) struct Common<'m> {
     mind: &'m mut Mind,
     by: &'m Principal,

@@ -1,4 +1,4 @@
-//! Whose an element of the commons is, and who may do what with it (MISSION R2).
+//! The owners of elements of the commons, and the rights of others on them (MISSION R2).
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use super::{OWNER_KEY, is_shared};
 use crate::nexus::command::Right;
 use crate::principal::{Principal, Role};
 
-/// What others said of a piece of knowledge is counted here, and nowhere by hand.
+/// Attributes that count the judgements of others; no request sets them by hand.
 const COUNTED: [&str; 3] = ["helpful", "harmful", "validated_by"];
 /// Says that a resource has something sealed beside it, and under which seal.
 pub const HAS_SECRET_KEY: &str = "has_secure_body";
 /// See [`HAS_SECRET_KEY`].
 pub const SEAL_KEY: &str = "seal";
-/// What changes when somebody says whether a piece of knowledge helped.
+/// Attributes that change when a principal judges a record.
 const JUDGED: [&str; 5] = ["helpful", "harmful", "confidence", "needs_evolution", "validated_by"];
 
 /// Says whose a new element is and, unless it says so itself, shows it to nobody else.
@@ -32,12 +32,12 @@ pub(super) fn own_up(by: &Principal, bag: &Bag) -> Bag {
     Bag::new(said.into_iter().map(|(key, value)| (Sym::new(key), value)).collect()).merged(bag)
 }
 
-/// Whether somebody may change the commons so; `changes` are made already (MISSION R2). Only the owner changes or
-/// deletes, nobody shows a thing to a scope he is not in, and nothing is taken from under what others hold on it.
-/// Whoever sees a piece of knowledge may have it counted whether it helped, and nobody counts by hand.
+/// Checks that a principal may change the commons so; `changes` are made already (MISSION R2). Only the owner changes
+/// or deletes, nobody adds a scope that it is not in, and nothing is removed that others link to. Every reader may have
+/// its judgement counted, and none sets a count by hand.
 ///
 /// # Errors
-/// `KIP_4003` saying what is not his to do.
+/// `KIP_4003` naming what the principal may not do.
 pub(in crate::nexus) fn check_rights(
     commons: &dyn GraphRead,
     changes: &[Change],
@@ -102,12 +102,12 @@ pub(in crate::nexus) fn check_rights(
     Ok(())
 }
 
-/// What is counted under a key, as it stands there; nothing is none.
+/// Returns the value of a count; null if there is none.
 fn count(record: &Record, key: &str) -> Value {
     record.look().metadata().named(key).map(Datum::to_json).filter(|count| !count.is_null()).unwrap_or_else(|| json!(0))
 }
 
-/// What an element is called where its number would tell how many others there are.
+/// Returns the name of an element for a message, without its number.
 fn named(record: &Record) -> String {
     match record {
         Record::Concept(concept) => format!("{} \"{}\"", concept.kind.as_str(), concept.name),
@@ -115,10 +115,10 @@ fn named(record: &Record) -> String {
     }
 }
 
-/// Whether what is sealed of an element, and for whom, stays as it is, or goes with the element.
+/// Checks that the sealed part of an element, and its readers, stay as they are or go with the element.
 ///
 /// # Errors
-/// `KIP_4003` where it would not open any more.
+/// `KIP_4003` if the sealed part would not open any more.
 pub(in crate::nexus) fn check_seal(before: Option<&Record>, after: Option<&Record>) -> Result<(), KipError> {
     if after.is_none() || seal_of(before) == seal_of(after) {
         return Ok(());
@@ -128,7 +128,7 @@ pub(in crate::nexus) fn check_seal(before: Option<&Record>, after: Option<&Recor
     Err(KipError::new(ErrorKind::Execution, message).code("KIP_4003"))
 }
 
-/// What tells that something of a resource is sealed, and for whom: only whoever seals it says so.
+/// Returns the members that describe the sealed part of a resource. Only the code that seals sets them.
 fn seal_of(record: Option<&Record>) -> Option<[Value; 3]> {
     let Some(Record::Concept(concept)) = record else { return None };
     let told = |bag: &Bag, key: &str| bag.named(key).map(Datum::to_json).unwrap_or_default();
@@ -137,14 +137,15 @@ fn seal_of(record: Option<&Record>) -> Option<[Value; 3]> {
     is_sealed.then(|| [has, seal, told(&concept.metadata, OWNER_KEY)])
 }
 
-/// Whether nothing of an element changed but what people say of it.
+/// Returns `true` if nothing of an element changed but its judgements.
 fn is_judgement(before: Option<&Record>, after: Option<&Record>) -> bool {
     let (Some(before), Some(after)) = (before, after) else { return false };
     let (before, after) = (before.look(), after.look());
     before.attributes() == after.attributes() && before.metadata().without(&JUDGED) == after.metadata().without(&JUDGED)
 }
 
-/// Whose an element is says its metadata; a link without that is its subject's, as that was before the changes.
+/// Returns `true` if the principal owns an element. The metadata names the owner; a link without one belongs to its
+/// subject's owner before the changes.
 fn is_owner(commons: &dyn GraphRead, changes: &[Change], record: &Record, by: &Principal) -> bool {
     let owner = |look: Look<'_>| look.metadata().named(OWNER_KEY).map(Datum::to_json);
     let owns = |owner: Value| owner.as_str().is_some_and(|owner| by.answers_for(owner));

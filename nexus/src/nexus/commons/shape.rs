@@ -1,5 +1,4 @@
-//! What a record and a resource of the commons must be, whichever door they come through (MISSION R1, H4): every reader may
-//! take them for that.
+//! The form of records and resources of the commons (MISSION R1, H4), checked on every route: readers rely on it.
 
 use kip::datum::{Bag, Datum};
 use kip::exec::Change;
@@ -9,10 +8,10 @@ use serde_json::Value;
 
 /// The types that a record may be of.
 pub const RECORD_TYPES: [&str; 6] = ["user_profile", "strategy", "tool", "usecase", "definition", "plan"];
-/// Whether a record is used: `active`, or why it is not.
+/// The statuses of a record: `active`, or the reason why it is not used.
 const RECORD_STATUSES: [&str; 5] = ["active", "deprecated", "retracted", "quarantined", "merged"];
 const FORMS: [&str; 4] = ["note", "trace", "pattern", "sop"];
-/// What is to be sealed is sent where it is sealed, and stands in no graph.
+/// The member of a secret that is to be sealed. It is accepted where it is sealed, and never part of a graph.
 const SECRET_KEY: &str = "secure_body";
 
 /// Checks what a change writes of a record or a resource.
@@ -48,7 +47,7 @@ pub(super) fn check_shape(change: &Change) -> Result<(), KipError> {
     }
 }
 
-/// What is said anew, but for nothing.
+/// Returns the members that a write sets or changes.
 fn written<'c>(after: &'c Concept, before: Option<&'c Concept>, of: fn(&Concept) -> &Bag) -> Vec<(&'c str, Value)> {
     let is_new = |(key, value): &&(kip::datum::Sym, Datum)| {
         !value.is_null() && before.and_then(|before| of(before).get(*key)).is_none_or(|was| !was.same(value))
@@ -98,7 +97,7 @@ fn is_each_of(value: &Value, known: &[&str]) -> bool {
     value.as_array().is_some_and(|items| items.iter().all(|item| is_one_of(item, known)))
 }
 
-/// Whether something to be sealed stands under a key, however deep.
+/// Returns `true` if a member at any depth is to be sealed.
 fn holds_secret(key: &str, value: &Value) -> bool {
     key.eq_ignore_ascii_case(SECRET_KEY)
         || match value {

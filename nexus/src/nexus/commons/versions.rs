@@ -1,5 +1,5 @@
-//! What stood in a record of the commons at each time: an entry of its own stream for every change of it, made in the
-//! same commit, whichever door the change came through (MISSION R1, H2).
+//! The versions of each record of the commons: an entry in a stream of its own for every change, in the same commit,
+//! whatever route the change used (MISSION R1, H2).
 
 use kip::datum::Datum;
 use kip::exec::Change;
@@ -13,9 +13,9 @@ use crate::store::{Batch, Expect, Key, Kind, Stream};
 /// A record as it stood from some entry of its stream on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Version {
-    /// Its attributes; `None` once it was removed.
+    /// The attributes; `None` after its removal.
     pub attributes: Option<Map<String, Value>>,
-    /// Its metadata then.
+    /// The metadata.
     #[serde(default)]
     pub metadata: Map<String, Value>,
 }

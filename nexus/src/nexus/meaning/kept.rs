@@ -1,5 +1,5 @@
-//! Vectors that were made before, by what they are of, so that none is paid for twice. A file beside the store; it
-//! may be deleted while the daemon is stopped, and is begun anew when it cannot be read or has grown too large.
+//! A cache of vectors by their text, so that none is paid for twice. It is a file beside the store; it may be deleted
+//! while the daemon is stopped, and is recreated when it cannot be read or has grown too large.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,9 +14,9 @@ use super::vectors::Vector;
 pub(super) type Name = [u8; 16];
 
 const VECTORS: TableDefinition<Name, &[u8]> = TableDefinition::new("vectors");
-/// Vectors that are kept; about 800 MB. A file that is full is begun anew by the next daemon.
+/// The most vectors in the file; about 800 MB. A full file is recreated at the next start.
 const KEPT_MAX: u64 = 2_000_000;
-/// What is cached of the file, in bytes.
+/// The size of the file's cache in memory, in bytes.
 const CACHE_BYTES: usize = 16 << 20;
 
 /// The file; `None` where there is none that can be used.
@@ -28,7 +28,8 @@ pub(super) fn name(embedder: &str, text: &str) -> Name {
 }
 
 impl Kept {
-    /// Opens the file. One that cannot be read is begun anew; without one, nothing outlives the minds in memory.
+    /// Opens the file and recreates one that cannot be read; without a file, vectors live as long as the minds in
+    /// memory.
     pub(super) fn open(file: Option<&Path>) -> Self {
         let opened = file.and_then(|file| {
             let again = |error: redb::Error| {

@@ -1,8 +1,8 @@
-//! Meaning: vectors of what stands in a mind, so that SEARCH finds what is alike and shares no word (superset 8).
+//! Embeddings: vectors of the elements of a mind, so that SEARCH finds similar ones that share no word (superset 8).
 //!
-//! A mind's vectors are brought up when somebody searches by meaning. What was written since is read from the
-//! journal; what has no vector yet is embedded by a task of its own, whoever asked for it. A search waits for a few
-//! texts, and says of many that they are still being read.
+//! A mind's vectors are updated when a search by meaning comes. Changes since the last update are read from the
+//! journal; a task of its own embeds elements without a vector. A search waits for a few texts, and warns if many are
+//! still missing.
 
 mod kept;
 mod vectors;
@@ -32,7 +32,7 @@ use vectors::{Table, Vector};
 /// Makes vectors of texts.
 #[async_trait]
 pub trait Embedder: Send + Sync + 'static {
-    /// Its name, with its provider's: vectors of another are not compared with its own.
+    /// Returns the embedder's name with its provider's: vectors of different embedders are not compared.
     fn name(&self) -> &str;
     /// A vector for each text, in order, all of one length.
     ///
@@ -41,7 +41,7 @@ pub trait Embedder: Send + Sync + 'static {
     async fn embed(&self, origin: &Origin, texts: Vec<String>) -> Result<Vec<Vec<f32>>, EmbedError>;
 }
 
-/// Why there are no vectors.
+/// The reason why there are no vectors.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum EmbedError {
     /// The texts are at fault, or one of them; the same texts would be refused again.
@@ -72,7 +72,7 @@ const PAUSE: Duration = Duration::from_secs(10);
 pub(super) struct Meanings {
     embedder: Arc<dyn Embedder>,
     kept: Arc<Kept>,
-    /// What was searched for lately.
+    /// The vectors of recent search terms.
     terms: Arc<Mutex<HashMap<Name, Arc<OnceCell<Vector>>>>>,
     /// Texts are embedded by one mind at a time, so that what several say is embedded once.
     turn: Arc<Semaphore>,
@@ -82,7 +82,7 @@ pub(super) struct Meanings {
 #[derive(Default)]
 pub(super) struct Meaning {
     state: Mutex<State>,
-    /// Told when whoever embeds what is missing has ended.
+    /// Notified when the task that embeds missing elements has ended.
     filled: Notify,
 }
 
@@ -91,27 +91,27 @@ struct State {
     /// The journal entry up to which `table` and `missing` tell of the mind.
     seq: Option<u64>,
     table: Table,
-    /// What has no vector yet, and what it says.
+    /// The elements without a vector, with the names of their texts.
     missing: BTreeMap<El, Name>,
     /// Elements that a search waits for, which are embedded first.
     asked: BTreeSet<El>,
-    /// What the embedder does not take.
+    /// The texts that the embedder refuses.
     refused: HashSet<Name>,
     /// There is more in the mind than may have a vector.
     full: bool,
     filling: bool,
-    /// Why the embedder failed, and until when it is left alone.
+    /// The last failure of the embedder, and the time until which it is not asked.
     failed: Option<(String, Instant)>,
 }
 
-/// What an element says, as far as it is known.
+/// The text of an element, as far as it is known.
 enum Said {
     Nothing,
     Known(Vector),
     Unknown(Name),
 }
 
-/// What a search by meaning goes by, and what it must be told.
+/// The vectors of a search by meaning, with the warnings for its caller.
 #[derive(Default)]
 pub(super) struct Found {
     pub(super) near: Option<Near>,
@@ -131,7 +131,7 @@ impl Nexus {
 }
 
 impl Meanings {
-    /// What is near to `term` in a mind, and in the commons beside it.
+    /// Returns the elements near to `term` in a mind, and in the commons beside it.
     pub(super) async fn find(
         &self,
         store: &Store,
@@ -184,7 +184,8 @@ impl Meanings {
         made.await.unwrap_or_else(|panic| Err(EmbedError::Failed(panic.to_string())))
     }
 
-    /// Returns the vectors of a mind as it stands in `snapshot`, with a warning where what the searcher sees of it has none yet.
+    /// Returns the vectors of a mind in the state of `snapshot`, with a warning if some that the searcher sees are
+    /// missing.
     async fn bring_up(
         &self,
         store: &Store,
@@ -236,7 +237,7 @@ impl Meanings {
         Ok((state.table.clone(), state.warning(id, &wanted)))
     }
 
-    /// What elements say now: those that were touched, or all.
+    /// Returns the texts of elements: of the touched ones, or of all.
     fn look(&self, touched: Option<BTreeSet<El>>, snapshot: &Snapshot) -> Vec<(El, Said)> {
         let (mut looked, mut count) = (Vec::new(), 0);
         let mut see = |el: El| {
@@ -345,7 +346,7 @@ impl Meanings {
     }
 }
 
-/// Tells those who wait that nobody embeds any more, should whoever did end in the middle.
+/// Notifies the waiting tasks that no task embeds any more, also when that one panics.
 struct Ending<'m>(&'m Meaning);
 
 impl Ending<'_> {
@@ -435,12 +436,12 @@ impl State {
         }
     }
 
-    /// Whether any of these still has no vector.
+    /// Returns `true` if any of these elements has no vector yet.
     fn lacks(&self, wanted: &[(El, Name)]) -> bool {
         wanted.iter().any(|(el, name)| self.missing.get(el) == Some(name))
     }
 
-    /// What a searcher must be told who wanted these.
+    /// Returns the warning for a searcher who needed these elements.
     fn warning(&self, id: &NexusId, wanted: &[(El, Name)]) -> Option<String> {
         let all = wanted.len() > AT_ONCE;
         if (all && self.missing.is_empty()) || (!all && !self.lacks(wanted)) {
@@ -453,7 +454,7 @@ impl State {
     }
 }
 
-/// What a call searches for by meaning, if it does: without MODE a search goes by words and meaning.
+/// Returns the term that a call searches for by meaning, if it does: without MODE a search uses words and meaning.
 pub(super) fn term_of(call: &Call) -> Option<String> {
     if !call.command.to_ascii_uppercase().contains("SEARCH") {
         return None;

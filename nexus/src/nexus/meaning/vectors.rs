@@ -9,7 +9,7 @@ use kip::exec::Semantic;
 use kip::graph::El;
 use simsimd::SpatialSimilarity;
 
-/// Vectors that are copied together when one of them changes while somebody reads.
+/// Vectors that are copied together when one of them changes during a read.
 const CHUNK: usize = 512;
 /// Below this two texts are not alike: a sentence embedder finds some likeness between any two.
 const FLOOR: f32 = 0.25;
@@ -17,7 +17,7 @@ const FLOOR: f32 = 0.25;
 /// A vector of length one, each number in a byte.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::nexus) struct Vector {
-    /// What a step of the bytes stands for.
+    /// The value of one step of the bytes.
     scale: f32,
     bytes: Box<[i8]>,
 }
@@ -50,7 +50,7 @@ impl Vector {
     }
 }
 
-/// A vector where it stands among others: what a step of the bytes stands for, and the bytes.
+/// A vector among others: the value of one step of the bytes, and the bytes.
 type Packed<'v> = (f32, &'v [i8]);
 
 /// Some vectors of one length, and places where others were; their bytes stand one after the other, so that all are gone
@@ -128,11 +128,11 @@ impl Table {
     }
 }
 
-/// What is near to one term, in a mind and in the commons beside it.
+/// The vectors near to one term, in a mind and in the commons beside it.
 pub(in crate::nexus) struct Near {
     pub(super) term: Vector,
     pub(super) own: Table,
-    /// Its elements are seen from abroad.
+    /// The vectors of the commons, whose elements have foreign ids here.
     pub(super) commons: Option<Table>,
 }
 

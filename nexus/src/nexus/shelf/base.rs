@@ -28,7 +28,7 @@ pub(super) struct Base {
     vocabulary: ReadOnlyTable<(bool, &'static str), u64>,
     sorted: ReadOnlyTable<(&'static str, &'static str, &'static [u8], u32), ()>,
     indexes: HashMap<(Sym, Sym), usize>,
-    /// How many elements of each kind there are, and how many hold words; of links where the flag is set.
+    /// The number of elements of each kind, and of those with words; the flag is set for links.
     counts: HashMap<(bool, &'static str), usize>,
     /// The last concept and the last link.
     last: (u32, u32),
@@ -37,7 +37,7 @@ pub(super) struct Base {
 }
 
 impl Base {
-    /// The shelf as it stands.
+    /// Opens the base of a shelf.
     ///
     /// # Errors
     /// The disk's.
@@ -79,12 +79,12 @@ impl Base {
         })
     }
 
-    /// What the disk refused, if anything.
+    /// Returns the failure of the disk, if there was one.
     pub(super) fn fault(&self) -> Option<&str> {
         self.fault.get().map(String::as_str)
     }
 
-    /// How many concepts and how many links there are.
+    /// Returns the numbers of concepts and of links.
     pub(super) fn len(&self) -> (usize, usize) {
         let of = |links| {
             let kinds = self.counts.iter().filter(|((of, name), _)| *of == links && *name != WITH_WORDS);
@@ -278,7 +278,7 @@ struct Spoken<'b> {
     links: bool,
 }
 
-/// Where one of them stands.
+/// The position of an element.
 struct Stands<'b> {
     base: &'b Base,
     links: bool,

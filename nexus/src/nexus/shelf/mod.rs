@@ -1,7 +1,7 @@
-//! A mind over its memory budget. Its graph lies in a file of tables beside the store, the shelf, and only what
-//! was written since stands in memory: a small resident graph over a large one on disk, seen as one. From time to
-//! time the small one is filed away. The store stays the truth; a shelf that is lost, torn or behind is made again
-//! from it.
+//! A mind over its memory budget. Its graph is in a file of tables beside the store, the shelf, and only recent changes
+//! are in memory: a small resident graph over a large one on disk, read as one. From time to time the small one is
+//! written to the file. The store remains the source of truth; a shelf that is lost, torn or behind is made again from
+//! it.
 
 mod base;
 mod tables;
@@ -26,22 +26,22 @@ pub(super) use tables::guarded;
 
 /// Elements filed at once when a whole mind is.
 const AT_ONCE: usize = 65_536;
-/// What one shelf may cache of its file, in bytes.
+/// The cache of one shelf, in bytes.
 const CACHE_BYTES: usize = 64 << 20;
-/// How long a shelf is waited for that is being closed, in steps.
+/// The interval between two looks at a shelf that is being closed.
 const CLOSING_STEP: Duration = Duration::from_millis(5);
 const CLOSING_STEPS_MAX: usize = 2_000;
 /// The form of the tables; a shelf of another form is made again.
 const FORM: u32 = 5;
 
-/// Where shelves lie, and from when on a mind is put on one.
+/// The folder of the shelves, and the size from which a mind uses one.
 #[derive(Clone, Debug)]
 pub struct Shelves {
     /// The folder of their files.
     pub folder: PathBuf,
-    /// What one mind may take up in memory, in bytes.
+    /// The memory that one mind may use, in bytes.
     pub memory: usize,
-    /// How many elements that were written since may stand in memory beside a shelf.
+    /// The most unfiled elements in memory beside a shelf.
     pub unfiled: usize,
 }
 
@@ -49,7 +49,7 @@ pub struct Shelves {
 #[derive(Default)]
 pub(super) struct Open(Mutex<HashMap<PathBuf, Weak<Database>>>);
 
-/// Which state of a nexus a shelf holds.
+/// The state of a nexus that a shelf holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct State {
     form: u32,
@@ -74,11 +74,11 @@ pub struct Shelved {
     base: Arc<Base>,
     stale: Stale,
     fresh: Graph,
-    /// Of all that stands here.
+    /// The restrictions of all elements.
     limited: Limited,
-    /// What the base would weigh in memory.
+    /// The memory that the base would use, in bytes.
     weight: usize,
-    /// What the shelf said of its state when this stood on it last; whoever files finds it so, or does not file.
+    /// The state that the shelf had when this base was opened. A writer that finds another one does not write.
     said: Option<Vec<u8>>,
 }
 
@@ -170,7 +170,7 @@ fn io(error: &redb::Error) -> StoreError {
 }
 
 impl Shelved {
-    /// What a shelf holds, and the state it says it is in; `None` when it holds nothing whole.
+    /// Opens a shelf and returns it with its state; `None` for a shelf that is not whole.
     ///
     /// # Errors
     /// [`StoreError::Io`].
@@ -238,11 +238,11 @@ impl Shelved {
         self.fresh.next_link = self.fresh.next_link.max(link);
     }
 
-    /// Files away what stands in memory. With a state the shelf is whole and says so, durably; without one it is
-    /// on the way there.
+    /// Writes the resident elements to the file. With a state the shelf is marked as whole, durably; without one it is
+    /// in between.
     ///
     /// # Errors
-    /// [`StoreError::Io`]; what stands in memory stays there.
+    /// [`StoreError::Io`]; the elements stay in memory.
     pub(super) fn file_away(&mut self, state: Option<State>) -> Result<(), StoreError> {
         let weight = self.weight();
         let says = state.and_then(|state| rmp_serde::to_vec(&State { weight, ..state }).ok());
@@ -305,13 +305,13 @@ impl Shelved {
         &self.limited
     }
 
-    /// How many elements stand in memory.
+    /// Returns the number of resident elements.
     pub(super) fn unfiled(&self) -> usize {
         let (concepts, links) = self.fresh.len();
         concepts + links + self.stale.els.len()
     }
 
-    /// How many concepts and how many links there are.
+    /// Returns the numbers of concepts and of links.
     pub(super) fn len(&self) -> (usize, usize) {
         let ((concepts, links), (more_concepts, more_links)) = (self.base.len(), self.fresh.len());
         let stale = |links: bool| counted(&self.stale.kinds, links, None);
@@ -338,10 +338,10 @@ impl Shelved {
         self.fresh.numbering
     }
 
-    /// Whether everything that was read could be read.
+    /// Checks that every read succeeded.
     ///
     /// # Errors
-    /// [`StoreError::Io`]: an answer that rests on it must not be given.
+    /// [`StoreError::Io`]: an answer that depends on it must not be given.
     pub(super) fn check(&self) -> Result<(), StoreError> {
         self.base.fault().map_or(Ok(()), |fault| Err(StoreError::Io(format!("shelf: {fault}"))))
     }
@@ -357,7 +357,7 @@ impl Shelved {
         }
     }
 
-    /// What the base says of an element does not hold any more.
+    /// Marks the base's copy of an element as outdated.
     fn outdate(&mut self, el: El) {
         if self.stale.els.contains(&el) {
             return;

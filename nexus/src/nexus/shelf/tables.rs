@@ -1,4 +1,4 @@
-//! The tables of a shelf, and how an element stands in them.
+//! The tables of a shelf, and the form of an element in them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,7 +8,7 @@ use kip::graph::sorted::Place;
 use kip::graph::{El, INDEXES_MAX, Limited, Look, Record, Rule, text};
 use redb::{ReadTransaction, ReadableTable, Table, TableDefinition, WriteTransaction};
 
-/// What goes wrong with a shelf: the disk.
+/// A result whose error is the disk's.
 pub(in crate::nexus) type Result<T> = std::result::Result<T, redb::Error>;
 
 /// Works on a file of tables. The library takes a page that is none for impossible and panics; here that is a disk that rots.
@@ -40,7 +40,7 @@ pub(super) const SORTED: TableDefinition<(&str, &str, &[u8], u32), ()> = TableDe
 pub(super) const INDEXES: TableDefinition<(&str, &str), u64> = TableDefinition::new("indexes");
 /// Elements that not everybody may see, with their type or predicate and the rule that says who does.
 pub(super) const RULES: TableDefinition<u32, &[u8]> = TableDefinition::new("rules");
-/// How many: concepts of a type, links of a predicate (the flag is set), and of neither, by name.
+/// The counts of concepts of a type, links of a predicate (the flag is set), and of neither, by name.
 pub(super) const COUNTS: TableDefinition<(bool, &str), u64> = TableDefinition::new("counts");
 /// The state of a nexus that the shelf holds.
 pub(super) const STATE: TableDefinition<&str, &[u8]> = TableDefinition::new("state");
@@ -62,7 +62,7 @@ pub(super) struct Tables<'t> {
     indexes: Table<'t, (&'static str, &'static str), u64>,
     rules: Table<'t, u32, &'static [u8]>,
     counts: Table<'t, (bool, &'static str), u64>,
-    /// Attributes that an index stands on, by type.
+    /// The indexed attributes, by type.
     indexed: HashMap<Sym, Vec<Sym>>,
     counted: HashMap<(bool, &'static str), i64>,
     spoken: HashMap<(bool, ArcStr), i64>,
@@ -103,7 +103,7 @@ impl<'t> Tables<'t> {
         })
     }
 
-    /// Takes an element out, as it stands there.
+    /// Removes an element and returns it.
     ///
     /// # Errors
     /// The disk's.
@@ -140,7 +140,7 @@ impl<'t> Tables<'t> {
         Ok(())
     }
 
-    /// Puts an element in; nothing stands under its number.
+    /// Puts an element in under a free number.
     ///
     /// # Errors
     /// The disk's.
@@ -242,10 +242,10 @@ impl<'t> Tables<'t> {
     }
 }
 
-/// What of a shelf not everybody may see.
+/// Returns the restricted elements of a shelf.
 ///
 /// # Errors
-/// The disk's, and [`redb::Error::Corrupted`] for a rule that is none.
+/// The disk's, and [`redb::Error::Corrupted`] for a malformed rule.
 pub(super) fn limited(read: &ReadTransaction) -> Result<Limited> {
     let mut limited = Limited::default();
     for entry in read.open_table(RULES)?.iter()? {

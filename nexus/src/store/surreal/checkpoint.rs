@@ -181,7 +181,7 @@ impl Surreal {
     }
 }
 
-/// How often a write is made again because the database began a new log under it.
+/// The most repetitions of a write because the database began a new log under it.
 const REPEATS_MAX: usize = 8;
 
 /// The name of the newest log of the database in `store`.

@@ -42,25 +42,25 @@ const INLINE_BYTES: u64 = 1 << 40;
 const STACK_BYTES: usize = 10 << 20;
 /// `nice` value of the database's threads. Clients wait for the log, never for a checkpoint, so checkpoints yield the CPU.
 const DB_THREAD_NICE: i32 = 5;
-/// How long opening may go on without the process using any CPU time.
+/// The time for which opening may use no CPU time.
 const STANDSTILL_MAX: Duration = Duration::from_secs(10);
-/// How long it may go on so while a thread waits for the disk.
+/// The same while a thread waits for the disk.
 const DISK_WAIT_MAX: Duration = Duration::from_secs(120);
 /// CPU time in a second below which nothing is being done.
 const IDLE_CPU: Duration = Duration::from_millis(10);
-/// How long one write may take; then its outcome is unknown.
+/// The longest duration of one write; after it the outcome is unknown.
 const WRITE_MAX: Duration = Duration::from_secs(120);
-/// How long a database that was closed may take to let go of its lock.
+/// The longest time that a closed database may keep its lock.
 const UNLOCK_MAX: Duration = Duration::from_secs(2);
 /// Room that must be left on the disk beside what the database flushes, for the log to go on.
 const ROOM_BYTES: u64 = 4 << 20;
-/// What SurrealKV says of a manifest that names a log for which there is no file.
+/// SurrealKV's message about a manifest that names a log without a file.
 const LOG_AHEAD: &str = "exceeds WAL segments";
 /// The file that SurrealKV holds locked.
 const LOCK: &str = "LOCK";
 /// The file by which the disk is tried.
 const PROBE: &str = "probe.tmp";
-/// How long a failed attempt to open again is the answer to everyone who asks.
+/// The time for which a failed attempt to reopen is the answer for every caller.
 const REOPEN_PAUSE: Duration = Duration::from_millis(500);
 
 /// A database that is open.
@@ -90,7 +90,7 @@ pub(super) struct Database {
     in_use: Arc<AtomicBool>,
     /// Set by a write that failed, until the database was opened again.
     distrusted: Arc<AtomicBool>,
-    /// Held by whoever opens it again, with the last failure to.
+    /// The lock of reopening, with the last failure.
     reopening: Arc<tokio::sync::Mutex<Option<(Instant, StoreError)>>>,
     /// The epoch of our lease; every checkpoint names it.
     epoch: AtomicI64,
@@ -125,11 +125,11 @@ impl Database {
     }
 
     /// Opens the database, migrates it, takes the lease, and returns the checkpoint, the rows of the log that it holds
-    /// itself, and the segment of the log that it knows to have been begun.
+    /// itself, and the first segment of the log that it knows.
     ///
     /// # Errors
-    /// [`StoreError::Locked`] when another process has it; [`StoreError::Corrupt`] with the file that was opened last when
-    /// opening stands still.
+    /// [`StoreError::Locked`] if another process has it; [`StoreError::Corrupt`] with the file that was opened last if
+    /// opening makes no progress.
     pub(super) async fn open(&self, now: Timestamp) -> Result<(Opened, Option<u64>), StoreError> {
         let path = self.path.clone();
         // A process that was killed may have left it.
@@ -450,7 +450,7 @@ fn has_manifest(store: &Path) -> Result<(), StoreError> {
     Err(StoreError::Corrupt(format!("{} is missing, and tables are there: put it back", manifest.display())))
 }
 
-/// Whether the database in `store` was not closed: its own logs hold something.
+/// Returns `true` if the database in `store` was not closed: its own logs are not empty.
 fn needs_recovery(store: &Path) -> bool {
     let files = std::fs::read_dir(store.join("wal")).into_iter().flatten();
     files.filter_map(|file| file.ok()?.metadata().ok()).any(|file| file.len() > 0)
@@ -498,7 +498,7 @@ async fn built_as_is(store: &Path, memtable_bytes: usize) -> Result<Arc<Datastor
     })
 }
 
-/// Takes the lease: the epoch rises, and whoever held the last one can flush no more.
+/// Takes the lease: the epoch rises, and the holder of the last one can write no more.
 async fn take_lease(db: &Client<Db>, now: Timestamp) -> Result<i64, StoreError> {
     const TAKE: &str = "BEGIN;
         UPSERT lease:store SET epoch = (epoch ?? 0) + 1, since = $now RETURN NONE;

@@ -55,7 +55,7 @@ pub(super) struct Found {
     pub(super) log: Log,
     /// The rows past the number that was asked for, in order.
     pub(super) rows: BTreeMap<u64, Bytes>,
-    /// Which segments are missing or shorter than they were made; rows at the end of the log may be lost with them.
+    /// The segments that are missing or shorter than they were made; rows at the end of the log may be lost with them.
     pub(super) losses: Vec<String>,
 }
 
@@ -78,14 +78,14 @@ fn checksum(n: u64, row: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// How long the record at the beginning of `bytes` says it is.
+/// Returns the length that the record at the beginning of `bytes` states.
 fn torn_length(bytes: &[u8]) -> Option<usize> {
     let header = bytes.get(..HEADER).filter(|header| header.starts_with(MAGIC))?;
     Some(HEADER + u32::from_le_bytes(header[12..16].try_into().ok()?) as usize)
 }
 
-/// Returns `true` where nothing, or a record that was not written to its end, stands at the beginning of a segment: it was
-/// never acknowledged.
+/// Returns `true` if a segment begins with nothing, or with a record that was not written to its end: it was never
+/// acknowledged.
 fn is_torn(segment: &[u8]) -> bool {
     let end = torn_length(segment).unwrap_or(HEADER).max(1);
     // No record is longer than its segment: such a length changed on the disk.
@@ -194,8 +194,8 @@ impl Log {
         Ok(found)
     }
 
-    /// Keeps only `rows`, after rows at the end were lost: they are written anew, and the segments that were found are set
-    /// aside under names that end with `.lost`.
+    /// Keeps only `rows`, after rows at the end were lost: writes them again, and renames the segments to names that
+    /// end with `.lost`.
     ///
     /// # Errors
     /// [`StoreError::Io`]; the log may be opened again as it was.
@@ -291,7 +291,7 @@ impl Log {
         path_of(&self.folder, self.next - 1)
     }
 
-    /// Lets go of segments that hold nothing past number `upto`, and answers their files, which whoever asked
+    /// Drops the segments that hold nothing past number `upto`, and returns their files, which the caller
     /// [removes](remove) while others append.
     #[must_use]
     pub(super) fn trim(&mut self, upto: u64) -> Vec<PathBuf> {
@@ -364,7 +364,7 @@ fn segments(folder: &Path) -> Result<BTreeMap<u64, PathBuf>, StoreError> {
     Ok(segments)
 }
 
-/// Where segment `number` is.
+/// Returns the path of segment `number`.
 fn path_of(folder: &Path, number: u64) -> PathBuf {
     folder.join(format!("{number:020}.log"))
 }

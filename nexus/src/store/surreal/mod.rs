@@ -28,8 +28,8 @@ use pages::{next_page, unpack_page};
 use rows::{AccountRow, CHUNK_ENTRIES, DocRow, JournalRow, PageRow, PayloadRow, StreamRow, Summed, bytes_of};
 pub use verify::Verification;
 
-/// What of the database's logs is worth reading, as filter directives. It was closed when its tree is dropped, and warns of that
-/// nevertheless, as it does of being shut down.
+/// Filter directives for the database's own logs. A database that was closed warns when its tree is dropped, and when
+/// it shuts down; both warnings are off.
 pub const LOGS: &str = "surrealdb=warn,surrealkv=warn,surrealkv::lsm=error,surrealdb::core::kvs::ds=off";
 /// Rows asked for at once.
 const ROWS_ASKED: usize = 512;
@@ -37,7 +37,7 @@ const ROWS_ASKED: usize = 512;
 /// SurrealDB, embedded on SurrealKV, every flush synced.
 pub struct Surreal {
     database: Database,
-    /// What is not projected yet; `None` until it is opened.
+    /// The rows that no checkpoint holds yet; `None` until the store is opened.
     log: Arc<Mutex<Option<Log>>>,
     accept_loss: bool,
 }
@@ -62,7 +62,7 @@ impl Surreal {
 /// Text of an error thrown by our own fencing check.
 const LEASE_LOST: &str = "lease lost";
 
-/// What SurrealKV says of a block that does not match its checksum.
+/// SurrealKV's message about a block that does not match its checksum.
 const BLOCK_DAMAGED: &str = "checksum verification failed";
 /// Begins the error of such a block.
 const DAMAGED: &str = "a table of the database is damaged";

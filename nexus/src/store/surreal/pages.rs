@@ -21,18 +21,18 @@ pub(super) type Pages = BTreeMap<(Arc<str>, u64), ChangedPage>;
 /// A page with the changes in it.
 #[derive(Default)]
 pub(super) struct ChangedPage {
-    /// Whether it is there already.
+    /// `true` if the page exists already.
     stored: bool,
     elements: BTreeMap<u64, Bytes>,
 }
 
 /// A page as it is written.
 pub(super) enum PackedPage {
-    /// Nothing stands in it any more.
+    /// The page has become empty.
     Empty(RecordId),
     Changed {
         row: PageRow,
-        /// Whether it is there already.
+        /// `true` if the page exists already.
         stored: bool,
         bytes: usize,
     },

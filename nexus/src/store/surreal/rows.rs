@@ -80,7 +80,7 @@ pub(super) struct PayloadRow {
 ///
 /// SurrealKV 0.21 looks at no checksum of values that it keeps apart from its tables.
 pub(super) trait Summed: Sized {
-    /// What an error calls the row.
+    /// Returns the name of the row for error messages.
     fn title(&self) -> String;
     /// All that the row says, in pieces.
     fn said(&self) -> [&[u8]; 3];
@@ -267,7 +267,7 @@ impl Rows {
         accounts.chain(streams).chain(payloads).chain(docs).chain(pages).chain(journals).cloned().collect()
     }
 
-    /// A page as it stands; one that is empty goes.
+    /// Adds a page; an empty one is removed.
     pub(super) fn add_page(&mut self, page: PackedPage) {
         self.bytes += ROW_BYTES;
         match page {

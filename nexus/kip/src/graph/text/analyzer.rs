@@ -94,7 +94,7 @@ impl Spaceless {
         }
     }
 
-    /// How many neighbours are a term.
+    /// Returns the number of neighbours that make a term.
     fn length(self) -> usize {
         match self {
             Self::Cjk => 2,

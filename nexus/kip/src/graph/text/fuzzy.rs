@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 /// Calls a function with the words from one on, in order, until it answers `false`.
 type WordsFrom<'w> = &'w dyn Fn(&str, &mut dyn FnMut(&str) -> bool);
-/// Whether a word stands anywhere, for whoever asks: one that stands only in what is hidden from him decides nothing.
+/// Tests a word for the reader: a word that occurs only in hidden elements decides nothing.
 type IsThere<'w> = &'w dyn Fn(&str) -> bool;
 
 /// Other words taken up for one word of a query.
@@ -76,7 +76,7 @@ fn begun_otherwise(letters: &[char]) -> BTreeSet<String> {
     found
 }
 
-/// Which letters are in a word, and how many: enough to tell that two are far apart, at a glance.
+/// The set of letters of a word with their counts: enough to see quickly that two words are far apart.
 #[derive(Clone, Copy)]
 struct Letters {
     set: u64,

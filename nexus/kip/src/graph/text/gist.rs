@@ -1,4 +1,4 @@
-//! What an element says, as one text: what its meaning is taken from.
+//! The text of an element from which its embedding is computed.
 
 use serde_json::Value;
 
@@ -8,7 +8,8 @@ use crate::datum::{Datum, Sym};
 /// Characters of an element that are looked at; an embedder reads no more.
 pub const GIST_CHARS_MAX: usize = 1_000;
 
-/// The type of records, whose names are made up and whose labels say little: what they mean stands in these two.
+/// The type of records, whose names are generated and whose labels say little: their meaning is in these two
+/// attributes.
 const RECORD: (&str, [&str; 2]) = ("Knowledge", ["task", "content"]);
 
 /// The text of an element: a concept's name and texts, a link's texts. `None` where it says nothing.

@@ -15,7 +15,7 @@ use super::rank::{Standing, Words};
 use super::runs::Runs;
 use crate::datum::Datum;
 
-/// How much a word in the name, an alias, or another text counts, and one of the texts beside which this one stood.
+/// The weights of a word in the name, in an alias, in another text, and in one of the texts around it.
 const NAME: f32 = 3.0;
 const ALIAS: f32 = 2.5;
 const OTHER: f32 = 1.0;
@@ -26,7 +26,7 @@ const K1: f32 = 1.2;
 const B: f32 = 0.5;
 /// The length that is neither rewarded nor punished.
 const LENGTH: f32 = 24.0;
-/// Levels of worth that are told apart: from 1 to this.
+/// Levels of weight, from 1 to this.
 pub const LEVELS_MAX: u8 = 32;
 pub(super) const LEVELS: f32 = LEVELS_MAX as f32;
 /// Text beyond this many terms of one element is not indexed.
@@ -39,7 +39,7 @@ pub struct Index {
     elements: usize,
 }
 
-/// Where a word stands.
+/// The elements that hold a word.
 #[derive(Clone)]
 enum Posting {
     /// In one element.
@@ -232,7 +232,7 @@ impl Index {
         self.elements = self.elements + usize::from(!new.is_empty()) - usize::from(!old.is_empty());
     }
 
-    /// How many words are known.
+    /// Returns the number of known words.
     pub fn words(&self) -> usize {
         self.postings.len()
     }

@@ -19,7 +19,7 @@ const LOOKUP: usize = 64;
 const STRETCH: usize = 2_048;
 /// Unknown words of one query that are taken for slips; each costs a walk through the words.
 const GUESSES_MAX: usize = 6;
-/// What a word that begins so counts, and one with one or two slips.
+/// The weights of a word with the same beginning, and of one with one or two typing errors.
 const BEGINS: f32 = 0.8;
 const SLIPPED: [f32; 3] = [1.0, 0.7, 0.5];
 
@@ -28,7 +28,7 @@ pub type Hit = (El, f32);
 
 /// An inverted index.
 pub trait Words {
-    /// Where `word` stands, if anywhere.
+    /// Returns the postings of `word`, if any element holds it.
     fn standing(&self, word: &str) -> Option<Box<dyn Standing + '_>>;
     /// Calls `see` with the words from `first` on, in order, until it answers `false`.
     fn words_from(&self, first: &str, see: &mut dyn FnMut(&str) -> bool);
@@ -42,15 +42,15 @@ pub trait Words {
         let is_there = |word: &str| self.standing(word).is_some();
         fuzzy::slips(&|first, see| self.words_from(first, see), &is_there, word)
     }
-    /// How many elements hold any word.
+    /// Returns the number of elements that hold any word.
     fn elements(&self) -> usize;
 }
 
-/// Where a word stands.
+/// The postings of a word.
 pub trait Standing {
     /// In how many elements.
     fn count(&self) -> usize;
-    /// What it is worth in one element, if it stands there: from 1 to [`super::LEVELS_MAX`].
+    /// Returns the weight of the word in an element that holds it, from 1 to [`super::LEVELS_MAX`].
     fn level(&self, el: El) -> Option<u8>;
     /// Calls `see` with every element, the most worth first, in runs of which all are worth the same and stand in order,
     /// until it answers `false`.
@@ -106,15 +106,15 @@ pub fn search(words: &dyn Words, asked: &[Arc<str>], limit: usize, fits: &mut dy
     best.into_iter().map(|(el, score)| (el, score / whole)).collect()
 }
 
-/// What was found so far.
+/// The candidates so far.
 struct Ranking {
     scores: Scores,
     limit: usize,
-    /// Whether nothing that was not found yet can be among the best any more.
+    /// `true` once no further element can be among the best.
     closed: bool,
-    /// What the best score at least.
+    /// The least score of the best.
     least: f32,
-    /// What any scores at most.
+    /// The greatest score of any candidate.
     reached: f32,
 }
 
@@ -130,12 +130,12 @@ impl Ranking {
         }
     }
 
-    /// Whether it is dearer to walk by so many elements than to look up those that were found.
+    /// Returns `true` if walking over so many elements costs more than looking up the candidates.
     fn looks_up(&self, count: usize) -> bool {
         self.closed && self.scores.len() * LOOKUP < count
     }
 
-    /// Takes a word up that stands for itself alone; those after it can give no more than `left`.
+    /// Adds the scores of a word that is matched alone; the words after it add at most `left`.
     fn walk(
         &mut self,
         standing: &dyn Standing,
@@ -169,7 +169,7 @@ impl Ranking {
         }
     }
 
-    /// Takes a word up that stands for several, or of which only as many are let in as are wanted.
+    /// Adds the scores of a word with several matches, or of one that admits only as many elements as are wanted.
     fn walk_all(&mut self, asked: &Asked<'_>, common: bool, left: f32, fits: &mut dyn FnMut(El) -> bool) {
         self.close(asked.most() + left, fits);
         if self.looks_up(asked.count) {
@@ -199,16 +199,16 @@ impl Ranking {
 /// One word of a query.
 struct Asked<'w> {
     standings: Vec<(Box<dyn Standing + 'w>, f32)>,
-    /// How many elements hold it.
+    /// The number of elements that hold the word.
     count: usize,
-    /// How much it tells (its inverse document frequency).
+    /// The weight of the word (its inverse document frequency).
     weight: f32,
     /// The best that it is worth in any of them.
     worth: f32,
 }
 
-/// What a word of a query stands for: itself, and where that finds too little, words that begin so or
-/// are a slip away.
+/// Returns the matches of a word of a query: itself, and where that finds too little, words with the same beginning or
+/// with a typing error.
 fn ask<'w>(words: &'w dyn Words, word: &str, limit: usize, guesses: &mut usize) -> Asked<'w> {
     let mut standings: Vec<(Box<dyn Standing + 'w>, f32)> =
         words.standing(word).map(|standing| (standing, 1.0)).into_iter().collect();
@@ -238,7 +238,7 @@ fn ask<'w>(words: &'w dyn Words, word: &str, limit: usize, guesses: &mut usize) 
 }
 
 impl Asked<'_> {
-    /// What it gives an element at most.
+    /// Returns the greatest score that the word gives an element.
     fn most(&self) -> f32 {
         self.weight * self.worth
     }

@@ -18,12 +18,12 @@ impl Runs {
         Self(Arc::new(els.chunks(RUN_MAX).map(|run| Arc::new(run.to_vec())).collect()))
     }
 
-    /// The run in which an element stands, or would.
+    /// Returns the index of the run that holds an element, or would hold it.
     fn place(&self, el: El) -> usize {
         self.0.partition_point(|run| run.last().is_some_and(|last| *last < el))
     }
 
-    /// Whether it is in.
+    /// Returns `true` if an element is in the set.
     pub(super) fn contains(&self, el: El) -> bool {
         self.0.get(self.place(el)).is_some_and(|run| run.binary_search(&el).is_ok())
     }
@@ -64,7 +64,7 @@ impl Runs {
         true
     }
 
-    /// Whether none is in.
+    /// Returns `true` if the set is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,4 +1,4 @@
-//! How well elements answer so far, while the words of a query are gone through.
+//! The scores of elements while the words of a query are processed.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -17,7 +17,7 @@ const SORT_BITS: u32 = 2;
 #[derive(Default)]
 pub(super) struct Scores {
     pages: Vec<Page>,
-    /// Where the pages of each sort stand, one off: zero is none.
+    /// The indexes of the pages of each sort, plus one: zero means none.
     places: [Vec<u32>; 1 << SORT_BITS],
     /// The page that was asked for last.
     last: usize,
@@ -30,13 +30,13 @@ struct Page {
     scores: Box<[f32; PAGE]>,
 }
 
-/// How many score more: without a branch, so that several are compared at once.
+/// Returns the number of greater scores, without a branch, so that several are compared at once.
 fn above(scores: &[f32], bound: f32) -> usize {
     scores.iter().map(|score| u32::from(*score > bound)).sum::<u32>() as usize
 }
 
 impl Scores {
-    /// How many elements have one.
+    /// Returns the number of elements with a score.
     pub(super) fn len(&self) -> usize {
         self.len
     }
@@ -98,7 +98,7 @@ impl Scores {
         }
     }
 
-    /// Gives every score anew.
+    /// Computes every score again.
     pub(super) fn change(&mut self, give: impl Fn(El, f32) -> f32) {
         for page in &mut self.pages {
             for (glance, scores) in page.scores.chunks_exact_mut(GLANCE).enumerate() {
@@ -121,7 +121,7 @@ impl Scores {
         }
     }
 
-    /// How many score more.
+    /// Returns the number of greater scores.
     fn count_above(&self, bound: f32) -> usize {
         self.pages.iter().map(|page| above(&*page.scores, bound)).sum()
     }
@@ -131,7 +131,7 @@ impl Scores {
         self.pages.iter().flat_map(|page| (page.first..).step_by(GLANCE).zip(page.scores.chunks_exact(GLANCE)))
     }
 
-    /// Those that score more, in no order.
+    /// Returns the elements with greater scores, in no order.
     pub(super) fn above(&self, bound: f32) -> impl Iterator<Item = Hit> {
         self.glances().filter(move |(_, scores)| above(scores, bound) > 0).flat_map(move |(first, scores)| {
             let found = (first..).zip(scores).filter(move |(_, score)| **score > bound);

@@ -16,10 +16,10 @@ use super::{COMMAND_BYTES_MAX, NESTING_MAX};
 pub(super) const RULES: [&str; 4] =
     [include_str!("mod.rs"), include_str!("kql.rs"), include_str!("kml.rs"), include_str!("meta.rs")];
 
-/// Reads one command.
+/// Parses one command.
 ///
 /// # Errors
-/// A `syntax` error at the first token that cannot stand where it stands.
+/// A `syntax` error at the first unexpected token.
 pub fn parse(text: &str) -> Result<Command<'_>, KipError> {
     if text.len() > COMMAND_BYTES_MAX {
         let message = format!("a command of {} bytes is over the bound of {COMMAND_BYTES_MAX}", text.len());
@@ -34,7 +34,7 @@ pub fn parse(text: &str) -> Result<Command<'_>, KipError> {
     }
 }
 
-/// Whether a command of this text would write, told from its first word.
+/// Returns `true` if a command of this text would write, judged by its first word.
 pub fn seems_to_write(text: &str) -> bool {
     matches!(Lexer::new(text).token(), Ok((T::Word(word), _)) if ["UPSERT", "DELETE", "UPDATE", "MERGE"].iter().any(|w| word.eq_ignore_ascii_case(w)))
 }
