@@ -9,7 +9,7 @@ use crate::conversation::Conversation;
 use crate::invocation::{Run, Spent, Stop};
 use crate::neuron::Begun;
 
-/// What a run brought, with the conversation as it stands.
+/// The outcome of a run, with the conversation after it.
 pub(crate) struct Outcome {
     pub(crate) stop: Result<Stop, NeuronError>,
     pub(crate) talk: Conversation,
@@ -45,7 +45,7 @@ impl Actor for Supervisor {
 /// One invocation; its life is one run.
 struct NeuronActor;
 
-/// What an invocation is started with.
+/// The arguments that an invocation starts with.
 type Start = (Run, Begun, Conversation, oneshot::Sender<Outcome>);
 
 impl Actor for NeuronActor {

@@ -21,22 +21,22 @@ const AT_ONCE: usize = 8;
 /// Calls of one answer that are taken up.
 const CALLS_MAX: usize = 128;
 
-/// What becomes of a call.
+/// The treatment of a tool call.
 enum Due {
     /// The client makes it, or approves it.
     Waits(ToolCall),
-    /// It is answered without being made.
+    /// The call is answered without being made.
     Told(ToolResult),
     /// The server makes it.
     Made(ToolCall),
 }
 
-/// How a model is told that it has no tool of a name.
+/// The beginning of the message to a model that names an unknown tool.
 const NO_TOOL: &str = "there is no tool ";
-/// How often in one invocation a model is told so before its answer is given up.
+/// The most such messages in one invocation before its answer is given up.
 const UNKNOWN_MAX: usize = 2;
 
-/// Whether a message tells a model that it has no such tool.
+/// Returns `true` if a message says to a model that it has no such tool.
 fn is_no_tool(message: &ChatMessage) -> bool {
     let said = message.content.as_deref().filter(|_| message.role == "tool");
     let said = said.and_then(|said| serde_json::from_str::<serde_json::Value>(said).ok());

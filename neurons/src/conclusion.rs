@@ -1,4 +1,4 @@
-//! The end of an invocation, written once: in the commit that pays for the answer which completes it, or by whoever ends
+//! The end of an invocation, written once: in the commit that pays for the completing answer, or by the task that ends
 //! it otherwise.
 
 use std::sync::Arc;
@@ -12,21 +12,21 @@ use crate::llm::ChatReply;
 use crate::neuron::{self, Completed, Step};
 use crate::spec::NeuronSpec;
 
-/// What is written with an answer, made from it.
+/// Operations that are committed with an answer, made from it.
 pub(crate) type WithAnswer = Box<dyn FnOnce(&ChatReply) -> Vec<Op> + Send>;
 
-/// What says that an invocation completed, made from its output and all that was used.
+/// Operations that mark an invocation as completed, made from its output and its usage.
 type WhenCompleted = dyn Fn(Completed, &Spent) -> Vec<Op> + Send + Sync;
 
-/// What is longer than this is not written beside the answer, but in a commit of its own.
+/// The largest output that is committed with the answer; a larger one has a commit of its own.
 const BYTES_MAX: usize = 1 << 20;
 
 /// Clones are one conclusion.
 #[derive(Clone)]
 pub(crate) struct Conclusion {
-    /// Whether somebody has taken it upon himself to write it.
+    /// Set once a task has claimed the right to write the end.
     taken: Arc<AtomicBool>,
-    /// What says that the invocation completed.
+    /// Makes the operations that mark the invocation as completed.
     completed: Arc<WhenCompleted>,
 }
 
@@ -35,12 +35,13 @@ impl Conclusion {
         Self { taken: Arc::default(), completed: Arc::new(completed) }
     }
 
-    /// Whether it is the caller's to write; once.
+    /// Claims the right to write the end. Returns `true` once.
     pub(crate) fn take(&self) -> bool {
         !self.taken.swap(true, Ordering::SeqCst)
     }
 
-    /// What is written with the next answer, should it complete the invocation. `spent` is what was used before it.
+    /// Returns the operations to commit with the next answer if it completes the invocation. `spent` is the usage
+    /// before it.
     pub(crate) fn with_answer(
         self,
         spec: Arc<NeuronSpec>,

@@ -18,27 +18,27 @@ use crate::invocation::Answer;
 use crate::neuron::ToolResult;
 use crate::spec::{NeuronId, NeuronSpec};
 
-/// How long a paused call waits for its results, in seconds.
+/// The time that a paused call waits for its results, in seconds.
 pub const EXPIRY_S: i64 = 15 * 60;
 /// Longer tokens are not even looked at.
 const TOKEN_BYTES_MAX: usize = 512;
 
-/// Where a paused call stands.
+/// The stage of a paused call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
-    /// It waits for its results.
+    /// The call waits for its results.
     Pending,
-    /// Its results were taken by the daemon life named here; the answer is on its way.
+    /// The daemon process named here took the results; the answer is on its way.
     Consumed {
-        /// Which results.
+        /// The hash of the results.
         body: String,
-        /// Which life of the daemon took them.
+        /// The daemon process that took them.
         life: Arc<str>,
     },
-    /// It was answered.
+    /// The call was answered.
     Done {
-        /// Which results.
+        /// The hash of the results.
         body: String,
         /// With what.
         answer: Box<Answer>,
@@ -50,31 +50,31 @@ pub enum Stage {
 pub struct Continuation {
     /// The invocation.
     pub invocation: Arc<str>,
-    /// How often it has paused.
+    /// The number of pauses so far.
     pub step: u32,
     /// The neuron as it was when the call began.
     pub neuron: NeuronSpec,
     /// The neuron's id.
     pub neuron_id: NeuronId,
-    /// Who wrote the neuron as it was then, if not its caller.
+    /// The author of the neuron's version, if it is not the caller.
     #[serde(default)]
     pub author: Option<PrincipalId>,
-    /// Whose call it is.
+    /// The caller.
     pub principal: PrincipalId,
-    /// Who pays.
+    /// The account that pays.
     pub account: Arc<str>,
     /// The calls that must be answered, exactly these.
     pub expected: Vec<String>,
-    /// Those of them that are to be approved.
+    /// The ids of the calls that need an approval.
     #[serde(default)]
     pub approvals: Vec<String>,
-    /// When it is given up.
+    /// The time at which the call is given up.
     pub expires_at: Timestamp,
-    /// Where it stands.
+    /// The stage.
     pub stage: Stage,
 }
 
-/// What is sealed in a token.
+/// The sealed contents of a token.
 #[derive(Serialize, Deserialize)]
 struct Sealed {
     id: Arc<str>,
@@ -85,7 +85,7 @@ struct Sealed {
 /// The key tokens are sealed with, kept in the store.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct SealingKey {
-    /// Which key: it stands in the token, so that keys can be rotated.
+    /// The id of the key: it is part of the token, so that keys can be rotated.
     pub id: Arc<str>,
     key: [u8; 32],
 }
@@ -100,7 +100,7 @@ impl SealingKey {
         XChaCha20Poly1305::new(&Key::from(self.key))
     }
 
-    /// What a token is bound to besides its contents.
+    /// Returns what a token is bound to besides its contents.
     fn binding(neuron: &str, principal: &PrincipalId) -> Vec<u8> {
         format!("lifeformd continuation v1\n{}:{neuron}\n{principal}", neuron.len()).into_bytes()
     }

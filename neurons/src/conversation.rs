@@ -1,5 +1,5 @@
-//! A conversation as it stands in the journal `invocation:{id}`: each message once, each answer in the commit that pays
-//! for it. Whoever takes an invocation up again goes on where the journal ends and pays for nothing twice.
+//! A conversation in the journal `invocation:{id}`: each message once, each answer in the commit that pays for it. A
+//! restarted invocation continues where the journal ends and pays for nothing twice.
 
 use std::sync::Arc;
 
@@ -27,10 +27,10 @@ pub(crate) const PREFIX: &str = "invocation:";
 struct Kept {
     #[serde(flatten)]
     message: ChatMessage,
-    /// Where its content lies, when it is shared.
+    /// The hash under which the content is stored, if it is shared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     content_hash: Option<String>,
-    /// Whether it tells of a tool that failed.
+    /// `true` if the message reports a tool that failed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     failed: bool,
 }
@@ -47,17 +47,17 @@ struct Replied {
 #[derive(Debug, Default)]
 pub(crate) struct Conversation {
     stream: Stream,
-    /// What was said so far.
+    /// The messages so far.
     pub(crate) messages: Vec<ChatMessage>,
     /// The last answer, while nobody has taken it up.
     pub(crate) reply: Option<ChatReply>,
     /// The calls of it whose tools have answered.
     results: Vec<String>,
-    /// Those of it that were approved.
+    /// The ids of the calls that were approved.
     approved: Vec<String>,
-    /// Those of it that were about to be made, and can not be made twice.
+    /// The ids of the calls that were announced and cannot be repeated.
     announced: Vec<String>,
-    /// Whether the last message tells of a tool that failed.
+    /// `true` if the last message reports a tool that failed.
     pub(crate) has_failed: bool,
     /// Answers that did not fit.
     pub(crate) misfits: u32,
@@ -65,20 +65,20 @@ pub(crate) struct Conversation {
     pub(crate) rounds: u32,
     /// The tool that likeness chose for the next answer.
     pub(crate) chosen: Option<Value>,
-    /// What likeness brought, without a conversation.
+    /// The output that was found by similarity, without a conversation.
     pub(crate) completed: Option<Completed>,
     /// Calls in a row of which nobody knows what became.
     pub(crate) lost: u32,
-    /// What the next commit is to write.
+    /// The operations of the next commit.
     fresh: Vec<Op>,
-    /// Whether its caller will say all of it again with the next answer.
+    /// `true` if the caller will send all messages again with the next answer.
     repeated: bool,
-    /// Its name, while nothing was ever written under it.
+    /// The invocation's name, while nothing was ever written under it.
     made: Option<Arc<str>>,
 }
 
 impl Conversation {
-    /// One that begins, unless somebody else has begun it.
+    /// Begins a conversation, unless another task has begun it.
     pub(crate) fn new(invocation: &str) -> Self {
         Self { stream: stream(invocation), ..Self::default() }
     }
@@ -166,7 +166,7 @@ impl Conversation {
         self.approved.push(call.to_owned());
     }
 
-    /// Whether a call may be made.
+    /// Returns `true` if a call is approved.
     pub(crate) fn is_approved(&self, call: &str) -> bool {
         self.approved.iter().any(|known| known == call)
     }
@@ -176,7 +176,7 @@ impl Conversation {
         self.fresh.push(self.entry("calling", json(calls)));
     }
 
-    /// Whether a call was about to be made when the daemon stopped.
+    /// Returns `true` if a call was announced when the daemon stopped.
     pub(crate) fn is_announced(&self, call: &str) -> bool {
         self.announced.iter().any(|known| known == call)
     }
@@ -195,7 +195,7 @@ impl Conversation {
         }
     }
 
-    /// Whether the tool of that call has answered, although others of the same answer have not.
+    /// Returns `true` if the tool of that call has answered, although others of the same answer have not.
     pub(crate) fn has_result(&self, call: &str) -> bool {
         self.results.iter().any(|known| known == call)
     }
@@ -268,18 +268,18 @@ impl Conversation {
         }
     }
 
-    /// What was handed out last is durable.
+    /// Notes that the operations handed out last are durable.
     pub(crate) fn is_written(&mut self) {
         self.fresh.clear();
         self.made = None;
     }
 
-    /// Whether nothing was said yet.
+    /// Returns `true` if there is no message yet.
     pub(crate) fn is_new(&self) -> bool {
         self.messages.is_empty()
     }
 
-    /// Whether something waits to be written.
+    /// Returns `true` if there are operations to commit.
     pub(crate) fn is_fresh(&self) -> bool {
         !self.fresh.is_empty()
     }
@@ -317,7 +317,7 @@ pub(crate) fn replied(reply: &ChatReply) -> (&'static str, Value) {
     ("reply", value!(kept))
 }
 
-/// The first `count` messages of an invocation, as JSON; for whoever looks at its calls.
+/// Returns the first `count` messages of an invocation as JSON, for readers of its calls.
 ///
 /// # Errors
 /// The store's own.

@@ -1,4 +1,5 @@
-//! What a neuron was: every version of its definition, who wrote it and why, and how its memory changed (MISSION N4).
+//! The history of a neuron: every version of its definition, its author and reason, and the changes of its memory
+//! (MISSION N4).
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use crate::NeuronError;
 use crate::neurons::{FIRST_VERSION, Neurons};
 use crate::spec::{NeuronId, NeuronSpec};
 
-/// A definition as it stands in the journal.
+/// A definition as the journal keeps it.
 #[derive(Serialize, Deserialize)]
 struct Written {
     version: u64,
@@ -35,13 +36,13 @@ pub(crate) struct Stored {
 /// One version of a neuron.
 #[derive(Clone, Debug, Serialize)]
 pub struct Version {
-    /// Its number.
+    /// The number of the version.
     pub version: u64,
-    /// When it was written.
+    /// The time of the version.
     pub at: Timestamp,
     /// By whom.
     pub by: PrincipalId,
-    /// What led to it.
+    /// The cause of the version.
     pub cause: Cause,
     /// The definition; `None` when the neuron was removed.
     pub spec: Option<NeuronSpec>,
@@ -183,7 +184,7 @@ impl Neurons {
         }
     }
 
-    /// How a neuron's memory changed from one version to another, as a unified difference; empty when it did not.
+    /// Returns the changes of a neuron's memory from one version to another as a unified diff; empty if there are none.
     ///
     /// # Errors
     /// [`NeuronError::NoVersion`].

@@ -30,34 +30,34 @@ const LOST_MAX: u32 = 2;
 /// Below this what was said is like none of the tools.
 const LIKE_A_TOOL: f32 = 0.15;
 
-/// What an invocation answers to its caller.
+/// The answer of an invocation to its caller.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// It has ended.
+    /// The invocation has completed.
     Completed(Completed),
-    /// It waits for the client.
+    /// The invocation waits for the client.
     Paused {
         /// Names the pause.
         token: String,
-        /// What the client is to call.
+        /// The calls for the client to make.
         calls: Vec<ToolCall>,
     },
 }
 
-/// Where a neuron stopped.
+/// The reason why a neuron stopped.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Stop {
-    /// It has ended.
+    /// The neuron has completed.
     Completed(Completed),
-    /// It waits for its client's tools.
+    /// The neuron waits for its client's tools.
     Paused(Vec<ToolCall>),
 }
 
 /// Everything one invocation needs.
 #[derive(Clone)]
 pub(crate) struct Run {
-    /// Where it is recorded and paid.
+    /// The store that records and pays.
     pub(crate) store: Store,
     /// The tools of the server.
     pub(crate) tools: Tools,
@@ -65,33 +65,33 @@ pub(crate) struct Run {
     pub(crate) caller: Caller,
     /// Names the calls of its tools, instead of the invocation.
     pub(crate) calls_as: Option<Arc<str>>,
-    /// Whether somebody can be asked to approve a call.
+    /// `true` if an approval can be asked for.
     pub(crate) may_wait: bool,
-    /// What it thinks with.
+    /// The models.
     pub(crate) models: Models,
     /// For whom.
     pub(crate) origin: Origin,
-    /// Who calls its tools: the principal of `origin`, limited to what the author of the neuron may, too.
+    /// The principal that calls the tools: that of `origin`, limited to the rights of the neuron's author.
     pub(crate) acting: Origin,
-    /// Who wrote the neuron, if not its caller.
+    /// The author of the neuron, if it is not the caller.
     pub(crate) author: Option<PrincipalId>,
-    /// Who pays.
+    /// The account that pays.
     pub(crate) account: Arc<str>,
-    /// When its turn with a provider comes.
+    /// The class of the call, which decides when a provider is asked.
     pub(crate) class: Class,
     /// The neuron.
     pub(crate) spec: Arc<NeuronSpec>,
-    /// What is written when it ends, where there is a record of it.
+    /// The end to write, for an invocation with a record.
     pub(crate) conclusion: Option<Conclusion>,
     /// A tier that overrides the neuron's own.
     pub(crate) tier: Option<Tier>,
     /// A bound on the output that only lowers the neuron's own.
     pub(crate) output_tokens_max: Option<u32>,
-    /// Where its text is sent as it comes.
+    /// The receiver of its text as it comes.
     pub(crate) deltas: Option<mpsc::Sender<Delta>>,
 }
 
-/// What a run used and the calls it made.
+/// The usage and the calls of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spent {
     pub(crate) usage: Usage,
@@ -113,7 +113,7 @@ impl Spent {
 }
 
 impl Run {
-    /// Thinks until the neuron ends or needs the client, going on where `talk` stands.
+    /// Runs the neuron until it completes or needs the client, from the present end of `talk`.
     pub(crate) async fn drive(
         &self,
         begun: Begun,
@@ -283,7 +283,7 @@ impl Run {
         Ok(vectors)
     }
 
-    /// Which tool is called next: the one most like what was said last. Once a tool has answered, the neuron ends.
+    /// Chooses the next tool: the most similar to the last message. After a tool's answer the neuron completes.
     async fn choose_tool(
         &self,
         embedder: &Model,
@@ -333,7 +333,7 @@ pub(crate) fn tool_message(result: &ToolResult) -> ChatMessage {
 
 /// An output as a caller sees it.
 impl Completed {
-    /// The output as text: a string as it stands, anything else as compact JSON.
+    /// Returns the output as text: a string as it is, anything else as compact JSON.
     pub fn as_text(&self) -> String {
         match &self.output {
             Value::String(text) => text.clone(),

@@ -1,8 +1,8 @@
-//! Invocations: `invoke`, `continue`, and what is known of each call afterwards (MISSION N3).
+//! Invocations: `invoke`, `continue`, and the records of calls (MISSION N3).
 //!
-//! A call has a record, which says how it stands, and a journal, which holds what was said in it. The record is made in
-//! the commit that pays for the first answer. A call that was made under an `Idempotency-Key` is made once: whoever asks
-//! again is answered from the record, and what a crash cut short is taken up where its journal ends.
+//! A call has a record with its status, and a journal with its messages. The record is made in the commit that pays for
+//! the first answer. A call under an `Idempotency-Key` is made once: a repeated request is answered from the record,
+//! and after a crash the call continues where its journal ends.
 
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -29,50 +29,50 @@ use crate::spec::NeuronId;
 /// Records that one listing looks at.
 const LOOKED_AT_MAX: usize = 2_000;
 
-/// How an invocation stands.
+/// The status of an invocation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum InvocationStatus {
-    /// It is under way.
+    /// The invocation is running.
     #[default]
     Running,
-    /// It waits for the client's tools.
+    /// The invocation waits for the client's tools.
     ToolCallRequired,
-    /// It has ended with an output.
+    /// The invocation has completed with an output.
     Completed,
-    /// It has ended without one.
+    /// The invocation has failed.
     Failed,
-    /// It was stopped, or its caller went away.
+    /// The invocation was cancelled, or its caller disconnected.
     Cancelled,
 }
 
-/// What is known of an invocation.
+/// The record of an invocation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Invocation {
-    /// Its id.
+    /// The id.
     pub id: Arc<str>,
     /// The neuron.
     pub neuron: NeuronId,
-    /// Whose call it is.
+    /// The caller.
     pub principal: PrincipalId,
-    /// How it stands.
+    /// The status.
     pub status: InvocationStatus,
-    /// What it answered last.
+    /// The last answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<Answer>,
-    /// Why it ended without an output.
+    /// The reason of a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// What it used so far.
+    /// The usage so far.
     pub usage: Usage,
-    /// How many paid calls it made; `calls:{account}` has each of them.
+    /// The number of paid calls; `calls:{account}` has each of them.
     #[serde(default)]
     pub paid_calls: usize,
-    /// When it began.
+    /// The time of its beginning.
     pub created_at: Timestamp,
-    /// When it changed last.
+    /// The time of its last change.
     pub updated_at: Timestamp,
-    /// How often it has paused.
+    /// The number of pauses.
     #[serde(default)]
     pauses: u32,
     /// The hash of what was asked.
@@ -82,7 +82,7 @@ pub struct Invocation {
 }
 
 impl Invocation {
-    /// How often it has paused.
+    /// Returns the number of pauses.
     pub(crate) fn pauses(&self) -> u32 {
         self.pauses
     }
@@ -92,25 +92,25 @@ impl Invocation {
     }
 }
 
-/// How a call is made.
+/// The options of a call.
 #[derive(Clone, Debug, Default)]
 pub struct InvokeOptions {
     /// The same caller's call of the same neuron under the same key is made once.
     pub key: Option<Arc<str>>,
-    /// How long it may take; it is cancelled then.
+    /// The deadline, after which the call is cancelled.
     pub deadline: Option<Duration>,
-    /// Where what it says goes as it comes; a receiver that went away cancels it.
+    /// The receiver of the text as it comes; a receiver that was dropped cancels the call.
     pub deltas: Option<mpsc::Sender<Delta>>,
 }
 
-/// What a call brought.
+/// The result of a call.
 #[derive(Clone, Debug)]
 pub struct Invoked {
     /// The invocation.
     pub id: Arc<str>,
-    /// What it answers.
+    /// The answer.
     pub answer: Answer,
-    /// What it used so far.
+    /// The usage so far.
     pub usage: Usage,
 }
 
@@ -122,7 +122,7 @@ struct Continued {
     body: String,
 }
 
-/// How an invocation stands when a stretch of it begins.
+/// The state of an invocation at the beginning of a run.
 #[derive(Clone)]
 struct Standing {
     record: Invocation,
@@ -167,9 +167,9 @@ struct Stretch {
     talk: Conversation,
     record: Invocation,
     continued: Option<Continued>,
-    /// What takes the results that it goes on with.
+    /// The operations that consume the results with which it continues.
     take: Option<Batch>,
-    /// Whether it goes on when its caller goes away.
+    /// `true` if the run continues when its caller disconnects.
     stays: bool,
     place: Place,
 }
@@ -477,7 +477,7 @@ impl Neurons {
         (batch, Answer::Paused { token, calls })
     }
 
-    /// What is known of an invocation; operators see everybody's.
+    /// Returns the record of an invocation; operators see all.
     ///
     /// # Errors
     /// [`NeuronError::NoInvocation`].

@@ -31,7 +31,7 @@ pub use llm::{LlmError, Models, Tier};
 pub use neurons::{CallOptions, HOUSE, Neurons, Thought};
 pub use spec::{NeuronId, NeuronSpec};
 
-/// Why a neuron did not answer.
+/// The reason why a neuron did not answer.
 #[derive(Debug, thiserror::Error)]
 pub enum NeuronError {
     /// Nobody defined it.
@@ -43,13 +43,13 @@ pub enum NeuronError {
     /// Only its owner and operators change it.
     #[error("neuron {0} belongs to {1}")]
     NotOwner(NeuronId, PrincipalId),
-    /// It was never written under this number, or before versions were kept.
+    /// There is no version of this number, or it is older than the history.
     #[error("neuron {0} has no version {1}")]
     NoVersion(NeuronId, u64),
     /// The id is taken.
     #[error("neuron {0} exists already")]
     Exists(NeuronId),
-    /// Its definition is not well made.
+    /// The definition is malformed.
     #[error("{0}")]
     Spec(String),
     /// The input is not of the kind's shape.
@@ -70,7 +70,7 @@ pub enum NeuronError {
     /// The results are not the ones asked for.
     #[error("{0}")]
     Results(String),
-    /// There is no such invocation, or it is somebody else's.
+    /// There is no such invocation, or it belongs to another principal.
     #[error("there is no invocation {0}")]
     NoInvocation(Arc<str>),
     /// The key was used for another call.
@@ -79,7 +79,7 @@ pub enum NeuronError {
     /// Somebody stopped it.
     #[error("this call was cancelled")]
     Cancelled,
-    /// It did not end in time.
+    /// The deadline passed.
     #[error("the call did not end within its deadline")]
     Deadline,
     /// The daemon stopped twice while its model was being asked.
@@ -96,9 +96,9 @@ pub enum NeuronError {
     /// A tool that a fascicle called brought nothing.
     #[error("{why}")]
     ToolFailed {
-        /// What went wrong.
+        /// The reason.
         why: String,
-        /// Whether it may be called again.
+        /// `true` if the call may be repeated.
         repeatable: bool,
     },
     /// Too much is running.
@@ -107,7 +107,7 @@ pub enum NeuronError {
     /// Too much of the caller's is running.
     #[error("too many neurons of yours are running: wait for some, or cancel them")]
     Share,
-    /// Its actor ended without an answer.
+    /// The actor ended without an answer.
     #[error("the neuron died: {0}")]
     Died(String),
     /// The model did not answer.

@@ -1,5 +1,5 @@
-//! The primitive: one step of a neuron. *Termination* and *continuation* are different types (N1):
-//! whoever matches on a step cannot mistake a tool call for a result.
+//! The primitive: one step of a neuron. *Termination* and *continuation* are different types (N1): code that matches on
+//! a step cannot mistake a tool call for a result.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -20,25 +20,25 @@ pub struct Completed {
 /// A neuron cannot go on until the world has answered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolCallRequired {
-    /// What it wants called, at least one.
+    /// The calls, at least one.
     pub calls: Vec<ToolCall>,
 }
 
 /// One call a neuron asks for. On the wire `params` is JSON text (seed 003 §6.1.1).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ToolCall {
-    /// Its id; the result names it.
+    /// The id; the result names it.
     pub id: String,
-    /// Which tool.
+    /// The tool.
     pub name: String,
-    /// Its parameters as JSON text.
+    /// The parameters as JSON text.
     pub params: String,
-    /// Whether the server makes it, with exactly these parameters, once `{id, approved: true}` says that it may.
+    /// `true` if the server makes the call, with exactly these parameters, once `{id, approved: true}` approves it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub needs_approval: bool,
 }
 
-/// What a call brought, or whether it may be made.
+/// The result of a call, or its approval.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ToolResult {
@@ -47,7 +47,7 @@ pub struct ToolResult {
     /// The result; JSON text or any other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
-    /// What went wrong instead; the model is told. Of a call that needs an approval, why it has none.
+    /// The failure, which is reported to the model; of a call that needs an approval, the reason of a refusal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// Of a call that needs an approval, whether it has it.
@@ -55,21 +55,21 @@ pub struct ToolResult {
     pub approved: Option<bool>,
 }
 
-/// What a model's reply means for a neuron.
+/// The meaning of a model's reply for a neuron.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// It has ended.
+    /// The neuron has completed.
     Completed(Completed),
-    /// It needs the world.
+    /// The neuron needs the results of tools.
     ToolCallRequired(ToolCallRequired),
-    /// It is told this about its reply and thinks again; only so many times.
+    /// The neuron reports these messages about the reply and asks again, a bounded number of times.
     Again(Vec<ChatMessage>),
 }
 
-/// How a neuron begins.
+/// The first step of a neuron.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Begun {
-    /// It has ended already: no model is needed.
+    /// The neuron has completed already: no model is needed.
     Completed(Completed),
     /// With a conversation.
     Conversation(Vec<ChatMessage>),
@@ -104,7 +104,7 @@ pub fn begin(spec: &mut NeuronSpec, input: &Value) -> Result<Begun, NeuronError>
     })
 }
 
-/// What the model is asked, given the conversation so far. `given` are the events that a transformer was given.
+/// Returns the request to the model, given the conversation so far. `given` are the events of a transformer.
 pub fn request(spec: &NeuronSpec, given: &[Event], messages: &[ChatMessage]) -> ChatRequest {
     let mut request = ChatRequest {
         messages: messages.to_vec(),
@@ -123,10 +123,10 @@ pub fn request(spec: &NeuronSpec, given: &[Event], messages: &[ChatMessage]) -> 
     request
 }
 
-/// What the model's reply means. `given` are the events that a transformer was given.
+/// Judges the model's reply. `given` are the events of a transformer.
 ///
 /// # Errors
-/// [`NeuronError::Output`] when it cannot be made sense of.
+/// [`NeuronError::Output`] for a reply without a meaning.
 pub fn step(spec: &NeuronSpec, given: &[Event], reply: &ChatReply, tries: u32) -> Result<Step, NeuronError> {
     match spec.kind {
         Kind::Base => kinds::base::step(reply),

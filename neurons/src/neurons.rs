@@ -30,7 +30,7 @@ const RUNNING_MAX: usize = 512;
 /// Invocations of people that may run at once, and those of one principal, unless it is an operator.
 const INVOKED_MAX: usize = 512;
 const INVOKED_EACH_MAX: usize = INVOKED_MAX / 8;
-/// What a document's versions begin with.
+/// The first version of a document.
 pub(crate) const FIRST_VERSION: u64 = 1;
 /// The account of calls made by people.
 pub const HOUSE: &str = "house";
@@ -42,27 +42,28 @@ pub struct Neurons {
     pub(crate) tools: Tools,
     models: Models,
     pub(crate) tree: Tree,
-    /// Those of the invocations within so many fascicles that are tools: who waits for another does so for one further in.
+    /// One semaphore per nesting depth of fascicle tools. A holder only ever waits for depth + 1, so permits cannot
+    /// deadlock.
     pub(crate) permits: Arc<[Arc<Semaphore>]>,
     /// Places for the invocations of people, who keep no step of a job from its turn.
     pub(crate) places: Shares,
     pub(crate) key: SealingKey,
     /// Names this life of the daemon: what an earlier life had begun may be begun again.
     pub(crate) life: Arc<str>,
-    /// What the authors of definitions may do now.
+    /// The directory of the authors' present rights.
     directory: Arc<dyn Directory>,
     under_way: Arc<Mutex<HashMap<Arc<str>, UnderWay>>>,
     changes: Arc<AtomicU64>,
 }
 
-/// How one call from inside the daemon is made.
+/// The options of a call from inside the daemon.
 #[derive(Clone, Debug, Default)]
 pub struct CallOptions {
     /// A tier that overrides the neuron's own.
     pub tier: Option<Tier>,
     /// A bound that only lowers the neuron's own.
     pub output_tokens_max: Option<u32>,
-    /// Where what it says goes as it comes.
+    /// The receiver of the text as it comes.
     pub deltas: Option<mpsc::Sender<Delta>>,
     /// Nothing was ever tried under that name, so that no journal of it is looked for.
     pub first: bool,
@@ -72,22 +73,22 @@ pub struct CallOptions {
     pub cannot_wait: bool,
     /// Names the calls of its tools, instead of the invocation.
     pub calls_as: Option<Arc<str>>,
-    /// Who wrote the neuron, if not its caller: its tools act with the rights that both have.
+    /// The author of the neuron, if it is not the caller: its tools act with the rights that both have.
     pub author: Option<PrincipalId>,
-    /// When its turn with a provider comes; by its principal when absent.
+    /// The class of the call; by its principal if absent.
     pub class: Option<Class>,
 }
 
-/// What a call from inside the daemon brought.
+/// The result of a call from inside the daemon.
 #[derive(Clone, Debug)]
 pub struct Thought {
-    /// Its output, or the tools it waits for.
+    /// The output, or the tools that it waits for.
     pub stop: Stop,
-    /// What it used.
+    /// The usage.
     pub usage: Usage,
     /// The paid calls behind it, as they stand in `calls:{account}`.
     pub calls: Vec<Arc<str>>,
-    /// Whether it read what its caller does not trust: see [`Neurons::brings_in`].
+    /// `true` if the call read content that its caller does not trust: see [`Neurons::brings_in`].
     pub untrusted: bool,
 }
 
@@ -155,8 +156,8 @@ impl Neurons {
         Origin { principal, ..origin.clone() }
     }
 
-    /// How often a definition was written or removed in this life of the daemon: what was made from definitions holds as
-    /// long as this stays the same.
+    /// Returns the number of changes of definitions in this process: what was built from definitions holds while the
+    /// number stays the same.
     pub fn changes(&self) -> u64 {
         self.changes.load(Ordering::SeqCst)
     }
@@ -274,8 +275,8 @@ impl Neurons {
         self.store.commit_then(batch, move || this.changed()).await
     }
 
-    /// Adds what stands elsewhere: what the neurons are for that a router only knows by name, and what tools say of
-    /// themselves.
+    /// Adds what other definitions say: the descriptions of a router's destinations that are only named, and the
+    /// descriptions of tools.
     pub(crate) async fn complete(&self, spec: &mut NeuronSpec) -> Result<(), NeuronError> {
         self.tools.expand(spec).await?;
         for to in spec.neurons.iter_mut().filter(|to| to.description.is_empty()) {
@@ -383,7 +384,7 @@ impl Neurons {
         Ok(Stop::Completed(Completed { output }))
     }
 
-    /// Whether a call of a tool that failed, or that nobody knows the outcome of, may simply be made again.
+    /// Returns `true` if a tool call that failed, or whose outcome is unknown, may be repeated.
     pub fn may_repeat(&self, tool: &ToolSpec) -> bool {
         self.tools.may_repeat(tool)
     }
@@ -527,7 +528,7 @@ impl Neurons {
         }
     }
 
-    /// What is under way, and how each is cancelled.
+    /// Returns the running invocations with their cancellation handles.
     pub(crate) fn under_way(&self) -> MutexGuard<'_, HashMap<Arc<str>, UnderWay>> {
         self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }

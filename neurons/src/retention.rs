@@ -1,5 +1,5 @@
-//! What is kept of calls, and for how long. An invocation goes with its record, its journal and its pauses; what was paid
-//! for it stays in the ledger and in `calls:{account}`.
+//! The retention of calls. An invocation is removed with its record, its journal and its pauses; its payments stay in
+//! the ledger and in `calls:{account}`.
 
 use nexus::store::{Expect, Key, Kind as Document};
 use nexus::{Batch, Origin, StoreError, Timestamp};
@@ -15,7 +15,7 @@ use crate::neurons::{HOUSE, Neurons};
 /// Records looked at before others get a turn.
 const PAGE: usize = 64;
 
-/// How far the calls of the house were looked through.
+/// The position up to which the calls of the house were examined.
 #[derive(Default, Serialize, Deserialize)]
 struct Cursor {
     calls: u64,

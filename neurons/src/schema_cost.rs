@@ -1,5 +1,5 @@
-//! How much a JSON Schema may ask of one value. References that double at each step are a few lines to write and years to
-//! evaluate, so what is applied to one and the same value is counted before a schema is taken.
+//! The cost of a JSON Schema for one value. References that double at each level are a few lines long and take years to
+//! evaluate, so the schemas that apply to the same value are counted before a schema is accepted.
 
 use std::collections::{HashMap, HashSet};
 
@@ -127,7 +127,7 @@ struct Counted<'s> {
 }
 
 impl<'s> Counted<'s> {
-    /// Counts every schema, wherever it stands.
+    /// Counts every schema, at any place.
     fn everywhere(&mut self, schema: &'s Value, depth: usize) -> Result<(), String> {
         if depth > DEPTH_MAX {
             return Err(format!("schemas stand {DEPTH_MAX} deep at most"));
@@ -145,7 +145,7 @@ impl<'s> Counted<'s> {
         }
     }
 
-    /// How many schemas apply to a value that this one applies to.
+    /// Returns the number of schemas that apply to a value to which this one applies.
     fn applied(&mut self, schema: &'s Value, depth: usize) -> Result<u64, String> {
         if depth > DEPTH_MAX {
             return Err(format!("references stand {DEPTH_MAX} deep at most"));

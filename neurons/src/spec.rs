@@ -14,7 +14,7 @@ pub use crate::tools::spec::{Approval, Body, FascicleTool, HttpTool, McpTool, Me
 /// Names a neuron.
 pub type NeuronId = Arc<str>;
 
-/// Which of the six kinds it is (MISSION N2).
+/// The kind of a neuron (MISSION N2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -34,21 +34,21 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Whether it may call tools; the others always end.
+    /// Returns `true` if the kind may call tools; the others always complete.
     pub fn calls_tools(self) -> bool {
         matches!(self, Self::Base | Self::ToolAugmented)
     }
 }
 
-/// A neuron that a router may hand events to; a mere name stands for one without a description.
+/// A destination of a router; a mere name means one without a description.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Named")]
 pub struct Destination {
-    /// Its name.
+    /// The neuron.
     pub neuron: NeuronId,
-    /// What it is for, in words.
+    /// The description of its purpose.
     pub description: String,
-    /// What it would be told, for example.
+    /// Example messages for it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub examples: Vec<String>,
 }
@@ -87,20 +87,20 @@ impl From<Named> for Destination {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NeuronSpec {
-    /// Its name; made when absent.
+    /// The id; generated if absent.
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub id: Option<NeuronId>,
-    /// Which kind.
+    /// The kind.
     #[serde(default)]
     pub kind: Kind,
-    /// What it is for, in words for people and routers.
+    /// The description of its purpose, for people and routers.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// Its inner, static knowledge and instructions.
+    /// The inner, static knowledge and instructions.
     #[serde(default)]
     pub memory: String,
-    /// Which tier of model it thinks with.
+    /// The tier of its model.
     #[serde(default)]
     pub tier: Tier,
     /// 0 is greedy.
@@ -109,7 +109,7 @@ pub struct NeuronSpec {
     /// The most tokens of one answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_tokens_max: Option<u32>,
-    /// What it may call. Only base and tool-augmented neurons call tools.
+    /// The tools. Only base and tool-augmented neurons call tools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ToolSpec>,
     /// The JSON Schema of a structured output.
@@ -118,15 +118,16 @@ pub struct NeuronSpec {
     /// Texts that end a completion.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stop: Vec<String>,
-    /// Where a router may send events.
+    /// The destinations of a router.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<Named>)]
     pub neurons: Vec<Destination>,
-    /// Where a router that goes by likeness sends what is like none; without it, that is dropped.
+    /// The destination of events that are similar to none, for a router that uses similarity; without it they are
+    /// dropped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub otherwise: Option<NeuronId>,
-    /// What a transformer does.
+    /// The transformation of a transformer.
     #[serde(default, skip_serializing_if = "Transform::is_default")]
     pub transform: Transform,
 }

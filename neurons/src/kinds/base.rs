@@ -10,7 +10,7 @@ use crate::llm::{ChatMessage, ChatReply, ChatRequest, WireToolCall};
 use crate::neuron::{Completed, Step, ToolCall, ToolCallRequired};
 use crate::spec::NeuronSpec;
 
-/// What a base neuron takes; a string stands for one event of the user.
+/// The input of a base neuron. A string means one event of the user.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = BaseInput)]
 #[serde(deny_unknown_fields)]
@@ -18,7 +18,7 @@ pub struct Input {
     /// Instead of the neuron's own memory.
     #[serde(default)]
     pub memory: Option<String>,
-    /// What it is told.
+    /// The events.
     pub events: Vec<Event>,
 }
 

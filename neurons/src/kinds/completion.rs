@@ -10,7 +10,7 @@ use crate::llm::{ChatMessage, ChatReply, ChatRequest};
 use crate::neuron::{Completed, Step};
 use crate::spec::NeuronSpec;
 
-/// What a completion neuron takes; a string stands for the prefix.
+/// The input of a completion neuron. A string means the prefix.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[schema(as = CompletionInput)]
 #[serde(deny_unknown_fields)]
@@ -18,7 +18,7 @@ pub struct Input {
     /// Instead of the neuron's own memory.
     #[serde(default)]
     pub memory: Option<String>,
-    /// What goes before, such as the file that the prefix stands in.
+    /// The context, such as the file around the prefix.
     #[serde(default)]
     pub events: Vec<Event>,
     /// The text to continue.

@@ -20,9 +20,9 @@ use crate::spec::{NeuronSpec, Runner, ToolSpec};
 /// One event of a stream that neurons read and write.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Event {
-    /// Who or what it comes from.
+    /// The role of the source.
     pub role: String,
-    /// What it says: text, or any JSON.
+    /// The content: text, or any JSON.
     pub content: Value,
     /// Whatever else its maker noted: an id, a time (`at`), metadata.
     #[serde(flatten)]
@@ -36,7 +36,7 @@ impl Event {
         Self { role: role.to_owned(), content: Value::String(content.into()), more: Map::new() }
     }
 
-    /// Its content as a model reads it.
+    /// Returns the content as a model reads it.
     pub fn said(&self) -> String {
         match &self.content {
             Value::String(text) => text.clone(),
@@ -53,7 +53,7 @@ impl Event {
     }
 }
 
-/// What a caller gave: a text, or the object of the neuron's kind.
+/// Reads the input of a caller: a text, or the object of the neuron's kind.
 fn read<T: DeserializeOwned>(input: &Value, of_text: impl FnOnce(Vec<Event>) -> T) -> Result<T, NeuronError> {
     match input {
         Value::String(text) => Ok(of_text(vec![Event::text("user", text)])),

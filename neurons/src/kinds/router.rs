@@ -15,7 +15,7 @@ use crate::llm::{ChatMessage, ChatReply, ChatRequest};
 use crate::neuron::{Completed, Step};
 use crate::spec::{Destination, Named, NeuronId, NeuronSpec};
 
-/// What a router takes; a string stands for one event of the user.
+/// The input of a router. A string means one event of the user.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = RouterInput)]
 #[serde(deny_unknown_fields)]
@@ -23,13 +23,13 @@ pub struct Input {
     /// Instead of the neuron's own memory.
     #[serde(default)]
     pub memory: Option<String>,
-    /// What is to be handed on.
+    /// The events to route.
     pub events: Vec<Event>,
-    /// Where it may go, instead of the neuron's own.
+    /// The destinations, instead of the neuron's own.
     #[serde(default)]
     #[schema(value_type = Option<Vec<Named>>)]
     pub neurons: Option<Vec<Destination>>,
-    /// Where what is like none of them goes, instead of the neuron's own.
+    /// The destination of events that are similar to none, instead of the neuron's own.
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub otherwise: Option<NeuronId>,
@@ -42,11 +42,11 @@ pub struct Route {
     /// The neuron.
     #[schema(value_type = String)]
     pub neuron: NeuronId,
-    /// What it is to be told.
+    /// The events for this destination.
     pub events: Vec<Event>,
 }
 
-/// What a model answers.
+/// The answer of a model.
 #[derive(Deserialize)]
 struct Routes {
     routes: Vec<Route>,

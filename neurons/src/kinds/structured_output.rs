@@ -10,7 +10,7 @@ use crate::llm::{ChatMessage, ChatReply, ChatRequest};
 use crate::neuron::{Completed, Step};
 use crate::spec::{NeuronSpec, check_schema, compile};
 
-/// What a structured-output neuron takes; a string stands for one event of the user.
+/// The input of a structured-output neuron. A string means one event of the user.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = StructuredOutputInput)]
 #[serde(deny_unknown_fields)]
@@ -18,7 +18,7 @@ pub struct Input {
     /// Instead of the neuron's own memory.
     #[serde(default)]
     pub memory: Option<String>,
-    /// What it is told.
+    /// The events.
     pub events: Vec<Event>,
     /// The JSON Schema of the output, instead of the neuron's own.
     #[serde(default, alias = "structuredOutput")]
@@ -27,7 +27,7 @@ pub struct Input {
 
 /// Answers that do not fit before it gives up.
 const TRIES_MAX: u32 = 3;
-/// Faults of one answer that the model is told.
+/// The most faults of one answer that are reported to the model.
 const FAULTS_MAX: usize = 5;
 
 pub(crate) fn begin(spec: &mut NeuronSpec, input: &Value) -> Result<Vec<ChatMessage>, NeuronError> {
@@ -55,7 +55,7 @@ pub(crate) fn step(spec: &NeuronSpec, reply: &ChatReply, tries: u32) -> Result<S
     fitting(schema, reply, tries, |output| Ok(Completed { output }))
 }
 
-/// What a reply of JSON comes to: complete as `then` makes of it, told what is wrong and asked again, or given up.
+/// Judges a JSON reply: completes with the output of `then`, reports the faults and asks again, or gives up.
 pub(super) fn fitting(
     schema: &Value,
     reply: &ChatReply,

@@ -10,7 +10,7 @@ use crate::llm::{ChatMessage, ChatReply, ChatRequest};
 use crate::neuron::{Completed, Step};
 use crate::spec::{NeuronSpec, ToolSpec, check_schema, compile};
 
-/// What a tool-augmented neuron takes; a string stands for one event of the user.
+/// The input of a tool-augmented neuron. A string means one event of the user.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = ToolAugmentedInput)]
 #[serde(deny_unknown_fields)]
@@ -18,7 +18,7 @@ pub struct Input {
     /// Instead of the neuron's own memory.
     #[serde(default)]
     pub memory: Option<String>,
-    /// What it is told.
+    /// The events.
     pub events: Vec<Event>,
     /// Tools of the caller, beside the neuron's own; the caller runs them.
     #[serde(default)]
@@ -60,8 +60,8 @@ pub(crate) fn shape(spec: &NeuronSpec, request: &mut ChatRequest) {
     }
 }
 
-/// Registering the output ends the neuron, whatever else it asked for beside it. The output is a
-/// string on the wire, so the registered JSON is given as text. One that does not fit is told so.
+/// Judges a reply. A registered output completes the neuron, whatever other calls there are. The output is a string on
+/// the wire, so the registered JSON is given as text. One that does not fit is refused and asked for again.
 pub(crate) fn step(spec: &NeuronSpec, reply: &ChatReply, tries: u32) -> Result<Step, NeuronError> {
     let Some(call) = reply.tool_calls.iter().find(|call| call.function.name == FINALIZE) else {
         return base::step(reply);

@@ -15,7 +15,7 @@ use crate::llm::{ChatMessage, ChatReply, ChatRequest};
 use crate::neuron::{Completed, Step};
 use crate::spec::{NeuronSpec, check_schema};
 
-/// What a transformer takes; a string stands for one event of the user.
+/// The input of a transformer. A string means one event of the user.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = TransformerInput)]
 #[serde(deny_unknown_fields)]
@@ -23,11 +23,11 @@ pub struct Input {
     /// Instead of the neuron's own memory.
     #[serde(default)]
     pub memory: Option<String>,
-    /// What is to be transformed.
+    /// The events to transform.
     pub events: Vec<Event>,
 }
 
-/// What it answers.
+/// The output of a transformer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = TransformerOutput)]
 #[serde(deny_unknown_fields)]
@@ -36,11 +36,11 @@ pub struct Output {
     pub events: Vec<Event>,
 }
 
-/// What a transformer does with events.
+/// The transformation of events.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Transform {
-    /// What its memory says.
+    /// Rewrites events by the neuron's memory.
     #[default]
     Rewrite,
     /// Says the same in no more than so many tokens, as [`tokens_about`] counts them. What is short enough already
@@ -74,7 +74,7 @@ pub struct Inhibition {
     /// Of events with the same role and content only the first is kept.
     #[serde(default)]
     pub dedup: bool,
-    /// How many events of one role are let through.
+    /// The most events of one role in a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throttle: Option<Throttle>,
     /// Of what is left only so many are kept, the last ones.
@@ -139,10 +139,10 @@ pub(crate) fn take(spec: &mut NeuronSpec, input: &Value) -> Result<Vec<Event>, N
     Ok(events)
 }
 
-/// What comes out without a model, where none is needed.
+/// Returns the output where no model is needed.
 ///
 /// # Errors
-/// [`NeuronError::Spec`] for a rule that was stored before it was checked.
+/// [`NeuronError::Spec`] for a rule that was stored before rules were checked.
 pub(crate) fn without_a_model(spec: &NeuronSpec, events: &[Event]) -> Result<Option<Completed>, NeuronError> {
     Ok(match &spec.transform {
         Transform::Inhibit(rules) => Some(completed(rules.apply(events.to_vec()).map_err(NeuronError::Spec)?)),
@@ -199,7 +199,7 @@ impl Transform {
     }
 }
 
-/// Whether a schema refers to anything but its own definitions.
+/// Returns `true` if a schema refers to anything but its own definitions.
 fn refers_elsewhere(schema: &Value) -> bool {
     match schema {
         Value::Object(members) => members.iter().any(|(key, value)| match value.as_str() {
@@ -247,10 +247,10 @@ impl Inhibition {
         set.map_err(|error| wrong(error.to_string()))
     }
 
-    /// What these rules let through.
+    /// Returns the events that pass these rules.
     ///
     /// # Errors
-    /// A pattern that is none.
+    /// A malformed pattern.
     pub fn apply(&self, events: Vec<Event>) -> Result<Vec<Event>, String> {
         let patterns = self.patterns()?;
         let mut seen: HashSet<(String, String)> = HashSet::new();

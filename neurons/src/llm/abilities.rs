@@ -1,4 +1,4 @@
-//! What a provider can do, and how a request is put to one that cannot do all of it.
+//! The abilities of a provider, and how a request is put to one that lacks some.
 
 use serde::Deserialize;
 use serde_json::json;
@@ -6,17 +6,17 @@ use serde_json::json;
 use super::wire::types::CompletionRequest;
 use super::{ChatMessage, ChatRequest};
 
-/// What a provider can do.
+/// The abilities of a provider.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Abilities {
-    /// How it is held to JSON.
+    /// The way to JSON output.
     pub json: JsonMode,
-    /// How it continues a text.
+    /// The way to continue a text.
     pub completion: CompletionMode,
 }
 
-/// How a provider is held to JSON. Whatever it can, the output is checked, and mended by telling it what is wrong.
+/// The way to make a provider answer in JSON. In each of them the output is checked, and faults are reported back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JsonMode {
@@ -29,11 +29,11 @@ pub enum JsonMode {
     Prompt,
 }
 
-/// How a provider continues a text.
+/// The way to make a provider continue a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CompletionMode {
-    /// It is asked to, in words; any chat model understands that.
+    /// By an instruction in words, which any chat model understands.
     #[default]
     Instruct,
     /// By a last message of the assistant marked `prefix`.
@@ -43,7 +43,7 @@ pub enum CompletionMode {
 }
 
 impl Abilities {
-    /// What a model in this process can do.
+    /// The abilities of an embedded model.
     pub const LOCAL: Self = Self { json: JsonMode::Schema, completion: CompletionMode::Prefix };
 
     /// The request as this provider understands it.

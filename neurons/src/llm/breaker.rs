@@ -8,11 +8,11 @@ use super::LlmError;
 
 /// Failures in a row before it is left alone.
 const FAILURES_MAX: u32 = 5;
-/// How long it is left alone at first; twice as long after each trial that fails.
+/// The first pause after failures; it doubles after each failed trial.
 const REST: Duration = Duration::from_secs(5);
-/// How long at most.
+/// The longest pause.
 const REST_MAX: Duration = Duration::from_secs(300);
-/// How long a provider without quota is left alone.
+/// The pause for a provider without quota.
 const PARKED: Duration = Duration::from_secs(600);
 
 /// See the module.
@@ -22,10 +22,10 @@ pub(super) struct Breaker {
     until: Option<Instant>,
     /// A trial is under way since then.
     trying: Option<Instant>,
-    /// Whether what is wrong is that no quota is left.
+    /// `true` if the provider has no quota left.
     is_parked: bool,
     why: String,
-    /// Whether the last call that came to an end got no answer from it.
+    /// `true` if the last finished call got no answer.
     is_failing: bool,
 }
 
@@ -44,7 +44,7 @@ impl Breaker {
         Ok(true)
     }
 
-    /// Whether it is left alone for want of quota.
+    /// Returns `true` if the provider is not asked for lack of quota.
     pub(super) fn is_parked(&self) -> bool {
         self.is_parked
     }

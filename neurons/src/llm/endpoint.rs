@@ -29,10 +29,10 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(20);
 const ADMIT_MAX: Duration = Duration::from_secs(30);
 /// Bytes of a request that are taken for a token when tokens a minute are counted.
 const BYTES_A_TOKEN: usize = 4;
-/// How much of an error body is read.
+/// The part of an error body that is read, in bytes.
 const ERROR_BYTES_MAX: usize = 4096;
 
-/// What carries a request.
+/// The transport of a request.
 #[derive(Clone)]
 pub enum Transport {
     /// A socket.
@@ -48,7 +48,7 @@ pub struct Endpoint {
     transport: Transport,
     turns: Turns<Class>,
     limits: Limits,
-    /// Those that wait to be admitted, in order.
+    /// The queue of calls that wait to be admitted.
     queue: Arc<Mutex<()>>,
     /// From the request to the answer's headers.
     deadline: Duration,
@@ -95,7 +95,7 @@ impl Endpoint {
         Ok(turn)
     }
 
-    /// Waits until the provider may be asked; whoever would wait too long is told how long.
+    /// Waits until the provider may be asked. A call that would wait too long fails with the time to wait.
     async fn admitted(&self, tokens: u32) -> Result<(), LlmError> {
         let give_up = Instant::now() + ADMIT_MAX;
         let mut counted = false;

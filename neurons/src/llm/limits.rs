@@ -1,5 +1,4 @@
-//! How often and how much a provider may be asked: what the configuration says, corrected by what the provider's own
-//! headers say.
+//! The rate limits of a provider: those of the configuration, corrected by the provider's own headers.
 
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,8 +33,8 @@ impl Limits {
         Self(Arc::new(Inner { requests: requests.map(limiter), tokens, closed_until: Mutex::default() }))
     }
 
-    /// How long a request of about so many tokens must wait still; nothing when it may be sent, and is counted then. What was
-    /// counted already is not counted again: `counted` is the caller's note of that.
+    /// Returns the time that a request of about so many tokens must still wait; `None` if it may be sent, and counts it
+    /// then. A request that was counted before is not counted again: the caller keeps that in `counted`.
     pub(super) fn wait(&self, tokens: u32, counted: &mut bool) -> Option<Duration> {
         let now = Instant::now();
         let closed = *self.0.closed_until.lock().unwrap_or_else(PoisonError::into_inner);
@@ -79,8 +78,8 @@ impl Limits {
 /// The longest that a provider is closed for at a time, whatever it says.
 const CLOSED_MAX: Duration = Duration::from_secs(300);
 
-/// How long a provider asks to be left alone: `retry-after-ms`, `Retry-After` as seconds or any HTTP date, or the reset
-/// of what is used up.
+/// Returns the time for which a provider asks not to be called: `retry-after-ms`, `Retry-After` as seconds or any HTTP
+/// date, or the reset of an exhausted limit.
 pub(super) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     if let Some(ms) = text("retry-after-ms").and_then(|ms| ms.parse::<f64>().ok()) {

@@ -32,16 +32,16 @@ pub use openai::OpenAi;
 pub use tiers::{Model, Models, Price, Tier};
 pub use wire::types::{ChatMessage, ChatRequest, Usage, WireFunction, WireToolCall};
 
-/// What a model answered.
+/// The answer of a model.
 #[derive(Clone, Debug, Default)]
 pub struct ChatReply {
-    /// Its text; empty beside tool calls.
+    /// The text; empty beside tool calls.
     pub text: String,
-    /// What it wants called.
+    /// The tool calls.
     pub tool_calls: Vec<WireToolCall>,
-    /// Why it ended.
+    /// The reason of the end.
     pub finish: String,
-    /// What it used; `None` when the provider does not say.
+    /// The usage; `None` if the provider does not report it.
     pub usage: Option<Usage>,
 }
 
@@ -52,11 +52,11 @@ pub enum Delta {
     Text(String),
     /// More of a call it wants made; a first piece has an id and a name, each piece some of the arguments.
     ToolCall(WireToolCall),
-    /// What came so far did not fit and is taken back; another answer follows.
+    /// The text so far did not fit and is withdrawn; another answer follows.
     Again,
 }
 
-/// Why a model did not answer.
+/// The reason why a model did not answer.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum LlmError {
     /// No model is configured or installed for what was asked.
@@ -65,64 +65,64 @@ pub enum LlmError {
     /// The provider asks to be called later, and said when or was asked often enough.
     #[error("{provider} is busy: {message}")]
     Busy {
-        /// Which one.
+        /// The provider.
         provider: String,
-        /// What it said.
+        /// The provider's message.
         message: String,
-        /// How long it asked to be left alone.
+        /// The time for which the provider asked not to be called.
         retry_after: Option<Duration>,
     },
     /// The provider's quota is used up: it is left alone for a while.
     #[error("{provider} has no quota left: {message}")]
     Exhausted {
-        /// Which one.
+        /// The provider.
         provider: String,
-        /// What it said.
+        /// The provider's message.
         message: String,
     },
     /// The provider refused the request: repeating it would not help.
     #[error("{provider} refused ({status}): {message}")]
     Refused {
-        /// Which one.
+        /// The provider.
         provider: String,
-        /// Its HTTP status.
+        /// The HTTP status.
         status: u16,
-        /// What it said.
+        /// The provider's message.
         message: String,
     },
     /// The request never reached the provider.
     #[error("{provider} cannot be reached: {message}")]
     Unreachable {
-        /// Which one.
+        /// The provider.
         provider: String,
-        /// What happened.
+        /// The message.
         message: String,
     },
     /// Nobody listened any more; what the call used is unknown, and nothing is the provider's fault.
     #[error("the answer of {provider} was not heard: {message}")]
     Unheard {
-        /// Which one.
+        /// The provider.
         provider: String,
-        /// What happened.
+        /// The message.
         message: String,
     },
     /// The call was sent and what became of it is unknown: it may have been paid for.
     #[error("{provider} did not finish: {message}")]
     Broken {
-        /// Which one.
+        /// The provider.
         provider: String,
-        /// What happened.
+        /// The message.
         message: String,
     },
 }
 
 impl LlmError {
-    /// Whether the provider may have done the work although no answer came.
+    /// Returns `true` if the provider may have done the work although no answer came.
     pub fn outcome_unknown(&self) -> bool {
         matches!(self, Self::Broken { .. } | Self::Unheard { .. })
     }
 
-    /// Whether another model may answer what this one did not: anything but the request itself was at fault.
+    /// Returns `true` if another model may answer instead: the request itself was not at fault.
     pub fn another_may_answer(&self) -> bool {
         match self {
             Self::Busy { .. } | Self::Unreachable { .. } | Self::Broken { .. } | Self::Exhausted { .. } => true,
@@ -140,9 +140,9 @@ pub enum Class {
     Answer,
     /// An invocation, or a step of a job, that a person asked for.
     Invocation,
-    /// What a lifeform does of its own accord: goals and schedules.
+    /// A lifeform's own initiative: goals and schedules.
     Initiative,
-    /// What nobody waits for: learning, condensing, maintenance.
+    /// Background work: learning, compaction, maintenance.
     Afterthought,
 }
 
@@ -167,7 +167,7 @@ impl Class {
 /// A provider of models.
 #[async_trait]
 pub trait LlmProvider: Send + Sync + 'static {
-    /// Its name in the configuration.
+    /// Returns the name in the configuration.
     fn name(&self) -> &str;
 
     /// Returns `true` if the last call of `model` got no answer: the provider is down, busy, without quota, or refuses the key

@@ -43,7 +43,7 @@ pub struct OpenAi {
     client: Client<OpenAIConfig>,
     endpoint: Endpoint,
     abilities: Abilities,
-    /// How long a stream may say nothing.
+    /// The longest silence of a stream.
     idle: Duration,
     /// By model.
     breakers: Mutex<HashMap<String, Breaker>>,

@@ -26,38 +26,38 @@ pub fn calls_stream(account: &str) -> Arc<str> {
     format!("calls:{account}").into()
 }
 
-/// Who pays for a call.
+/// The payer of a call.
 #[derive(Clone, Copy)]
 pub struct Payer<'p> {
-    /// Where it is recorded.
+    /// The store that records the call.
     pub store: &'p Store,
     /// For whom it is made.
     pub origin: &'p Origin,
     /// The account.
     pub account: &'p str,
-    /// When its turn with the provider comes.
+    /// The class of the call, which decides when the provider is asked.
     pub class: Class,
 }
 
-/// What a paid call answers.
+/// The answer of a paid call.
 #[derive(Clone, Debug)]
 pub struct Paid {
-    /// What the model said.
+    /// The model's reply.
     pub reply: ChatReply,
-    /// What was charged.
+    /// The charge.
     pub charged: Amount,
-    /// The call's id, as it stands in `calls:{account}`.
+    /// The call's id in `calls:{account}`.
     pub call: Arc<str>,
 }
 
-/// What paid embeddings bring.
+/// The result of paid embeddings.
 #[derive(Clone, Debug)]
 pub struct PaidVectors {
     /// One for each text, in order.
     pub vectors: Vec<Vec<f32>>,
-    /// What they used; `None` when the provider does not say.
+    /// The usage; `None` if the provider does not report it.
     pub usage: Option<Usage>,
-    /// The call's id, as it stands in `calls:{account}`.
+    /// The call's id in `calls:{account}`.
     pub call: Arc<str>,
 }
 
@@ -140,12 +140,12 @@ fn believed(usage: Usage, bound: Usage, reported: &OnceLock<Usage>) -> Usage {
     believed
 }
 
-/// What the record of a call says of usage that was reported and not believed.
+/// Returns the record's note of usage that was reported and exceeds the bound.
 fn beyond_bound(reported: &OnceLock<Usage>) -> Value {
     reported.get().map_or_else(|| json!({}), |usage| json!({"usage_reported": usage}))
 }
 
-/// Calls are told apart by their ids; one that has none, or another's, is given one.
+/// Gives tool calls unique ids where they have none, or one that occurs twice.
 fn name_calls(calls: &mut [WireToolCall]) {
     for place in 0..calls.len() {
         let (before, rest) = calls.split_at_mut(place);
@@ -167,8 +167,8 @@ pub async fn embed(payer: Payer<'_>, model: &Model, texts: Vec<String>) -> Resul
     buy(payer, model, texts, None, None).await
 }
 
-/// The same for somebody who waits: he has them before they are settled. What was set aside is on disk by then, and is charged
-/// in full if the daemon ends in between.
+/// Embeds texts for a caller that waits: it has the vectors before the call is settled. The reservation is durable by
+/// then, and is charged in full if the daemon ends in between.
 ///
 /// # Errors
 /// As [`embed`].
@@ -186,7 +186,7 @@ pub(crate) async fn embed_at_once(
     }
 }
 
-/// What embeddings decide for an invocation, as an entry of its journal.
+/// The entry of an invocation's journal that is made from embeddings.
 pub(crate) type Decision = Box<dyn Fn(&[Vec<f32>]) -> (&'static str, Value) + Send>;
 
 /// The same; what they decide is written to an invocation's journal in the commit that pays for them.
@@ -238,20 +238,20 @@ async fn buy(
 struct Purchase<'p> {
     payer: Payer<'p>,
     model: &'p Model,
-    /// What it may use at most.
+    /// The bound of its usage.
     bound: Usage,
     /// The invocation it is made for.
     journal: Option<Stream>,
 }
 
-/// What an answer says for the records.
+/// The facts of an answer for the records.
 struct Told {
     usage: Option<Usage>,
     /// For the record of the call.
     answer: Value,
     /// For the journal of the invocation.
     entry: Option<(&'static str, Value)>,
-    /// What else is written with it.
+    /// Further operations of the commit.
     more: Vec<Op>,
 }
 
@@ -303,8 +303,8 @@ impl<'p> Purchase<'p> {
     }
 }
 
-/// What is set aside for a call. One that is let go of unsettled is settled then: with nothing when the call was never
-/// sent, else in full, since nobody knows what became of it.
+/// The reservation of a call. When it is dropped unsettled it is settled: with nothing if the call was never sent, else
+/// in full, since the outcome is unknown.
 struct Hold {
     store: Store,
     origin: Origin,
@@ -319,7 +319,7 @@ struct Hold {
 }
 
 impl Hold {
-    /// What settles it: `used`, or all of it; with what is recorded, and noted in the invocation.
+    /// Returns the settlement: with `used`, or in full; with the record, and noted in the invocation.
     fn settlement(&self, used: Option<Amount>, kind: &str, entry: Value, noted: (&str, Value)) -> Batch {
         let entry = joined(
             json!({"call": self.id, "model": self.model}),
@@ -334,7 +334,7 @@ impl Hold {
         }
     }
 
-    /// It is settled.
+    /// Marks the reservation as settled.
     fn close(&mut self) {
         self.is_open = false;
     }
@@ -365,7 +365,7 @@ struct Reserved<'p> {
 }
 
 impl Reserved<'_> {
-    /// Does the `work`, and settles with what it `told`.
+    /// Does the `work`, and settles with the facts of its outcome.
     async fn make<T: Send + 'static>(
         self,
         work: impl Future<Output = Result<T, LlmError>> + Send + 'static,
@@ -505,7 +505,7 @@ async fn sent_calls(
     Ok(found)
 }
 
-/// Recorded calls with what was said in them, which stands in their conversations.
+/// Returns recorded calls with their messages, which their conversations hold.
 ///
 /// # Errors
 /// The store's own.

@@ -11,7 +11,7 @@ use super::wire::types::{ChatRequest, Usage, WireFunction, WireToolCall};
 use super::wire::{Engine, Part, Refusal, router};
 use super::{Abilities, Endpoint, LlmError, LlmProvider, OpenAi, Transport};
 
-/// What the model does about one request.
+/// The reaction of the model to one request.
 #[derive(Clone, Debug)]
 pub enum Reply {
     /// Says this, in pieces of a few words.
@@ -50,7 +50,7 @@ impl Scripted {
         self
     }
 
-    /// Whether any words mean the same to it: whether it is any good as an embedder.
+    /// Returns `true` if any words mean the same to it: then it serves as an embedder.
     pub fn embeds(&self) -> bool {
         !self.alike.is_empty()
     }

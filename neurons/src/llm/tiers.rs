@@ -1,4 +1,4 @@
-//! Which model answers for which tier, and what it costs.
+//! The models of the tiers, and their prices.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use super::{LlmError, LlmProvider, Usage};
 
-/// How dear a thought may be.
+/// The price class of a thought.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Tier {
@@ -38,7 +38,7 @@ pub struct Price {
 }
 
 impl Price {
-    /// What `usage` costs, rounded up.
+    /// Returns the cost of `usage`, rounded up.
     pub fn of(self, usage: Usage) -> Amount {
         // A provider that reports nonsense must not be able to turn a charge into a credit.
         const TOKENS_MAX: u64 = 1 << 40;
@@ -59,15 +59,16 @@ impl Price {
 /// A model at its provider.
 #[derive(Clone)]
 pub struct Model {
-    /// Who serves it.
+    /// The provider.
     pub provider: Arc<dyn LlmProvider>,
-    /// Its name there.
+    /// The model's name at the provider.
     pub name: String,
-    /// What it costs.
+    /// The price.
     pub price: Price,
     /// Prompt and output together, in tokens.
     pub context_tokens: u32,
-    /// It writes, but does not choose well: where there is an embedder, that chooses routes and tools.
+    /// `true` for a model that writes but does not choose well: where there is an embedder, that chooses routes and
+    /// tools.
     pub small: bool,
 }
 
@@ -77,7 +78,7 @@ pub struct Models {
     /// The model of each tier, and those that answer when it does not.
     tiers: Arc<BTreeMap<Tier, Vec<Model>>>,
     embedder: Option<Arc<Model>>,
-    /// Why there is none, when there is none.
+    /// The reason why there is no model, if there is none.
     missing: Option<Arc<str>>,
 }
 

@@ -15,21 +15,21 @@ use super::{Caller, Failure};
 /// Bytes of a secret below which it is not looked for in what a tool answers: it would be found anywhere.
 const SCRUBBED_BYTES_MIN: usize = 4;
 
-/// A tool as an agent is told of it.
+/// A tool as its agent sees it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BuiltinTool {
-    /// What it is called by.
+    /// The name.
     pub name: &'static str,
-    /// What it is for.
+    /// The description.
     pub description: &'static str,
-    /// What it takes, as a JSON Schema.
+    /// The parameters, as a JSON Schema.
     pub parameters: Value,
-    /// Whether it only reads.
+    /// `true` if it only reads.
     pub reads: bool,
 }
 
 impl BuiltinTool {
-    /// Its parameters as a schema that admits no others.
+    /// Returns its parameters as a schema that admits no other members.
     pub fn closed(&self) -> Value {
         let mut schema = self.parameters.clone();
         if let Some(members) = schema.as_object_mut() {
@@ -58,13 +58,13 @@ impl BuiltinTool {
 /// A part of the daemon that brings tools.
 #[async_trait]
 pub trait Builtins: Send + Sync + 'static {
-    /// Its tools; their names are nobody else's.
+    /// Returns the tools; their names are unique.
     fn tools(&self) -> Vec<BuiltinTool>;
 
-    /// Does what one of them does, and answers what a model is told.
+    /// Calls one of the tools and returns the result for the model.
     ///
     /// # Errors
-    /// Why it was not done, in words for a model.
+    /// The reason of a failure, in words for a model.
     async fn call(
         &self,
         name: &str,
@@ -74,20 +74,20 @@ pub trait Builtins: Send + Sync + 'static {
     ) -> Result<Value, String>;
 }
 
-/// Where sealed secrets are opened for a call of a tool.
+/// The source of sealed secrets for tool calls.
 #[async_trait]
 pub trait Vault: Send + Sync + 'static {
-    /// What is sealed in the resource `id`, for whoever calls a tool with it.
+    /// Returns the sealed part of the resource `id`, for the principal that calls a tool with it.
     ///
     /// # Errors
-    /// Why it is not his to use, in words for a model.
+    /// The reason of a refusal, in words for a model.
     async fn secret(&self, id: &str, why: &str, origin: &Origin) -> Result<SecretString, String>;
 }
 
 /// A tool, and the part that brings it.
 type Brought = (BuiltinTool, Arc<dyn Builtins>);
 
-/// What the daemon brings.
+/// The tools of the daemon.
 #[derive(Default)]
 pub(super) struct Registry {
     tools: RwLock<BTreeMap<&'static str, Brought>>,
@@ -138,10 +138,10 @@ impl Registry {
         Ok(done.as_str().map_or_else(|| done.to_string(), str::to_owned))
     }
 
-    /// Puts what is sealed in the place of `{{secret:id}}`, wherever that stands among the arguments of a call.
+    /// Replaces each `{{secret:id}}` in the arguments of a call by the sealed part.
     ///
     /// # Errors
-    /// Why one of them is not the caller's to use.
+    /// The reason why one of them is refused.
     pub(super) async fn fill(
         &self,
         arguments: Map<String, Value>,
@@ -168,13 +168,13 @@ impl Registry {
 pub(super) struct Filled(Vec<(String, SecretString)>);
 
 impl Filled {
-    /// A text with what stood for the secrets in their places: a server may tell what it was told.
+    /// Returns a text in which the secrets are replaced by their placeholders: a server may repeat its input.
     pub(super) fn scrubbed(&self, text: String) -> String {
         scrubbed(text, self.0.iter().map(|(mark, secret)| (mark.as_str(), secret.expose_secret())))
     }
 }
 
-/// A text with a mark in the place of each secret, whichever way it is told.
+/// Returns a text in which each secret, in any of its forms, is replaced by a mark.
 pub(super) fn scrubbed<'s>(mut text: String, secrets: impl Iterator<Item = (&'s str, &'s str)>) -> String {
     let told = secrets.flat_map(|(mark, secret)| forms(secret).into_iter().map(move |form| (form, mark)));
     let mut told: Vec<(String, &str)> = told.filter(|(form, _)| form.len() >= SCRUBBED_BYTES_MIN).collect();
@@ -192,8 +192,8 @@ pub(super) fn scrubbed<'s>(mut text: String, secrets: impl Iterator<Item = (&'s 
     text
 }
 
-/// How a text stands where a server may tell it: as it is, in JSON and in JSON within that, with and without characters of
-/// other writings and slashes, in a URL and in a form, with hexadecimal digits of either case, and in HTML.
+/// Returns the forms in which a server may repeat a text: as it is, in JSON and in JSON within that, with and without
+/// escaped characters and slashes, in a URL and in a form, with hexadecimal digits of either case, and in HTML.
 fn forms(text: &str) -> Vec<String> {
     let escaped = |text: &str| {
         let quoted = Value::from(text).to_string();
@@ -218,12 +218,12 @@ fn forms(text: &str) -> Vec<String> {
     forms
 }
 
-/// What stays as it is in a URL (RFC 3986 §2.3), and what of a path browsers leave alone.
+/// The characters that a URL keeps (RFC 3986 §2.3), and those of a path that browsers keep.
 const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 const CONTROLS: &AsciiSet =
     &percent_encoding::CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'`').add(b'#').add(b'?');
 
-/// What stands for a secret.
+/// The placeholder of a secret.
 fn placeholder() -> &'static Regex {
     static PLACEHOLDER: OnceLock<Regex> = OnceLock::new();
     PLACEHOLDER.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! Fascicles as tools: whoever runs them is told which, for whom, and under which name.
+//! Fascicles as tools: the order for their runner, with the payer and the name of the job.
 
 use std::sync::Arc;
 
@@ -12,13 +12,14 @@ pub const DEPTH_MAX: usize = 4;
 /// From where a tool is called.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    /// Whose hands the work uses: a lifeform's, or the house's.
+    /// The owner of the tools that the job uses: a lifeform, or the house.
     pub owner: Arc<str>,
-    /// How many fascicles that are tools it is within.
+    /// The nesting depth of fascicle tools.
     pub depth: usize,
-    /// Whether a voice that is not trusted asked for it: what reaches outside and changes something must be approved.
+    /// `true` if an untrusted speaker asked for it: changes outside then need an approval.
     pub untrusted: bool,
-    /// Who wrote what makes the call, outermost first: it acts with the rights that all of them have.
+    /// The authors of the definitions that make the call, outermost first: it acts with the rights that all of them
+    /// have.
     pub authors: Vec<PrincipalId>,
 }
 
@@ -32,15 +33,15 @@ impl Caller {
 /// A fascicle that is called as a tool.
 #[derive(Clone, Debug)]
 pub struct FascicleCall {
-    /// Which.
+    /// The fascicle.
     pub fascicle: Arc<str>,
     /// Names the call: the same call again is the same job.
     pub key: String,
-    /// What it works on.
+    /// The input.
     pub input: Value,
     /// For whom.
     pub origin: Origin,
-    /// Who pays.
+    /// The account that pays.
     pub account: Arc<str>,
     /// From where.
     pub caller: Caller,
@@ -50,10 +51,10 @@ pub struct FascicleCall {
     pub deadline_s: u64,
 }
 
-/// What runs fascicles.
+/// A runner of fascicles.
 #[async_trait]
 pub trait FascicleRunner: Send + Sync + 'static {
-    /// What a fascicle is for, if there is one of that name.
+    /// Returns the description of a fascicle, if it exists.
     async fn description(&self, fascicle: &Arc<str>) -> Option<String>;
 
     /// Runs a fascicle to its end and answers its output.

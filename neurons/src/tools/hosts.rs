@@ -1,4 +1,5 @@
-//! Where tools may go: the hosts that the configuration allows, and none of them at a private address unless it says so.
+//! The hosts that tools may reach: those that the configuration allows, and none at a private address unless it says
+//! so.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -10,7 +11,7 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::{Client, Url};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// How long a connection may take to stand.
+/// The longest time to connect.
 const CONNECT: Duration = Duration::from_secs(10);
 
 /// A host that tools may reach.
@@ -18,9 +19,9 @@ const CONNECT: Duration = Duration::from_secs(10);
 pub struct Host {
     /// A header that is sent there and that no tool sees: its name and its value.
     pub secret: Option<(HeaderName, HeaderValue)>,
-    /// Whether it may be reached without TLS.
+    /// `true` if it may be reached without TLS.
     pub plain: bool,
-    /// Whether it may lie at a private address.
+    /// `true` if it may have a private address.
     pub private: bool,
     /// Requests at once.
     pub concurrency: usize,
@@ -33,7 +34,7 @@ pub(crate) struct Hosts {
     allowed: BTreeMap<(String, u16), Arc<Allowed>>,
 }
 
-/// What a name in the configuration stands for: a host with its port, or with those of both schemes.
+/// Returns the host and port that a name in the configuration means, or those of both schemes.
 fn places(name: &str) -> Vec<(String, u16)> {
     let Ok(url) = Url::parse(&format!("https://{name}")) else { return Vec::new() };
     let host = url.host_str().unwrap_or_default().to_owned();
@@ -134,8 +135,8 @@ impl Resolve for PublicOnly {
     }
 }
 
-/// Whether an address is of the open network (IANA special-purpose registries, RFC 6890). The standard library's
-/// `is_global` is not stable.
+/// Returns `true` for an address of the public network (IANA special-purpose registries, RFC 6890). The standard
+/// library's `is_global` is not stable.
 pub(crate) fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),

@@ -13,7 +13,7 @@ use super::hosts::Hosts;
 use super::spec::{Body, HttpTool, Method};
 use super::{Failure, RESULT_BYTES_MAX};
 
-/// What stays as it is in a URL (RFC 3986 §2.3).
+/// The characters that a URL keeps (RFC 3986 §2.3).
 const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 /// Headers that are not a tool's to set.
 const NOT_ITS: [HeaderName; 10] = [
@@ -32,7 +32,7 @@ const NOT_ITS: [HeaderName; 10] = [
 const HEADERS_MAX: usize = 32;
 /// Bytes of a URL's template.
 const URL_BYTES_MAX: usize = 2_048;
-/// How much of an answer that is an error the model is told.
+/// The part of an error answer that the model sees, in bytes.
 const ERROR_BYTES_MAX: usize = 2_048;
 /// By this a server knows that a request is one it had before (draft-ietf-httpapi-idempotency-key-header).
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -67,12 +67,12 @@ pub(super) fn places(template: &str) -> BTreeSet<&str> {
     pieces(template).unwrap_or_default().into_iter().filter_map(named).collect()
 }
 
-/// Whether a tool may set a header of that name.
+/// Returns `true` if a tool may set a header of that name.
 pub(crate) fn may_set(name: &str) -> bool {
     HeaderName::try_from(name).is_ok_and(|name| !NOT_ITS.contains(&name))
 }
 
-/// Whether a call may change something.
+/// Returns `true` if a call may change something.
 pub(crate) fn writes(tool: &HttpTool) -> bool {
     tool.writes.unwrap_or(!matches!(tool.method, Method::Get | Method::Head))
 }
@@ -122,7 +122,7 @@ pub(crate) fn check(tool: &HttpTool) -> Result<(), String> {
     Ok(())
 }
 
-/// A value as it stands in a URL or a header.
+/// Returns a value as it is written into a URL or a header.
 fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -143,7 +143,7 @@ fn filled(template: &str, given: &Map<String, Value>, as_text: impl Fn(&str) -> 
     })
 }
 
-/// Where a request with those parameters goes.
+/// Returns the URL of a request with those parameters.
 fn url(tool: &HttpTool, given: &Map<String, Value>) -> Result<Url, String> {
     // A segment that is a dot or two would lead elsewhere, encoded or not (WHATWG URL §4.3).
     for name in places(&tool.url) {
@@ -166,7 +166,7 @@ fn url(tool: &HttpTool, given: &Map<String, Value>) -> Result<Url, String> {
     Ok(url)
 }
 
-/// What a request with those parameters carries.
+/// Returns the body of a request with those parameters.
 fn body(tool: &HttpTool, given: &Map<String, Value>) -> Option<Value> {
     let bare = matches!(tool.method, Method::Get | Method::Head | Method::Delete);
     match tool.body.as_ref().unwrap_or(if bare { &Body::None } else { &Body::Json }) {

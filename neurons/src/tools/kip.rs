@@ -9,7 +9,7 @@ use nexus::kip::lang::parser::seems_to_write;
 use nexus::{Nexus, Origin, Request};
 use serde_json::{Value, json};
 
-/// What the tool is for, in words for the model: the grammar card says how it is asked.
+/// Returns the description of the tool for the model, with the grammar card.
 pub(crate) fn description() -> String {
     format!(
         "Runs KIP on the memory: FIND, SEARCH and DESCRIBE read, UPSERT, UPDATE, MERGE and DELETE write. \
@@ -18,8 +18,8 @@ pub(crate) fn description() -> String {
     )
 }
 
-/// What the parameter is titled that holds a command, so that the embedded model writes it by the grammar. A title
-/// is what every provider lets pass.
+/// The title of the parameter that holds a command, so that the embedded model writes it by the grammar. Every provider
+/// lets a title pass.
 pub(crate) const COMMAND_TITLE: &str = "KIP command";
 /// The same where only commands that read are taken.
 pub(crate) const QUERY_TITLE: &str = "KIP query";
@@ -38,7 +38,7 @@ pub(crate) fn parameters(readonly: bool) -> Value {
     })
 }
 
-/// Whether a command in the parameters may change something.
+/// Returns `true` if a command in the parameters may change something.
 pub(super) fn writes(params: &str) -> bool {
     let Ok(request) = serde_json::from_str::<Request>(params) else { return false };
     let mut texts = request.command.iter().chain(request.commands.iter().flatten().map(|one| match one {

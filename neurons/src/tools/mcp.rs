@@ -1,6 +1,6 @@
-//! MCP servers as tools: a child process or a URL, reached when it is first needed and again when it went away. Their lists
-//! of tools are kept, and asked for anew when they say that they changed. What they say is untrusted like any input: lines,
-//! lists and answers are bounded, and their hints count only where the configuration trusts them.
+//! MCP servers as tools: a child process or a URL, connected when first needed and reconnected after a loss. Their
+//! lists of tools are cached, and read again when they change. Their output is untrusted like any input: lines, lists
+//! and answers are bounded, and their hints count only where the configuration trusts them.
 
 mod child;
 mod guard;
@@ -30,15 +30,15 @@ use super::spec::{Approval, McpTool, Runner, ToolSpec, name_within};
 use super::{DESCRIPTION_BYTES_MAX, Failure, cut_to};
 use crate::spec::{TOOLS_MAX, check_schema};
 
-/// How long a server may take until it can be spoken to.
+/// The longest time until a server accepts requests.
 const START: Duration = Duration::from_secs(20);
-/// How long its list of tools may take.
+/// The longest time for its list of tools.
 const LIST: Duration = Duration::from_secs(10);
-/// How long it may take to end.
+/// The longest time to end.
 const STOP: Duration = Duration::from_secs(5);
 /// A list is read again after so long even when nobody said that it changed: the word of it may be lost.
 const LISTED: Duration = Duration::from_secs(300);
-/// How often a stream of a server that went away is asked for again.
+/// The most reconnections of a stream to a lost server.
 const RETRIES: usize = 2;
 /// A server that could not be reached is not tried again for so long.
 const PAUSE: Duration = Duration::from_secs(2);
@@ -52,26 +52,26 @@ const SCHEMA_BYTES_MAX: usize = 16 << 10;
 /// A server of tools, as the configuration has it.
 #[derive(Clone, Debug)]
 pub struct McpServer {
-    /// Where it is.
+    /// The address.
     pub at: At,
     /// Calls at once.
     pub concurrency: usize,
-    /// Which of its calls must be approved, whatever a neuron says.
+    /// The calls that need an approval, whatever a neuron says.
     pub approval: Approval,
-    /// Whether its word is taken for which of its tools only read.
+    /// `true` if its hints about which tools only read are trusted.
     pub trusts_hints: bool,
-    /// Those of its tools that may be called; all when absent.
+    /// The tools that may be called; all if absent.
     pub tools: Option<BTreeSet<String>>,
 }
 
-/// Where a server is.
+/// The address of a server.
 #[derive(Clone, Debug)]
 pub enum At {
     /// A child process that is spoken to by its standard input and output.
     Command {
         /// The program and its arguments.
         command: Vec<String>,
-        /// Its environment, and nothing besides.
+        /// The whole environment of the process.
         environment: BTreeMap<String, String>,
     },
     /// An address of the Streamable HTTP transport.
@@ -89,11 +89,11 @@ struct Listed {
     name: String,
     description: String,
     parameters: Value,
-    /// Whether the server says that it changes nothing.
+    /// `true` if the server says that it changes nothing.
     reads: bool,
 }
 
-/// Why a server cannot be spoken to.
+/// The reason why a server cannot be reached.
 #[derive(Clone, Debug)]
 struct Unreachable {
     why: String,
@@ -115,11 +115,11 @@ struct Server {
 /// A server that is spoken to.
 struct Link {
     client: RunningService<RoleClient, Handler>,
-    /// How often the server said that its list changed.
+    /// The number of times that the server announced a changed list.
     changes: watch::Receiver<u64>,
-    /// How often it had, when its list was read, and when that was.
+    /// That number when the list was read, and the time of the reading.
     seen: tokio::sync::Mutex<Option<(u64, Instant)>>,
-    /// Why its list could not be read last.
+    /// The last failure to read the list.
     failed: Mutex<Option<Unreachable>>,
 }
 
@@ -129,7 +129,7 @@ impl Link {
     }
 }
 
-/// What a server may tell us: that its list changed.
+/// The notifications of a server: its list has changed.
 struct Handler(watch::Sender<u64>);
 
 impl ClientHandler for Handler {
@@ -163,10 +163,10 @@ impl Servers {
             .ok_or_else(|| format!("there is no MCP server {name}: [tools.servers] names {:?}", self.0.keys()))
     }
 
-    /// The tools that `spec` stands for, with its rules.
+    /// Returns the tools that `spec` means, with its rules.
     ///
     /// # Errors
-    /// When the server was never reached, or has no such tool.
+    /// If the server was never reached, or has no such tool.
     pub(crate) async fn tools(&self, spec: &ToolSpec, mcp: &McpTool) -> Result<Vec<ToolSpec>, String> {
         let listed = self.server(&mcp.server)?.tools().await?;
         let wanted = |tool: &&Listed| mcp.tool.as_ref().is_none_or(|wanted| *wanted == tool.name);
@@ -184,7 +184,7 @@ impl Servers {
         }
     }
 
-    /// Whether a call may change something, and which approval the configuration asks for.
+    /// Returns `true` if a call may change something, and the approval that the configuration requires.
     pub(crate) fn rules(&self, mcp: &McpTool) -> (bool, Approval) {
         let Ok(server) = self.server(&mcp.server) else { return (true, Approval::Always) };
         let reads = server.settings.trusts_hints
@@ -248,7 +248,7 @@ impl Server {
         self.listed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What went wrong, without the server's address, in which a secret may stand.
+    /// Returns a failure without the server's address, which may hold a secret.
     fn without_address(&self, why: String) -> String {
         let why = match &self.settings.at {
             At::Url { url, .. } => why.replace(url.as_str(), "its address"),
@@ -305,7 +305,7 @@ impl Server {
         Ok(Link { client, changes, seen: tokio::sync::Mutex::new(None), failed: Mutex::default() })
     }
 
-    /// Its tools: as they were listed last, unless the list changed. A server that went away has those that it had.
+    /// Returns the tools: as they were listed last, unless the list changed. A lost server keeps those that it had.
     async fn tools(&self) -> Result<Arc<Vec<Listed>>, String> {
         let read = async {
             let link = self.link().await?;
@@ -376,7 +376,7 @@ impl Server {
     }
 }
 
-/// What a result says, as text for a model.
+/// Returns the text of a result for a model.
 fn text(result: &CallToolResult) -> String {
     let blocks = result.content.iter().map(|block| match block {
         ContentBlock::Text(text) => text.text.clone(),

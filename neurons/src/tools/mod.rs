@@ -1,5 +1,5 @@
-//! Tools that run on the server: KIP, HTTP requests, MCP servers, fascicles. Each call is bounded in time and number, its
-//! arguments fit its schema, and a failure of it is told to the model like any other result.
+//! Tools that run on the server: KIP, HTTP requests, MCP servers, fascicles. Each call is bounded in time and number,
+//! its arguments fit its schema, and its failure is reported to the model like any other result.
 
 mod builtin;
 mod fascicle;
@@ -30,14 +30,14 @@ use hosts::Hosts;
 use mcp::Servers;
 use spec::{Approval, Runner, ToolSpec};
 
-/// How much of a tool's result a model is shown.
+/// The part of a tool's result that a model sees, in bytes.
 pub(crate) const RESULT_BYTES_MAX: usize = 64 << 10;
-/// How much of what a tool says of itself a model is shown.
+/// The part of a tool's description that a model sees, in bytes.
 pub(crate) const DESCRIPTION_BYTES_MAX: usize = 4 << 10;
 /// Tools whose calls are counted before those that rest are forgotten.
 const COUNTED_MAX: usize = 1_024;
 
-/// Where tools may reach to, as the configuration has it. By default nowhere.
+/// The reach of tools by the configuration. Nothing by default.
 #[derive(Clone, Debug, Default)]
 pub struct Reach {
     /// Hosts of HTTP tools, as in `api.example.com` or `127.0.0.1:8080`.
@@ -46,12 +46,12 @@ pub struct Reach {
     pub servers: BTreeMap<Arc<str>, McpServer>,
 }
 
-/// Why a tool brought nothing.
+/// The reason why a tool brought nothing.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// It was not done.
+    /// The call was not made.
     Refused(String),
-    /// It may have been done.
+    /// The outcome is unknown.
     Unknown(String),
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct Calling<'c> {
     pub(crate) key: String,
     /// For whom.
     pub(crate) owner: &'c Origin,
-    /// Who acts: `owner`, limited to what the authors of what calls it may, too.
+    /// The acting principal: `owner`, limited to the rights of the authors of the calling definitions.
     pub(crate) origin: &'c Origin,
     pub(crate) account: &'c Arc<str>,
     pub(crate) caller: &'c Caller,
@@ -81,7 +81,7 @@ struct Inner {
     servers: Servers,
     fascicles: OnceLock<Arc<dyn FascicleRunner>>,
     builtins: builtin::Registry,
-    /// How many calls of each tool may be made at once, by the tool's hash and the depth they are made at.
+    /// The permits for calls of each tool at once, by the tool's hash and the depth.
     permits: Mutex<HashMap<(Hash, usize), Weak<Semaphore>>>,
 }
 
@@ -121,7 +121,8 @@ impl Tools {
         own.try_for_each(|tool| self.0.builtins.tool(&tool.name).map(drop).map_err(NeuronError::Spec))
     }
 
-    /// What tools may reach: `{hosts, servers: [{name, approval, error, tools: [{name, description, parameters, writes}]}]}`.
+    /// Returns the reachable tools: `{hosts, servers: [{name, approval, error, tools: [{name, description, parameters,
+    /// writes}]}]}`.
     pub async fn shown(&self) -> Value {
         json!({"hosts": self.0.hosts.names(), "servers": self.0.servers.shown().await})
     }
@@ -138,10 +139,10 @@ impl Tools {
         }
     }
 
-    /// Puts in the place of each tool that stands for many those that it stands for, and gives each what it says of itself.
+    /// Replaces each tool that means many by those, and fills in the tools' own descriptions.
     ///
     /// # Errors
-    /// [`NeuronError::Tools`] when a server was never reached, [`NeuronError::Input`] when there are too many.
+    /// [`NeuronError::Tools`] if a server was never reached, [`NeuronError::Input`] if there are too many.
     pub(crate) async fn expand(&self, spec: &mut NeuronSpec) -> Result<(), NeuronError> {
         if spec.tools.iter().all(|tool| matches!(tool.run, Runner::Client | Runner::Kip { .. } | Runner::Http(_))) {
             return Ok(());
@@ -202,7 +203,7 @@ impl Tools {
             .collect())
     }
 
-    /// Whether any call of a tool may change something.
+    /// Returns `true` if any call of a tool may change something.
     pub(crate) fn may_write(&self, tool: &ToolSpec) -> bool {
         match &tool.run {
             Runner::Kip { readonly, .. } => !readonly,
@@ -210,7 +211,7 @@ impl Tools {
         }
     }
 
-    /// Whether a call may change something.
+    /// Returns `true` if a call may change something.
     pub(crate) fn writes(&self, tool: &ToolSpec, call: &ToolCall) -> bool {
         match &tool.run {
             Runner::Client => false,
@@ -234,8 +235,8 @@ impl Tools {
         }
     }
 
-    /// Whether a call must be approved before it is made. What an untrusted voice asks for, and what would change something
-    /// outside, must be, whatever the tool says.
+    /// Returns `true` if a call needs an approval. A call that an untrusted speaker asked for and that would change
+    /// something outside always does.
     pub(crate) fn needs_approval(&self, tool: &ToolSpec, call: &ToolCall, caller: &Caller) -> bool {
         let outside = matches!(tool.run, Runner::Http(_) | Runner::Mcp(_) | Runner::Openapi(_));
         let for_a_stranger = match outside {
@@ -255,17 +256,18 @@ impl Tools {
         }
     }
 
-    /// Whether a call that the daemon's end cut short is simply taken up again: a fascicle is found under its name.
+    /// Returns `true` if a call that was interrupted by the daemon's end is simply continued: a fascicle is found by
+    /// its name.
     pub(crate) fn is_repeatable(&self, tool: &ToolSpec, call: &ToolCall) -> bool {
         tool.repeatable || matches!(tool.run, Runner::Kip { .. } | Runner::Fascicle(_)) || !self.writes(tool, call)
     }
 
-    /// Whether a call that failed, or that nobody knows the outcome of, may simply be made again.
+    /// Returns `true` if a call that failed, or whose outcome is unknown, may be repeated.
     pub(crate) fn may_repeat(&self, tool: &ToolSpec) -> bool {
         tool.repeatable || matches!(tool.run, Runner::Kip { .. }) || !self.may_write(tool)
     }
 
-    /// Makes a call. A failure is a result too: the model is told what went wrong.
+    /// Makes a call. A failure is a result too, with its reason for the model.
     pub(crate) async fn run(&self, calling: Calling<'_>) -> ToolResult {
         let (id, limit) = (calling.call.id.clone(), Duration::from_secs(calling.tool.seconds()));
         let made = async {
@@ -347,7 +349,8 @@ impl Tools {
         }
     }
 
-    /// Who waits for a fascicle holds a place, so that places are counted by depth: a wait only goes further in.
+    /// Returns the permits of a depth. A caller that waits for a fascicle holds one, so they are counted by depth: a
+    /// wait only goes deeper.
     fn permits(&self, tool: &ToolSpec, depth: usize) -> Arc<Semaphore> {
         let mut permits = self.0.permits.lock().unwrap_or_else(PoisonError::into_inner);
         if permits.len() > COUNTED_MAX {
@@ -375,16 +378,16 @@ fn given(call: &ToolCall) -> Result<Map<String, Value>, String> {
     }
 }
 
-/// Whether a call names a secret, as its arguments are read when they are filled in: JSON has more than one way to write the
-/// same text. What cannot be read may.
+/// Returns `true` if a call names a secret in its decoded arguments: JSON has several ways to write the same text.
+/// Arguments that cannot be read may name one.
 fn names_a_secret(call: &ToolCall) -> bool {
     given(call).map_or(true, |given| !builtin::named(&Value::Object(given)).is_empty())
 }
 
-/// Whether a call's arguments fit what its tool takes.
+/// Checks the arguments of a call against the schema of its tool.
 ///
 /// # Errors
-/// What is wrong with them, for the model.
+/// The faults, for the model.
 pub(crate) fn fits(tool: &ToolSpec, call: &ToolCall) -> Result<(), String> {
     // KIP says better itself what is wrong with a command.
     if matches!(tool.run, Runner::Client | Runner::Kip { .. }) {
@@ -398,7 +401,7 @@ pub(crate) fn fits(tool: &ToolSpec, call: &ToolCall) -> Result<(), String> {
     }
 }
 
-/// What stands at the end of a text that was cut.
+/// The end of a text that was cut.
 const CUT: &str = "\n[… cut short]";
 
 /// Cuts a text, and says so.

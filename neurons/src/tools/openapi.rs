@@ -24,10 +24,10 @@ const METHODS: [(&str, Method); 6] = [
     ("delete", Method::Delete),
 ];
 
-/// The tools that `spec` stands for: one for each operation, with the rules of `spec`.
+/// Returns the tools that `spec` means: one for each operation, with the rules of `spec`.
 ///
 /// # Errors
-/// A sentence naming the part of the document and what is wrong with it.
+/// A sentence that names the part of the document and its fault.
 pub(crate) fn tools(spec: &ToolSpec, tool: &OpenapiTool) -> Result<Vec<ToolSpec>, String> {
     let document = Document(&tool.document);
     if tool.document.to_string().len() > DOCUMENT_BYTES_MAX {

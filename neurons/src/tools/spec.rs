@@ -1,4 +1,4 @@
-//! A tool as a neuron or a fascicle's node knows it: what the model is told of it, who runs it, and under which rule.
+//! The definition of a tool in a neuron or a fascicle's node: its description for the model, its runner and its rules.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,16 +27,16 @@ const DESCRIPTION_BYTES_MAX: usize = 16 << 10;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ToolSpec {
-    /// What the model calls it. One that stands for all the tools of a server or a document begins their names.
+    /// The name for the model. The names of all tools of a server or a document begin with it.
     pub name: String,
-    /// What it is for, in words for the model. When it is left out, what the tool says of itself stands here: the grammar
-    /// card of KIP, the description of an operation, of a server's tool, of a fascicle.
+    /// The description for the model. If absent, the tool's own: the grammar card of KIP, the description of an
+    /// operation, of a server's tool, of a fascicle.
     #[serde(default)]
     pub description: String,
     /// The JSON Schema of its parameters; left out, what the tool says of itself.
     #[serde(default = "any_object")]
     pub parameters: Value,
-    /// Who runs it: the client by `continue`, or the server.
+    /// The runner: the client by `continue`, or the server.
     #[serde(default)]
     pub run: Runner,
     /// Seconds one call on the server may take: 30 when absent, 300 for a fascicle.
@@ -45,11 +45,11 @@ pub struct ToolSpec {
     /// Calls of it on the server at once: 8 when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<usize>,
-    /// Whether somebody must approve a call before the server makes it.
+    /// The calls that need an approval before the server makes them.
     #[serde(default, skip_serializing_if = "is_default")]
     pub approval: Approval,
-    /// Whether a call that the daemon's end cut short may be made again. A call that writes is otherwise told as of unknown
-    /// outcome.
+    /// `true` if a call that was interrupted by the daemon's end may be repeated. Otherwise the outcome of a call that
+    /// writes is reported as unknown.
     #[serde(default, skip_serializing_if = "is_default")]
     pub repeatable: bool,
 }
@@ -62,20 +62,20 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// Whether a call must be approved. Of two rules the stricter holds.
+/// The calls that need an approval. Of two rules the stricter holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Approval {
-    /// It need not.
+    /// No call.
     #[default]
     Never,
-    /// When it may change something.
+    /// Calls that may change something.
     OnWrite,
     /// Always.
     Always,
 }
 
-/// Who runs a tool.
+/// The runner of a tool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Runner {
@@ -84,10 +84,10 @@ pub enum Runner {
     Client,
     /// The server runs KIP on the named nexus, as the caller.
     Kip {
-        /// Which nexus.
+        /// The nexus.
         #[schema(value_type = String)]
         nexus: Arc<str>,
-        /// Whether whatever could write is refused.
+        /// `true` if commands that could write are refused.
         #[serde(default)]
         readonly: bool,
     },
@@ -97,7 +97,7 @@ pub enum Runner {
     Openapi(OpenapiTool),
     /// The server calls a tool of an MCP server that its configuration names.
     Mcp(McpTool),
-    /// The server runs a fascicle, paid by whoever pays for the neuron.
+    /// The server runs a fascicle, paid from the neuron's account.
     Fascicle(FascicleTool),
     /// The daemon does it itself, as the caller: the tool's name is that of a tool on knowledge, resources or goals.
     Builtin,
@@ -130,7 +130,7 @@ pub struct HttpTool {
     /// `GET` when absent.
     #[serde(default)]
     pub method: Method,
-    /// Where to, as in `https://api.example.com/v1/cities/{city}`: a parameter in braces stands for one segment or a part of it.
+    /// The URL, such as `https://api.example.com/v1/cities/{city}`: a parameter in braces is a segment or a part of it.
     pub url: String,
     /// Parameters that go into the query, under their names; a list goes there once for each of its items.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -138,15 +138,15 @@ pub struct HttpTool {
     /// Headers; a parameter may stand in braces. Secrets belong into the configuration of the host.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// What the body is; by default none for `GET`, `HEAD` and `DELETE`, and the parameters that stand nowhere else for the others.
+    /// The body; by default none for `GET`, `HEAD` and `DELETE`, and the remaining parameters for the others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<Body>,
-    /// Whether it may change something; by default, whatever is neither `GET` nor `HEAD`.
+    /// `true` if it may change something; by default for all but `GET` and `HEAD`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writes: Option<bool>,
 }
 
-/// What the body of a request is.
+/// The form of a request's body.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Body {
@@ -177,7 +177,7 @@ pub struct McpTool {
     /// The server, by its name in the configuration.
     #[schema(value_type = String)]
     pub server: Arc<str>,
-    /// What the server calls it. Without it each tool of the server is one, named after this one and its own name.
+    /// The server's name for the tool. Without it each tool of the server is one, with this name as prefix.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
 }
@@ -186,10 +186,10 @@ pub struct McpTool {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FascicleTool {
-    /// Which fascicle.
+    /// The fascicle.
     #[schema(value_type = String)]
     pub id: Arc<str>,
-    /// Whether it may change something; it may, unless its maker says otherwise.
+    /// `true` if it may change something (default).
     #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
     pub writes: bool,
 }
@@ -210,7 +210,7 @@ impl ToolSpec {
         self.concurrency.unwrap_or(CONCURRENCY)
     }
 
-    /// Whether it stands for as many tools as a server or a document has.
+    /// Returns `true` if it means as many tools as a server or a document has.
     pub fn is_many(&self) -> bool {
         match &self.run {
             Runner::Mcp(mcp) => mcp.tool.is_none(),

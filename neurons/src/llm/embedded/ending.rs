@@ -1,35 +1,35 @@
-//! How an answer that is written by a grammar comes to its end. A model as small as these would go on in a name or a list
-//! for ever; so once two thirds of its bound are used, it only chooses among what leads to the end: at first between words,
-//! and when little is left within them too. A number is never cut, which would make it another, nor is a command that
-//! writes, which would do more than was meant: they end when the model ends them, or come to nothing.
+//! The end of an answer that is constrained by a grammar. A small model would continue a name or a list for ever. Once
+//! two thirds of its bound are used, it may only choose tokens that lead to the end: at first between words, and near
+//! the bound within them too. A number is never cut, which would change it, and neither is a command that writes: these
+//! end when the model ends them, or fail.
 
 use nexus::kip::lang::parser::seems_to_write;
 
 use super::tokens::Tokens;
 
-/// How much a token leads to the end.
+/// The degree to which a token leads to the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Leads {
-    /// It opens something.
+    /// The token opens a structure.
     Away,
-    /// It goes on with something.
+    /// The token continues a value.
     Nowhere,
-    /// It ends a word or a value.
+    /// The token ends a word or a value.
     On,
-    /// It closes a string within a string; within one that is not, it is only a mark.
+    /// The token closes a string within a string; elsewhere it is a plain mark.
     Out,
-    /// It closes a string, or more.
+    /// The token closes a string, or more.
     Further,
-    /// It closes objects, lists and groups.
+    /// The token closes objects, lists and groups.
     Home,
-    /// It is the end.
+    /// The token is the end.
     ToTheEnd,
 }
 
 /// See the module.
 pub(super) struct Endings {
     leads: Vec<Leads>,
-    /// Whether a token goes on with the word before it.
+    /// `true` for each token that continues the word before it.
     goes_on: Vec<bool>,
 }
 

@@ -17,7 +17,7 @@ use super::{CONTEXT_TOKENS, template, tokens};
 use crate::llm::wire::Part;
 use crate::llm::wire::types::{ChatRequest, Usage, WireFunction, WireToolCall};
 
-/// Why the embedded model cannot be loaded or cannot answer.
+/// The reason why the embedded model cannot be loaded or cannot answer.
 #[derive(Debug, thiserror::Error)]
 pub enum EmbeddedError {
     /// The file is not a model this engine runs.
@@ -29,7 +29,7 @@ pub enum EmbeddedError {
     /// The prompt leaves no room for an answer.
     #[error("a prompt of {tokens} tokens is over the bound of {max}")]
     TooLong {
-        /// Its length.
+        /// The length in tokens.
         tokens: usize,
         /// The bound.
         max: u32,
@@ -46,7 +46,7 @@ pub enum EmbeddedError {
 }
 
 impl EmbeddedError {
-    /// Whether the request itself is at fault; such an error comes before the first token.
+    /// Returns `true` if the request itself is at fault; such an error comes before the first token.
     pub(super) fn is_refusal(&self) -> bool {
         matches!(self, Self::Prompt(_) | Self::TooLong { .. } | Self::Schema(_))
     }

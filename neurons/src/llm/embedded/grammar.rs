@@ -1,4 +1,4 @@
-//! What the output must look like, as a grammar: a JSON Schema, any JSON object, one of the tools, or KIP.
+//! The grammar of the output: a JSON Schema, any JSON object, one of the tools, or KIP.
 
 use llguidance::api::TopLevelGrammar;
 use nexus::kip::lang::lark::{Setting, lark};
@@ -88,7 +88,7 @@ pub(super) fn check(request: &ChatRequest) -> Result<(), String> {
 }
 
 impl Shape {
-    /// Whether it is a tool call.
+    /// Returns `true` for a tool call.
     pub(super) fn is_tool(&self) -> bool {
         matches!(self, Self::Tool(_) | Self::KipTool(_) | Self::KipQueryTool(_))
     }

@@ -68,8 +68,8 @@ impl Pass<'_> {
     }
 }
 
-/// How many of `left` tokens are read at once from number `at` on: a power of two that `at` is a multiple of, so that
-/// there are no more than some thousand pairs of place and length, whatever is read.
+/// Returns how many of `left` tokens are read at once from position `at` on: a power of two that divides `at`, so that
+/// there are at most some thousand pairs of position and length.
 fn step(at: usize, left: usize) -> usize {
     let mut step = STEP_MAX;
     while step > left || !at.is_multiple_of(step) {

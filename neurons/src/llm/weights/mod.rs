@@ -18,52 +18,52 @@ pub use manifest::{KNOWN, MINILM, QWEN, SMOLLM2};
 /// A model that can be pulled.
 #[derive(Clone, Copy, Debug)]
 pub struct Weights {
-    /// Its name.
+    /// The name.
     pub name: &'static str,
-    /// Whose it is and under which terms.
+    /// The owner and the licence.
     pub licence: &'static str,
-    /// What it does.
+    /// The task.
     pub task: Task,
-    /// What it consists of.
+    /// The files.
     pub files: &'static [File],
 }
 
-/// What a model does.
+/// The task of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
-    /// It answers.
+    /// Chat.
     Chat,
-    /// It tells how alike texts are.
+    /// Embeddings of texts.
     Embeddings,
 }
 
 /// One file of a model.
 #[derive(Clone, Copy, Debug)]
 pub struct File {
-    /// What it is called in the cache.
+    /// The name in the cache.
     pub name: &'static str,
     /// SHA-256 of the file, in hexadecimal.
     pub sha256: &'static str,
-    /// Its length in bytes.
+    /// The length in bytes.
     pub bytes: u64,
-    /// Where it is on the hub: repository, revision and path.
+    /// The place on the hub: repository, revision and path.
     pub hub: &'static str,
     /// The packages that carry it, each with its version and the member; several members follow each other.
     pub packages: &'static [(&'static str, &'static str)],
 }
 
-/// Where weights may be looked for.
+/// The places where weights are looked for.
 #[derive(Clone, Debug)]
 pub struct Places {
     /// The cache folder.
     pub cache: PathBuf,
-    /// Whether the network may be used.
+    /// `true` if the network must not be used.
     pub offline: bool,
     /// The hub's base address; empty asks none.
     pub hub: String,
 }
 
-/// How a pull goes on, for whoever shows it.
+/// The progress of a pull, for display.
 #[derive(Clone, Debug)]
 pub enum Progress {
     /// A source is being asked.
@@ -77,7 +77,7 @@ pub enum Progress {
 /// Sees how a pull goes on.
 pub type Watch<'w> = &'w (dyn Fn(Progress) + Send + Sync);
 
-/// Why there are no weights.
+/// The reason why there are no weights.
 #[derive(Debug, thiserror::Error)]
 pub enum WeightsError {
     /// They are not here and may not be fetched.
@@ -88,9 +88,9 @@ pub enum WeightsError {
     /// The file is there and is not the right one.
     #[error("{path} is damaged (SHA-256 {found}, expected {expected}): remove it and run `lifeformd models pull`")]
     Damaged {
-        /// Which file.
+        /// The path.
         path: PathBuf,
-        /// Its hash.
+        /// The hash of the file.
         found: String,
         /// The hash it should have.
         expected: String,
@@ -98,7 +98,7 @@ pub enum WeightsError {
     /// Every source failed.
     #[error("no source has {name}:\n{tried}")]
     NoSource {
-        /// Which file.
+        /// The file.
         name: &'static str,
         /// One line a source.
         tried: String,
@@ -114,10 +114,10 @@ pub enum WeightsError {
     Convert(String),
 }
 
-/// What is locked in a file's folder by whoever changes it.
+/// The lock file in a model's folder.
 const LOCK: &str = "lock";
 
-/// How much of a model is in the cache.
+/// The state of a model in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
     /// Nothing, or not all of it.
@@ -132,12 +132,12 @@ impl Weights {
         KNOWN.into_iter().find(|weights| weights.name == name)
     }
 
-    /// How many bytes are to be pulled.
+    /// Returns the number of bytes to pull.
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|file| file.bytes).sum()
     }
 
-    /// Whether it is in the cache; what is there is not read.
+    /// Returns the state in the cache; files are not read.
     pub fn kept(&self, places: &Places) -> Kept {
         let here = self.files.iter().all(|file| file.path(places).exists() || file.is_runnable(places));
         if here { Kept::Pulled } else { Kept::Absent }
@@ -216,12 +216,12 @@ impl File {
         places.cache.join(self.sha256)
     }
 
-    /// Where the pulled file lies.
+    /// Returns the path of the pulled file.
     pub fn path(&self, places: &Places) -> PathBuf {
         self.folder(places).join(self.name)
     }
 
-    /// Where the file lies that the engine loads instead, if it is converted.
+    /// Returns the path of the file that the engine loads instead, if the pulled one is converted.
     fn runnable(&self, places: &Places) -> PathBuf {
         self.path(places).with_extension("q8_0.gguf")
     }
@@ -269,7 +269,7 @@ impl File {
         Ok(runnable)
     }
 
-    /// Whether the converted file is there, with the hash that says it was finished.
+    /// Returns `true` if the converted file exists, with the hash that marks it as complete.
     fn is_runnable(&self, places: &Places) -> bool {
         let runnable = self.runnable(places);
         runnable.exists() && runnable.with_extension("sha256").exists()

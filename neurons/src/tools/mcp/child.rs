@@ -16,9 +16,9 @@ use tokio::time::Instant;
 
 /// Bytes of a line that it logs.
 const LOG_BYTES_MAX: u64 = 4_096;
-/// What a line counts besides its bytes.
+/// The weight of a line besides its bytes.
 const LINE_BYTES: usize = 64;
-/// What it may log, and what it may say, within [`WINDOW`].
+/// The most bytes that a child may log, and may say, within [`WINDOW`].
 const LOGGED_MAX: usize = 256 << 10;
 const SAID_MAX: usize = 16 << 20;
 const WINDOW: Duration = Duration::from_secs(1);
@@ -94,7 +94,7 @@ async fn log(server: Arc<str>, errors: ChildStderr) {
     }
 }
 
-/// What a child says, until it says more than anybody can mean: then it has said all.
+/// The output of a child, which ends once it exceeds its bound.
 pub(super) struct Metered {
     output: ChildStdout,
     since: Instant,

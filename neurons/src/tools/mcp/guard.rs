@@ -12,9 +12,9 @@ use tokio::time::{Instant, timeout};
 
 use super::child::Process;
 
-/// How long a server may take to read a message.
+/// The longest time that a server may take to read a message.
 const SEND: Duration = Duration::from_secs(10);
-/// How long each step of a farewell may take.
+/// The longest time of each step of closing.
 const CLOSE: Duration = Duration::from_secs(1);
 /// Requests and notifications of a server within [`WINDOW`].
 const UNASKED_MAX: u32 = 200;
