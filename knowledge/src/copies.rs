@@ -22,7 +22,7 @@ pub struct Deleted {
     pub id: String,
     /// The person whose statement it was.
     pub owner: String,
-    /// What it said.
+    /// The content of the record.
     pub content: String,
     /// The message it was made of.
     pub message_id: String,

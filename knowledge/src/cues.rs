@@ -1,5 +1,5 @@
-//! What somebody says of himself, or asks to be remembered, in so many words (MISSION R3, R4). No model reads it, so only
-//! what cannot be taken for anything else is taken: whatever else is said stays with whoever heard it.
+//! Statements of people about themselves, and requests to remember something, in plain words (MISSION R3, R4). No model
+//! reads them, so only unambiguous ones are taken: everything else remains with the lifeform that heard it.
 
 use std::sync::LazyLock;
 
@@ -12,7 +12,7 @@ use crate::record::Type;
 pub struct Cue {
     /// `preference`, `habit`, `background`, `constraint`; or `remembered`, for what is about something else.
     pub category: &'static str,
-    /// What somebody has one of: his name, his home, his work. What is said of it anew replaces what was said.
+    /// A thing that a person has one of: name, home, work. A later statement about it replaces the earlier one.
     pub slot: Option<&'static str>,
     /// The sentence, in the words it was said in.
     pub sentence: String,
@@ -27,10 +27,11 @@ impl Cue {
 
 const REMEMBERED: &str = "remembered";
 
-/// What categories there are of what people say of themselves, for those who read it with a model.
+/// The categories of statements of people about themselves, for readers with a model.
 pub const CATEGORIES: [&str; 4] = ["preference", "habit", "background", "constraint"];
 
-/// How each is said, in English, Chinese and Japanese, the surer first. What is said stands after the cue, or before it.
+/// Patterns of statements in English, Chinese and Japanese, the surer first. The statement is after the cue, or before
+/// it.
 const SHAPES: [(&str, Option<&str>, &str); 22] = [
     (
         "background",
@@ -123,11 +124,11 @@ static FINDERS: LazyLock<Vec<(&str, Option<&str>, Regex)>> = LazyLock::new(|| {
     SHAPES.into_iter().map(finder).collect()
 });
 
-/// What is quoted as code is no word of whoever quotes it.
+/// Quoted code, which is not a statement of the speaker.
 static CODE: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"(?s)```.*?(?:```|\z)").unwrap_or_else(|error| unreachable!("{error}")));
 
-/// What a message says so, one cue a sentence.
+/// Returns the statements of a message, one cue a sentence.
 pub fn cues(message: &str) -> Vec<Cue> {
     sentences(&CODE.replace_all(message, "\n")).iter().filter_map(|sentence| cue(sentence)).collect()
 }
@@ -160,21 +161,21 @@ const PRONOUNS: [&str; 8] = ["it", "this", "that", "they", "them", "those", "he"
 /// Words at the beginning among which such a one makes a liking one of something else.
 const LEANS_WITHIN: usize = 5;
 
-/// Whether what somebody likes is only known to who heard what came before.
+/// Returns `true` if the object of a liking is known only from the words before.
 fn leans_on(said: &str) -> bool {
     let lower = said.to_lowercase();
     let mut words = lower.split(|c: char| !(c.is_alphanumeric() || c == '\'')).filter(|word| !word.is_empty());
     words.by_ref().take(LEANS_WITHIN).any(|word| PRONOUNS.contains(&word))
 }
 
-/// Whether words mean something away from where they are said.
+/// Returns `true` if words have a meaning outside of their conversation.
 fn says_something(said: &str) -> bool {
     let lower = said.to_lowercase();
     let mut words = lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
     words.any(|word| !DEICTIC.contains(&word))
 }
 
-/// How people say that an answer helped, or that it did not; only where they say so at once.
+/// Patterns of verdicts on an answer, at the beginning of a message.
 const VERDICTS: [(bool, &str); 2] = [
     (
         false,
@@ -193,7 +194,8 @@ static VERDICT_FINDERS: LazyLock<Vec<(bool, Regex)>> = LazyLock::new(|| {
     VERDICTS.into_iter().map(finder).collect()
 });
 
-/// Whether a message says that what was answered before it helped; nothing where it does not say so.
+/// Returns `true` if a message says that the answer before it helped, `false` if it says the contrary, `None` if
+/// neither.
 pub fn verdict(message: &str) -> Option<bool> {
     let first = sentences(message).into_iter().next()?.replace('’', "'");
     let asks = first.ends_with(['?', '？']);

@@ -1,4 +1,4 @@
-//! What somebody posts as a record, and the rule of each member of it (MISSION R1, H2).
+//! A record as a client posts it, and the rule of each member (MISSION R1, H2).
 
 use nexus::Principal;
 use nexus::kip::graph::Ids;
@@ -23,7 +23,7 @@ const CONTEXT_CHARS_MAX: usize = 4_000;
 const ITEMS_MAX: usize = 32;
 /// Characters of a name, a label or an id.
 const NAME_CHARS_MAX: usize = 200;
-/// Characters of a message's name, with the place where it stands.
+/// The most characters of a message's name, with its place.
 const MESSAGE_CHARS_MAX: usize = 400;
 /// Characters of an address.
 const URL_CHARS_MAX: usize = 2_000;
@@ -37,11 +37,11 @@ pub(crate) const OWNERS_OWN: &str = "user:owner";
 pub struct Draft {
     /// The id it had elsewhere; a new one where it has none.
     pub id: Option<String>,
-    /// Whose it is.
+    /// The owner.
     pub owner: String,
-    /// Who sees it.
+    /// The scopes that see it.
     pub scopes: Vec<String>,
-    /// What it says.
+    /// The content.
     pub body: Body,
     /// 1 to 5.
     pub score: f64,
@@ -51,14 +51,14 @@ pub struct Draft {
     pub first_case: Option<Map<String, Value>>,
     /// The message it came from.
     pub message_id: Option<String>,
-    /// Where it came from.
+    /// The source.
     pub source: Map<String, Value>,
-    /// What of the request was not taken, and why.
+    /// The parts of the request that were not accepted, with reasons.
     #[serde(skip)]
     pub warnings: Vec<String>,
 }
 
-/// What a record says; of a change, the parts that are to be changed.
+/// The content of a record; of a change, the parts to change.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Body {
     /// See [`crate::Record`].
@@ -163,12 +163,12 @@ impl Body {
         unit.into_iter().chain(self.extra.get(skill::MEMBER).and_then(skill::id_in)).collect()
     }
 
-    /// Whether it goes by any.
+    /// Returns `true` if there are ids of the unit protocol.
     pub(crate) fn is_named(&self) -> bool {
         self.unit.is_some() || self.extra.contains_key(skill::MEMBER)
     }
 
-    /// Whether there is nothing in it.
+    /// Returns `true` if no part is set.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -199,7 +199,7 @@ fn check_tags(fields: &mut Fields, tags: Option<&Map<String, Value>>) {
     }
 }
 
-/// Whose a record is to be.
+/// Reads the owner of a record.
 pub(crate) fn owner(fields: &mut Fields) -> Option<String> {
     let owner = fields.text_or_nothing("owner", NAME_CHARS_MAX)?;
     if let Err(what) = scope::check_owner(&owner) {
@@ -208,7 +208,7 @@ pub(crate) fn owner(fields: &mut Fields) -> Option<String> {
     Some(owner)
 }
 
-/// Who is to see a record, where that is said.
+/// Reads the scopes of a record, if they are given.
 pub(crate) fn scopes(
     fields: &mut Fields,
     owner: &str,
@@ -250,7 +250,7 @@ fn eval(fields: &mut Fields, warnings: &mut Vec<String>) -> (Option<f64>, Option
     (top.or(score), confidence)
 }
 
-/// Where a record came from; a message that is named in one of two places is meant in both.
+/// Reads the source of a record; a message that is named in one of two places is meant in both.
 fn source(fields: &mut Fields) -> (Map<String, Value>, Option<String>) {
     let top = fields.text_or_nothing("message_id", MESSAGE_CHARS_MAX);
     let trace = fields.text_or_nothing("trace_id", NAME_CHARS_MAX);
@@ -311,7 +311,7 @@ fn skill_head(fields: &mut Fields, guide: Option<&str>) -> Option<Value> {
     Some(head)
 }
 
-/// What nobody knows is kept as it is.
+/// Returns the unknown members as they are.
 pub(crate) fn extra(fields: &mut Fields) -> Map<String, Value> {
     let extra = fields.rest();
     if Value::Object(extra.clone()).to_string().len() > EXTRA_BYTES_MAX {
@@ -323,7 +323,7 @@ pub(crate) fn extra(fields: &mut Fields) -> Map<String, Value> {
 /// Names that stand for something else where records are asked for by theirs.
 const ROUTES: [&str; 5] = ["search", "export", "import", "slim", "batch_update"];
 
-/// Whether a text may be the id of a record: any name that KIP gives, in one line, but that of an element.
+/// Returns `true` if a text may be the id of a record: a KIP name in one line that is not an element's id.
 fn is_id(id: &str) -> bool {
     let is_seen = |c: char| !(c.is_control() || is_invisible(c));
     let is_step = [".", ".."].contains(&id);

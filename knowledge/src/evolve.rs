@@ -1,5 +1,5 @@
-//! Records that get better by what people say of them (MISSION H2): a wish is kept with its record until its owner, or a
-//! model for him, has written it anew. What it said before stays a version of it.
+//! Records that improve by feedback (MISSION H2): a wish is kept with its record until the owner, or a model for the
+//! owner, has rewritten the record. The earlier content remains a version.
 
 use nexus::secrets::redacted;
 use nexus::{Batch, Origin, Right, Role};
@@ -11,8 +11,8 @@ use crate::write::upsert;
 use crate::{Knowledge, KnowledgeError, Record, commons, feedback, outcome};
 
 impl Knowledge {
-    /// Keeps what is to be better about a record and, where the caller owns it and a model is there, has it written anew.
-    /// Answers why it is not better yet.
+    /// Keeps a wish of a record. Where the caller owns the record and there is a model, has the record rewritten.
+    /// Returns the reason why it is not rewritten yet.
     pub(crate) async fn evolve(
         &self,
         id: &str,

@@ -1,5 +1,5 @@
-//! Whether a record helped: counted, and kept as cases that nobody takes back (MISSION H2). Whoever sees a record may say
-//! so; what names the message or the trace it comes from is counted once.
+//! Judgements of records: counted, and kept as cases that are never removed (MISSION H2). Every reader of a record may
+//! judge it; a judgement that names its message or trace is counted once.
 
 use jiff::Timestamp;
 use nexus::store::{Entry, Expect, Hash, Key, Kind, Op, Stream};
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::fields::Fields;
 use crate::{Knowledge, KnowledgeError, Record};
 
-/// Cases that are told with a record.
+/// The most cases that are shown with a record.
 const TOLD_MAX: usize = 50;
 /// Entries of a stream that are read at once.
 const PAGE: usize = 256;
@@ -18,27 +18,27 @@ const PAGE: usize = 256;
 const JUDGEMENTS_MAX: usize = 1_000;
 /// Bytes of a case.
 const CASE_BYTES_MAX: usize = 8 << 10;
-/// What a record is more certain, or less, after it helped or did not: a share of what is left.
+/// The change of a record's confidence after a judgement: a share of the rest.
 const HELPED: f64 = 0.1;
 const HARMED: f64 = 0.2;
 
-/// What somebody says of the use of a record.
+/// A judgement of the use of a record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judgement {
-    /// Whether it helped.
+    /// `true` if it helped.
     pub helpful: bool,
     /// In which case: `task`, `outcome`, `reason`, `timestamp`, `message_id`, `trace_id`, and whatever else was sent.
     pub case: Map<String, Value>,
-    /// Whether it stands in the place of the contrary, where the same said that of the same message or trace.
+    /// `true` if it replaces the contrary judgement of the same principal on the same message or trace.
     pub instead: bool,
 }
 
-/// What became of one judgement among several.
+/// The outcome of several judgements.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Judged {
-    /// How many were counted, now or before.
+    /// The number of counted ones, now or before.
     pub updated: usize,
-    /// Those that were not, and why.
+    /// The others, with reasons.
     pub errors: Vec<Value>,
 }
 
@@ -48,7 +48,7 @@ const CASE: &str = "case";
 pub(crate) const VALIDATION: &str = "validation";
 /// The kind of an entry that is to be better about a record.
 pub(crate) const WISH: &str = "wish";
-/// What a case says of somebody who says what a record says.
+/// The outcome of a case in which a statement was repeated.
 pub(crate) const SAID_AGAIN: &str = "it was said again";
 
 /// A case as it is kept.
@@ -56,16 +56,16 @@ pub(crate) const SAID_AGAIN: &str = "it was said again";
 struct Kept {
     helpful: bool,
     case: Map<String, Value>,
-    /// Whether whoever says so said the contrary of it before, which counts no more.
+    /// `true` if the principal judged contrarily before; that judgement counts no more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     instead: bool,
 }
 
-/// What was counted once under a name.
+/// A counted judgement.
 #[derive(Serialize, Deserialize)]
 struct Counted {
     record: String,
-    /// Who said so.
+    /// The principal.
     #[serde(default)]
     by: Option<String>,
 }
@@ -110,7 +110,7 @@ impl Counted {
 }
 
 impl Judgement {
-    /// What others will read holds no secret, whichever way it came; and it is named by what they read.
+    /// Returns the judgement without secrets, named by its cleaned content: others will read it.
     fn cleaned(self) -> Self {
         let mut case = Value::Object(self.case);
         let _ = nexus::secrets::clean(&mut case);
@@ -123,7 +123,7 @@ impl Judgement {
         self.key_of(id, self.helpful)
     }
 
-    /// Under which name its contrary is, if it stands in that one's place.
+    /// Returns the key of the contrary judgement, if this one replaces it.
     fn contrary(&self, id: &str) -> Option<Key> {
         self.key_of(id, !self.helpful).filter(|_| self.instead)
     }
@@ -138,12 +138,13 @@ impl Judgement {
     }
 }
 
-/// How certain a record was before, in KIP: others may have said something since, so that it is kept within its bounds.
+/// Returns the KIP expression of a record's confidence before a judgement. Others may have judged since, so it is kept
+/// within its bounds.
 fn taken_back(before: &str) -> String {
     format!("CLAMP({before}, 0, 1)")
 }
 
-/// How certain a record is after it helped, in KIP.
+/// Returns the KIP expression of a record's confidence after it helped.
 fn helped(before: &str) -> String {
     format!("ADD(MUL({before}, {}), {HELPED})", 1.0 - HELPED)
 }
@@ -168,7 +169,7 @@ impl Knowledge {
         self.count(id, judgement, origin).await
     }
 
-    /// The same of a record that is there, by whoever sees to it that nobody else does so at the same time.
+    /// Counts a judgement of an existing record. The caller holds the record's lock.
     pub(crate) async fn count(&self, id: &str, judgement: Judgement, origin: &Origin) -> Result<bool, KnowledgeError> {
         let judgement = judgement.cleaned();
         let _turn = self.changing(id).lock().await;
@@ -221,7 +222,8 @@ impl Knowledge {
         }
     }
 
-    /// What lets the judgements of a record that goes be counted of another one that gets its name.
+    /// Returns the operations that forget a removed record's judgements, so that they may be counted of a new record of
+    /// its name.
     pub(crate) async fn no_more_counted(&self, id: &str, origin: &Origin) -> Result<Vec<Op>, KnowledgeError> {
         let mut batch = Batch::new(origin);
         for entry in self.store.all_entries(&stream(id)).await?.into_iter().filter(|entry| &*entry.kind == CASE) {
@@ -233,10 +235,10 @@ impl Knowledge {
         Ok(batch.ops)
     }
 
-    /// Counts several; what is wrong with one of them is told, and the others are counted.
+    /// Counts several judgements; a faulty one is reported, and the others are counted.
     ///
     /// # Errors
-    /// [`KnowledgeError::Invalid`] of too many; or when the commons cannot be written.
+    /// [`KnowledgeError::Invalid`] for too many; or if the commons cannot be written.
     pub async fn judge_all(&self, list: Vec<Value>, origin: &Origin) -> Result<Judged, KnowledgeError> {
         if list.len() > JUDGEMENTS_MAX {
             return Err(KnowledgeError::invalid("feedback_list", format!("has at most {JUDGEMENTS_MAX} items")));
@@ -257,7 +259,7 @@ impl Knowledge {
         Ok(judged)
     }
 
-    /// Whether another message than `but`, which stands, said what a record says since some time.
+    /// Returns `true` if another message than `but`, which still says so, has said what a record says since some time.
     pub(crate) async fn is_said_again(
         &self,
         record: &Record,
@@ -321,7 +323,7 @@ impl Knowledge {
 }
 
 impl Knowledge {
-    /// What is to be better about a record and is not yet.
+    /// Returns the open wishes of a record.
     async fn wishes(&self, record: &Record) -> Result<Vec<Value>, KnowledgeError> {
         let entries = self.store.all_entries(&stream(&record.id)).await?;
         let own = |entry: &&Entry| &*entry.kind == WISH && entry.at >= record.created_at;

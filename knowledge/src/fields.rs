@@ -1,24 +1,24 @@
-//! Reads what somebody sent, member by member: every fault at once, each with the member it is in.
+//! Reads the members of a request one by one: every fault at once, each with its member.
 
 use secrecy::SecretString;
 use serde_json::{Map, Value};
 
-/// Whether a character is one that people do not see and models read.
+/// Returns `true` for a character that people do not see and models read.
 pub(crate) fn is_invisible(c: char) -> bool {
     matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202f}' | '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// Whether a text says nothing.
+/// Returns `true` for a text without visible characters.
 fn is_blank(text: &str) -> bool {
     text.chars().all(|c| c.is_whitespace() || is_invisible(c))
 }
 
-/// What is wrong with one member.
+/// A fault of one member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The member, as in `source.urls/2`.
     pub path: String,
-    /// What it must be.
+    /// The requirement that it does not meet.
     pub what: String,
 }
 
@@ -78,7 +78,7 @@ impl Fields {
         self.text(key, most)
     }
 
-    /// A secret of up to `most` characters; null takes away what there is. What is wrong with it is told without it.
+    /// Reads a secret of up to `most` characters; null removes the present one. Faults are reported without it.
     pub(crate) fn secret(&mut self, key: &str, most: usize) -> Option<Option<SecretString>> {
         match self.left.shift_remove(key)? {
             Value::Null => Some(None),
@@ -162,7 +162,7 @@ impl Fields {
         Some((done, inner.left))
     }
 
-    /// Whether anything was wrong.
+    /// Returns the faults, if there are any.
     pub(crate) fn end(self) -> Result<(), Vec<Fault>> {
         if self.faults.is_empty() { Ok(()) } else { Err(self.faults) }
     }

@@ -1,4 +1,4 @@
-//! How a record stood before, and back to that (MISSION H2): nothing that was said is destroyed by what is said later.
+//! The history of a record, and the way back to a version (MISSION H2): a later version destroys nothing.
 
 use jiff::Timestamp;
 use nexus::kip::graph::SCOPES_KEY;
@@ -12,7 +12,7 @@ use crate::names::claims;
 use crate::record::{EXTRA_KEY, KIND, Status, UNIT_KEY};
 use crate::{Knowledge, KnowledgeError, Record};
 
-/// Versions that are told at once.
+/// The most versions that are returned at once.
 const TOLD_MAX: usize = 256;
 
 /// A record as it stood from some time on.
@@ -20,19 +20,19 @@ const TOLD_MAX: usize = 256;
 pub struct Past {
     /// Counts the changes of what the record says, from 1.
     pub version: u64,
-    /// When it was written so.
+    /// The time of the version.
     pub at: Timestamp,
     /// By whom.
     pub by: String,
-    /// What led to it.
+    /// The causes of the version.
     pub cause: Vec<String>,
-    /// What it said: `task`, `content`, `types`, `tags` …; nothing where it was removed.
+    /// The content: `task`, `content`, `types`, `tags` …; `None` for a removal.
     pub attributes: Option<Map<String, Value>>,
 }
 
 impl Knowledge {
-    /// How a record stood, oldest first, from the version after `after` on. Its owner is told of one that is deleted too; others
-    /// of what they might see when it stood so.
+    /// Returns the versions of a record after `after`, oldest first. The owner sees the history of a deleted record
+    /// too; others see the versions that they might see at the time.
     ///
     /// # Errors
     /// [`KnowledgeError::NotFound`].

@@ -21,7 +21,7 @@ const SUCCESS_MIN: f64 = 0.6;
 /// Uses after which a pattern is how it is done, and the share of them that must have succeeded.
 const USES_MIN: usize = 5;
 const HELD_MIN: f64 = 0.8;
-/// Steps told of one deed.
+/// The most steps that are kept of one deed.
 const STEPS_MAX: usize = 32;
 /// Links that are written at once.
 const LINKS_AT_ONCE: usize = 50;
@@ -29,24 +29,24 @@ const LINKS_AT_ONCE: usize = 50;
 /// Something that was done, as it is kept.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Deed {
-    /// What it was done by: the name of a job. The same deed is kept once.
+    /// The name of the job. The same deed is kept once.
     pub name: String,
-    /// What was to be reached.
+    /// The objective.
     pub objective: String,
-    /// How it was done, step by step.
+    /// The steps, in order.
     pub steps: Vec<String>,
-    /// What came of it.
+    /// The result.
     pub result: String,
-    /// Whether it was reached.
+    /// `true` if the objective was reached.
     pub success: bool,
-    /// When it ended.
+    /// The time of the end.
     pub at: Timestamp,
 }
 
-/// What was made of what happened.
+/// The outcome of a promotion.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Climbed {
-    /// How many traces were looked at.
+    /// The number of examined traces.
     pub traces: usize,
     /// Patterns that are new or say more now: their ids.
     pub patterns: Vec<String>,
@@ -119,7 +119,7 @@ impl Knowledge {
         Ok(climbed)
     }
 
-    /// Writes a unit that was made from others, and that it was. What somebody has deleted stays so.
+    /// Writes a unit that was made from others, and a note of its making. A deleted one is not made again.
     async fn step_up(
         &self,
         unit: Map<String, Value>,
@@ -163,7 +163,7 @@ fn is_form(record: &Record, form: Form) -> bool {
     record.unit.is_some() && Form::of(record) == form
 }
 
-/// Traces of one kind of objective, oldest first; whichever came first stands for the others.
+/// Groups traces by their objective, oldest first; the first of a group represents the others.
 fn groups(traces: Vec<Record>) -> Vec<Vec<Record>> {
     let mut groups: Vec<(Words, Vec<Record>)> = Vec::new();
     for trace in traces {
@@ -186,13 +186,13 @@ fn steps_of(unit: &Value, list: &str, text: &str) -> Vec<String> {
     steps.filter_map(|step| step[text].as_str()).map(str::to_owned).collect()
 }
 
-/// The id of what is made from a unit, as long as it stands first.
+/// Returns the id of a unit that is made from others, while `first` is the first of them.
 fn id_from(form: Form, first: &Record) -> String {
     format!("{}{}", form.prefix(), &Hash::of(id_of(first).as_bytes()).hex()[..16])
 }
 
-/// What worked again and again in a group of traces: the steps that most of those that succeeded have in common, in the
-/// order of the latest that did.
+/// Returns the pattern of a group of traces: the steps that most of the successful ones have in common, in the order of
+/// the latest of those.
 fn pattern(group: &[Record]) -> Option<Map<String, Value>> {
     let good: Vec<&Record> = group.iter().filter(|trace| succeeded(trace)).collect();
     let rate = good.len() as f64 / group.len().max(1) as f64;

@@ -1,5 +1,6 @@
-//! Records made of what was said and done (MISSION R3, R4): what is worth nothing is passed over, what is known is confirmed,
-//! what somebody says anew of the one thing he has replaces what he said, and the same again, after a crash, is done once.
+//! Records that are made of talks and deeds (MISSION R3, R4). Worthless statements are skipped, known ones confirm
+//! their record, and a new statement about a thing that a person has one of replaces the earlier one. A repetition
+//! after a crash changes nothing.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -34,12 +35,12 @@ const SAME: f64 = 0.8;
 const ALIKE_MAX: usize = 5;
 /// Agents besides the first that are kept of a record as those that heard it.
 const HEARD_BY_MAX: usize = 32;
-/// The label of what somebody has one of.
+/// The tag of a thing that a person has one of.
 const SLOT: &str = "slot";
-/// How a source says that its record was not written by hand.
+/// The category of a source that is not written by hand.
 pub(crate) const EXTRACTED: &str = "extracted";
 
-/// Records that an agent is told unasked stand in these marks; nothing between them is learned again.
+/// The marks around records in prompts; nothing between them is learned again.
 static TOLD: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"(?s)<knowledge\b[^>]*>.*?(?:</knowledge>|\z)").unwrap_or_else(|error| unreachable!("{error}"))
 });
@@ -53,36 +54,36 @@ static CONFIDES: LazyLock<Regex> = LazyLock::new(|| {
 /// Something to be kept.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lesson {
-    /// What sort of knowledge it is.
+    /// The types of knowledge.
     pub types: Vec<Type>,
-    /// `category`, `domain`; `slot` of what somebody has one of.
+    /// The tags `category` and `domain`; `slot` for a thing that a person has one of.
     pub tags: Map<String, Value>,
     /// In which situation it applies.
     pub task: String,
-    /// What it says.
+    /// The content.
     pub content: String,
-    /// Whose it is.
+    /// The owner.
     pub owner: String,
-    /// Who sees it.
+    /// The scopes that see it.
     pub scopes: Vec<String>,
     /// The message, or the job, that it comes from.
     pub message_id: String,
-    /// When that was.
+    /// The time of the statement.
     pub at: Timestamp,
-    /// Who learned it: the agent's id.
+    /// The id of the agent that learned it.
     pub agent_id: String,
 }
 
-/// What became of it.
+/// The outcome of learning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Learned {
-    /// It is a new record.
+    /// A new record was made.
     Kept(String),
     /// A record says so already, and is surer now.
     Confirmed(String),
     /// A record said something else, and says this now; what it said is a version of it.
     Revised(String),
-    /// It is not worth a record.
+    /// The statement is not worth a record.
     Passed(&'static str),
 }
 
@@ -110,7 +111,7 @@ impl Lesson {
         format!("knowledge-{day}-{}", letters.map(letter).collect::<String>())
     }
 
-    /// Why it is worth nothing, if it is not.
+    /// Returns the reason why the lesson is worthless, if it is.
     fn junk(&self) -> Option<&'static str> {
         let content = self.content.trim();
         match () {
@@ -126,18 +127,19 @@ impl Lesson {
     }
 }
 
-/// Whether a text tells a secret, by its shape or in plain words ("my PIN is …"): it is kept nowhere where others are told of it.
+/// Returns `true` if a text holds a secret, by its shape or in plain words ("my PIN is …"): it is kept nowhere where
+/// others read it.
 pub fn is_confided(text: &str) -> bool {
     CONFIDES.is_match(text) || redacted(text).is_some()
 }
 
-/// A text without what its author was told unasked.
+/// Returns a text without records of a prompt.
 pub fn without_told(text: &str) -> String {
     TOLD.replace_all(text, " ").into_owned()
 }
 
-/// Whether a sentence of `said` says what `read` does: it has all its telling words and its facts, and as many denials. Words
-/// of several sentences bear nothing out.
+/// Returns `true` if one sentence of `said` has all significant words and facts of `read`, and as many negations. Words
+/// of several sentences prove nothing.
 pub fn is_borne_out(read: &str, said: &str) -> bool {
     let (telling, tenor) = (telling(read), Tenor::of(read));
     let bears = |sentence: &String| {
@@ -246,9 +248,9 @@ impl Knowledge {
         }
     }
 
-    /// What was learned of a message holds no more, but for what was `learned` of it just now: it was changed, or taken back.
-    /// What was said again in another one stays, and where it replaced what an earlier one said, that holds again, unless it
-    /// was taken back too.
+    /// Withdraws what was learned of a message that was changed or retracted, except for what was `learned` of it just
+    /// now. A statement that another message repeats remains, and a statement that it replaced holds again, unless that
+    /// was retracted too.
     ///
     /// # Errors
     /// As [`Self::learn`].
@@ -302,7 +304,7 @@ impl Knowledge {
         Ok(gone)
     }
 
-    /// Whether a message was changed or taken back, and does not say any more what a record says.
+    /// Returns `true` if a message was changed, retracted or deleted, and no longer says what a record says.
     pub(crate) async fn is_unsaid(&self, record: &Record, message: &str) -> Result<bool, KnowledgeError> {
         let known = self.store.document::<Unsaid>(&unsaid(&record.owner, message)).await?;
         Ok(known.is_some_and(|known| known.value.holds(&record.id)))
@@ -337,7 +339,7 @@ impl Knowledge {
         Ok(())
     }
 
-    /// Makes a record say what it said before, by a message that still stands; answers whether there is one.
+    /// Restores the last version of a record whose message still says it. Returns `true` if there is one.
     async fn say_before(
         &self,
         record: &Record,
@@ -435,7 +437,7 @@ impl Knowledge {
     }
 }
 
-/// Whether a record says what is learned.
+/// Returns `true` if a record says what is learned.
 fn says(record: &Record, lesson: &Lesson) -> bool {
     let (known, said) = (record.content.as_str(), lesson.content.as_str());
     let alike = likeness(&words(known), &words(said)) >= SAME;
@@ -472,13 +474,14 @@ fn unsaid(owner: &str, message: &str) -> Key {
 }
 
 impl Lesson {
-    /// Whether a record of its message says something else by now, of the one thing that its owner has.
+    /// Returns `true` if a record of the same message says something else by now about the thing that its owner has one
+    /// of.
     fn is_back_at(&self, known: &Record) -> bool {
         let of_it = known.message_id.as_deref() == Some(&*self.message_id) && self.tags.contains_key(SLOT);
         of_it && known.content != self.content.trim()
     }
 
-    /// Whether a record says what was said after it.
+    /// Returns `true` if a record says what was said later.
     fn is_older_than(&self, known: &Record) -> bool {
         let said = known.source.get("timestamp").and_then(Value::as_str).and_then(|at| at.parse::<Timestamp>().ok());
         known.message_id.as_deref() != Some(&*self.message_id) && said.is_some_and(|said| self.at < said)

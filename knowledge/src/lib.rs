@@ -1,8 +1,7 @@
-//! Knowledge records: what was learned, kept in the commons for whoever may see it (MISSION R1–R4, H1–H5, P1–P4).
+//! Knowledge records: what was learned, kept in the commons for those who may see it (MISSION R1–R4, H1–H5, P1–P4).
 //!
 //! A record is one concept of type `Knowledge`; nothing of it is kept twice. [`Knowledge`] reads records from the graph
-//! and writes them by KIP, so that whatever door somebody comes through the same rules hold: they stand with the writer
-//! of the commons, not here.
+//! and writes them by KIP, so that the same rules hold on every route: they are part of the writer of the commons.
 
 mod copies;
 mod cues;
@@ -70,10 +69,10 @@ pub use told::as_told;
 pub use tools::tools;
 pub use write::{Change, Saved};
 
-/// Why something was not done.
+/// The reason why a request was refused or failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum KnowledgeError {
-    /// What was sent is not as it must be.
+    /// The request is malformed.
     #[error("{}", said(.0))]
     Invalid(Vec<Fault>),
     /// There is no such record, or the caller does not see it: both are the same to him.
@@ -82,25 +81,25 @@ pub enum KnowledgeError {
     /// The same of a resource.
     #[error("there is no resource {0}")]
     NoResource(String),
-    /// It is not the caller's to do.
+    /// The caller may not do it.
     #[error("{0}")]
     Forbidden(String),
-    /// It does not go with what there is.
+    /// It conflicts with the present state.
     #[error("{0}")]
     Conflict(String),
-    /// It was changed meanwhile.
+    /// The record was changed meanwhile.
     #[error("{0}")]
     Stale(String),
     /// Something else was asked for under this key before.
     #[error("this key was used for something else")]
     KeyReused,
-    /// It was asked for too often in too short a time.
+    /// There were too many requests in a short time.
     #[error("{0}")]
     TooMany(String),
-    /// It was to be used until a time that is over.
+    /// The time until which it was valid is over.
     #[error("{0}")]
     Gone(String),
-    /// What is secret cannot be sealed or opened.
+    /// A secret cannot be sealed or opened.
     #[error(transparent)]
     Sealed(#[from] SealError),
     /// No version of the unit protocol answers.
@@ -143,13 +142,13 @@ fn said(faults: &[Fault]) -> String {
 pub struct Knowledge {
     nexus: Nexus,
     store: Store,
-    /// What thinks where thinking helps.
+    /// The model, where one helps.
     thinker: Option<Thinker>,
-    /// What seals what is secret of resources.
+    /// The keys of sealed bodies.
     keys: KeyRing,
     /// The versions of the unit protocol.
     schemas: Arc<Schemas>,
-    /// What is to be done once, by whatever name, is done one after the other.
+    /// The lock of work that must happen once under different names.
     once: Arc<Mutex<()>>,
     /// The same of what is taken in.
     taking: Arc<Mutex<()>>,
@@ -161,13 +160,13 @@ pub struct Knowledge {
     exports: nexus::Shares,
     /// Records of one caller are merged after those of the other.
     slimming: Arc<Mutex<()>>,
-    /// How often somebody may be shown what is sealed.
+    /// The rate limit of reveals.
     reveals: Arc<Reveals>,
-    /// Who sees what, besides whoever asks.
+    /// The scopes of principals other than the caller.
     directory: Arc<dyn Directory>,
-    /// Where the profiles of people stand.
+    /// The cache of people's profiles.
     profiles: Arc<std::sync::Mutex<told::Profiles>>,
-    /// Whether what a person said to one lifeform comes to the mind of all.
+    /// `true` if what a person said to one lifeform is known to all.
     opens_profiles: bool,
 }
 
@@ -181,7 +180,7 @@ const CHANGED_AT_ONCE: usize = 64;
 /// Counts by who asks.
 type Reveals = RateLimiter<Arc<str>, HashMapStateStore<Arc<str>>, MonotonicClock, NoOpMiddleware<std::time::Instant>>;
 
-/// Secrets that somebody may be shown within a minute.
+/// Secrets that a principal may be shown within a minute.
 const REVEALS_A_MINUTE: NonZeroU32 = NonZeroU32::new(60).unwrap();
 
 impl Knowledge {
@@ -230,7 +229,7 @@ impl Knowledge {
         self.opens_profiles || !record.is_of_other_talks_than(agent)
     }
 
-    /// Whether a record may be told where all of these hear it.
+    /// Returns `true` if a record may be used in a prompt where all of these people read the answer.
     pub fn may_be_told<'p>(&self, record: &Record, mut people: impl Iterator<Item = &'p str>) -> bool {
         people.all(|person| scope::is_shown(record, &self.directory.principal(person)))
     }
@@ -264,7 +263,7 @@ impl Knowledge {
         Self { thinker: self.thinker.clone().map(|thinker| thinker.paid_by(account)), ..self.clone() }
     }
 
-    /// What whoever changes a record, or a resource, of that name holds.
+    /// Returns the lock of changes of a record or a resource.
     fn changing(&self, id: &str) -> &Mutex<()> {
         let mut hasher = DefaultHasher::new();
         id.hash(&mut hasher);
@@ -303,7 +302,7 @@ impl Knowledge {
     }
 }
 
-/// What whoever sends a text again that holds a secret is told.
+/// The warning for a repeated text whose secret was removed or sealed before.
 const SECRETS_STAY: &str = "a secret in it was left out, or sealed, before: that stays as it is";
 
 fn commons() -> NexusId {
@@ -323,12 +322,12 @@ fn read(graph: &dyn GraphRead, el: El) -> Option<Record> {
     found
 }
 
-/// What KIP warned of.
+/// Returns the warnings of a KIP answer.
 fn warned(answer: &Value) -> Vec<String> {
     answer["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// What KIP answered, as this crate says it.
+/// Returns the result of a KIP answer, or its error in this crate's terms.
 fn outcome(answer: &Value, id: &str) -> Result<Value, KnowledgeError> {
     let Some(error) = answer.get("error") else { return Ok(answer["result"].clone()) };
     let message = error["message"].as_str().unwrap_or("refused").to_owned();

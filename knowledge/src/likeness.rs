@@ -1,4 +1,4 @@
-//! How alike two texts are, by the words they share.
+//! The similarity of two texts by their common words.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
@@ -21,7 +21,8 @@ pub(crate) fn facts(text: &str) -> impl Iterator<Item = &str> {
     FACTS.find_iter(text).map(|found| found.as_str().trim_end_matches(['.', ',', '-']))
 }
 
-/// What two texts must have in common to say the same, however alike they are: their facts, and how often they say no.
+/// The facts of a text and the number of its negations: texts that say the same have both in common, however similar
+/// they are.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Tenor {
     facts: BTreeSet<String>,
@@ -36,13 +37,14 @@ impl Tenor {
 }
 
 impl Tenor {
-    /// Whether another text has all its facts, and denies as often.
+    /// Returns `true` if another text has all its facts, and as many negations.
     pub(crate) fn is_within(&self, other: &Self) -> bool {
         self.facts.is_subset(&other.facts) && self.negations == other.negations
     }
 }
 
-/// Whether what two texts share stands in the same order in both: "tea over coffee" is not "coffee over tea".
+/// Returns `true` if the common words of two texts are in the same order in both: "tea over coffee" is not "coffee over
+/// tea".
 pub(crate) fn in_order(one: &str, other: &str) -> bool {
     let (in_one, in_other) = (words(one), words(other));
     let shared = |text: &str| {
@@ -54,8 +56,8 @@ pub(crate) fn in_order(one: &str, other: &str) -> bool {
     shared(one) == shared(other)
 }
 
-/// Whether each of two texts has a telling word that the other lacks: a harbour "in Kiel" is not one "in Oslo", however much
-/// else is said of both.
+/// Returns `true` if each of two texts has a significant word that the other lacks: a harbour "in Kiel" is not one "in
+/// Oslo", however much they have in common.
 pub(crate) fn differ(one: &str, other: &str) -> bool {
     let (in_one, in_other) = (telling(one), telling(other));
     let lacks = |those: &[Arc<str>], of: &str| {
@@ -74,7 +76,7 @@ pub(crate) fn telling(text: &str) -> Vec<Arc<str>> {
     telling
 }
 
-/// How people say that they like something, and that they do not; what is liked stands after it, or before it.
+/// Patterns of likes and dislikes; the object is after the pattern, or before it.
 const LIKINGS: [(bool, &str); 6] = [
     (
         false,
@@ -100,7 +102,7 @@ static LIKING_FINDERS: LazyLock<Vec<(bool, Regex)>> = LazyLock::new(|| {
     LIKINGS.into_iter().map(finder).collect()
 });
 
-/// Whether somebody likes something, and the words for it; nothing where he says nothing of the sort.
+/// Returns whether a text states a like (`true`) or a dislike, and the words of its object; `None` if neither.
 fn liking(text: &str) -> Option<(bool, Words)> {
     let plain = text.replace('’', "'");
     let plain = plain.trim().trim_end_matches(['.', '!', '。', '！', ' ']);
@@ -109,7 +111,7 @@ fn liking(text: &str) -> Option<(bool, Words)> {
         .find_map(|(likes, finder)| Some((*likes, words(finder.captures(plain)?.name("what")?.as_str()))))
 }
 
-/// Whether of two texts one says that somebody likes just what he does not like by the other.
+/// Returns `true` if one of two texts states a like and the other a dislike of the same thing.
 pub(crate) fn are_opposite(one: &str, other: &str) -> bool {
     let (Some((likes, what)), Some((likes_too, other))) = (liking(one), liking(other)) else { return false };
     likes != likes_too && !what.is_empty() && what == other

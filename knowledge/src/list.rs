@@ -1,4 +1,4 @@
-//! Records in order of time, and which of them somebody asks for.
+//! Lists of records in order of time.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -18,16 +18,16 @@ use crate::{Knowledge, KnowledgeError, commons, read};
 /// Elements that are looked at at once.
 const STRETCH: usize = 4_096;
 
-/// Which records are asked for, of those that the caller sees.
+/// A selection of the records that the caller sees.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Which {
     /// Of any of these types; of all, where there is none.
     pub types: BTreeSet<Type>,
     /// In any of these scopes.
     pub scopes: BTreeSet<String>,
-    /// Whose they are.
+    /// The owner.
     pub owner: Option<String>,
-    /// Whose they are: of any of these, or of the daemon; of anybody, where there is none.
+    /// The owners: any of these, or the daemon; anybody if empty.
     pub of_any: BTreeSet<String>,
     /// Scored so at least, and helpful on the whole.
     pub min_score: Option<f64>,
@@ -38,15 +38,15 @@ pub struct Which {
 pub struct Listed {
     /// The newest first.
     pub results: Vec<Record>,
-    /// How many are on the page.
+    /// The number of records on the page.
     pub count: usize,
-    /// Where the next page begins, if there is one.
+    /// The beginning of the next page, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }
 
 impl Which {
-    /// Whether a record is asked for, at that time.
+    /// Returns `true` if a record is selected at that time.
     pub(crate) fn fits(&self, concept: &Concept, now: Timestamp) -> bool {
         let (attributes, metadata) = (&concept.attributes, &concept.metadata);
         if concept.kind.as_str() != KIND || status_of(metadata) != Status::Active || is_past(metadata, now) {
@@ -77,7 +77,7 @@ impl Which {
     }
 }
 
-/// Whether what a record says was to hold until a time that is over.
+/// Returns `true` if the time until which a record was valid is over.
 fn is_past(metadata: &Bag, now: Timestamp) -> bool {
     let until = |key: &str| metadata.named(key)?.as_str()?.parse::<Timestamp>().ok();
     ["expires_at", "valid_until"].iter().any(|key| until(key).is_some_and(|until| until <= now))
@@ -120,8 +120,8 @@ impl Knowledge {
     }
 }
 
-/// Where a list goes on: after a record, which may be gone by then; what was written in the same instant is then told again. Its number in the graph would tell how many others there
-/// are.
+/// The position after which a list continues: a record, which may be gone by then; records of the same instant are then
+/// listed again. The number of its element would reveal how many others there are.
 pub(crate) struct Mark {
     id: String,
     created: i64,
@@ -138,7 +138,7 @@ impl Mark {
         Some(Self { id: id.to_owned(), created: created.parse().ok()? })
     }
 
-    /// Which of all records, in order of time, stand before it.
+    /// Cuts a list of all records in order of time before this position.
     fn cut(&self, graph: &dyn GraphRead, all: &mut Vec<El>) {
         let created = |el: El| {
             let mut created = 0;

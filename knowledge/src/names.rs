@@ -9,7 +9,7 @@ use crate::skill;
 use crate::{Knowledge, KnowledgeError};
 
 impl Knowledge {
-    /// Whether the names of the unit protocol that something is to go by are free.
+    /// Checks that the ids of the unit protocol in a body are free.
     pub(crate) async fn check_names(&self, body: &Body) -> Result<(), KnowledgeError> {
         for id in body.names() {
             if self.bearer(&id).await?.is_some() {
@@ -40,7 +40,7 @@ impl Knowledge {
     }
 }
 
-/// That a record goes by these ids of the unit protocol, whoever else says so of his.
+/// Returns the operations that bind these unit ids to a record; they are committed with the record.
 pub(crate) fn claims(names: &[String], record: &str, origin: &Origin) -> Vec<Op> {
     let claim = |batch: Batch, name: &String| batch.put(Key::new(Kind::Unit, name.as_str()), record);
     names.iter().fold(Batch::new(origin), claim).ops

@@ -20,14 +20,14 @@ use crate::{Knowledge, KnowledgeError, Saved, commons, read};
 /// Elements that are looked at at once.
 const STRETCH: usize = 4_096;
 
-/// What came of a contribution.
+/// The outcome of a contribution.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Contribution {
     /// The record that the unit is.
     pub record: Record,
-    /// Whether it was not there before.
+    /// `true` if it is new.
     pub is_new: bool,
-    /// What of it was not taken as it came.
+    /// The parts that were not accepted as they came.
     pub warnings: Vec<String>,
 }
 
@@ -35,17 +35,17 @@ pub struct Contribution {
 struct Posted {
     /// The id that it is to go by.
     id: String,
-    /// What goes by it.
+    /// The record of that id.
     known: Option<Record>,
-    /// Whether that says the same.
+    /// `true` if that record says the same.
     is_same: bool,
     /// As what it is to be kept.
     draft: Draft,
-    /// Who is to see it, where that is to change.
+    /// The scopes, if they are to change.
     scopes: Option<Vec<String>>,
 }
 
-/// Which units are asked for.
+/// A selection of units.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UnitsWanted {
     /// A question; in order of quality, where there is none.
@@ -65,9 +65,9 @@ pub struct UnitsWanted {
 /// A page of units.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Units {
-    /// Those on the page.
+    /// The records on the page.
     pub records: Vec<Record>,
-    /// How many there are in all, of those that the caller sees.
+    /// The number of selected units that the caller sees.
     pub total: usize,
 }
 
@@ -123,12 +123,12 @@ impl Knowledge {
         Ok(found)
     }
 
-    /// Keeps a unit. The same again changes nothing; another by its owner is a version of it. Under the same key of the same
-    /// caller a new one is kept once.
+    /// Keeps a unit. A repetition changes nothing; another unit of its owner under the same id is a version. With the
+    /// same key of the same caller a new unit is kept once.
     ///
     /// # Errors
-    /// [`KnowledgeError::Invalid`] with every fault, [`KnowledgeError::Conflict`] where the id is somebody else's; of the key
-    /// as [`Self::save`].
+    /// [`KnowledgeError::Invalid`] with every fault, [`KnowledgeError::Conflict`] if the id belongs to another
+    /// principal; of the key as [`Self::save`].
     pub async fn contribute(
         &self,
         posted: Map<String, Value>,
@@ -176,7 +176,7 @@ impl Knowledge {
         Ok(Contribution { record, is_new: false, warnings })
     }
 
-    /// Whether a unit that is taken in would be a new record, and what it would warn of, or refuse; nothing is written.
+    /// Returns `true` if an imported unit would be a new record, and its warnings or its refusal; nothing is written.
     pub(crate) async fn rehearse_unit(
         &self,
         posted: Map<String, Value>,
@@ -382,12 +382,12 @@ impl Knowledge {
     }
 }
 
-/// Why what goes by an id is not overwritten.
+/// The refusal to overwrite the record of an id.
 pub(crate) fn says_something_else(id: &str) -> KnowledgeError {
     KnowledgeError::Conflict(format!("{id} is there and says something else"))
 }
 
-/// What is told of a unit and is not its contributor's to say.
+/// Removes the members of a unit that its contributor does not decide.
 fn without_told(document: &mut Value) {
     if let Some(metadata) = document["metadata"].as_object_mut() {
         for told in ["record_id", "feedback", VALIDATED_KEY] {
@@ -396,7 +396,7 @@ fn without_told(document: &mut Value) {
     }
 }
 
-/// Whether a record is told as a unit: profiles only to their owners.
+/// Returns `true` if a record is shown as a unit: profiles only to their owners.
 pub(crate) fn shows(record: &Record, by: &Principal) -> bool {
     !record.types.contains(&Type::UserProfile) || by.answers_for(&record.owner) || by.may(Role::Operator)
 }

@@ -1,5 +1,5 @@
-//! A record as its readers see it, and where each part of it stands in the graph (MISSION R1): what it says in the
-//! attributes of a `Knowledge` concept, what is known about that in its metadata.
+//! A record as its readers see it, and the place of each part in the graph (MISSION R1): the content in the attributes
+//! of a `Knowledge` concept, the facts about it in its metadata.
 
 use jiff::Timestamp;
 use nexus::OWNER_KEY;
@@ -12,24 +12,24 @@ use crate::scope::{PUBLIC, Visibility};
 
 /// The concept type of records.
 pub const KIND: &str = "Knowledge";
-/// What a record is scored when nobody says how.
+/// The score of a record without a judgement.
 pub const SCORE: f64 = 3.0;
-/// How sure of a record one is before anybody has used it.
+/// The confidence of a record that nobody has used yet.
 pub const CONFIDENCE: f64 = 0.5;
 
-/// What sort of knowledge a record is; it may be of several.
+/// A type of knowledge; a record may have several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Type {
-    /// What somebody likes, does, is or must.
+    /// A person's likes, habits, background and constraints.
     UserProfile,
-    /// What was learned by doing.
+    /// A lesson of experience.
     Strategy,
-    /// How a tool is used.
+    /// The use of a tool.
     Tool,
-    /// What was done for whom, and what came of it.
+    /// An example of use with its outcome.
     Usecase,
-    /// What something is.
+    /// A definition of a term.
     Definition,
     /// Steps to take.
     Plan,
@@ -40,7 +40,7 @@ impl Type {
     pub const ALL: [Self; 6] =
         [Self::UserProfile, Self::Strategy, Self::Tool, Self::Usecase, Self::Definition, Self::Plan];
 
-    /// Its name.
+    /// Returns the name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::UserProfile => "user_profile",
@@ -62,28 +62,28 @@ impl Type {
     }
 }
 
-/// Whether a record is used.
+/// The status of a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// It is found.
+    /// The record is in use.
     #[default]
     Active,
-    /// It was deleted; its owner may restore it.
+    /// The record was deleted; its owner may restore it.
     Retracted,
-    /// It was taken into another one; its owner may restore it.
+    /// The record was merged into another one; its owner may restore it.
     Merged,
 }
 
-/// What a record is worth, as its users said (MISSION H1).
+/// The evaluation of a record by its users (MISSION H1).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Eval {
-    /// 1 to 5, by whoever wrote it.
+    /// The author's score, 1 to 5.
     #[serde(serialize_with = "whole_if_it_is")]
     pub score: f64,
-    /// How often it helped.
+    /// The number of times that it helped.
     pub helpful: u64,
-    /// How often it did not.
+    /// The number of times that it did not.
     pub harmful: u64,
     /// 0 to 1.
     pub confidence: f64,
@@ -101,7 +101,7 @@ fn whole_if_it_is<S: serde::Serializer>(number: &f64, serializer: S) -> Result<S
 }
 
 impl Eval {
-    /// What records are ordered by: `score + helpful − 2·harmful`.
+    /// Returns the value by which records are ordered: `score + helpful − 2·harmful`.
     pub fn quality(&self) -> f64 {
         self.score + self.helpful as f64 - 2.0 * self.harmful as f64
     }
@@ -127,53 +127,53 @@ pub struct Record {
     pub id: String,
     /// The message it came from.
     pub message_id: Option<String>,
-    /// What sort of knowledge it is.
+    /// The types of knowledge.
     pub types: Vec<Type>,
     /// In which situation, and to what end, it applies.
     pub task: String,
     /// Labels: `category`, `domain`, and others.
     pub tags: Map<String, Value>,
-    /// Who sees it.
+    /// The scopes that see it.
     pub scopes: Vec<String>,
-    /// Who may change and delete it.
+    /// The owner, who may change and delete it.
     pub owner: String,
-    /// What the scopes come to in older words.
+    /// The scopes in the words of older records.
     pub visibility: Visibility,
-    /// What it says.
+    /// The content.
     pub content: String,
-    /// What stood beside it where it came from; it is found by that too.
+    /// The text around it at its source; a search finds it too.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub context: Vec<String>,
     /// Resources it needs.
     pub resource_ids: Vec<String>,
-    /// Where it came from.
+    /// The source.
     pub source: Map<String, Value>,
-    /// What it is worth.
+    /// The evaluation.
     pub eval: Eval,
-    /// Whether it is used.
+    /// The status.
     pub status: Status,
     /// Counts its changes, from 1.
     pub version: u64,
-    /// When it was written.
+    /// The time of creation.
     pub created_at: Timestamp,
-    /// When it last changed.
+    /// The time of the last change.
     pub updated_at: Timestamp,
-    /// What is to be better about it and is not yet, as its users said; only of a record looked at by itself or in a list.
+    /// The open wishes of its users; only for a record that is read alone or in a list.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pending_feedback: Vec<Value>,
-    /// Which of its resources are not there, or not for whoever looks; only of a record looked at by itself.
+    /// The resources that do not exist, or not for the reader; only for a record that is read alone.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing_resource_ids: Vec<String>,
-    /// What else was sent with it, as it was.
+    /// Further members of the request, as they were.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
     /// The unit that it was contributed as.
     #[serde(skip)]
     pub unit: Option<Value>,
-    /// Who found, as its users name them, that it holds.
+    /// The principals who found that it holds, by the names that clients use.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub validated_by: Vec<String>,
-    /// How many wishes are open.
+    /// The number of open wishes.
     #[serde(skip)]
     pub(crate) wishes: usize,
 }
@@ -181,12 +181,12 @@ pub struct Record {
 /// The unit that a record was contributed as, and the id it then goes by.
 pub(crate) const UNIT_KEY: &str = "unit";
 pub(crate) const KP_ID_KEY: &str = "kp_id";
-/// Who found that it holds.
+/// The metadata key of the principals who found that a record holds.
 pub(crate) const VALIDATED_KEY: &str = "validated_by";
-/// How often it was asked to be better.
+/// The metadata key of the number of wishes.
 pub(crate) const WISHES_KEY: &str = "needs_evolution";
 
-/// What a record tells of itself: nothing that was sent with it is told in the place of that.
+/// The members of a record itself: no further member of a request replaces one of them.
 const MEMBERS: [&str; 20] = [
     "id",
     "message_id",
@@ -210,16 +210,16 @@ const MEMBERS: [&str; 20] = [
     VALIDATED_KEY,
 ];
 
-/// Attributes of a record's concept that are told in their own places, or that only the unit's reader needs.
+/// The attributes of a record's concept that have members of their own, or that only the reader of units needs.
 const ATTRIBUTES: [&str; 10] =
     ["task", "content", "types", "tags", "context", "resource_ids", EXTRA_KEY, UNIT_KEY, KP_ID_KEY, "form"];
 
 /// Members of a record that stand elsewhere than under their own name in its attributes.
 pub(crate) const EXTRA_KEY: &str = "x";
-/// Where it came from stands in the metadata under this.
+/// The metadata key of the source.
 pub(crate) const SOURCE_KEY: &str = "source_info";
 
-/// Where a record came from; one that says no time came when it was written (seed 004).
+/// Returns the source of a record; without a time, that of its creation (seed 004).
 fn source_of(mut source: Map<String, Value>, created_at: Timestamp) -> Map<String, Value> {
     source.entry("timestamp").or_insert_with(|| created_at.to_string().into());
     source
@@ -280,7 +280,7 @@ pub(crate) fn types_of(attributes: &Bag) -> Vec<Type> {
     if types.is_empty() { vec![Type::Definition] } else { types }
 }
 
-/// Whether a record is used; words of KIP's own that say that it is not are taken for retracted.
+/// Returns the status of a record; KIP's own words for a concept that is not in use mean retracted.
 pub(crate) fn status_of(metadata: &Bag) -> Status {
     match metadata.named("status").and_then(Datum::as_str) {
         None | Some("active") => Status::Active,

@@ -1,4 +1,4 @@
-//! Who contributes, and where (MISSION P4): what the protocol's clients ask about agents and about whoever keeps units.
+//! The contributions of agents, and the providers of units (MISSION P4), for clients of the protocol.
 
 use nexus::Origin;
 use serde_json::{Value, json};
@@ -9,20 +9,20 @@ use crate::skill;
 use crate::unit::Form;
 use crate::{Knowledge, KnowledgeError};
 
-/// What a contribution counts, as the original registry counts it: a unit, an SOP, a skill; and a unit found to hold.
+/// The values of contributions, as in the original registry: a unit, an SOP, a skill; and a unit found to hold.
 const UNIT: f64 = 0.2;
 const SOP: f64 = 0.15;
 const SKILL: f64 = 0.1;
 const VALIDATION: f64 = 0.05;
 
-/// What this daemon does for the protocol's clients.
+/// The capabilities of this daemon for clients of the protocol.
 const CAPABILITIES: [&str; 4] = ["knowledge", "skills", "validation", "migration"];
 
 impl Knowledge {
-    /// What somebody contributed, of what the caller sees, and how it was found to hold. Who is not known has nothing.
+    /// Returns the contributions of an agent that the caller sees, and their validations. An unknown agent has none.
     ///
     /// # Errors
-    /// When the commons cannot be read.
+    /// If the commons cannot be read.
     pub async fn reputation(&self, agent: &str, origin: &Origin) -> Result<Value, KnowledgeError> {
         let name = agent.strip_prefix("kp:").unwrap_or(agent);
         let validator = format!("kp:validator:{name}");
@@ -53,7 +53,7 @@ impl Knowledge {
         }))
     }
 
-    /// Who keeps units here, and can do what is asked for: this daemon, and nobody else.
+    /// Returns the provider of a capability: this daemon, and no other.
     pub fn provider(&self, capability: Option<&str>) -> Value {
         let now = self.store.clock().now();
         let version = self.schemas().resolve(None, 1, now).map(|resolved| resolved.version.to_string());

@@ -1,5 +1,6 @@
-//! Resources: what records need to be of use, code, files, accounts (MISSION H4). What is public of one is a concept of type
-//! `Resource`; what is secret is sealed beside it and shown only to whoever asks for it on purpose and may.
+//! Resources: what records need to be of use, such as code, files and accounts (MISSION H4). The public part is a
+//! concept of type `Resource`; the secret part is sealed beside it and shown only on a request with a reason, to those
+//! who may see it.
 
 use std::fmt::Write;
 
@@ -23,7 +24,7 @@ use crate::{Knowledge, KnowledgeError, commons, outcome, warned};
 
 /// The concept type of resources.
 const KIND: &str = "Resource";
-/// Who besides the owner may be shown what is sealed.
+/// The metadata key of the scopes that may be shown the sealed part.
 const REVEAL_KEY: &str = "reveal_scopes";
 const TITLE_CHARS_MAX: usize = 500;
 const TYPE_CHARS_MAX: usize = 100;
@@ -37,36 +38,36 @@ const STRETCH: usize = 4_096;
 pub struct Resource {
     /// A path of names: `code/selenium/login`.
     pub id: String,
-    /// What people call it.
+    /// The title.
     pub title: String,
-    /// Its public text.
+    /// The public text.
     pub body: String,
     /// `text`, `code`, `credential`, `cookie`, `config`, `file`, or another.
     pub content_type: String,
-    /// What is known of it: `language`, `acquired_at`, `expires_at` …
+    /// The metadata: `language`, `acquired_at`, `expires_at` …
     pub metadata: Map<String, Value>,
-    /// Whether there is something sealed.
+    /// `true` if there is a sealed part.
     pub has_secure_body: bool,
     /// Never here.
     pub secure_body: (),
-    /// Who may change and delete it, and be shown what is sealed.
+    /// The owner, who may change and delete it, and be shown the sealed part.
     pub owner: String,
-    /// Who sees it.
+    /// The scopes that see it.
     pub scopes: Vec<String>,
-    /// Who besides the owner may be shown what is sealed.
+    /// The scopes besides the owner that may be shown the sealed part.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reveal_scopes: Vec<String>,
     /// Counts its changes, from 1.
     pub version: u64,
-    /// When it was written.
+    /// The time of creation.
     pub created_at: Timestamp,
-    /// When it last changed.
+    /// The time of the last change.
     pub updated_at: Timestamp,
     #[serde(skip)]
     seal: String,
 }
 
-/// What somebody asks a resource to be; what is left open of one that is there stays as it is.
+/// The requested state of a resource; parts that are left open of an existing one stay as they are.
 ///
 /// It may hold a secret, so it cannot be written down:
 ///
@@ -91,7 +92,7 @@ pub struct ResourceDraft {
 }
 
 impl ResourceDraft {
-    /// Reads what somebody posts, or puts to the resource `id`.
+    /// Reads a resource that a client posts, or a change of the resource `id`.
     ///
     /// # Errors
     /// Every fault in it.
@@ -168,7 +169,7 @@ impl Resource {
         Place { row: &self.id, owner: &self.owner, seal: &self.seal }
     }
 
-    /// Whether it was to be used until a time that is over.
+    /// Returns `true` if the time until which it was valid is over.
     fn is_past(&self, now: Timestamp) -> bool {
         let until = self.metadata.get("expires_at").and_then(Value::as_str);
         until.and_then(|until| until.parse::<Timestamp>().ok()).is_some_and(|until| until <= now)
@@ -179,7 +180,7 @@ fn sealed_key(id: &str) -> Key {
     Key::new(Kind::Sealed, id)
 }
 
-/// The stream in which it stands who was shown what is sealed, and why.
+/// Returns the stream of the reveals of a resource.
 fn reveals(id: &str) -> Stream {
     format!("reveals:{id}").into()
 }
@@ -240,11 +241,11 @@ impl Knowledge {
         Ok(found)
     }
 
-    /// Writes a resource, or what is said anew of one that is there; answers whether it is new, and what was not taken. What
-    /// is secret is sealed before anything is written.
+    /// Writes a resource, or changes an existing one. Returns `true` if it is new, and the parts that were not
+    /// accepted. The secret part is sealed before anything is written.
     ///
     /// # Errors
-    /// [`KnowledgeError::Forbidden`] where it is not the caller's, [`KnowledgeError::Sealed`] where there is no key.
+    /// [`KnowledgeError::Forbidden`] if it is not the caller's, [`KnowledgeError::Sealed`] if there is no key.
     pub async fn save_resource(
         &self,
         draft: ResourceDraft,
@@ -355,12 +356,11 @@ impl Knowledge {
         }
     }
 
-    /// What is sealed in a resource, for somebody who asks on purpose and says why: it is noted before it is shown.
+    /// Returns the sealed part of a resource to a caller with a reason. The reveal is recorded first.
     ///
     /// # Errors
-    /// [`KnowledgeError::Forbidden`] where it is not his to see, [`KnowledgeError::TooMany`] within a minute,
-    /// [`KnowledgeError::Gone`] after its time,
-    /// [`KnowledgeError::Sealed`] where the key is missing.
+    /// [`KnowledgeError::Forbidden`] if the caller may not see it, [`KnowledgeError::TooMany`] within a minute,
+    /// [`KnowledgeError::Gone`] after its time, [`KnowledgeError::Sealed`] if the key is missing.
     pub async fn reveal(
         &self,
         id: &str,
@@ -400,7 +400,7 @@ impl Knowledge {
         Ok((resource, secret))
     }
 
-    /// Who was shown what is sealed in a resource, when and why; for its owner.
+    /// Returns the reveals of a resource with their principals, times and reasons, to its owner.
     ///
     /// # Errors
     /// [`KnowledgeError::Forbidden`].
@@ -419,10 +419,10 @@ impl Knowledge {
         entries.iter().map(shown).collect()
     }
 
-    /// Seals everything anew under the newest key of the ring, after adding one; answers how much.
+    /// Adds a key to the ring and seals every body again with it. Returns the key and the number of bodies.
     ///
     /// # Errors
-    /// [`KnowledgeError::Sealed`] when the ring cannot be written. What does not open is left as it is.
+    /// [`KnowledgeError::Sealed`] if the ring cannot be written. A body that does not open is left as it is.
     pub async fn rotate_keys(&self, origin: &Origin) -> Result<(String, usize), KnowledgeError> {
         let name = self.keys.add_key()?;
         let (mut after, mut done) = (String::new(), 0);

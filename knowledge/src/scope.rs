@@ -7,23 +7,23 @@ use crate::record::Record;
 
 /// The scope that everybody is in.
 pub(crate) const PUBLIC: &str = "public";
-/// Entities of scopes, the nearest to somebody first.
+/// The entities of scopes, the nearest to a principal first.
 const NEAREST: [&[&str]; 5] = [&["user"], &["project"], &["agent", "lifeform"], &["team"], &["org"]];
 
-/// How near a scope is: 0 is a user's own, 5 is public.
+/// Returns the distance of a scope: 0 is a user's own, 5 is public.
 pub(crate) fn distance(scope: &str) -> usize {
     let entity = scope.split_once(':').map_or(scope, |(entity, _)| entity);
     NEAREST.iter().position(|entities| entities.contains(&entity)).unwrap_or(NEAREST.len())
 }
 
-/// The nearest of `scopes` that somebody is in; those of an operator, who sees everything, are all his.
+/// Returns the distance of the nearest of `scopes` that a principal is in; an operator, who sees everything, is in all.
 pub(crate) fn nearest(scopes: &[String], by: &Principal) -> usize {
     let operator = by.may(nexus::Role::Operator);
     let is_in = |scope: &&String| operator || by.scopes.iter().any(|own| *own.0 == ***scope);
     scopes.iter().filter(is_in).map(|scope| distance(scope)).min().unwrap_or(NEAREST.len())
 }
 
-/// Whether a record is shown to somebody.
+/// Returns `true` if a principal sees a record.
 pub(crate) fn is_shown(record: &Record, to: &Principal) -> bool {
     let is_in = |scope: &String| to.scopes.iter().any(|own| *own.0 == **scope);
     to.may(Role::Operator) || is_in(&record.owner) || record.scopes.iter().any(is_in)
@@ -60,7 +60,7 @@ pub fn check_owner(owner: &str) -> Result<(), String> {
     }
 }
 
-/// What scopes come to in the words of older records. It is derived and never stored.
+/// The scopes in the words of older records. It is derived and never stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Visibility {
@@ -86,7 +86,7 @@ impl Visibility {
         }
     }
 
-    /// The scopes that the word stands for, said by somebody who owns the record as `owner`; what it does not say is warned of.
+    /// Returns the scopes that the word means for the owner `owner`, with warnings where it is ambiguous.
     pub(crate) fn scopes(word: &str, owner: &str, by: &Principal, warnings: &mut Vec<String>) -> Option<Vec<String>> {
         match word {
             "private" => Some(vec![owner.to_owned()]),

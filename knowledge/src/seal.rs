@@ -20,16 +20,16 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
-/// What every sealed body is bound to besides its own place.
+/// The context that every sealed body is bound to besides its own place.
 const BINDING: &str = "lifeformd/secure_body/v1";
 
-/// Why a body cannot be sealed or opened.
+/// The reason why a body cannot be sealed or opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SealError {
     /// There is no key, or not the one that it was sealed with.
     #[error("the key {0} is not in the key ring")]
     NoKey(String),
-    /// It is not what was sealed here.
+    /// The body is not what was sealed here.
     #[error("the sealed body does not open: it was changed, or put where it does not belong")]
     Broken,
     /// The ring cannot be read or written.
@@ -37,12 +37,12 @@ pub enum SealError {
     Ring(String),
 }
 
-/// Where a sealed body stands.
+/// The place of a sealed body.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place<'p> {
     pub(crate) row: &'p str,
     pub(crate) owner: &'p str,
-    /// Drawn anew each time something is sealed there.
+    /// A random value, new for each seal.
     pub(crate) seal: &'p str,
 }
 

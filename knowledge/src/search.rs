@@ -32,10 +32,10 @@ pub const FLOOR: f64 = 0.35;
 /// Records that a model is shown at most, and characters of what each is for.
 const OFFERED_MAX: usize = 200;
 const OFFERED_CHARS_MAX: usize = 100;
-/// How much words weigh against meaning.
+/// The weight of words against meaning.
 const WORDS: f64 = 0.6;
 
-/// What picks the candidates.
+/// The method that picks the candidates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Router {
@@ -54,25 +54,25 @@ pub struct Query {
     pub text: String,
     /// Of which records it is asked.
     pub which: Which,
-    /// How many answers are wanted.
+    /// The number of answers that are wanted.
     pub top_k: usize,
-    /// What is to pick; the best there is where nobody says.
+    /// The method to use; the best available one if absent.
     pub router: Option<Router>,
-    /// Whether the nearest scope comes before the worth of a record, as for profiles.
+    /// `true` if the distance of its scope comes before a record's quality, as for profiles.
     pub scope_first: bool,
     /// Answers below this share of the best relevance are left out, from 0 (none, the default) to 1. Somebody who asks two
     /// things at once wants both answered; where records are put before a model unasked, [`FLOOR`] keeps noise out.
     pub floor: f64,
 }
 
-/// How a record came to where it stands among the answers.
+/// The explanation of a record's rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Explained {
-    /// How well its words answer, from 0 to 1.
+    /// The score of its words, from 0 to 1.
     pub lexical: f64,
-    /// How like its meaning is, from −1 to 1; none where it has none.
+    /// The similarity of its meaning, from −1 to 1; `None` without a vector.
     pub semantic: Option<f64>,
-    /// How near its nearest scope is: 0 is the user's own, 5 public.
+    /// The distance of its nearest scope: 0 is the user's own, 5 public.
     pub scope: usize,
 }
 
@@ -81,9 +81,9 @@ pub struct Explained {
 pub struct Hit {
     /// The record.
     pub record: Record,
-    /// How well it answers; the best of words alone, or of both weighed, would be 1.
+    /// The relevance; the best of words alone, or of both weighed, would be 1.
     pub relevance: f64,
-    /// How that came.
+    /// The explanation.
     pub explained: Explained,
 }
 
@@ -92,14 +92,14 @@ pub struct Hit {
 pub struct Found {
     /// The best first.
     pub hits: Vec<Hit>,
-    /// What picked them.
+    /// The method that picked them.
     pub router: Router,
-    /// Why it was not what would have picked better.
+    /// The reason why a better method was not used.
     pub degraded: Option<String>,
 }
 
 impl Found {
-    /// The answers as every door shows them; with `explain` each says how it came to where it stands.
+    /// Returns the answer as JSON; with `explain` each record has its explanation.
     pub fn to_json(&self, explain: bool) -> Value {
         let shown = |hit: &Hit| {
             let record = &hit.record;
@@ -146,10 +146,10 @@ impl Query {
 }
 
 impl Knowledge {
-    /// What answers a question best, of the records that the caller sees.
+    /// Returns the records that answer a question best, of those that the caller sees.
     ///
     /// # Errors
-    /// [`KnowledgeError::Invalid`] for a question that is none. That no embedder answers is no error: it is told.
+    /// [`KnowledgeError::Invalid`] for an empty question. A missing embedder is reported in the answer.
     pub async fn search(&self, query: &Query, origin: &Origin) -> Result<Found, KnowledgeError> {
         query.check()?;
         let pays = !origin.principal.is_anybody();
@@ -234,7 +234,7 @@ impl Knowledge {
     }
 }
 
-/// What a model chose, the better the earlier, and after it what words and meaning picked.
+/// Returns the records that a model chose, in its order, and after them the others that words and meaning picked.
 fn chosen_first(chosen: Vec<Record>, picked: Vec<Hit>, origin: &Origin) -> Vec<Hit> {
     let of_all = chosen.len() as f64 + 1.0;
     let mut hits: Vec<Hit> = Vec::with_capacity(chosen.len() + picked.len());

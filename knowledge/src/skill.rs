@@ -19,16 +19,16 @@ use crate::search::{Query, TOP_K_WIDE};
 use crate::unit::visibility_of;
 use crate::{CONTENT_CHARS_MAX, Knowledge, KnowledgeError, TASK_CHARS_MAX, Visibility};
 
-/// Under which member of a record the head of its skill stands.
+/// The member of a record that holds the head of its skill.
 pub(crate) const MEMBER: &str = "skill";
 /// Bytes of a head.
 const HEAD_BYTES_MAX: usize = 8 << 10;
 const NAME_CHARS_MAX: usize = 120;
-/// What ids of skills begin with.
+/// The prefix of ids of skills.
 pub const PREFIX: &str = "kp:skill:";
 /// The version of a skill that does not say it.
 const VERSION: &str = "1.0.0";
-/// How people write who would take hold of whoever reads a guide, and how sure that is, from 0 to 1.
+/// Patterns of texts that try to control their reader, each with its certainty from 0 to 1.
 const SUSPICIOUS: [(f64, &str); 7] = [
     (
         0.6,
@@ -50,7 +50,7 @@ const SUSPICIOUS: [(f64, &str); 7] = [
     (0.3, r"(?i)\bsystem prompt\b"),
     (0.3, r"(?i)\bact as (?:root|admin|administrator|the system)\b"),
 ];
-/// What is so sure is refused, and what is less so is told.
+/// The certainty from which a guide is refused; below it there is a warning.
 const REFUSED: f64 = 0.6;
 
 static SUSPICIONS: LazyLock<Vec<(f64, Regex)>> = LazyLock::new(|| {
@@ -58,10 +58,10 @@ static SUSPICIONS: LazyLock<Vec<(f64, Regex)>> = LazyLock::new(|| {
     SUSPICIOUS.into_iter().map(finder).collect()
 });
 
-/// What nobody sees of a page.
+/// Parts of a page that a reader does not see.
 static HIDDEN: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"(?s)<!--.*?(?:-->|\z)").unwrap_or_else(|error| unreachable!("{error}")));
-/// How often it is looked for what is hidden in what is left.
+/// The most passes that remove hidden parts from the rest.
 const LAYERS: usize = 4;
 /// Elements of a page that act instead of saying something; what is quoted as code only says it.
 static ACTS: LazyLock<Regex> = LazyLock::new(|| {
@@ -69,7 +69,7 @@ static ACTS: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(shape).unwrap_or_else(|error| unreachable!("{error}"))
 });
 
-/// What a guide says as those do who would take hold of its reader: how sure that is, and in which words.
+/// Returns the certainty that a guide tries to control its reader, and the words that show it.
 fn suspicion(text: &str) -> (f64, Vec<String>) {
     let found = SUSPICIONS.iter().filter_map(|(sure, finder)| Some((sure, finder.find(text)?.as_str())));
     found.fold((0.0, Vec::new()), |(all, mut words), (sure, found)| {
@@ -81,14 +81,14 @@ fn suspicion(text: &str) -> (f64, Vec<String>) {
 /// The head of a skill; members that are not known are kept.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Head {
-    /// What it is called.
+    /// The name.
     pub name: String,
-    /// What it is for.
+    /// The purpose.
     pub description: String,
-    /// Which version of it this is.
+    /// The version.
     #[serde(default = "first_version")]
     pub version: String,
-    /// What else stands there: `author`, `license`, `tags`, `allowed-tools`, `kp` …
+    /// The other members: `author`, `license`, `tags`, `allowed-tools`, `kp` …
     #[serde(flatten)]
     pub more: Map<String, Value>,
 }
@@ -105,7 +105,7 @@ struct Skill {
     warnings: Vec<String>,
 }
 
-/// Which skills are asked for.
+/// A selection of skills.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SkillsWanted {
     /// A question; the newest first, where there is none.
@@ -166,7 +166,7 @@ impl Skill {
 }
 
 impl Head {
-    /// What is wrong with it.
+    /// Returns the faults of the head.
     fn faults(&self) -> Vec<Fault> {
         let mut faults = Vec::new();
         for (member, said, most) in [
@@ -212,7 +212,7 @@ impl Head {
     }
 }
 
-/// Whether a record is told as a skill: whichever door its guide came through, it does not take hold of its reader.
+/// Returns `true` if a record is shown as a skill: its guide, from whatever route, does not try to control its reader.
 fn is_told(record: &Record) -> bool {
     suspicion(&format!("{}\n{}", record.task, record.content)).0 < REFUSED
 }
@@ -281,7 +281,7 @@ pub fn as_markdown(record: &Record) -> String {
     format!("---\n{}\n---\n\n{}\n", seen(head.trim_end()), seen(&record.content))
 }
 
-/// A text without what nobody sees in it, whichever door it came through: what is told as a guide is followed.
+/// Returns a text without its invisible parts, from whatever route it came: readers follow a guide.
 fn seen(text: &str) -> String {
     let mut left: String = text.chars().filter(|c| !is_invisible(*c)).collect();
     for _ in 0..LAYERS {

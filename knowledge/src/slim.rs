@@ -16,7 +16,7 @@ use crate::list::Which;
 use crate::record::{KIND, Record, SOURCE_KEY, Type};
 use crate::{Knowledge, KnowledgeError};
 
-/// How much of their wording two records share that are taken for the same, unless somebody says how much.
+/// The share of common wording from which two records are taken for the same, unless the caller names one.
 pub const THRESHOLD: f64 = 0.85;
 /// Words that stand in a row.
 const ROW: usize = 3;
@@ -28,23 +28,23 @@ const COMMON: usize = 500;
 pub struct Merged {
     /// The one that stays.
     pub kept: String,
-    /// Those that were taken into it.
+    /// The records that were merged into it.
     pub absorbed: Vec<String>,
 }
 
-/// What became of the records that were gone through.
+/// The outcome of merging.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Slimmed {
-    /// How many there were.
+    /// The number of records before.
     pub before: usize,
-    /// How many there are.
+    /// The number of records after.
     pub after: usize,
-    /// What was merged, or would be.
+    /// The merged groups; of a dry run, those that would be.
     pub merged: Vec<Merged>,
 }
 
 impl Slimmed {
-    /// What came of it as every door tells it; of a dry run, what would.
+    /// Returns the outcome as JSON; of a dry run, what would happen.
     pub fn to_json(&self, dry_run: bool) -> Value {
         let would = if dry_run { "would be" } else { "were" };
         let report = format!("{} of {} records {would} taken into others", self.before - self.after, self.before);

@@ -1,5 +1,5 @@
-//! What of this a model does, where one is there that is good enough and the account can pay it: choosing records for a
-//! question, and writing them anew. Everything here goes without, and says why it did.
+//! The work of a model, where there is a good enough one that the account can pay: choosing records for a question, and
+//! rewriting them. Everything here works without one, and says why it did.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -11,9 +11,9 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// How long a search waits for a model to choose.
+/// The longest time that a search waits for a model's choice.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How long somebody waits until a record is written anew.
+/// The longest time that a caller waits for a rewritten record.
 const PATIENCE_TO_WRITE: Duration = Duration::from_secs(120);
 
 static ROUTE: LazyLock<NeuronSpec> =
@@ -73,10 +73,10 @@ impl Thinker {
         Ok(chosen.ids)
     }
 
-    /// A record written anew.
+    /// Returns a rewritten record.
     ///
     /// # Errors
-    /// Why it is not, in a word.
+    /// The reason why there is none, in words.
     pub(crate) async fn rewrite(
         &self,
         task: &str,

@@ -1,5 +1,5 @@
-//! What an agent is told without having asked (MISSION R3, R4): what is known of whoever speaks, and what its own circles
-//! know. It stands in marks that say that it is data, and by which it is known again, so that nobody learns it twice.
+//! The knowledge in an agent's prompt (MISSION R3, R4): what is known of the speaker, and what its own circles know. It
+//! is in marks that declare it as data, and by which it is recognised and not learned again.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
@@ -16,14 +16,14 @@ use crate::{Knowledge, KnowledgeError, commons, read, scope};
 
 /// Elements that are looked at at once.
 const STRETCH: usize = 4_096;
-/// Characters of a record's content, and of its task, that somebody is told.
+/// The most characters of a record's content, and of its task, in a prompt.
 const CONTENT_CHARS: usize = 400;
 const TASK_CHARS: usize = 160;
 /// People whose profiles are kept in mind, and for how long: what became a profile only later is found then.
 const PEOPLE_MAX: usize = 4_096;
 const KEPT_FOR: SignedDuration = SignedDuration::from_mins(10);
 
-/// Where the profiles of people stand, as far as the commons were looked through.
+/// The records of people's profiles, as far as the commons were examined.
 pub(crate) type Profiles = HashMap<String, Known>;
 
 /// See [`Profiles`].
@@ -34,10 +34,10 @@ pub(crate) struct Known {
 }
 
 impl Knowledge {
-    /// What is known of somebody: profiles in his own scope, the surest first. New ones are seen at once.
+    /// Returns the profiles of a person in its own scope, the surest first. New ones are included at once.
     ///
     /// # Errors
-    /// When the commons cannot be read.
+    /// If the commons cannot be read.
     pub async fn profile(&self, person: &str, count: usize, origin: &Origin) -> Result<Vec<Record>, KnowledgeError> {
         let now = self.store.clock().now();
         let which = Which { types: [Type::UserProfile].into(), scopes: [person.to_owned()].into(), ..Which::default() };
@@ -72,11 +72,11 @@ impl Knowledge {
         Ok(records)
     }
 
-    /// What somebody's own circles know, of those whom he trusts, the nearest circle first and then what is worth most: what he is told when he wakes.
-    /// What is public is found when it is asked for, and what is known of people when they speak.
+    /// Returns what an agent's own circles know, of the principals that it trusts, the nearest circle first and then
+    /// the best quality: its briefing at a start. Public records are found by search, and profiles when people speak.
     ///
     /// # Errors
-    /// When the commons cannot be read.
+    /// If the commons cannot be read.
     pub async fn briefing(
         &self,
         count: usize,
@@ -100,7 +100,7 @@ impl Knowledge {
     }
 }
 
-/// Records as an agent is told them, each in its marks.
+/// Returns records as text for a prompt, each in its marks.
 pub fn as_told(records: &[Record]) -> String {
     let mut told = String::new();
     for record in records {
@@ -116,7 +116,7 @@ pub fn as_told(records: &[Record]) -> String {
     told
 }
 
-/// The beginning of a text; nothing in it ends the marks that it stands in.
+/// Returns the beginning of a text, in which nothing ends the marks around it.
 fn short(text: &str, chars_max: usize) -> String {
     let mut cut: String = text.chars().take(chars_max).collect();
     if text.chars().nth(chars_max).is_some() {

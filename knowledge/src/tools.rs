@@ -275,10 +275,10 @@ fn ten() -> usize {
 }
 
 impl Knowledge {
-    /// Does what a tool of that name does, for the caller; `None` where there is no such tool.
+    /// Calls a tool of the caller; `None` for an unknown tool.
     ///
     /// # Errors
-    /// Any [`KnowledgeError`], to be told to the agent.
+    /// Any [`KnowledgeError`], for the agent.
     pub async fn use_tool(
         &self,
         name: &str,
@@ -452,7 +452,7 @@ impl Knowledge {
     }
 }
 
-/// Neurons have the same tools as whoever comes by MCP.
+/// The tools of neurons, which are those of MCP clients.
 #[async_trait]
 impl Builtins for Knowledge {
     fn tools(&self) -> Vec<BuiltinTool> {
@@ -473,7 +473,7 @@ impl Builtins for Knowledge {
     }
 }
 
-/// A secret is filled in where whoever calls the tool may be shown it.
+/// The secrets of tool calls, for callers that may be shown them.
 #[async_trait]
 impl Vault for Knowledge {
     async fn secret(&self, id: &str, why: &str, origin: &Origin) -> Result<SecretString, String> {

@@ -28,29 +28,29 @@ use crate::{Knowledge, KnowledgeError, ResourceDraft, commons, outcome, warned};
 pub(crate) const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
 pub(crate) const LETTERS_OF_AN_ID: usize = 8;
 
-/// What was kept under a key.
+/// The record that was kept under a key.
 #[derive(Serialize, Deserialize)]
 struct Kept {
     /// As which record.
     record: String,
-    /// What was asked for.
+    /// The hash of the request.
     of: Hash,
 }
 
-/// Something that is to be kept once, under a key of whoever sends it.
+/// A request that is done once, under a key of its caller.
 pub(crate) struct Once {
     key: Key,
     of: Hash,
 }
 
 impl Once {
-    /// What is `asked` for under a key, among what else is sent so.
+    /// Makes the guard of the request `asked` under a key.
     pub(crate) fn new(what: &str, key: &str, asked: &Value, origin: &Origin) -> Self {
         let key = Key::new(Kind::Idempotency, format!("{what}#{}#{key}", origin.principal.id));
         Self { key, of: Hash::of(asked.to_string().as_bytes()) }
     }
 
-    /// What tells, from the commit of the record on, that it is kept.
+    /// Returns the operations that mark the request as done; they are committed with the record.
     pub(crate) fn keeps(&self, record: &str, origin: &Origin) -> Vec<Op> {
         Batch::new(origin).put(self.key.clone(), &Kept { record: record.to_owned(), of: self.of }).ops
     }
@@ -60,39 +60,39 @@ impl Once {
 const A_WRITE: Duration = Duration::from_millis(2);
 /// Ids that are tried for one record.
 const TRIES: usize = 4;
-/// How often a change whose version nobody named is tried: each time it fails somebody else's went through.
+/// The most tries of a change without a version: each failed try means that another change succeeded.
 const TRIES_OF_A_CHANGE: usize = 64;
 
 /// A record that was written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Saved {
-    /// As it stands.
+    /// The record after the write.
     pub record: Record,
-    /// What of the request was not taken, and why.
+    /// The parts of the request that were not accepted, with reasons.
     pub warnings: Vec<String>,
-    /// Why what was to be better about it is not yet.
+    /// The reason why the record was not rewritten by its wish.
     pub evolved: Option<String>,
 }
 
-/// What somebody asks to be changed of a record.
+/// A requested change of a record.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Change {
-    /// What it is to say.
+    /// The content.
     pub body: Body,
-    /// Who is to see it.
+    /// The scopes, if they change.
     pub scopes: Option<Vec<String>>,
-    /// What it is to be scored.
+    /// The score, if it changes.
     pub score: Option<f64>,
     /// Cases in which it helped or did not.
     pub judgements: Vec<Judgement>,
-    /// What is to be better, said in words.
+    /// The wish for an improvement, in words.
     pub evolve: Option<String>,
-    /// What of the request was not taken, and why.
+    /// The parts of the request that were not accepted, with reasons.
     pub warnings: Vec<String>,
 }
 
 impl Change {
-    /// Reads what somebody puts to a record, as the seed's `PUT /api/knowledge/{id}` says it.
+    /// Reads a change, as the seed's `PUT /api/knowledge/{id}` has it.
     ///
     /// # Errors
     /// Every fault in it.
@@ -117,7 +117,7 @@ impl Change {
         Ok(Self { body, scopes, score, judgements, evolve, warnings })
     }
 
-    /// Whether it changes what only the owner may.
+    /// Returns `true` if it changes what only the owner may.
     fn is_an_edit(&self) -> bool {
         !self.body.is_empty() || self.scopes.is_some() || self.score.is_some()
     }
@@ -169,7 +169,7 @@ impl Knowledge {
         }
     }
 
-    /// What [`Self::save`] would warn of, or refuse; nothing is written, and nothing sealed.
+    /// Returns the warnings that [`Self::save`] would give, or its refusal; nothing is written, and nothing sealed.
     pub(crate) async fn rehearse(&self, draft: Draft, origin: &Origin) -> Result<Vec<String>, KnowledgeError> {
         self.check_names(&draft.body).await?;
         self.check_new(&draft, origin).await?;
@@ -193,7 +193,7 @@ impl Knowledge {
         Ok(warnings)
     }
 
-    /// Whether a record may be written for its owner, under its id.
+    /// Checks that a record may be written for its owner, under its id.
     async fn check_new(&self, draft: &Draft, origin: &Origin) -> Result<(), KnowledgeError> {
         let Draft { id, owner, .. } = draft;
         if !(origin.principal.answers_for(owner) || origin.principal.may(Role::Operator)) {
@@ -347,7 +347,8 @@ impl Knowledge {
         Ok(Saved { record: self.get(id, origin).await?, warnings: change.warnings, evolved })
     }
 
-    /// Where secrets that are found in a text are to be sealed: makes a resource of each, and names that in the text instead.
+    /// Seals the secrets that are found in a text, if configured so: makes a resource of each, and names it in the
+    /// text.
     async fn seal_found(
         &self,
         body: &mut Body,
@@ -446,9 +447,9 @@ impl Knowledge {
     }
 }
 
-/// What the ids of resources begin with that were made of secrets in texts.
+/// The prefix of ids of resources that were made of secrets in texts.
 const SEALED_BY_ITSELF: &str = "credentials/auto-";
-/// What stands in a text for a secret that would be sealed.
+/// The placeholder of a secret that would be sealed.
 const SEALED: &str = "{{secret:credentials/auto}}";
 
 /// Writes something else in the place of each secret in the texts of a record, of its unit and of what else was sent with it.
@@ -474,7 +475,7 @@ fn replace_within(value: &mut Value, by: &mut dyn FnMut(&'static str, &str) -> S
     }
 }
 
-/// What is known of a new record besides what it says.
+/// Returns the metadata of a new record.
 fn metadata(draft: &Draft, origin: &Origin) -> Value {
     let Draft { owner, scopes, score, confidence, first_case, message_id, source, .. } = draft;
     let mut metadata = json!({
@@ -567,13 +568,13 @@ fn attributes(body: &Body) -> Map<String, Value> {
     attributes
 }
 
-/// Where a record came from, in a word: KIP's `source`.
+/// Returns the source of a record in a word: KIP's `source`.
 fn said_source(source: &Map<String, Value>, owner: &str) -> String {
     let told = ["name", "message_id", "trace_id", "submitted_by", "agent_id"];
     told.iter().find_map(|key| source.get(*key)?.as_str()).unwrap_or(owner).to_owned()
 }
 
-/// What a record rests on.
+/// Returns the evidence of a record.
 fn evidence(source: &Map<String, Value>) -> Vec<String> {
     let mut evidence: Vec<String> = Vec::new();
     for (key, mark) in [("message_id", "msg:"), ("trace_id", "trace:")] {

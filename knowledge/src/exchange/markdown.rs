@@ -10,7 +10,7 @@ use crate::record::Record;
 
 /// Stands around a head.
 const FENCE: &str = "---";
-/// Where a text stands that no heading names.
+/// The heading of text without a heading.
 const UNNAMED: &str = "Notes";
 
 /// A record as it is written.
@@ -34,12 +34,12 @@ pub(super) fn write(record: &Record) -> String {
     told
 }
 
-/// Whether a line is a fence, behind however many backslashes.
+/// Returns `true` if a line is a fence, after any number of backslashes.
 fn is_fence(line: &str) -> bool {
     line.trim_start_matches('\\') == FENCE
 }
 
-/// A content in which no line begins a head: one that would stands behind a backslash.
+/// Returns a content in which no line begins a head: such a line gets a backslash.
 fn fenced(content: &str) -> String {
     let line = |line: &str| if is_fence(line) { format!("\\{line}") } else { line.to_owned() };
     content.split('\n').map(line).collect::<Vec<_>>().join("\n")
@@ -69,8 +69,8 @@ fn head(text: &str) -> Option<Vec<&str>> {
     (!lines.is_empty() && lines.iter().all(is_named)).then_some(lines)
 }
 
-/// Whether a text is of records that have heads: it begins with one, and one of them is whole. A head of another sort, as other
-/// programs write it, is none.
+/// Returns `true` if a text consists of records with heads: it begins with one, and one of them is complete. A head of
+/// another program does not count.
 fn has_heads(text: &str) -> bool {
     let mut later = text.match_indices("\n---\n").map(|(at, _)| at + 1);
     is_head(text) || (head(text).is_some() && later.any(|at| is_head(&text[at..])))
@@ -86,12 +86,12 @@ fn without_front_matter(text: &str) -> &str {
     if lines.lines().all(is_yaml) { rest } else { text }
 }
 
-/// Whether a text begins with the head of a record that is whole.
+/// Returns `true` if a text begins with the complete head of a record.
 fn is_head(text: &str) -> bool {
     head(text).is_some_and(|lines| lines.iter().all(|line| member(line).is_some()))
 }
 
-/// Whether a member stands in a head under its name as it is.
+/// Returns `true` if a member's name needs no quotes in a head.
 fn is_name(key: &str) -> bool {
     !key.is_empty() && !key.starts_with('"') && !key.contains(|c: char| c.is_whitespace() || c.is_control() || c == ':')
 }

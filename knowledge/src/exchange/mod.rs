@@ -26,10 +26,10 @@ pub const IMPORTED_MAX: usize = 10_000;
 const LINES_MAX: usize = 1_000_000;
 /// Values in the JSON of one request: that of 10,000 records has far fewer.
 const VALUES_MAX: usize = 2_000_000;
-/// Faults that are told of one request.
+/// The most faults that are listed for one request.
 const TOLD_MAX: usize = 100;
 
-/// How records are written down.
+/// The format of exported records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
@@ -41,30 +41,29 @@ pub enum Format {
     Units,
     /// Records one after the other, each with a head; or any Markdown, of which each section becomes a record.
     Markdown,
-    /// What mem0's `get_all` answers. In only.
+    /// The answer of mem0's `get_all`. Import only.
     Mem0,
     /// A Letta agent file (`.af`), its blocks; or a list of archival passages. In only.
     Letta,
 }
 
-/// What became of what was to come in.
+/// The outcome of an import.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Imported {
     /// Records that are new.
     pub imported: usize,
-    /// Those that were there as they came.
+    /// The number of records that existed unchanged.
     pub unchanged: usize,
-    /// Those that were not taken, and why; the first hundred: `{file?, at, id?, error}`, where `at` counts from 0 in what came,
-    /// or in its file.
+    /// The first hundred refusals: `{file?, at, id?, error}`, where `at` counts from 0 in the request, or in its file.
     pub errors: Vec<Value>,
-    /// How many were not taken.
+    /// The number of refusals.
     pub refused: usize,
-    /// Whether nothing was written, and this tells what would be.
+    /// `true` for a dry run: nothing was written.
     pub dry_run: bool,
-    /// What of the others was not taken.
+    /// The parts of accepted records that were not accepted.
     pub warnings: BTreeSet<String>,
-    /// Where it came to an end because nothing more could be written, and why: what stands there and after it was not taken,
-    /// and is when it is imported again.
+    /// The place where the import stopped because nothing more could be written, with the reason: the records from
+    /// there on were not taken, and are when it is imported again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stopped: Option<Value>,
 }
@@ -78,7 +77,7 @@ enum Item {
     Unit(Map<String, Value>),
 }
 
-/// Where it stands in what came.
+/// The place of an item in the request.
 #[derive(Default)]
 struct Place {
     file: Option<String>,
@@ -94,7 +93,8 @@ fn placed(items: Records, file: Option<&str>, item: fn(Map<String, Value>) -> It
 /// An item, or what is wrong with it.
 type Placed = (Place, Result<Item, String>);
 
-/// How many values a text of JSON has at most: each begins a list or an object, or stands after a comma, or before one.
+/// Returns an upper bound of the number of values in a JSON text: each begins a list or an object, or is beside a
+/// comma.
 fn values_of(text: &str) -> usize {
     let (mut quoted, mut escaped, mut values) = (false, false, 1);
     for byte in text.bytes() {
@@ -112,7 +112,7 @@ fn values_of(text: &str) -> usize {
 }
 
 impl Format {
-    /// The media type in which it is told.
+    /// Returns the media type.
     pub fn media_type(self) -> &'static str {
         match self {
             Self::Jsonl => "application/jsonl",
@@ -176,8 +176,8 @@ fn lines(text: &str) -> Records {
     lines.map(|line| serde_json::from_str(line).map_err(|error| format!("is no JSON object: {error}"))).collect()
 }
 
-/// A record as it is written down, with the unit that it was contributed as: what of it is counted by others, or told of it,
-/// stays here.
+/// Returns a record in export form, with the unit that it was contributed as. Counts and judgements of others are not
+/// exported.
 fn written(record: &Record) -> Map<String, Value> {
     let mut written = match json!(record) {
         Value::Object(written) => written,
@@ -233,11 +233,10 @@ impl Knowledge {
         })
     }
 
-    /// Takes in what was written down, as the caller's request for each. With `dry_run` nothing is written, and what is
-    /// wrong is told.
+    /// Imports records, each as a request of the caller. With `dry_run` nothing is written, and faults are reported.
     ///
     /// # Errors
-    /// [`KnowledgeError::Invalid`] of what cannot be read at all, or is too much at once.
+    /// [`KnowledgeError::Invalid`] for a request that cannot be read at all, or is too large.
     pub async fn import(
         &self,
         format: Format,
@@ -389,14 +388,14 @@ impl Knowledge {
     }
 }
 
-/// What would be there by now.
+/// The records that would exist by now.
 #[derive(Default)]
 struct Rehearsal {
     records: HashMap<String, Draft>,
     units: HashMap<String, Value>,
 }
 
-/// What of a draft of the same text is not taken, where a record is there.
+/// Returns the parts of a draft with the same text that are not taken, because the record exists.
 fn kept_as_it_is(known: &Record, draft: &Draft) -> Vec<String> {
     let body = &draft.body;
     let other = |said: Value, known: Value| !same_json_but_for_secrets(&said, &known);
@@ -414,7 +413,7 @@ fn kept_as_it_is(known: &Record, draft: &Draft) -> Vec<String> {
     }
 }
 
-/// Whether a record says what a draft says. What was a secret in the draft was not written as it is.
+/// Returns `true` if a record says what a draft says. A secret of the draft was not written as it is.
 fn says(known: &Record, draft: &Draft) -> bool {
     let body = &draft.body;
     let same = |said: &Option<String>, known: &str| said.as_ref().is_some_and(|said| same_but_for_secrets(said, known));

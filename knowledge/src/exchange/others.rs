@@ -1,4 +1,4 @@
-//! What other memories export, where that is public: mem0 (the answer of `get_all`, docs.mem0.ai "Get all memories") and Letta
+//! Public export formats of other memories: mem0 (the answer of `get_all`, docs.mem0.ai "Get all memories") and Letta
 //! (agent files, github.com/letta-ai/agent-file, and lists of archival passages).
 
 use serde_json::{Map, Value, json};
@@ -12,7 +12,7 @@ fn text<'v>(value: &'v Value, keys: &[&str]) -> Option<&'v str> {
     keys.iter().find_map(|key| value[*key].as_str()).map(str::trim).filter(|text| !text.is_empty())
 }
 
-/// What names something in one line.
+/// Returns a task of one line for a content.
 fn task_of(content: &str) -> String {
     content.lines().next().unwrap_or_default().chars().take(TASK_CHARS).collect()
 }
@@ -24,7 +24,7 @@ fn record(record: Value) -> Map<String, Value> {
     }
 }
 
-/// Where an item came from; what is not known of it is left out.
+/// Returns the source of an item, as far as it is known.
 fn source(of: &str, item: &Value) -> Value {
     let mut source = json!({"name": of, "category": "exp"});
     for (member, keys) in [("trace_id", ["id", "memory_id"]), ("timestamp", ["created_at", "createdAt"])] {

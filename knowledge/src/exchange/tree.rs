@@ -9,7 +9,7 @@ use crate::record::{Record, Type};
 const CATEGORIES: [(&str, &str); 3] =
     [("preference", "preferences"), ("habit", "habits"), ("constraint", "constraints")];
 
-/// Where a record stands.
+/// Returns the path of a record.
 fn path(record: &Record) -> String {
     let first = record.types.first().copied().unwrap_or(Type::Definition);
     // A path is made of names alone.
@@ -52,7 +52,8 @@ pub(super) fn write(records: &[Record]) -> Value {
     Value::Object(files)
 }
 
-/// The records in files by their paths: a list of them in each, or one. What a record leaves open is told by where it stands.
+/// Reads the records of files by their paths: a list of records in each, or one. The path fills in what a record leaves
+/// open.
 pub(super) fn read(tree: &Value) -> Result<Vec<(String, Records)>, String> {
     let files = tree.as_object().ok_or("is an object of files by their paths")?;
     let mut found = Vec::new();

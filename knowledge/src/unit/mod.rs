@@ -1,6 +1,6 @@
-//! KnowledgeUnits (MISSION P1): records as traces, patterns and SOPs, in the seed's words or in those of the original SDK. A
-//! contributed document is kept as it came, unknown members too, and told so as long as nobody changed the record; a
-//! record that was born otherwise is told as the nearest unit that is whole.
+//! KnowledgeUnits (MISSION P1): records as traces, patterns and SOPs, in the seed's words or in those of the original
+//! SDK. A contributed document is kept as it came, with unknown members, and returned so until the record is changed;
+//! any other record is returned as the nearest complete unit.
 
 mod shape;
 pub mod versions;
@@ -18,18 +18,18 @@ pub use shape::quality as quality_of;
 pub use shape::visibility as visibility_of;
 pub(crate) use shape::{document, said, score_of};
 
-/// What form a unit has: what happened, what works again and again, how it is done.
+/// The form of a unit: a trace, a pattern or a procedure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Form {
     /// One thing that happened, step by step.
     Trace,
-    /// What works again and again.
+    /// A pattern: what works repeatedly.
     Pattern,
-    /// How it is done.
+    /// A procedure: how it is done.
     Sop,
 }
 
-/// Whose words a unit is told in.
+/// The vocabulary of a unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Vocabulary {
     /// The seed's: `Trace`, `Pattern`, `SOP`.
@@ -43,7 +43,7 @@ impl Form {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Trace, Self::Pattern, Self::Sop];
 
-    /// Its name in a record and in ids.
+    /// Returns the name in records and ids.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Trace => "trace",
@@ -52,7 +52,7 @@ impl Form {
         }
     }
 
-    /// Its `@type`.
+    /// Returns the `@type`.
     pub fn type_in(self, words: Vocabulary) -> &'static str {
         match (self, words) {
             (Self::Trace, Vocabulary::Short) => "Trace",
@@ -70,12 +70,12 @@ impl Form {
         all.into_iter().find(|(form, words)| form.type_in(*words).eq_ignore_ascii_case(name))
     }
 
-    /// What its ids begin with.
+    /// Returns the prefix of ids.
     pub fn prefix(self) -> String {
         format!("kp:{}:", self.as_str())
     }
 
-    /// The form that a record is told in.
+    /// Returns the form in which a record is shown.
     pub(crate) fn of(record: &Record) -> Self {
         let said = record.unit.as_ref().and_then(|unit| Self::parse(unit["@type"].as_str()?));
         match said {
@@ -101,7 +101,7 @@ pub fn id_of(record: &Record) -> String {
     said.map_or_else(|| format!("{}{}", Form::of(record).prefix(), record.id), str::to_owned)
 }
 
-/// A document that somebody contributes, whole and checked.
+/// A contributed document, complete and checked.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Contributed {
     pub(crate) form: Form,
@@ -121,14 +121,14 @@ static SCHEMAS: LazyLock<[Validator; 3]> = LazyLock::new(|| {
     })
 });
 
-/// Faults told of one document.
+/// The most faults that are reported of one document.
 const FAULTS_MAX: usize = 20;
 /// Bytes of an id of the protocol.
 const ID_BYTES_MAX: usize = 256;
 
 impl Contributed {
-    /// Reads what somebody contributes. In the SDK's words it must be whole; in the seed's, which name three members only,
-    /// what is left out is filled in.
+    /// Reads a contribution. In the SDK's words it must be complete; in the seed's, which name three members only,
+    /// missing ones are filled in.
     ///
     /// # Errors
     /// Every fault in it.
@@ -181,7 +181,7 @@ fn form_of(document: &Map<String, Value>) -> Result<(Form, Vocabulary), Vec<Faul
     })
 }
 
-/// What the seed's words leave open, as little as makes it whole.
+/// Fills in the members that the seed's words leave open, as few as make the document complete.
 fn fill(form: Form, document: &mut Map<String, Value>, created_at: &str) {
     let text = |document: &Map<String, Value>, keys: &[&str]| {
         keys.iter().find_map(|key| document.get(*key)?.as_str().map(str::to_owned)).filter(|text| !text.is_empty())

@@ -1,4 +1,4 @@
-//! What a unit says as a record, and a record as a unit.
+//! The conversion between units and records.
 
 use serde_json::{Map, Value, json};
 
@@ -25,7 +25,7 @@ pub(crate) fn task_of(form: Form, unit: &Value) -> String {
     if said.trim().is_empty() { "unnamed".to_owned() } else { said }
 }
 
-/// What a unit says, in plain lines.
+/// Returns the content of a unit in plain lines.
 pub(crate) fn content_of(form: Form, unit: &Value) -> String {
     let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
     let items = |key: &str| unit[key].as_array().cloned().unwrap_or_default();
@@ -66,7 +66,7 @@ pub(crate) fn content_of(form: Form, unit: &Value) -> String {
     if lines.is_empty() { task_of(form, unit) } else { lines.join("\n") }
 }
 
-/// What the record of a unit says: as its task, and as its content.
+/// Returns the task and the content of a unit's record.
 pub(crate) fn said(form: Form, unit: &Value) -> (String, String) {
     let cut = |text: String, chars_max: usize| match text.char_indices().nth(chars_max) {
         Some((end, _)) => text[..end].to_owned(),
@@ -171,8 +171,8 @@ fn body(form: Form, record: &Record, before: &Value, said: &mut Map<String, Valu
     }
 }
 
-/// What a record is worth, from 0 to 1: the same evidence as its quality, and in the same order. A unit is worth what its
-/// contributor said, until somebody says otherwise.
+/// Returns the worth of a record, from 0 to 1: by the same evidence as its quality, and in the same order. A unit is
+/// worth what its contributor claims, until a principal validates it.
 pub fn quality(record: &Record) -> f64 {
     let eval = &record.eval;
     let claimed = record.unit.as_ref().and_then(|unit| unit.pointer("/metadata/quality_score")?.as_f64());
@@ -185,12 +185,12 @@ pub fn quality(record: &Record) -> f64 {
     (((eval.score - 1.0) + helpful) / (4.0 + helpful + 2.0 * harmful)).clamp(0.0, 1.0)
 }
 
-/// What a record is scored that is worth so much, from 0 to 1.
+/// Returns the score of a record of that worth, from 0 to 1.
 pub(crate) fn score_of(quality: f64) -> f64 {
     (1.0 + 4.0 * quality).round()
 }
 
-/// What a unit calls who sees it. Profiles are their owners'.
+/// Returns a unit's word for the readers of its record. Profiles are private.
 pub fn visibility(record: &Record) -> &'static str {
     match record.visibility {
         _ if record.types.contains(&Type::UserProfile) => "private",

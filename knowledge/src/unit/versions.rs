@@ -23,9 +23,9 @@ pub type Migration = fn(Value) -> Value;
 /// One major of the protocol.
 #[derive(Clone, Debug)]
 pub struct Major {
-    /// When it came. The one before it is deprecated from then on, and gone twelve months later.
+    /// The time of the release. The version before is deprecated from then on, and removed twelve months later.
     pub released: Timestamp,
-    /// Its minors and patches, oldest first.
+    /// The minor versions and patches, oldest first.
     pub versions: Vec<SchemaVersion>,
     /// Members that a version brought, as JSON Pointers: those who ask for an older one are answered without them.
     pub added: Vec<(SchemaVersion, &'static str)>,
@@ -37,16 +37,16 @@ pub struct Major {
 #[derive(Clone, Debug)]
 pub struct Schemas(BTreeMap<u64, Major>);
 
-/// Which version answers, and how long there will be one.
+/// The version that answers, and its end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resolved {
     /// The version.
     pub version: SchemaVersion,
-    /// When it will be gone, once it is deprecated.
+    /// The time of its removal, once it is deprecated.
     pub sunset: Option<Timestamp>,
 }
 
-/// Why no version answers.
+/// The reason why no version answers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VersionError {
     /// The text is no version.
@@ -55,17 +55,17 @@ pub enum VersionError {
     /// There is none that is compatible.
     #[error("no version of {asked} answers; there are {}", listed(.supported))]
     NotAcceptable {
-        /// What was asked for.
+        /// The requested version.
         asked: String,
-        /// What there is.
+        /// The supported versions.
         supported: Vec<String>,
     },
-    /// It is not served any more.
+    /// The version is not served any more.
     #[error("v{major} is not served any more: use v{successor}")]
     Gone {
-        /// Which.
+        /// The major version.
         major: u64,
-        /// What came after it.
+        /// The next major version.
         successor: u64,
     },
 }
@@ -85,7 +85,7 @@ pub fn major_of(document: &Value) -> Option<u64> {
 }
 
 impl Default for Schemas {
-    /// What there is: version 1 with its first minor, which tells what a record's users said of it.
+    /// Returns the built-in versions: version 1 with its first minor, which has the judgements of a record's users.
     fn default() -> Self {
         let first = Major {
             released: Timestamp::UNIX_EPOCH,
