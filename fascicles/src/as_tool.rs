@@ -1,6 +1,6 @@
-//! Fascicles that neurons call as tools: each call is a job of its own, named after the call, so that the same call after a
-//! crash is the same job. It belongs to whoever the neuron works for, is paid from the same account, and ends with what
-//! called it.
+//! Fascicles that neurons call as tools: each call is a job of its own, named after the call, so that the same call
+//! after a crash is the same job. The job belongs to the principal that the neuron works for, is paid from the same
+//! account, and ends with its caller.
 
 use async_trait::async_trait;
 use neurons::tools::{FascicleCall, FascicleRunner};
@@ -15,7 +15,7 @@ use crate::{FascicleId, JobId};
 /// The fascicles, while they are there.
 pub(crate) struct Runner(pub(crate) WeakFascicles);
 
-/// What a fascicle is given: `{events: [{role, content}]}` as it stands, anything else as one event of the user.
+/// Returns the events of an input: `{events: [{role, content}]}` as it is, anything else as one event of the user.
 fn events_of(input: Value, cause: &Cause) -> Vec<Event> {
     let events = input.get("events").and_then(Value::as_array).map(|events| {
         let event =

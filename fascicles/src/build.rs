@@ -57,7 +57,7 @@ struct Build<'p> {
     built: BTreeMap<(FascicleId, Vec<PrincipalId>), (Arc<Graph>, usize)>,
     /// Steps of the present one, as far as it was built.
     steps: usize,
-    /// The fascicles that the present one stands in.
+    /// The fascicles around the present one.
     within: Vec<FascicleId>,
     /// The authors of those, outermost first.
     authors: Vec<PrincipalId>,
@@ -336,7 +336,7 @@ impl Build<'_> {
         }
     }
 
-    /// What a node, a map, a repeat or a fall-back runs.
+    /// Builds the body of a node, a map, a repeat or a fall-back.
     fn body(&mut self, run: &NodeRun, path: &str) -> Option<Body> {
         match run {
             NodeRun::Neuron(node) => self.neuron(node, &format!("{path}.neuron")),
@@ -430,7 +430,7 @@ impl Build<'_> {
         Some(Body::Leaf(Arc::new(Leaf::Neuron { spec, stream: node.stream }), authors.into()))
     }
 
-    /// What a run's output will be like.
+    /// Returns the known shape of a run's output.
     fn shape(&self, run: &NodeRun) -> Shape {
         match run {
             NodeRun::Neuron(NeuronNode { spec: Some(spec), .. }) => shape_of(spec),

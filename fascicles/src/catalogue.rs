@@ -33,7 +33,7 @@ pub(crate) struct Built {
     generation: u64,
 }
 
-/// What is known of definitions.
+/// The cache of definitions.
 pub(crate) struct Catalogue {
     pub(crate) shipped: BTreeMap<FascicleId, FascicleSpec>,
     pub(crate) tools: BTreeSet<Arc<str>>,
@@ -49,7 +49,7 @@ impl Catalogue {
     }
 }
 
-/// A definition as it stands in the journal.
+/// A definition as the journal keeps it.
 #[derive(Serialize, Deserialize)]
 struct Written {
     version: u64,
@@ -63,13 +63,13 @@ const FIRST_VERSION: u64 = 1;
 /// One version of a fascicle.
 #[derive(Clone, Debug, Serialize)]
 pub struct Version {
-    /// Its number.
+    /// The number of the version.
     pub version: u64,
-    /// When it was written.
+    /// The time of the version.
     pub at: Timestamp,
     /// By whom.
     pub by: PrincipalId,
-    /// What led to it.
+    /// The cause of the version.
     pub cause: Cause,
     /// The definition; `None` when the fascicle was removed.
     pub spec: Option<FascicleSpec>,
@@ -84,7 +84,7 @@ fn noted(batch: Batch, id: &FascicleId, version: u64, spec: Option<&FascicleSpec
     batch.append(stream(id), kind, &Written { version, spec: spec.cloned() })
 }
 
-/// What the neurons and tools in a definition call besides: fascicles that are tools, and neurons that a router names.
+/// Collects the fascicles that are tools, and the neurons that a router names, in a definition.
 fn called_in(definition: &serde_json::Value, named: &mut Named) {
     match definition {
         serde_json::Value::Object(members) => {
@@ -331,7 +331,7 @@ impl Fascicles {
         if origin.principal.answers_for(&owner.0) { Ok(found) } else { Err(FascicleError::NotOwner(id.clone(), owner)) }
     }
 
-    /// Whether it is shipped with the daemon, and cannot be changed.
+    /// Returns `true` for a fascicle that is shipped with the daemon and cannot be changed.
     pub fn is_shipped(&self, id: &FascicleId) -> bool {
         self.catalogue().shipped.contains_key(id)
     }
@@ -399,7 +399,7 @@ impl Fascicles {
         Ok(())
     }
 
-    /// The fascicles that a stored neuron stands in.
+    /// Returns the fascicles that use a stored neuron.
     ///
     /// # Errors
     /// The store's own.

@@ -23,22 +23,22 @@ pub type Script = BTreeMap<String, Value>;
 /// Steps a trial may take.
 const STEPS_MAX: usize = 10_000;
 
-/// What a trial came to.
+/// The outcome of a dry run.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct DryRun {
-    /// How it ended; a wait that the script does not answer is where it stands.
+    /// The final status; a wait that the script does not answer ends the run.
     pub status: Status,
-    /// What it brought.
+    /// The output.
     pub output: Value,
-    /// Why it failed.
+    /// The reason of a failure.
     pub error: Option<String>,
-    /// What the world would be told.
+    /// The events that observers would see.
     pub events: Vec<Observed>,
-    /// What became of each step, in order.
+    /// The steps, in order.
     pub steps: Vec<StepTaken>,
 }
 
-/// What became of a step.
+/// A step of a dry run.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct StepTaken {
     /// The step's id.
@@ -46,7 +46,7 @@ pub struct StepTaken {
     pub step: Step,
     /// `started`, `waiting`, `done`, `passed`, `skipped` or `failed`.
     pub what: &'static str,
-    /// Its output, or why it failed.
+    /// The output, or the reason of a failure.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub detail: Value,
 }
@@ -117,7 +117,7 @@ impl Fascicles {
     }
 }
 
-/// What the script says of a step: by its whole name, else by its node's.
+/// Returns the script's answer for a step: by the step's full name, else by its node's.
 fn scripted(script: &Script, step: &Step, times: &mut BTreeMap<String, usize>) -> Option<Value> {
     let node = step.rsplit('/').next().unwrap_or(step).split('[').next().unwrap_or(step);
     let (name, value) = script.get_key_value(&**step).or_else(|| script.get_key_value(node))?;
@@ -131,7 +131,7 @@ fn scripted(script: &Script, step: &Step, times: &mut BTreeMap<String, usize>) -
     }
 }
 
-/// What a neuron would bring, where anything of its kind will do.
+/// Returns an output of the neuron's kind, where any will do.
 fn by_kind(start: &Start) -> Option<Value> {
     let Leaf::Neuron { spec, .. } = &*start.leaf else { return None };
     match spec.kind {

@@ -81,21 +81,21 @@ pub(crate) struct Inner {
 /// A job that came to its end, however it did.
 #[derive(Clone, Debug)]
 pub struct Ended {
-    /// Its name.
+    /// The job.
     pub job: JobId,
-    /// Whose it was.
+    /// The owner.
     pub owner: Arc<str>,
 }
 
-/// Ends of jobs that whoever listens may be behind.
+/// The most ended jobs that a listener may be behind.
 const ENDED_MAX: usize = 1_024;
 
 /// A job that has an actor.
 struct Running {
     handle: Handle,
-    /// Which of the actors that the job had.
+    /// The serial number of the job's actor.
     serial: u64,
-    /// Whose it is.
+    /// The owner.
     owner: Arc<str>,
     /// The invocation that called it as a tool.
     parent: Option<Arc<str>>,
@@ -166,24 +166,24 @@ impl Inner {
     }
 }
 
-/// How a job is started.
+/// The order of a job.
 #[derive(Clone, Default)]
 pub struct JobOrder {
     /// The job's name; the same order twice is one job. Made when absent.
     pub id: Option<JobId>,
-    /// What it runs.
+    /// The fascicle.
     pub fascicle: FascicleId,
-    /// Whose tools it uses.
+    /// The owner of its tools.
     pub owner: Arc<str>,
-    /// Who pays.
+    /// The account that pays.
     pub account: Arc<str>,
-    /// What it works on.
+    /// The input.
     pub events: Vec<Event>,
     /// A tier that overrides the neurons' own.
     pub tier: Option<Tier>,
     /// A bound that only lowers the neurons' own.
     pub output_tokens_max: Option<u32>,
-    /// When its turns come; by its principal when absent.
+    /// The class of its calls; by its principal if absent.
     pub class: Option<Class>,
     /// The principal in whose queue the work waits, within its class.
     pub priority: Priority,
@@ -191,24 +191,25 @@ pub struct JobOrder {
     pub deadline_s: Option<u64>,
     /// The hash of what was ordered.
     pub ordered: String,
-    /// How many fascicles that are tools it is within.
+    /// The nesting depth of fascicle tools.
     pub depth: usize,
     /// The invocation that calls it as a tool.
     pub parent: Option<Arc<str>>,
-    /// Whether a voice that is not trusted asked for it: calls of tools that change something outside wait for an approval.
+    /// `true` if an untrusted speaker asked for it: tool calls that change something outside then wait for an approval.
     pub untrusted: bool,
     /// Authors of the definitions that order it, outermost first; empty when a principal orders it itself.
     pub authors: Vec<PrincipalId>,
-    /// What is set aside for its calls as long as it runs. They may draw on what else is free, and what is left goes back.
+    /// The amount that is reserved for its calls while it runs. They may draw on other free amounts, and the rest is
+    /// returned.
     pub reserve: Amount,
 }
 
-/// Which jobs are listed.
+/// A selection of jobs.
 #[derive(Clone, Debug, Default)]
 pub struct JobFilter {
-    /// Those in this status.
+    /// The status.
     pub status: Option<Status>,
-    /// Those of this fascicle.
+    /// The fascicle.
     pub fascicle: Option<FascicleId>,
 }
 
@@ -231,7 +232,7 @@ fn is_named(who: &Principal, head: &Head, n: Option<u32>) -> bool {
     })
 }
 
-/// Whether `who` may see and steer a job: whoever ordered it, and operators.
+/// Returns `true` if `who` may see and steer a job: its principal, and operators.
 fn may(who: &Principal, head: &Head) -> bool {
     (head.origin.principal.id == who.id && !who.limited) || who.may(Role::Operator)
 }
@@ -461,17 +462,17 @@ impl Fascicles {
         }
     }
 
-    /// How many jobs are under way.
+    /// Returns the number of unfinished jobs.
     pub fn running(&self) -> usize {
         self.inner.running().len()
     }
 
-    /// How many jobs have a step under way; the others wait for the world.
+    /// Returns the number of jobs with a running step; the others wait for input.
     pub fn busy(&self) -> usize {
         self.inner.busy.load(Ordering::SeqCst)
     }
 
-    /// What a call of `tier` with that usage costs at most; tokens alone when no model answers.
+    /// Returns the greatest cost of a call of `tier` with that usage; only tokens if there is no model.
     pub fn price(&self, tier: Tier, usage: Usage) -> Amount {
         match self.inner.neurons.models().pick(tier) {
             Ok(model) => model.price.of(usage),
@@ -584,7 +585,7 @@ impl Fascicles {
         begun.await.map_err(|panic| FascicleError::Died(panic.to_string()))?
     }
 
-    /// The token that names a wait of a job; it is bound to whoever ordered the job.
+    /// Returns the token of a wait of a job; it is bound to the principal of the job.
     pub fn token(&self, head: &Head, wait: u32, expires_at: Option<Timestamp>) -> String {
         let name = format!("{}#{wait}", head.id).into();
         self.inner.neurons.sealing_key().seal_for(&name, wait, expires_at, &bound_to(&head.id), self.principal(head))
@@ -641,7 +642,7 @@ impl Fascicles {
         head.map(|head| head.value).ok_or_else(|| FascicleError::JobNotFound(id.clone()))
     }
 
-    /// The head of a job as soon as it has ended or waits for somebody, besides those that `known` waits for.
+    /// Returns the head of a job as soon as it has ended or waits for something that `known` does not contain.
     ///
     /// # Errors
     /// [`FascicleError::JobNotFound`], or the store's own when it is closed.
@@ -714,7 +715,7 @@ impl Fascicles {
         }
     }
 
-    /// What the world was told about a job, in order.
+    /// Returns the events of a job for observers, in order.
     ///
     /// # Errors
     /// The store's own.
@@ -768,7 +769,7 @@ async fn each_entry(
     }
 }
 
-/// What a job's tokens are bound to.
+/// Returns what a job's tokens are bound to.
 fn bound_to(job: &JobId) -> String {
     format!("job:{job}")
 }

@@ -1,4 +1,4 @@
-//! What is wrong with a definition: where, why, and what to write instead.
+//! The faults of a definition: the place, the reason, and a remedy.
 
 use std::fmt;
 
@@ -8,11 +8,11 @@ use utoipa::ToSchema;
 /// One fault of a definition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Fault {
-    /// Where it is, as in `nodes[2].after[0].node`.
+    /// The place, such as `nodes[2].after[0].node`.
     pub path: String,
-    /// What is wrong there.
+    /// The reason.
     pub reason: String,
-    /// What would mend it.
+    /// The remedy.
     pub cure: String,
 }
 

@@ -37,7 +37,7 @@ pub struct Plan {
     pub authors: BTreeMap<String, PrincipalId>,
 }
 
-/// The authors of a part of a plan: of the fascicle, of those it stands in (outermost first), and of its neuron.
+/// The authors of a part of a plan: of the fascicle, of those around it (outermost first), and of its neuron.
 pub(crate) type Authors = Arc<[PrincipalId]>;
 
 /// A fascicle that was checked.
@@ -75,16 +75,16 @@ impl Way {
         Self { from, route, when, mapping }
     }
 
-    /// Whether it fires when its node has brought `output`.
+    /// Returns `true` if the edge fires for the `output` of its node.
     pub(crate) fn fires(&self, output: &Value) -> bool {
         self.route.as_ref().is_none_or(|route| routed(output, route).is_some())
             && self.when.as_ref().is_none_or(|when| when.holds(output))
     }
 
-    /// What it brings of `output`.
+    /// Returns the events that the edge takes from `output`.
     ///
     /// # Errors
-    /// When that is not there, or does not fit.
+    /// If they do not exist, or do not fit.
     pub(crate) fn brings(&self, output: &Value) -> Result<Vec<Event>, String> {
         match &self.route {
             Some(route) => Ok(routed(output, route).map(|sent| events_of(&self.from, &sent)).unwrap_or_default()),
@@ -93,7 +93,7 @@ impl Way {
     }
 }
 
-/// What a node does, ready to be done.
+/// The work of a node, ready to be done.
 #[derive(Debug)]
 pub(crate) enum Work {
     One(Body),
@@ -105,14 +105,14 @@ pub(crate) enum Work {
     Approve(ApproveNode),
 }
 
-/// What a node runs.
+/// The body of a node.
 #[derive(Clone, Debug)]
 pub(crate) enum Body {
     Leaf(Arc<Leaf>, Authors),
     Fascicle(Arc<Graph>),
 }
 
-/// What is done outside of the run.
+/// The work that is done outside of the run.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Leaf {
     Neuron {
@@ -132,7 +132,7 @@ pub(crate) enum Leaf {
     },
 }
 
-/// What is known beforehand of an output.
+/// The known shape of an output.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Shape {
     Any,
@@ -178,12 +178,12 @@ impl Graph {
 }
 
 impl Node {
-    /// Whether its slots are named one by one.
+    /// Returns `true` if its slots are named one by one.
     pub(crate) fn has_several_slots(&self) -> bool {
         matches!(self.work, Work::Map { .. } | Work::Repeat { .. })
     }
 
-    /// What it runs, or what is run in place of that.
+    /// Returns its body, or its fall-back.
     pub(crate) fn body(&self, fall_back: bool) -> Option<&Body> {
         if fall_back {
             return self.fall_back.as_ref();
@@ -194,7 +194,7 @@ impl Node {
         }
     }
 
-    /// Whether enough edges fire.
+    /// Returns `true` if enough edges fire.
     pub(crate) fn runs_when(&self, fired: usize) -> bool {
         match self.spec.requires {
             Requires::Any => fired > 0 || self.edges.is_empty(),

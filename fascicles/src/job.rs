@@ -34,35 +34,35 @@ const UNKEPT_BYTES_MAX: usize = 256 << 10;
 /// The head of a job as it is kept.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Head {
-    /// Its name.
+    /// The id.
     pub id: JobId,
-    /// What it runs.
+    /// The fascicle.
     pub fascicle: FascicleId,
     /// The plan it began with, by hash.
     #[serde(default)]
     pub plan: Option<String>,
-    /// Whose it is: the toolbox its tools come from.
+    /// The owner of its tools.
     pub owner: Arc<str>,
-    /// Who pays.
+    /// The account that pays.
     pub account: Arc<str>,
     /// For whom it runs.
     pub origin: Origin,
-    /// How it stands.
+    /// The status.
     pub status: Status,
     /// The observed stage that it is in.
     pub current_stage: Option<Arc<str>>,
-    /// What it waits for.
+    /// The waits.
     #[serde(default)]
     pub waits: Vec<Waiting>,
-    /// What it brought.
+    /// The output.
     pub output: Value,
-    /// Why it failed.
+    /// The reason of a failure.
     pub error: Option<String>,
     /// A tier that overrides the neurons' own.
     pub tier: Option<Tier>,
     /// A bound that only lowers the neurons' own.
     pub output_tokens_max: Option<u32>,
-    /// When its turns come; by its principal when absent.
+    /// The class of its calls; by its principal if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<Class>,
     /// The principal in whose queue the work waits, within its class.
@@ -71,25 +71,25 @@ pub struct Head {
     /// The hash of what was ordered.
     #[serde(default)]
     pub ordered: String,
-    /// How many fascicles that are tools it is within.
+    /// The nesting depth of fascicle tools.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub depth: usize,
     /// The invocation that called it as a tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Arc<str>>,
-    /// Whether a voice that is not trusted asked for it.
+    /// `true` if an untrusted speaker asked for it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub untrusted: bool,
     /// Authors of the definitions that ordered it, outermost first. Its steps act with the rights that all of them share.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub authors: Vec<PrincipalId>,
-    /// What was set aside for its calls.
+    /// The amount that was reserved for its calls.
     #[serde(default, skip_serializing_if = "is_nothing")]
     pub reserve: Amount,
-    /// When it was accepted.
+    /// The time of its acceptance.
     #[serde(default)]
     pub created_at: Timestamp,
-    /// When it changed last.
+    /// The time of its last change.
     #[serde(default)]
     pub updated_at: Timestamp,
 }
@@ -110,9 +110,9 @@ fn is_zero(depth: &usize) -> bool {
 /// A wait as a job's head shows it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Waiting {
-    /// Which step waits.
+    /// The step that waits.
     pub step: Step,
-    /// What for.
+    /// The wait.
     #[serde(flatten)]
     pub wait: Wait,
 }
@@ -135,19 +135,19 @@ pub(crate) struct JobArgs {
     pub(crate) head: Head,
     pub(crate) run: Run,
     pub(crate) toolbox: Arc<dyn Toolbox>,
-    /// What a new job begins with.
+    /// The effects of a new job's acceptance.
     pub(crate) effects: Vec<Effect>,
-    /// What one is told that is taken up again.
+    /// The first input of a resumed job.
     pub(crate) first: Option<News>,
     /// Tells this actor from an earlier one of the same job.
     pub(crate) serial: u64,
-    /// Its place among the jobs at work; `None` for one that goes on after a restart when all were taken.
+    /// The place among the running jobs; `None` for one that is resumed after a restart when all were taken.
     pub(crate) place: Option<Place>,
 }
 
 pub(crate) struct Job {
     args: JobArgs,
-    /// What is known and not kept yet, since it would be found again, and the bytes of its outputs.
+    /// The facts that are not stored yet, since they would be found again, and the bytes of their outputs.
     unkept: Vec<Fact>,
     unkept_bytes: usize,
     /// Until when its afterthoughts let others pass.
@@ -155,11 +155,11 @@ pub(crate) struct Job {
     /// Dropping it ends whatever is under way.
     work: JoinSet<()>,
     under_way: HashMap<Step, AbortHandle>,
-    /// Waits until time must be told.
+    /// The timer of the next deadline.
     alarm: Option<(Timestamp, AbortHandle)>,
-    /// Whether it was counted among those at work.
+    /// `true` if it is counted among the running jobs.
     busy: bool,
-    /// Its place among the jobs that wait.
+    /// The place among the waiting jobs.
     waiting: Option<Place>,
 }
 
@@ -318,7 +318,7 @@ impl Job {
         matches!(leaf, Leaf::Tool { name, by: CalledBy::Owner, .. } if self.args.toolbox.only_reads(name))
     }
 
-    /// Ends a job of which a step cannot be kept: it fails as it stands in its journal.
+    /// Ends a job of which a step cannot be stored: it fails in the state of its journal.
     async fn give_up(&mut self, error: &nexus::StoreError) -> Result<(), nexus::StoreError> {
         let now = self.args.inner.store.clock().now();
         let mut run = Run::new(self.args.run.graph().clone());
@@ -348,7 +348,7 @@ impl Job {
         Ok(self.take_with(me, News::Answered { wait, body, answer }, with).await?)
     }
 
-    /// Whether the answer is one to what was asked, and what must be written with it.
+    /// Checks an answer against its wait, and returns the operations to commit with it.
     fn checked(&self, wait: u32, answer: &Answer) -> Result<Batch, FascicleError> {
         let batch = Batch::new(&self.args.head.origin);
         let Some((step, _, asked, node)) = self.args.run.waiting(wait) else {
@@ -388,7 +388,7 @@ impl Job {
         }
     }
 
-    /// What neurons and the server's tools are told stands in their conversations.
+    /// Adds the results of tools to the conversations of neurons and of the server's tools.
     fn with_results(&self, batch: Batch, step: &Step, results: &[ToolResult]) -> Batch {
         match self.args.run.conversation(step) {
             Some(number) => Neurons::answer(batch, &invocation(&self.args.head.id, step, number), results),
@@ -436,7 +436,7 @@ impl Job {
         }
     }
 
-    /// Lets the job be told when the next wait or its deadline is over.
+    /// Sets the timer for the end of the next wait, or for the deadline.
     fn set_alarm(&mut self, me: &ActorRef<JobMsg>) {
         let due = self.args.run.due().filter(|_| !self.args.run.status().is_final());
         if self.alarm.as_ref().map(|(at, _)| *at) == due {

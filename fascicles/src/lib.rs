@@ -37,7 +37,7 @@ pub use turns::Priority;
 /// Names a job.
 pub type JobId = Arc<str>;
 
-/// Why a fascicle was refused or failed.
+/// The reason why a fascicle was refused or failed.
 #[derive(Debug, thiserror::Error)]
 pub enum FascicleError {
     /// Nobody defined it.
@@ -46,7 +46,7 @@ pub enum FascicleError {
     /// The id is taken.
     #[error("fascicle {0} exists already")]
     Exists(FascicleId),
-    /// It comes with the daemon.
+    /// The fascicle is shipped with the daemon.
     #[error("fascicle {0} is shipped with the daemon and cannot be changed")]
     Shipped(FascicleId),
     /// Approvals are given by operators, or by those whom the definition names.
@@ -58,10 +58,10 @@ pub enum FascicleError {
     /// Others are made of it.
     #[error("fascicle {0} is used by {1:?}")]
     InUse(FascicleId, Vec<FascicleId>),
-    /// Its definition is not well made.
+    /// The definition is malformed.
     #[error("{0}")]
     Invalid(Faults),
-    /// There is no such job, or it is somebody else's.
+    /// There is no such job, or it belongs to another principal.
     #[error("job {0} not found")]
     JobNotFound(JobId),
     /// Only a job that failed is taken up again.
@@ -82,7 +82,7 @@ pub enum FascicleError {
     /// The input is too large.
     #[error("the input has {bytes} bytes, the bound is {max}")]
     TooLarge {
-        /// Its size.
+        /// The size in bytes.
         bytes: usize,
         /// The bound.
         max: usize,
@@ -93,7 +93,7 @@ pub enum FascicleError {
     /// Too much of the caller's is running.
     #[error("too many jobs of yours are running: wait for some, or cancel them")]
     Share,
-    /// Its actor ended.
+    /// The actor ended.
     #[error("the job died: {0}")]
     Died(String),
     /// The store failed.

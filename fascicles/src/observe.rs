@@ -1,6 +1,6 @@
-//! What the world is told: messages are templates over the node's public output (F4).
+//! The events for observers: messages are templates over the node's public output (F4).
 //!
-//! Definitions come from whoever may act, so a template can do little: print parts of the output, with a few filters that
+//! Definitions come from participants, so a template can do little: print parts of the output, with a few filters that
 //! make nothing larger, and choose by `if`. There are no loops, no variables and no operators that build text.
 
 use std::sync::LazyLock;
@@ -17,7 +17,7 @@ const TEMPLATE_CHARS_MAX: usize = 1_000;
 const FUEL: u64 = 20_000;
 /// Characters of a message.
 const MESSAGE_CHARS_MAX: usize = 2_000;
-/// Parts of an output that are told, and bytes of one.
+/// The most parts of an output in an event, and the most bytes of one.
 const PARTS_MAX: usize = 32;
 const PART_BYTES_MAX: usize = 8 << 10;
 
@@ -35,7 +35,7 @@ static TEMPLATES: LazyLock<Environment<'static>> = LazyLock::new(|| {
     environment
 });
 
-/// What is wrong with a template, if anything is.
+/// Returns the fault of a template, if there is one.
 pub(crate) fn fault(template: &str) -> Option<String> {
     if template.chars().count() > TEMPLATE_CHARS_MAX {
         return Some(format!("it has more than {TEMPLATE_CHARS_MAX} characters"));
@@ -57,7 +57,7 @@ pub(crate) fn fault(template: &str) -> Option<String> {
     TEMPLATES.template_from_str(template).err().map(|error| error.to_string())
 }
 
-/// Where an expression ends; what stands in quotes ends none.
+/// Returns the end of an expression; a closing mark in quotes does not end it.
 fn end_of(inner: &str, closing: &str) -> usize {
     let (mut quote, mut escaped) = (None, false);
     for (at, letter) in inner.char_indices() {
@@ -90,7 +90,7 @@ impl std::io::Write for Bounded {
     }
 }
 
-/// What is wrong with the parts that are told, if anything is.
+/// Returns the fault of the parts in an event, if there is one.
 pub(crate) fn too_many(observe: &Observe) -> Option<String> {
     (observe.metadata.len() > PARTS_MAX).then(|| format!("it names more than {PARTS_MAX} parts"))
 }
@@ -109,7 +109,7 @@ pub(crate) fn message(template: &str, output: &Value) -> String {
     }
 }
 
-/// The parts of the output that are told; one that is too large is left out.
+/// Returns the parts of the output for an event, without those that are too large.
 pub(crate) fn metadata(observe: &Observe, output: &Value) -> Map<String, Value> {
     let small = |part: &&Value| serde_json::to_vec(part).is_ok_and(|text| text.len() <= PART_BYTES_MAX);
     let told = observe.metadata.iter();

@@ -14,7 +14,7 @@ pub(crate) fn at<'v>(value: &'v Value, pointer: &str) -> Option<&'v Value> {
     value.pointer(pointer)
 }
 
-/// Whether a text is a JSON Pointer (RFC 6901).
+/// Returns `true` for a JSON Pointer (RFC 6901).
 pub(crate) fn is_pointer(text: &str) -> bool {
     text.is_empty() || text.starts_with('/')
 }
@@ -38,7 +38,7 @@ impl Test {
     }
 }
 
-/// What an edge brings, with its schema compiled.
+/// The mapping of an edge, with its compiled schema.
 #[derive(Clone, Debug)]
 pub(crate) struct Mapping {
     take: Take,
@@ -97,7 +97,7 @@ pub(crate) fn event(role: &str, content: Value) -> Event {
     Event { id: format!("ev_{role}").into(), role: role.into(), content, metadata: Map::new(), cause: Cause::default() }
 }
 
-/// What a router or a branch sent one way; `None` when nothing was.
+/// Returns the output of a router or a branch for one route; `None` if there is none.
 pub(crate) fn routed(output: &Value, route: &str) -> Option<Value> {
     let sent: Vec<&Value> = output.as_array()?.iter().filter(|to| to["neuron"] == route).collect();
     if sent.is_empty() {

@@ -1,4 +1,4 @@
-//! What is kept of jobs, and for how long. A job goes with its head, its journal and the conversations of its steps.
+//! The retention of jobs. A job is removed with its head, its journal and the conversations of its steps.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

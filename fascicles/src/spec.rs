@@ -19,11 +19,11 @@ pub type NodeId = Arc<str>;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FascicleSpec {
-    /// Its name; made when absent.
+    /// The id; generated if absent.
     #[serde(default)]
     #[schema(value_type = String)]
     pub id: FascicleId,
-    /// What it is for.
+    /// The description of its purpose.
     #[serde(default)]
     pub description: String,
     /// The node whose output is the job's.
@@ -40,34 +40,34 @@ pub struct FascicleSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NodeSpec {
-    /// Its name; also the role of its output's event.
+    /// The name; also the role of its output's event.
     #[schema(value_type = String)]
     pub id: NodeId,
     /// The edges that lead here, in the order in which their outputs are read. A mere name is an edge that always fires.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<WrittenEdge>)]
     pub after: Vec<Edge>,
-    /// How many of the edges must fire for the node to run; it is passed over otherwise.
+    /// The number of edges that must fire for the node to run; otherwise it is skipped.
     #[serde(default, skip_serializing_if = "is_default")]
     pub requires: Requires,
-    /// What it does.
+    /// The work of the node.
     pub run: NodeRun,
-    /// What the world is told about it; nothing when absent (F4).
+    /// The events for observers; none if absent (F4).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observe: Option<Observe>,
-    /// Whether it reads the job's input besides what its edges bring; by default only a node without edges does.
+    /// `true` if it reads the job's input besides its edges' events; by default only a node without edges does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reads_input: Option<bool>,
-    /// Whether it is passed over, with the output null, when there is nothing for it to read.
+    /// `true` if it is skipped, with the output null, when it has no events to read.
     #[serde(default, skip_serializing_if = "is_default")]
     pub needs_events: bool,
-    /// How often a try of its neuron or tool is made.
+    /// The tries of its neuron or tool.
     #[serde(default, skip_serializing_if = "is_default")]
     pub retry: Retry,
     /// Seconds that one try may take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_s: Option<u64>,
-    /// What follows when no try helped.
+    /// The consequence of a failure of all tries.
     #[serde(default, skip_serializing_if = "is_default")]
     pub on_failure: OnFailure,
 }
@@ -77,13 +77,13 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 impl NodeSpec {
-    /// Whether it reads the job's input.
+    /// Returns `true` if it reads the job's input.
     pub fn reads_input(&self) -> bool {
         self.reads_input.unwrap_or(self.after.is_empty())
     }
 }
 
-/// How many edges must fire.
+/// The number of edges that must fire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Requires {
@@ -94,7 +94,7 @@ pub enum Requires {
     All,
 }
 
-/// An edge that leads to the node it stands in.
+/// An edge that leads to the node in which it is defined.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(from = "WrittenEdge")]
 pub struct Edge {
@@ -105,10 +105,10 @@ pub struct Edge {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub route: Option<Arc<str>>,
-    /// It fires when the output of that node fits.
+    /// The condition on the output of that node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<Condition>,
-    /// What of the output it brings.
+    /// The part of the output that it takes.
     #[serde(skip_serializing_if = "is_default")]
     pub take: Take,
 }
@@ -134,10 +134,10 @@ pub struct WholeEdge {
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     route: Option<Arc<str>>,
-    /// It fires when the output of that node fits.
+    /// The condition on the output of that node.
     #[serde(default)]
     when: Option<Condition>,
-    /// What of the output it brings.
+    /// The part of the output that it takes.
     #[serde(default)]
     take: Take,
 }
@@ -166,7 +166,7 @@ pub struct Condition {
     pub is: Value,
 }
 
-/// What an edge brings of its output.
+/// The part of an output that an edge takes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Take {
@@ -196,7 +196,7 @@ pub struct Part {
     pub is: Option<Value>,
 }
 
-/// What of a node's events is meant.
+/// A part of a node's events.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Taken {
@@ -209,7 +209,7 @@ pub struct Taken {
     pub at: String,
 }
 
-/// What a node does.
+/// The work of a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeRun {
@@ -229,7 +229,7 @@ pub enum NodeRun {
     Repeat(RepeatNode),
     /// Waits for an event from outside. Its output is the event's content.
     Wait(WaitNode),
-    /// Waits until somebody approves what it was given. Its output is `{approved, comment, by}`; a refusal is a failure.
+    /// Waits for an approval of its input. The output is `{approved, comment, by}`; a refusal is a failure.
     Approve(ApproveNode),
 }
 
@@ -244,7 +244,7 @@ pub struct NeuronNode {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub id: Option<NeuronId>,
-    /// Whether what it says is shown to the job's owner while it comes.
+    /// `true` if its text is shown to the job's owner while it comes.
     #[serde(default, skip_serializing_if = "is_default")]
     pub stream: bool,
 }
@@ -253,7 +253,7 @@ pub struct NeuronNode {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FascicleNode {
-    /// Which fascicle; jobs keep the version they began with.
+    /// The fascicle; jobs keep the version they began with.
     #[schema(value_type = String)]
     pub id: FascicleId,
 }
@@ -262,7 +262,7 @@ pub struct FascicleNode {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ToolNode {
-    /// Which tool of the job's owner, or of the client.
+    /// The tool of the job's owner, or of the client.
     #[serde(default, skip_serializing_if = "is_empty")]
     #[schema(value_type = String)]
     pub name: Arc<str>,
@@ -270,11 +270,11 @@ pub struct ToolNode {
     /// harmless; one that must be approved makes the job wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec: Option<Box<ToolSpec>>,
-    /// Its arguments. A member `{"$take": {"role", "at"}}` stands for that part of the node's events.
+    /// The arguments. A member `{"$take": {"role", "at"}}` is replaced by that part of the node's events.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     #[schema(value_type = Object)]
     pub arguments: Value,
-    /// Who calls it.
+    /// The caller of the tool.
     #[serde(default, skip_serializing_if = "is_default")]
     pub by: CalledBy,
 }
@@ -283,7 +283,7 @@ fn is_empty(name: &Arc<str>) -> bool {
     name.is_empty()
 }
 
-/// Who calls a tool.
+/// The caller of a tool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CalledBy {
@@ -301,7 +301,7 @@ pub struct MapNode {
     /// The list. Each item is added to the node's other events as one of the role `item`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub over: Taken,
-    /// What is run: a neuron, a fascicle or a tool.
+    /// The work: a neuron, a fascicle or a tool.
     #[schema(no_recursion)]
     pub run: Box<NodeRun>,
     /// Items worked on at once, 1 to 64.
@@ -320,7 +320,7 @@ fn hundred() -> usize {
     100
 }
 
-/// How outputs are brought together.
+/// The way in which outputs are joined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Join {
@@ -349,7 +349,7 @@ pub struct BranchNode {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
-    /// What edges call it.
+    /// The name by which edges refer to it.
     #[schema(value_type = String)]
     pub route: Arc<str>,
     /// The event it looks at; the last when absent.
@@ -368,20 +368,20 @@ pub struct Case {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RepeatNode {
-    /// What is run: a neuron, a fascicle or a tool. From the second round on it also reads the output of the round before,
+    /// The work: a neuron, a fascicle or a tool. From the second round on it also reads the output of the round before,
     /// in the role of the node.
     #[schema(no_recursion)]
     pub run: Box<NodeRun>,
     /// Rounds at most, 1 to 32.
     pub times: u32,
-    /// It is good when its output fits.
+    /// The condition on an output that ends the repetition.
     pub until: Condition,
-    /// What follows when no round was good.
+    /// The consequence if no round meets the condition.
     #[serde(default, skip_serializing_if = "is_default")]
     pub exhausted: Exhausted,
 }
 
-/// What follows when a repeat ends without being good.
+/// The consequence of a repeat that ends without meeting its condition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Exhausted {
@@ -396,7 +396,7 @@ pub enum Exhausted {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WaitNode {
-    /// What the event is called.
+    /// The name of the event.
     #[schema(value_type = String)]
     pub event: Arc<str>,
     /// The JSON Schema its content must fit; another is refused and the wait goes on.
@@ -412,9 +412,10 @@ pub struct WaitNode {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ApproveNode {
-    /// What is asked.
+    /// The question.
     pub message: String,
-    /// Who may approve besides operators, as `user:ada`; only operators write definitions that name somebody.
+    /// The principals besides operators who may approve, such as `user:ada`; only operators write definitions that name
+    /// some.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<String>)]
     pub by: Vec<Arc<str>>,
@@ -423,7 +424,7 @@ pub struct ApproveNode {
     pub timeout_s: Option<u64>,
 }
 
-/// How often a node is tried.
+/// The tries of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Retry {
@@ -449,7 +450,7 @@ impl Default for Retry {
     }
 }
 
-/// What follows when no try of a node helped.
+/// The consequence of a failure of all tries of a node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnFailure {
@@ -458,35 +459,36 @@ pub enum OnFailure {
     FailJob,
     /// Nothing that needs this node is run.
     FailBranch,
-    /// Its output is null, and all goes on.
+    /// The output is null, and the fascicle continues.
     Continue,
-    /// This is tried instead: a neuron, a fascicle or a tool. In a map it stands for the item that failed; in a repeat for all
-    /// rounds, when one failed or none was good. A map whose list cannot be gone through fails the fascicle.
+    /// The work that is tried instead: a neuron, a fascicle or a tool. In a map it replaces the failed item; in a
+    /// repeat all rounds, when one failed or none met the condition. A map over something that is no list fails the
+    /// fascicle.
     #[schema(no_recursion)]
     FallBack(Box<NodeRun>),
 }
 
-/// What the world is told of a node. Messages are templates over `output`, the node's output: `{{ output.title }}`, the
-/// filters `length first last upper lower trim round default`, and `{% if %}`.
+/// The events of a node for observers. Messages are templates over `output`, the node's output: `{{ output.title }}`,
+/// the filters `length first last upper lower trim round default`, and `{% if %}`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Observe {
     /// The name of the stage; the node's by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stage: Option<String>,
-    /// When the node starts.
+    /// The message at the start of the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<String>,
-    /// When it has ended, before `end`.
+    /// The message at the end of the node, before `end`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub info: Option<String>,
-    /// When it has ended.
+    /// The message at the end of the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<String>,
-    /// When it has failed.
+    /// The message at a failure of the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fail: Option<String>,
-    /// Parts of the output that are told at the end, by name: JSON Pointers.
+    /// The parts of the output in the last event, by name: JSON Pointers.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
 }

@@ -1,4 +1,4 @@
-//! What a fascicle's tool nodes may call: the hands of whoever owns the job.
+//! The tools that a fascicle's tool nodes may call: those of the job's owner.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use crate::JobId;
 use crate::run::Step;
 use crate::spec::NodeId;
 
-/// Which call this is. `job` and `step` together are its idempotency key: after a crash the same call
-/// comes again, and doing it twice must be doing it once.
+/// The context of a tool call. `job` and `step` together are its idempotency key: after a crash the same call comes
+/// again, and calling twice must have the effect of calling once.
 #[derive(Clone, Debug)]
 pub struct ToolContext {
     /// The job.
@@ -26,9 +26,9 @@ pub struct ToolContext {
     pub attempt: u32,
     /// For whom, and what led to it.
     pub origin: Origin,
-    /// What the job works on.
+    /// The input of the job.
     pub input: Arc<[Event]>,
-    /// What the node reads.
+    /// The events of the node.
     pub events: Vec<Event>,
 }
 
@@ -39,12 +39,12 @@ impl ToolContext {
     }
 }
 
-/// Why a tool failed.
+/// The failure of a tool.
 #[derive(Clone, Debug)]
 pub struct ToolFailure {
-    /// What went wrong.
+    /// The reason.
     pub message: String,
-    /// Whether another try may help.
+    /// `true` if another try may help.
     pub retry: bool,
 }
 
@@ -66,12 +66,12 @@ pub trait Toolbox: Send + Sync + 'static {
     /// Calls a tool.
     async fn call(&self, name: &Arc<str>, arguments: &Value, context: &ToolContext) -> Result<Value, ToolFailure>;
 
-    /// Whether a tool only reads: after a crash it is called again, so what it answered is kept with whatever follows from
-    /// it instead of at once. What its stages tell the world is then told a little later, too.
+    /// Returns `true` if a tool only reads: after a crash it is called again, so its answer is stored with its
+    /// consequences instead of at once. The events of its stages then come a little later, too.
     fn only_reads(&self, _name: &str) -> bool {
         false
     }
 
-    /// Where what a streaming neuron says goes; `None` shows it to nobody.
+    /// Returns the receiver of a streaming neuron's text; `None` shows it to nobody.
     async fn listen(&self, context: &ToolContext) -> Result<Option<mpsc::Sender<Delta>>, ToolFailure>;
 }

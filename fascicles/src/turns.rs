@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use utoipa::ToSchema;
 
-/// Whose turn comes first.
+/// The priority of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Priority {
@@ -24,7 +24,7 @@ pub enum Priority {
     High,
 }
 
-/// How a step goes about its turn.
+/// The way in which a step takes its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Manner {
     /// The job's output comes from it, and it waits for nobody's thoughts.
@@ -35,13 +35,13 @@ pub(crate) enum Manner {
     After(Instant),
 }
 
-/// How long the afterthoughts of a job let others pass.
+/// The time for which the afterthoughts of a job let others pass.
 pub(crate) const LETS_PASS: Duration = Duration::from_secs(1);
 
 /// The turns of steps, by the class of their job and then by its priority.
 pub(crate) struct StepTurns {
     turns: Turns<(Class, Reverse<Priority>)>,
-    /// How many are prompt, and have or want a turn.
+    /// The number of prompt steps that have or want a turn.
     prompt: watch::Sender<usize>,
 }
 

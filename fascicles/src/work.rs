@@ -22,14 +22,14 @@ use crate::spec::CalledBy;
 use crate::toolbox::{ToolContext, ToolFailure, Toolbox};
 use crate::turns::Manner;
 
-/// Where a step's conversation is kept.
+/// Returns the name of a step's conversation.
 pub(crate) fn invocation(job: &str, step: &str, attempt: u32) -> Arc<str> {
     format!("{job}/{step}.{attempt}").into()
 }
 
-/// What the work came to.
+/// The outcome of the work.
 enum Came {
-    /// Its output, and whether it is untrusted.
+    /// The output, and `true` beside it if the output is untrusted.
     Done(Value, bool),
     Paused(Vec<ToolCall>),
 }

@@ -84,7 +84,7 @@ pub enum KnowledgeError {
     /// The caller may not do it.
     #[error("{0}")]
     Forbidden(String),
-    /// It conflicts with the present state.
+    /// The request conflicts with the present state.
     #[error("{0}")]
     Conflict(String),
     /// The record was changed meanwhile.

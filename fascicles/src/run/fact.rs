@@ -1,4 +1,4 @@
-//! What has happened to a job. Each fact is a journal entry, and the facts alone make the job what it is.
+//! The facts of a job. Each fact is a journal entry, and the facts alone determine the state of the job.
 
 use std::sync::Arc;
 
@@ -18,9 +18,9 @@ pub type Step = Arc<str>;
 pub enum Fact {
     /// The job was accepted with this input.
     Accepted {
-        /// What it works on.
+        /// The input.
         events: Vec<Event>,
-        /// When it is given up.
+        /// The deadline.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         deadline_at: Option<Timestamp>,
     },
@@ -31,7 +31,7 @@ pub enum Fact {
         step: Step,
         /// 1 for the first try.
         attempt: u32,
-        /// Whether its node's fall-back is tried.
+        /// `true` if the node's fall-back is tried.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         fall_back: bool,
     },
@@ -39,12 +39,12 @@ pub enum Fact {
     Paused {
         /// The step's id.
         step: Step,
-        /// What for.
+        /// The wait.
         wait: Wait,
     },
     /// A wait was answered.
     Answered {
-        /// Which wait.
+        /// The number of the wait.
         wait: u32,
         /// Names the answer.
         body: String,
@@ -54,7 +54,7 @@ pub enum Fact {
         /// The step's id.
         #[serde(alias = "node")]
         step: Step,
-        /// Its output.
+        /// The output.
         output: Value,
     },
     /// A step has nothing to do, or failed where that is allowed; its output is null.
@@ -72,9 +72,9 @@ pub enum Fact {
         /// The step's id.
         #[serde(alias = "node")]
         step: Step,
-        /// Why.
+        /// The reason.
         error: String,
-        /// Whether another try may help.
+        /// `true` if another try may help.
         retry: bool,
     },
     /// A node failed, and with it the fascicle.
@@ -101,72 +101,72 @@ pub enum Fact {
     },
     /// A job that failed is taken up again where it failed.
     Retried,
-    /// The world was told something.
+    /// An event for observers.
     Observed(Observed),
     /// The job ended.
     Ended {
-        /// How.
+        /// The final status.
         status: Status,
-        /// Why, if it failed.
+        /// The reason of a failure.
         error: Option<String>,
     },
 }
 
 impl Fact {
-    /// Whether the kept text of a fact is that of something the world was told. Whoever wants only those, as everybody who
-    /// polls a job does, need not read the outputs in the others.
+    /// Returns `true` if the stored text of a fact is that of an event for observers. Clients that poll a job want only
+    /// those, and need not read the outputs in the others.
     pub fn is_observed(kept: &[u8]) -> bool {
         kept.starts_with(br#"{"fact":"observed""#)
     }
 
-    /// Whether the kept text of a fact may be that of a job that ends, or of one that begins to wait.
+    /// Returns `true` if the stored text of a fact may be that of an end, or of the beginning of a wait.
     pub fn ends_or_waits(kept: &[u8]) -> bool {
         kept.starts_with(br#"{"fact":"ended""#) || kept.starts_with(br#"{"fact":"paused""#)
     }
 }
 
-/// What a step waits for.
+/// A wait of a step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Wait {
     /// Counts the waits of the job from 1.
     pub n: u32,
-    /// What for.
+    /// The kind of wait.
     pub pause: Pause,
-    /// When it is given up.
+    /// The time at which the wait is given up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
 }
 
-/// What is waited for.
+/// The kind of a wait.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", tag = "for")]
 pub enum Pause {
     /// The results of the client's tools.
     Tools {
-        /// What it is to call.
+        /// The calls for the client to make.
         tool_calls: Vec<ToolCall>,
     },
     /// Somebody's approval.
     Approval {
-        /// What is asked.
+        /// The question.
         message: String,
-        /// Who may approve it besides operators.
+        /// The principals besides operators who may approve.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[schema(value_type = Vec<String>)]
         by: Vec<Arc<str>>,
-        /// What is to be approved, exactly.
+        /// The exact content to approve.
         #[schema(value_type = Vec<Object>)]
         events: Vec<Event>,
     },
     /// An event.
     Event {
-        /// What it is called.
+        /// The name of the event.
         #[schema(value_type = String)]
         event: Arc<str>,
     },
 }
 
-/// What the designer of a fascicle lets the world see (F4).
+/// An event for observers, as the author of the fascicle defines it (F4).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Observed {
     /// `evt_` and the ordinal among the job's observable events, at least three digits.
@@ -177,7 +177,7 @@ pub struct Observed {
     /// `stage_started`, `info`, `stage_completed` or `stage_failed`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// What is said.
+    /// The message.
     pub message: String,
     /// Parts of the stage's output.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
@@ -186,7 +186,7 @@ pub struct Observed {
 }
 
 impl Observed {
-    /// Its ordinal.
+    /// Returns the ordinal.
     pub fn ordinal(&self) -> u64 {
         ordinal(&self.id).unwrap_or(0)
     }
@@ -197,7 +197,7 @@ pub fn ordinal(id: &str) -> Option<u64> {
     id.strip_prefix("evt_").unwrap_or(id).parse().ok()
 }
 
-/// How a job stands (F3).
+/// The status of a job (F3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
@@ -210,16 +210,16 @@ pub enum Status {
     WaitingForTools,
     /// Some of it waits for an approval; the rest goes on.
     WaitingForApproval,
-    /// It brought its output.
+    /// The job has its output.
     Completed,
-    /// It failed.
+    /// The job has failed.
     Failed,
     /// Somebody stopped it.
     Cancelled,
 }
 
 impl Status {
-    /// Whether nothing more will happen.
+    /// Returns `true` for a final status.
     pub fn is_final(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
     }

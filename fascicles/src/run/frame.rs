@@ -24,18 +24,18 @@ pub(super) struct Frame {
     pub(super) nodes: BTreeMap<NodeId, State>,
 }
 
-/// What a node has come to.
+/// The state of a node.
 #[derive(Debug)]
 pub(super) enum State {
-    /// Its edges are not settled yet.
+    /// The edges are not settled yet.
     Waiting,
     /// Too few of them fired.
     Skipped,
-    /// It is under way, in one slot or, for a map or a repeat, in several.
+    /// The node is running, in one slot or, for a map or a repeat, in several.
     Open(Vec<Slot>),
-    /// It has ended.
+    /// The node has ended.
     Done(Value),
-    /// It failed. Given up, its edges never fire; otherwise its fascicle failed with it.
+    /// The node has failed. If it is given up, its edges never fire; otherwise its fascicle fails with it.
     Failed { slots: Vec<Slot>, given_up: bool },
 }
 
@@ -45,39 +45,39 @@ pub(super) struct Slot {
     pub(super) attempt: u32,
     /// The try whose conversation goes on: a try that failed in passing is followed by one that knows what it did.
     pub(super) since: u32,
-    /// Whether the last try failed in a way that another would only repeat.
+    /// `true` if another try would fail the same way.
     pub(super) is_fatal: bool,
     /// Times the daemon stopped while it was under way.
     pub(super) restarts: u32,
     pub(super) fall_back: bool,
     pub(super) doing: Doing,
-    /// Why it failed, while nothing followed from that yet.
+    /// The reason of a failure that had no consequence yet.
     pub(super) broken: Option<String>,
     /// Bytes of its output.
     pub(super) bytes: usize,
 }
 
 impl Slot {
-    /// The number of the conversation that its work goes on in. A tool is called anew with each try.
+    /// Returns the number of the conversation that its work continues. A tool is called afresh with each try.
     pub(super) fn conversation(&self, leaf: &Leaf) -> u32 {
         if matches!(leaf, Leaf::Neuron { .. }) { self.since } else { self.attempt }
     }
 }
 
-/// How a slot stands.
+/// The state of a slot.
 #[derive(Debug, Default)]
 pub(super) enum Doing {
     #[default]
     Idle,
     Working,
-    /// It waits, under this number.
+    /// The slot waits, under this number.
     Paused(u32),
     Inside(Box<Frame>),
     Done(Value),
 }
 
 impl Slot {
-    /// How the steps within it begin.
+    /// Returns the prefix of the steps within it.
     pub(super) fn within(&self, step: &str) -> String {
         if self.fall_back { format!("{step}{FALL_BACK}/") } else { format!("{step}/") }
     }
@@ -86,7 +86,7 @@ impl Slot {
         matches!(self.doing, Doing::Working | Doing::Paused(_) | Doing::Inside(_))
     }
 
-    /// What it runs.
+    /// Returns the body that it runs.
     pub(super) fn body<'n>(&self, node: &'n Node) -> Option<&'n Body> {
         node.body(self.fall_back)
     }
@@ -98,7 +98,7 @@ impl Frame {
         Self { graph, input, nodes }
     }
 
-    /// Whether the edges of `node` are settled and enough of them fire; `None` while they are not settled.
+    /// Returns `true` if enough edges of `node` fire, `None` while they are not settled.
     pub(super) fn runs(&self, node: &Node) -> Option<bool> {
         let mut fired = 0;
         for edge in &node.edges {
@@ -157,10 +157,10 @@ impl Frame {
         Ok(events)
     }
 
-    /// How many slots a node has when it starts.
+    /// Returns the number of slots of a node when it starts.
     ///
     /// # Errors
-    /// When what a map is over is no list, or too long.
+    /// If the input of a map is no list, or too long.
     pub(super) fn slots(&self, node: &Node) -> Result<usize, String> {
         let Work::Map { over, items_max, .. } = &node.work else { return Ok(1) };
         let events = self.reads(node)?;
@@ -171,7 +171,7 @@ impl Frame {
         Ok(items)
     }
 
-    /// What it has come to, once nothing in it is waiting or under way.
+    /// Returns the result, once nothing in it is waiting or running.
     pub(super) fn came_to(&self) -> Option<Result<Value, String>> {
         let settled =
             |state: &State| matches!(state, State::Skipped | State::Done(_) | State::Failed { given_up: true, .. });

@@ -22,11 +22,11 @@ fn hash(of: impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// What the world does: the same for the run and for the evaluation.
+/// The reactions of the world: the same for the run and for the evaluation.
 struct World(u64);
 
 impl World {
-    /// How often a step fails before it succeeds, and whether it says that trying again may help.
+    /// Returns the number of failures of a step before it succeeds, and whether it says that another try may help.
     fn fails(&self, step: &str) -> (u32, bool) {
         match hash((self.0, step, "fails")) % 10 {
             0 => (1, true),
@@ -59,7 +59,7 @@ enum Settled {
 
 struct Evaluation<'w> {
     world: &'w World,
-    /// What each leaf brought.
+    /// The outputs of the leaves.
     leaves: BTreeMap<String, Value>,
 }
 

@@ -1,4 +1,4 @@
-//! What follows from a state: found by looking at it, again and again, until nothing does.
+//! The moves that follow from a state, computed repeatedly until there are none.
 
 use nexus::{Event, Timestamp};
 use serde_json::json;
@@ -9,7 +9,7 @@ use crate::graph::{Node, Work};
 use crate::part::{Test, taken};
 use crate::spec::Exhausted;
 
-/// What follows from a state.
+/// A move that follows from a state.
 pub(super) enum Move {
     Note(Fact),
     FailSlot { step: Step, error: String },
@@ -17,7 +17,7 @@ pub(super) enum Move {
 }
 
 impl Frame {
-    /// What follows from the state as it is.
+    /// Adds the moves that follow from the state.
     pub(super) fn moves(&self, prefix: &str, wait: u32, now: Timestamp, moves: &mut Vec<Move>) {
         for (id, state) in &self.nodes {
             let Some(node) = self.graph.node(id) else { continue };
@@ -134,7 +134,7 @@ impl Frame {
     }
 }
 
-/// What a waiting node asks for; `Err` when it is too much to be looked at.
+/// Returns the wait of a node; `Err` if its content is too large to be looked at.
 fn asked(node: &Node, frame: &Frame, n: u32, now: Timestamp) -> Option<Result<Wait, String>> {
     let (pause, timeout_s) = match &node.work {
         Work::Wait(wait, _) => (Pause::Event { event: wait.event.clone() }, wait.timeout_s),

@@ -1,4 +1,4 @@
-//! What a job is told, and what follows from it for whoever runs it.
+//! The inputs of a job, and their consequences for its actor.
 
 use std::sync::Arc;
 
@@ -9,23 +9,23 @@ use serde_json::Value;
 use super::{Fact, Step};
 use crate::graph::{Authors, Leaf};
 
-/// What a job is told.
+/// An input of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub enum News {
-    /// It was accepted.
+    /// The job was accepted.
     Accepted {
-        /// What it works on.
+        /// The input.
         events: Vec<Event>,
-        /// When it is given up.
+        /// The deadline.
         deadline_at: Option<Timestamp>,
     },
     /// A try of a step has ended.
     Done {
         /// The step's id.
         step: Step,
-        /// Which try.
+        /// The number of the try.
         attempt: u32,
-        /// Its output.
+        /// The output.
         output: Value,
         /// `true` if the output holds text from a principal that the job's owner does not trust.
         untrusted: bool,
@@ -34,25 +34,25 @@ pub enum News {
     Failed {
         /// The step's id.
         step: Step,
-        /// Which try.
+        /// The number of the try.
         attempt: u32,
-        /// Why.
+        /// The reason.
         error: String,
-        /// Whether another try may help.
+        /// `true` if another try may help.
         retry: bool,
     },
     /// A step needs its client's tools.
     Paused {
         /// The step's id.
         step: Step,
-        /// Which try.
+        /// The number of the try.
         attempt: u32,
-        /// What is to be called.
+        /// The calls to make.
         calls: Vec<ToolCall>,
     },
     /// A wait was answered.
     Answered {
-        /// Which wait.
+        /// The number of the wait.
         wait: u32,
         /// Names the answer.
         body: String,
@@ -65,7 +65,7 @@ pub enum News {
     Tick,
     /// Somebody stops it.
     Cancelled,
-    /// It cannot go on.
+    /// The job cannot continue.
     GivenUp(String),
     /// Somebody takes it up again.
     Retried,
@@ -74,13 +74,13 @@ pub enum News {
 /// An answer to a wait.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
-    /// What the tools brought.
+    /// The results of tools.
     Results(Vec<ToolResult>),
-    /// Whether it is approved.
+    /// The decision on an approval.
     Approval {
         /// Yes or no.
         approved: bool,
-        /// Why.
+        /// The reason.
         comment: Option<String>,
         /// By whom.
         by: String,
@@ -100,7 +100,7 @@ impl Answer {
     }
 }
 
-/// What must be done once the facts are committed.
+/// The work to do once the facts are committed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     /// Work begins, or goes on.
@@ -118,19 +118,19 @@ pub struct Start {
     pub attempt: u32,
     /// The try whose conversation goes on.
     pub conversation: u32,
-    /// Whether this try, or one that it goes on from, was under way before, so that some of it may be done.
+    /// `true` if this try, or one that it continues, was running before, so that some of it may be done.
     pub again: bool,
-    /// Whether the job's output does not come from it.
+    /// `true` if the job's output does not depend on it.
     pub is_afterthought: bool,
-    /// What is done.
+    /// The work.
     pub(crate) leaf: Arc<Leaf>,
     /// Authors of the step, outermost first.
     pub(crate) authors: Authors,
     /// `true` once the job has read untrusted text: see [`Fact::Tainted`](super::Fact::Tainted).
     pub(crate) untrusted: bool,
-    /// What the job works on.
+    /// The input of the job.
     pub input: Arc<[Event]>,
-    /// What it reads.
+    /// The events that it reads.
     pub events: Vec<Event>,
     /// Milliseconds to wait before.
     pub delay_ms: u64,
@@ -138,7 +138,7 @@ pub struct Start {
     pub timeout_s: Option<u64>,
 }
 
-/// What follows from news.
+/// The consequences of an input.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// To be committed, all together.
@@ -147,16 +147,16 @@ pub struct Outcome {
     pub effects: Vec<Effect>,
 }
 
-/// What became of an answer to a wait.
+/// The state of a wait that is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It is waited for.
+    /// The wait is open.
     Open,
     /// This very answer was given before.
     Given,
     /// Another answer was given before.
     GivenOther,
-    /// It was given up.
+    /// The wait was given up.
     Over,
     /// There never was such a wait.
     Unknown,

@@ -15,7 +15,7 @@ pub(super) fn segment(text: &str) -> (&str, usize, bool) {
     (node, index, fall_back)
 }
 
-/// Whether a step is a whole node.
+/// Returns `true` if a step is a whole node.
 pub(super) fn is_node(step: &str) -> bool {
     !step.ends_with(']')
 }
@@ -28,7 +28,7 @@ pub(super) fn node_of(step: &Step) -> Step {
     }
 }
 
-/// The step within whose graph a step stands.
+/// Returns the step whose graph contains a step.
 pub(super) fn parent_of(step: &str) -> Option<Step> {
     step.rsplit_once('/').map(|(parent, _)| parent.strip_suffix(FALL_BACK).unwrap_or(parent).into())
 }

@@ -23,7 +23,7 @@ impl Frame {
         }
     }
 
-    /// Whether the output comes without what a step does.
+    /// Returns `true` if the output does not depend on a step.
     pub(super) fn is_afterthought(&self, step: &str) -> bool {
         let (node, index, fall_back) = segment(step.split('/').next().unwrap_or(step));
         if !self.graph.wanted.contains(node) {
@@ -126,7 +126,7 @@ impl Frame {
         slot.doing = doing;
     }
 
-    /// What broke may be tried again.
+    /// Allows another try of what failed.
     pub(super) fn mend(&mut self) {
         let graph = self.graph.clone();
         for (id, state) in &mut self.nodes {
