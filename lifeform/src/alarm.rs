@@ -1,5 +1,5 @@
-//! What rouses a lifeform that sleeps: a message on a canvas that it takes part in, and the time of something on its agenda.
-//! Both are kept as marks, so that a daemon that starts reads the marks alone, however many lifeforms it hosts.
+//! The wake queue of sleeping lifeforms: messages on their canvases, and the due times of their agendas. Both are
+//! stored as markers, so that a starting daemon reads the markers alone, however many lifeforms it hosts.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +13,7 @@ use crate::spec::LifeformId;
 
 /// Marks that are looked at at once.
 const PAGE: usize = 256;
-/// How long the alarm sleeps when nothing is known to be due.
+/// The longest sleep when no due time is known.
 const NAP: SignedDuration = SignedDuration::from_mins(60);
 
 #[derive(Default)]
@@ -49,7 +49,7 @@ impl Alarm {
         self.0.calling.notify_one();
     }
 
-    /// Waits until somebody is called, and answers who.
+    /// Waits until lifeforms are called, and returns them.
     pub(crate) async fn called(&self) -> BTreeSet<LifeformId> {
         loop {
             let called = std::mem::take(&mut *self.0.called.lock().unwrap_or_else(PoisonError::into_inner));

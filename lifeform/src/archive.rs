@@ -31,7 +31,7 @@ use crate::canvas::CanvasHead;
 use crate::life::{Head, Status};
 use crate::spec::LifeformId;
 
-/// What the first line says of the form.
+/// The format in the first line.
 pub const FORMAT: &str = "lifeformd.archive/1";
 /// Bytes of one line.
 pub const LINE_BYTES_MAX: usize = 16 << 20;
@@ -93,7 +93,7 @@ enum Line {
     End { lines: u64, left_out: usize, sha256: String },
 }
 
-/// Whether a document is part of a lifeform.
+/// Returns `true` for a document of a lifeform.
 fn is_of(id: &str, kind: Kind, name: &str) -> bool {
     let under = |prefix: &str| name.starts_with(prefix);
     match kind {
@@ -106,7 +106,7 @@ fn is_of(id: &str, kind: Kind, name: &str) -> bool {
     }
 }
 
-/// Whether a journal is part of a lifeform.
+/// Returns `true` for a journal of a lifeform.
 fn is_journal_of(id: &str, stream: &str) -> bool {
     let Some((kind, name)) = stream.split_once(':') else { return false };
     match kind {
@@ -117,7 +117,7 @@ fn is_journal_of(id: &str, stream: &str) -> bool {
     }
 }
 
-/// Where the documents of a lifeform begin.
+/// Returns the kinds and the name prefixes of a lifeform's documents.
 fn prefixes(id: &str) -> [(Kind, String); 11] {
     [
         (Kind::Spending, id.to_owned()),
@@ -138,7 +138,7 @@ fn prefixes(id: &str) -> [(Kind, String); 11] {
 struct Documents<'s> {
     store: &'s Store,
     id: LifeformId,
-    /// What is still to be looked through: a kind, what names begin with, and the last one that was seen.
+    /// The documents that are left: a kind, the prefix of names, and the last name.
     left: Vec<(Kind, String, Option<String>)>,
 }
 
@@ -177,7 +177,7 @@ impl<'s> Documents<'s> {
     }
 }
 
-/// Where an archive is written to, line by line.
+/// The writer of an archive, line by line.
 pub(crate) struct Writer<'w> {
     out: &'w mut BufWriter<File>,
     lines: u64,
@@ -305,7 +305,7 @@ impl<'w> Writer<'w> {
     }
 }
 
-/// What is too much for one line, in several.
+/// Splits values that are too much for one line.
 fn parts<T>(all: Vec<T>, bytes: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
     let (mut parts, mut part, mut size) = (Vec::new(), Vec::new(), 0);
     for one in all {
@@ -402,7 +402,7 @@ async fn conversations(store: &Store, job: &Stream, id: &str) -> Result<Vec<Stre
 /// An archive that is being read: first to see whether it is whole and what it says it is, then to be taken in. Nothing of it
 /// is seen until its last line was read.
 pub(crate) struct Reader {
-    /// Whether it is taken in.
+    /// `true` if the archive is imported.
     takes_in: bool,
     store: Store,
     fascicles: fascicles::Fascicles,
@@ -422,7 +422,7 @@ pub(crate) struct Reader {
     is_whole: bool,
 }
 
-/// What an archive came to.
+/// The outcome of an import.
 #[derive(Debug, Serialize)]
 pub struct Imported {
     /// The lifeform, stopped: a start wakes it.
@@ -472,7 +472,7 @@ impl Reader {
         }
     }
 
-    /// Whether all of it was read, down to its last line.
+    /// Returns `true` once everything was read, down to the last line.
     pub(crate) fn is_whole(&self) -> bool {
         self.is_whole
     }
@@ -757,7 +757,7 @@ impl Reader {
     }
 }
 
-/// Whether an amount is one that can be reckoned with, debts included.
+/// Returns `true` for an amount within the bounds, debts included.
 fn is_bounded(amount: Amount) -> bool {
     [amount.tokens, amount.micro_usd].iter().all(|part| part.unsigned_abs() <= AMOUNT_MAX)
 }

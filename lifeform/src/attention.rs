@@ -1,5 +1,5 @@
-//! What a lifeform has heard and not yet answered. Plain bookkeeping: what to think about next, what is thought about
-//! together, and how far each canvas may be called read.
+//! The messages that a lifeform has heard and not answered yet. Plain bookkeeping: the next reply, the messages that
+//! are answered together, and the read position of each canvas.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ const BROKEN_OFF_MAX: usize = 8;
 /// Bytes of messages that are thought about at once; a longer one is thought about alone.
 const TOGETHER_BYTES: usize = 32 << 10;
 
-/// How far a canvas was read, as it is kept with each job that begins.
+/// The read position of a canvas, as it is stored with each job that begins.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Kept")]
 pub(crate) struct Reading {
@@ -39,9 +39,9 @@ pub(crate) struct Reading {
 /// A thought that was broken off.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct BrokenOff {
-    /// Which one.
+    /// The thought.
     pub(crate) thought: Thought,
-    /// Whether it is begun anew, together with what was said since; else it is completed after that.
+    /// `true` if it is begun again, together with newer messages; else it is completed after them.
     pub(crate) anew: bool,
 }
 
@@ -69,23 +69,23 @@ impl From<Kept> for Reading {
 }
 
 impl Reading {
-    /// Whether an entry of `topic` was taken up.
+    /// Returns `true` if an entry of `topic` was taken up.
     fn has(&self, topic: &str, rev: u64) -> bool {
         rev <= self.upto || self.topics.get(topic).is_some_and(|upto| rev <= *upto)
     }
 }
 
-/// Where the reading of a canvas by a lifeform is kept.
+/// Returns the key of a lifeform's read position of a canvas.
 pub(crate) fn reading_key(lifeform: &str, canvas: &str) -> Key {
     Key::new(Kind::Cursor, format!("{lifeform}/{canvas}"))
 }
 
-/// What is to be thought about next.
+/// The next thought.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Next {
-    /// What, and where. Its history is for whoever takes it up to choose.
+    /// The perception. Its history is chosen by the caller.
     pub(crate) perception: Perception,
-    /// How often it was begun anew.
+    /// The number of times that it was begun again.
     pub(crate) extended: u32,
     /// The job of the thought that it takes up again.
     takes_up: Option<Arc<str>>,
@@ -94,7 +94,7 @@ pub(crate) struct Next {
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Attention {
-    /// What waits, in the order in which places began to wait.
+    /// The waiting messages, in the order in which their places began to wait.
     waiting: Vec<(Place, Vec<Said>)>,
     busy: BTreeMap<Place, Thought>,
     readings: BTreeMap<Arc<str>, Reading>,
@@ -116,7 +116,7 @@ impl Attention {
         self.readings.remove(canvas);
     }
 
-    /// Whether something that was said there was taken up.
+    /// Returns `true` if a message of that place was taken up.
     pub(crate) fn has(&self, place: &Place, rev: u64) -> bool {
         self.readings.get(&place.canvas).is_some_and(|reading| reading.has(&place.topic, rev))
     }
@@ -126,7 +126,7 @@ impl Attention {
         self.busy.values().find(|thought| *thought.job == *job)
     }
 
-    /// How far a canvas was heard.
+    /// Returns the last revision that was heard of a canvas.
     pub(crate) fn heard(&self, canvas: &str) -> u64 {
         self.heard.get(canvas).copied().unwrap_or(0)
     }
@@ -150,7 +150,7 @@ impl Attention {
         add(&mut self.waiting[at].1, said);
     }
 
-    /// How many messages of a sender wait.
+    /// Returns the number of waiting messages of a sender.
     pub(crate) fn waiting_of(&self, sender: &str) -> usize {
         self.waiting.iter().flat_map(|(_, said)| said).filter(|said| *said.sender == *sender).count()
     }
@@ -160,8 +160,8 @@ impl Attention {
         self.busy.values().filter(|thought| *thought.perception.first().sender == *sender).count()
     }
 
-    /// What to think about next: what is urgent, then what is of the sender who is being answered in the fewest places and has
-    /// waited longest, then what was broken off. Places where `may` refuses are passed over.
+    /// Returns the next thought: urgent messages, then those of the sender that is being answered in the fewest places
+    /// and has waited longest, then interrupted thoughts. Places that `may` refuses are skipped.
     pub(crate) fn next(&self, may: impl Fn(&Place) -> bool) -> Option<Next> {
         if self.busy.len() >= TOPICS_AT_ONCE {
             return None;
@@ -203,7 +203,7 @@ impl Attention {
         Some(Next { perception, extended: 0, takes_up: Some(thought.job.clone()) })
     }
 
-    /// Whether as many thoughts of a canvas wait to be completed as may.
+    /// Returns `true` if as many thoughts of a canvas wait for completion as may.
     pub(crate) fn is_torn(&self, canvas: &str) -> bool {
         self.readings.get(canvas).is_some_and(|reading| reading.again.len() >= BROKEN_OFF_MAX)
     }
@@ -212,7 +212,7 @@ impl Attention {
         self.readings.values().flat_map(|reading| &reading.again)
     }
 
-    /// How far its canvas is read once `next` is taken up.
+    /// Returns the read position of the canvas once `next` is taken up.
     pub(crate) fn reading_with(&self, next: &Next) -> Reading {
         let Next { perception, takes_up, .. } = next;
         let place = &perception.place;
@@ -253,12 +253,12 @@ impl Attention {
         self.busy.insert(thought.perception.place.clone(), thought);
     }
 
-    /// What is thought about at a place.
+    /// Returns the present thought of a place.
     pub(crate) fn thought(&self, place: &Place) -> Option<&Thought> {
         self.busy.get(place)
     }
 
-    /// What is thought about on a canvas.
+    /// Returns the present thoughts of a canvas.
     pub(crate) fn thoughts_on(&self, canvas: &str) -> Vec<Thought> {
         self.busy.values().filter(|thought| *thought.perception.place.canvas == *canvas).cloned().collect()
     }
@@ -269,7 +269,7 @@ impl Attention {
         self.busy.remove(&place)
     }
 
-    /// How its canvas is read once a thought is broken off.
+    /// Returns the read position of the canvas once a thought is interrupted.
     pub(crate) fn reading_without(&self, thought: &Thought, anew: bool) -> Reading {
         let mut reading = self.readings.get(&thought.perception.place.canvas).cloned().unwrap_or_default();
         reading.again.push(BrokenOff { thought: thought.clone(), anew });
@@ -284,12 +284,12 @@ impl Attention {
         }
     }
 
-    /// Whether no more should be read for now.
+    /// Returns `true` if nothing more should be read for now.
     pub(crate) fn is_full(&self) -> bool {
         self.waiting.iter().map(|(_, said)| said.len()).sum::<usize>() >= HEARD_MAX
     }
 
-    /// Whether nothing waits and nothing is thought about.
+    /// Returns `true` if nothing waits and nothing is answered.
     pub(crate) fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.busy.is_empty() && self.broken_off().next().is_none()
     }

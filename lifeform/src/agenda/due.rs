@@ -1,4 +1,5 @@
-//! What is due, what it is about, and what came of it: plain functions of the agenda and the time.
+//! The due entries of an agenda, the events of their jobs, and their outcomes: plain functions of the agenda and the
+//! time.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use super::{
 use crate::spec::Initiative;
 
 impl Agenda {
-    /// When each thing is to be begun, if nothing keeps it back.
+    /// Returns each act with the time at which it is due, if nothing delays it.
     fn times(&self) -> impl Iterator<Item = (Timestamp, Act)> {
         let goals = self.goals.values().filter(|goal| !goal.status.is_over() && goal.job.is_none());
         let goals = goals.filter_map(|goal| {
@@ -24,8 +25,9 @@ impl Agenda {
         goals.chain(self.schedules.values().map(|one| (one.next, Act::Schedule(one.id.clone()))))
     }
 
-    /// What is to be begun at `now`, the longest overdue first; in quiet hours, or when it spoke unasked as often as it may,
-    /// only what it was asked for in a talk. Without `background` only what cannot wait.
+    /// Returns the acts to begin at `now`, the longest overdue first. During quiet hours, and when it has spoken
+    /// unasked as often as it may, only those that were asked for in a talk. Without `background` only what cannot
+    /// wait.
     pub(crate) fn due(&self, initiative: &Initiative, now: Timestamp, background: bool) -> Vec<Act> {
         let is_told =
             |act: &Act| matches!(act, Act::Schedule(id) if self.schedules.get(id).is_some_and(|one| one.remind));
@@ -48,7 +50,8 @@ impl Agenda {
         due
     }
 
-    /// Whether an act cannot wait until the lifeform is better fed: a schedule, or a goal whose time has run out.
+    /// Returns `true` for an act that cannot wait until the lifeform has more nutrients: a schedule, or a goal whose
+    /// deadline has passed.
     fn is_urgent(&self, act: &Act, now: Timestamp) -> bool {
         match act {
             Act::Goal(id) => self.goals.get(id).and_then(|goal| goal.deadline).is_some_and(|deadline| deadline <= now),
@@ -56,8 +59,8 @@ impl Agenda {
         }
     }
 
-    /// Whose words an act goes by: whoever set it, and of a goal that serves another whoever set that; and all who said
-    /// something about it since.
+    /// Returns the principals behind an act: who set it, who set the goal above it, and who said something about it
+    /// since.
     pub(crate) fn behind(&self, act: &Act) -> Option<Vec<Arc<str>>> {
         match act {
             Act::Schedule(id) => self.schedules.get(id).map(|one| vec![one.by.0.clone()]),
@@ -78,7 +81,8 @@ impl Agenda {
         std::iter::successors(Some(goal), |goal| self.goals.get(goal.parent.as_ref()?)).take(DEPTH_MAX + 1)
     }
 
-    /// Whose share an act draws on: whoever set it, and of a goal that the lifeform set for itself whoever set that above it.
+    /// Returns the principal whose share an act draws on: who set it; of a goal that the lifeform set for itself, who
+    /// set the goal above.
     pub(crate) fn set_by(&self, act: &Act) -> Option<Arc<str>> {
         match act {
             Act::Schedule(id) => self.schedules.get(id).map(|one| one.by.0.clone()),
@@ -89,12 +93,12 @@ impl Agenda {
         }
     }
 
-    /// Whether an act was asked for in a talk: it comes when it was asked for.
+    /// Returns `true` for an act that was asked for in a talk: it comes at its time.
     fn is_promised(&self, act: &Act) -> bool {
         matches!(act, Act::Schedule(id) if self.schedules.get(id).is_some_and(|one| one.remind || one.topic.is_some()))
     }
 
-    /// When it is to be looked at next.
+    /// Returns the time at which the agenda is examined next.
     pub(crate) fn next_due(&self, initiative: &Initiative) -> Option<Timestamp> {
         let (promised, others): (Vec<_>, Vec<_>) = self.times().partition(|(_, act)| self.is_promised(act));
         let first = |of: Vec<(Timestamp, Act)>| of.into_iter().map(|(at, _)| at).min();
@@ -115,7 +119,7 @@ impl Agenda {
         initiative.quiet.as_ref().and_then(|quiet| quiet.ends(at)).unwrap_or(at)
     }
 
-    /// What an act is about, for the job that does it, and the job's name.
+    /// Returns the name and the event of the job that carries out an act.
     pub(crate) fn errand(&self, act: &Act, lifeform: &str, now: Timestamp) -> Option<(Arc<str>, Value)> {
         match act {
             Act::Goal(id) => {
@@ -163,7 +167,7 @@ impl Agenda {
         }
     }
 
-    /// What a job made of the goal it pursued. Answers false when that was taken in before.
+    /// Takes in the outcome of a job that pursued a goal. Returns `false` if it was taken in before.
     pub(crate) fn progress(&mut self, job: &str, outcome: &Outcome, me: &PrincipalId, now: Timestamp) -> bool {
         let Some(goal) = self.goals.values_mut().find(|goal| goal.job.as_deref() == Some(job)) else { return false };
         goal.job = None;
@@ -195,7 +199,7 @@ impl Agenda {
         true
     }
 
-    /// What it sets for itself; what it has set already it need not set again.
+    /// Sets the lifeform's own schedules, except those that exist already.
     pub(crate) fn set_own(&mut self, wanted: &[OwnSchedule], me: &PrincipalId, now: Timestamp) {
         for OwnSchedule { what, in_minutes, cron } in wanted {
             let cron = Some(cron.trim().to_owned()).filter(|cron| !cron.is_empty());
@@ -213,7 +217,7 @@ impl Agenda {
         }
     }
 
-    /// A job that pursued a goal failed: it waits for somebody.
+    /// Blocks a goal whose job failed.
     pub(crate) fn fail(&mut self, job: &str, error: &str, me: &PrincipalId, now: Timestamp) {
         if let Some(goal) = self.goals.values_mut().find(|goal| goal.job.as_deref() == Some(job)) {
             goal.job = None;
@@ -226,7 +230,7 @@ impl Agenda {
         }
     }
 
-    /// It spoke without being asked.
+    /// Notes that the lifeform spoke without being asked.
     pub(crate) fn spoke(&mut self, now: Timestamp) {
         self.unasked.retain(|spoken| now.duration_since(*spoken) < SignedDuration::from_hours(24));
         self.unasked.push(now);

@@ -1,5 +1,4 @@
-//! What a lifeform has set out to do, and when (MISSION L2): a tree of goals, and schedules. Plain rules; where it is kept
-//! is in `plans`.
+//! The agenda of a lifeform (MISSION L2): a tree of goals, and schedules. Plain rules; `plans` stores it.
 
 mod due;
 mod quiet;
@@ -42,20 +41,20 @@ pub(crate) const ACTS_AT_ONCE: usize = 2;
 /// The shortest time after which a goal is taken up again by itself.
 const AGAIN_MIN: SignedDuration = SignedDuration::from_mins(1);
 
-/// How a goal stands.
+/// The status of a goal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GoalStatus {
-    /// It was not taken up yet.
+    /// The goal was not pursued yet.
     #[default]
     Open,
-    /// It is pursued.
+    /// The goal is pursued.
     Active,
-    /// It cannot go on without somebody.
+    /// The goal needs a person's input.
     Blocked,
-    /// It is reached.
+    /// The goal is reached.
     Done,
-    /// It was given up.
+    /// The goal was given up.
     Dropped,
 }
 
@@ -68,27 +67,27 @@ impl GoalStatus {
 /// Something that was noted on the way to a goal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Note {
-    /// When.
+    /// The time.
     pub at: Timestamp,
-    /// Who noted it.
+    /// The author.
     pub by: PrincipalId,
-    /// What.
+    /// The text.
     pub text: String,
 }
 
-/// A record that came to mind for a goal. What it says is told to whoever may see it.
+/// A record that is known about a goal. Only its readers see its content.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Related {
     /// The record's id.
     pub id: Arc<str>,
-    /// What it was worth then.
+    /// The quality of the record at that time.
     pub quality: f64,
-    /// When it came to mind.
+    /// The time of the search.
     pub at: Timestamp,
 }
 
 impl Related {
-    /// Those that came to mind, the best first.
+    /// Makes them of records, the best first.
     pub(crate) fn of(records: &[Record], at: Timestamp) -> Vec<Self> {
         records
             .iter()
@@ -100,50 +99,50 @@ impl Related {
 /// Something to reach.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Goal {
-    /// Its id.
+    /// The id.
     pub id: AimId,
-    /// What it is, in a line.
+    /// The title, in a line.
     pub title: String,
-    /// What it is, at length.
+    /// The description.
     #[serde(default)]
     pub description: String,
     /// The goal that it serves.
     #[serde(default)]
     pub parent: Option<AimId>,
-    /// How it stands.
+    /// The status.
     pub status: GoalStatus,
-    /// When it is taken up next by itself.
+    /// The time at which it is pursued next; `None` means not by itself.
     #[serde(default)]
     pub next: Option<Timestamp>,
-    /// When it is too late.
+    /// The deadline. When it passes, the goal is pursued once more and `late` is set.
     #[serde(default)]
     pub deadline: Option<Timestamp>,
-    /// How it is to be reached, step by step.
+    /// The plan, step by step.
     #[serde(default)]
     pub plan: Vec<String>,
-    /// What was noted, oldest first.
+    /// The notes, oldest first.
     #[serde(default)]
     pub notes: Vec<Note>,
-    /// What shows how far it has come: journal references.
+    /// The evidence of progress: journal references.
     #[serde(default)]
     pub evidence: Vec<Arc<str>>,
-    /// Whose it was: `user:ada`, `lifeform:…` for its own, `system:…` for its definition's.
+    /// The author: `user:ada`, `lifeform:…` for its own, `system:…` for its definition's.
     pub by: PrincipalId,
-    /// When it was set.
+    /// The time at which it was set.
     pub set_at: Timestamp,
-    /// What is known about it, as it was found when the goal was last turned to (H5).
+    /// The records that were known about it when it was last pursued (H5).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub knowledge: Vec<Related>,
-    /// How often something was found out for it.
+    /// The number of researches for it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub researched: u32,
-    /// How often it was taken up.
+    /// The number of times that it was pursued.
     #[serde(default)]
     pub pursued: u32,
     /// The job that pursues it.
     #[serde(default)]
     pub job: Option<Arc<str>>,
-    /// Whether it was taken up when its time ran out.
+    /// `true` once it was pursued after its deadline.
     #[serde(default)]
     pub late: bool,
 }
@@ -155,9 +154,9 @@ fn is_zero(count: &u32) -> bool {
 /// Something to be done at a time, or again and again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Schedule {
-    /// Its id.
+    /// The id.
     pub id: AimId,
-    /// What is to be done.
+    /// The task.
     pub what: String,
     /// A cron pattern of five fields; without one it happens once.
     #[serde(default)]
@@ -165,17 +164,17 @@ pub struct Schedule {
     /// The time zone of the pattern.
     #[serde(default)]
     pub zone: Option<String>,
-    /// When it happens next.
+    /// The next time.
     pub next: Timestamp,
     /// The topic of its chat in which it is spoken of; one of its own when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topic: Option<Arc<str>>,
-    /// Who set it.
+    /// The author.
     pub by: PrincipalId,
-    /// How often it happened.
+    /// The number of runs.
     #[serde(default)]
     pub runs: u32,
-    /// Whether it is told as it stands when its time comes: a reminder, of which no model thinks.
+    /// `true` for a reminder: its text is posted as it is, without a model.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub remind: bool,
 }
@@ -189,10 +188,10 @@ pub struct Agenda {
     /// Schedules.
     #[serde(default)]
     pub schedules: BTreeMap<AimId, Schedule>,
-    /// When it spoke without being asked, within the last day.
+    /// The times at which it spoke without being asked, within the last day.
     #[serde(default)]
     pub unasked: Vec<Timestamp>,
-    /// How many were ever made: ids are made of it.
+    /// The number of goals and schedules ever made, from which ids are made.
     #[serde(default)]
     pub made: u64,
     /// Under which time it is to be roused, as that is kept.
@@ -206,69 +205,69 @@ pub struct Agenda {
 /// Requests whose reminders are remembered after they were taken off.
 const TAKEN_OFF_MAX: usize = 16;
 
-/// What a new goal takes.
+/// A request for a new goal.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct GoalSpec {
-    /// What it is, in a line.
+    /// The title, in a line.
     pub title: String,
-    /// What it is, at length.
+    /// The description.
     pub description: String,
     /// The goal that it serves.
     pub parent: Option<AimId>,
-    /// When it is taken up; at once when absent.
+    /// The time at which it is pursued; at once if absent.
     pub at: Option<Timestamp>,
-    /// When it is too late.
+    /// The deadline.
     pub deadline: Option<Timestamp>,
 }
 
-/// What is changed of a goal; what is absent stays.
+/// A change of a goal; absent members stay as they are.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct GoalChange {
-    /// What it is, in a line.
+    /// The title, in a line.
     pub title: Option<String>,
-    /// What it is, at length.
+    /// The description.
     pub description: Option<String>,
-    /// How it stands.
+    /// The status.
     pub status: Option<GoalStatus>,
-    /// When it is taken up next.
+    /// The time at which it is pursued next.
     pub at: Option<Timestamp>,
-    /// When it is too late.
+    /// The deadline.
     pub deadline: Option<Timestamp>,
-    /// How it is to be reached.
+    /// The plan.
     pub plan: Option<Vec<String>>,
     /// A note to be added.
     pub note: Option<String>,
 }
 
-/// What a new schedule takes: `cron` or `at`.
+/// A request for a new schedule: with `cron` or with `at`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ScheduleSpec {
-    /// What is to be done.
+    /// The task.
     pub what: String,
     /// A cron pattern of five fields.
     pub cron: Option<String>,
     /// The time zone of the pattern, UTC when absent.
     pub zone: Option<String>,
-    /// When it happens once.
+    /// The time of a single run.
     pub at: Option<Timestamp>,
     /// The topic of its chat in which it is spoken of; one of its own when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topic: Option<Arc<str>>,
-    /// Whether it is told as it stands when its time comes: a reminder, of which no model thinks.
+    /// `true` for a reminder: its text is posted as it is, without a model.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub remind: bool,
 }
 
-/// What pursuing a goal came to, as a model has it.
+/// The outcome of pursuing a goal, as a model writes it.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub(crate) struct Outcome {
-    /// How the goal is to be reached from here.
+    /// The further plan.
     pub(crate) plan: Vec<String>,
-    /// What is to be said to people; nothing, mostly.
+    /// The message to people; mostly empty.
     pub(crate) say: String,
     /// `active`, `blocked` or `done`.
     pub(crate) status: Option<GoalStatus>,
@@ -276,9 +275,9 @@ pub(crate) struct Outcome {
     pub(crate) again_in_minutes: u32,
     /// Goals that serve it.
     pub(crate) subgoals: Vec<String>,
-    /// What it wants to do at a time, or again and again.
+    /// The schedules that the lifeform sets for itself.
     pub(crate) schedules: Vec<OwnSchedule>,
-    /// Whether something was found out for it.
+    /// `true` if a research was made for it.
     #[serde(skip)]
     pub(crate) researched: bool,
 }
@@ -287,7 +286,7 @@ pub(crate) struct Outcome {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub(crate) struct OwnSchedule {
-    /// What is to be done.
+    /// The task.
     pub(crate) what: String,
     /// After so many minutes.
     pub(crate) in_minutes: u32,
@@ -347,7 +346,7 @@ fn within_share(by: &Principal, own: impl FnOnce() -> usize, max: usize, what: &
     Err(Refusal::State(format!("one principal has at most {each} {what} with a lifeform")))
 }
 
-/// When a pattern comes next after `now`.
+/// Returns the next time of a pattern after `now`.
 fn next_of(cron: &str, zone: Option<&str>, now: Timestamp) -> Result<Timestamp, Refusal> {
     if cron.split_whitespace().count() != 5 {
         return Err(schema("cron", "a pattern has five fields: minute, hour, day, month, day of the week"));
@@ -456,7 +455,7 @@ impl Agenda {
         self.goals.get(id).ok_or_else(|| Refusal::Missing(format!("goal {id}")))
     }
 
-    /// Whether there is a goal of that id that is not over.
+    /// Returns `true` if there is a goal of that id that is not over.
     pub(crate) fn is_open(&self, id: &str) -> bool {
         self.goals.get(id).is_some_and(|goal| !goal.status.is_over())
     }
@@ -495,7 +494,7 @@ impl Agenda {
         Ok(())
     }
 
-    /// What is known about a goal, as it was found now.
+    /// Stores the records that are known about a goal.
     ///
     /// # Errors
     /// [`Refusal::Missing`].
@@ -545,7 +544,7 @@ impl Agenda {
         Ok(id)
     }
 
-    /// How long it is from one time of a pattern to the next.
+    /// Returns the time between two runs of a pattern.
     pub(crate) fn comes_every(&self, id: &str) -> Option<SignedDuration> {
         let one = self.schedules.get(id)?;
         let then = next_of(one.cron.as_deref()?, one.zone.as_deref(), one.next).ok()?;

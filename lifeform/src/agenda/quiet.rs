@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quiet {
-    /// When they begin, as `22:00`.
+    /// The beginning, such as `22:00`.
     pub from: String,
-    /// When they end, as `07:00`; at the same hour is never.
+    /// The end, such as `07:00`; the same time as the beginning means no quiet hours.
     pub to: String,
-    /// Whose hours these are, UTC when absent.
+    /// The time zone, UTC if absent.
     #[serde(default)]
     pub zone: Option<String>,
 }
@@ -37,7 +37,7 @@ impl Quiet {
         self.parts().map(drop)
     }
 
-    /// When the quiet hours end, if `at` is in them.
+    /// Returns the end of the quiet hours, if `at` is in them.
     pub(super) fn ends(&self, at: Timestamp) -> Option<Timestamp> {
         let (from, to, zone) = self.parts().ok()?;
         let here = at.to_zoned(zone.clone());

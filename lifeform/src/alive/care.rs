@@ -1,4 +1,4 @@
-//! How it looks after itself: what is stuck, fails or comes too fast is contained and told.
+//! The watchdog of a lifeform: stuck, failing and too frequent work is contained and reported.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,11 +22,11 @@ use crate::{spending, trace};
 /// Memories that may be at fault and are kept in mind.
 const SUSPECTED_MAX: usize = 256;
 
-/// How long a call waits for an approval.
+/// The longest wait of a call for an approval.
 const APPROVED_WITHIN: SignedDuration = SignedDuration::from_hours(24);
 
 impl Alive {
-    /// Jobs that did not come to their end in this life within the time that is given them are cancelled, and that is told.
+    /// Cancels and reports the jobs that did not end within their time in this process.
     pub(super) async fn give_up_what_is_stuck(&mut self) -> Result<(), LifeformError> {
         let patience = SignedDuration::from_secs(self.limits.stuck_s as i64);
         let now = self.store.clock().now();
@@ -62,7 +62,7 @@ impl Alive {
         self.admit(thought, &error).await;
     }
 
-    /// What was begun is marked as broken off, and what was not is said.
+    /// Marks an answer that was begun as interrupted, or posts that there is none.
     pub(super) async fn admit(&self, thought: &Thought, error: &str) {
         let job = &thought.job;
         tracing::warn!(lifeform = %self.head.id, %job, %error, "an answer failed");
@@ -117,7 +117,7 @@ impl Alive {
         self.keep(origin, "calmed").await
     }
 
-    /// In quarantine it says so, once in each topic in which somebody waits.
+    /// Says that it is in quarantine, once in each topic with a waiting message.
     pub(super) async fn say_that_it_is_quarantined(&self) -> Result<(), LifeformError> {
         let since = self.head.guard.since.unwrap_or_default();
         let until = since + SignedDuration::from_secs(self.limits.quarantine_s.into());

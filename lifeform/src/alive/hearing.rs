@@ -1,4 +1,4 @@
-//! What is said on its canvases: it waits to be thought about, and may break off what is thought now.
+//! The messages on its canvases: they wait for an answer, and may interrupt the present one.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -44,8 +44,8 @@ impl Alive {
         }
     }
 
-    /// What was said, amended or taken back and not heard yet, and of which the log tells no more, is heard as it stands: a log
-    /// is cut when something in it is taken away for good. Answers from where the log is read on.
+    /// Takes in messages that are missing from the log in their present state: a log is cut when something is removed
+    /// for good. Returns the revision from which the log is read on.
     async fn hear_what_was_cut(&mut self, canvas: &Canvas) -> u64 {
         let (snapshot, name) = (canvas.snapshot(), Arc::from(canvas.name()));
         let heard = self.attention.heard(&name);
@@ -186,7 +186,7 @@ impl Alive {
         }
     }
 
-    /// What something newer does to the thought of its topic.
+    /// Applies the effect of a newer message on the reply in its topic.
     pub(super) async fn bear(&mut self, place: &Place, said: &mut Said) -> Result<(), LifeformError> {
         let Some(thought) = self.attention.thought(place).cloned() else { return Ok(()) };
         let bearing = perception::bearing(said, &thought, self.speech(&thought));
@@ -216,8 +216,8 @@ impl Alive {
         }
     }
 
-    /// Breaks a thought off: for good, or to be begun anew with what is newer (`Some(true)`), or to be completed after it
-    /// (`Some(false)`). That it is to be thought again is written before its job is stopped.
+    /// Interrupts a reply: for good, or to begin it again with newer messages (`Some(true)`), or to complete it after
+    /// them (`Some(false)`). That it is repeated is stored before its job is stopped.
     pub(super) async fn break_off(
         &mut self,
         thought: Thought,
@@ -267,8 +267,8 @@ impl Alive {
     }
 }
 
-/// What came of a message after one revision and up to another, and the revision that it came with. A message's own revision
-/// moves with every change of it; its place in the order is the revision it was said with.
+/// Returns the outcome of a message after one revision and up to another, with its revision. A message's own revision
+/// moves with every change; its order is the revision of its creation.
 fn missed_of(message: &Value, topic: &str, cut: Range<u64>) -> Option<(u64, chat::Op)> {
     let is_cut = |rev: &u64| *rev > cut.start && *rev <= cut.end;
     let (topic, id) = (Arc::from(topic), Arc::from(message["id"].as_str()?));

@@ -1,4 +1,4 @@
-//! What it does without being asked: goals, schedules and the tidying of its mind.
+//! The initiative of a lifeform: goals, schedules and the maintenance of its mind.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::maintenance::Task;
 use crate::metabolism::{Means, means};
 use crate::perception::{Place, Said, Thought};
 
-/// How long a topic that could not be compacted is left alone, and how many such topics are kept in mind.
+/// The pause after a failed compaction of a topic, and the most topics that are remembered for it.
 const COMPACTED_AGAIN: SignedDuration = SignedDuration::from_hours(1);
 const FAILING_MAX: usize = 1_024;
 
@@ -74,7 +74,7 @@ impl Alive {
         Ok(left.is_none_or(|left| left.covers(self.need(means))))
     }
 
-    /// Tells a reminder in the words it was asked for, and then takes it off the agenda: told twice it is the same message.
+    /// Posts a reminder in its own words and removes it from the agenda. A repetition posts the same message.
     async fn remind(&self, reminder: &Schedule, now: Timestamp) -> Result<(), LifeformError> {
         let act = Act::Schedule(reminder.id.clone());
         let (Some(canvas), Some((job, _))) =
@@ -158,7 +158,7 @@ impl Alive {
         Ok(())
     }
 
-    /// What is known about the goal that is begun. Where the commons cannot be read it goes without.
+    /// Returns the records about a goal that begins; none if the commons cannot be read.
     async fn focus(&self, act: &Act, origin: &Origin) -> Vec<Record> {
         let Act::Goal(id) = act else { return Vec::new() };
         let agenda = self.plans.agenda();
@@ -259,7 +259,7 @@ impl Alive {
         Ok(job)
     }
 
-    /// What is said in the topic of a goal is about it.
+    /// Takes a message in the topic of a goal as a note about the goal.
     pub(super) async fn hear_of_goal(&self, place: &Place, said: &Said) -> Result<(), LifeformError> {
         let goal = place.topic.strip_prefix("goal_").filter(|_| *place.canvas == *self.home());
         let Some(goal) = goal.filter(|goal| self.plans.agenda().goals.contains_key(*goal)) else { return Ok(()) };
@@ -277,7 +277,7 @@ impl Alive {
         }
     }
 
-    /// What was scheduled and failed is told, since it does not come again by itself.
+    /// Reports a failed schedule, since it does not come again by itself.
     pub(super) async fn admit_schedule(&self, job: &Arc<str>) {
         let prefix = format!("{}.schedule.", self.head.id);
         let Some(id) = job.strip_prefix(&prefix).and_then(|rest| rest.split('.').next()) else { return };
@@ -305,7 +305,7 @@ impl Alive {
         }
     }
 
-    /// What a job of its own was begun for.
+    /// Returns the event of a job of the lifeform's own.
     async fn errand_of(&self, job: &Arc<str>) -> serde_json::Value {
         let accepted = self.store.entries(&format!("job:{job}").into(), 0, 1).await.unwrap_or_default();
         let Some(Ok(Fact::Accepted { events, .. })) = accepted.first().map(Entry::decode::<Fact>) else {

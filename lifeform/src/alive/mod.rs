@@ -1,5 +1,5 @@
-//! What a living lifeform does: it hears its canvases, decides what it can afford, starts the fascicles that answer,
-//! breaks a thought off for what is newer, and rests when it cannot pay.
+//! The state of a running lifeform: it reads its canvases, decides what it can afford, starts the fascicles that
+//! answer, interrupts a reply for newer messages, and rests when it cannot pay.
 
 mod care;
 mod hearing;
@@ -30,7 +30,7 @@ use crate::memory::Memory;
 use crate::perception::Place;
 use crate::plans::Plans;
 
-/// How long until a journal that could not be read is read again.
+/// The pause before a journal that could not be read is read again.
 const READ_AGAIN: Duration = Duration::from_secs(1);
 
 /// See the module.
@@ -45,9 +45,9 @@ pub(crate) struct Alive {
     hands: Arc<dyn Toolbox>,
     speaking: Speaking,
     attention: Attention,
-    /// Who reads each canvas.
+    /// The readers of the canvases.
     readers: BTreeMap<Arc<str>, JoinHandle<()>>,
-    /// The jobs under way, each with whoever waits for its end, and since when.
+    /// The running jobs, each with the task that waits for its end, and its start.
     jobs: BTreeMap<Arc<str>, (JoinHandle<()>, Timestamp)>,
     /// Readers that wait until there is room for more.
     held_readers: Vec<oneshot::Sender<()>>,
@@ -66,9 +66,9 @@ pub(crate) struct Alive {
     /// Topics that are being said in short, by job, and those of which that failed.
     compacting: BTreeMap<Arc<str>, Place>,
     not_compacted_until: BTreeMap<Place, Timestamp>,
-    /// Jobs that wait for somebody's word.
+    /// The jobs that wait for input.
     waits: BTreeSet<Arc<str>>,
-    /// When it last had something to do.
+    /// The time of the last work.
     busy_at: Timestamp,
     /// Beats that were let go by.
     beats: u32,
@@ -145,7 +145,7 @@ impl Alive {
         Origin::new(self.me.clone(), Cause::of(why))
     }
 
-    /// Where the reading of a canvas stands.
+    /// Returns the key of the read position of a canvas.
     fn cursor(&self, canvas: &str) -> Key {
         reading_key(&self.head.id, canvas)
     }
@@ -265,7 +265,7 @@ impl Alive {
     }
 }
 
-/// The next entry; a fault of the disk passes or is told again.
+/// Returns the next entry; a disk failure passes or is reported again.
 async fn next_of(follow: &mut Follow) -> Option<Entry> {
     loop {
         match follow.next().await {
@@ -279,7 +279,7 @@ async fn next_of(follow: &mut Follow) -> Option<Entry> {
     }
 }
 
-/// Whether the same may succeed later, as it is.
+/// Returns `true` if the same may succeed later.
 fn is_passing(error: &FascicleError) -> bool {
     !matches!(error, FascicleError::TooLarge { .. } | FascicleError::Invalid(_) | FascicleError::NotFound(_))
         && !matches!(error, FascicleError::Store(StoreError::TooLarge { .. }))

@@ -1,4 +1,4 @@
-//! What waits is answered, as far as the means go.
+//! The dispatch of replies, as far as the means allow.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::life::{Mailbox, Status};
 use crate::metabolism::{Fed, Means, Mode, Policy, means, mode};
 use crate::perception::{Perception, Place, Said, Thought};
 
-/// What a reply may read at most, in tokens: its reservation must be covered before it starts.
+/// The most tokens that a reply may read: its reservation must be covered before it starts.
 const REPLY_PROMPT_TOKENS: u64 = 4_000;
 
 impl Alive {
@@ -101,8 +101,8 @@ impl Alive {
         whose?.into_iter().next()
     }
 
-    /// Returns `true` if a participant has not had its share of jobs, of topics and of nutrients yet. One that has spent its
-    /// nutrients is told so, once an hour in each topic.
+    /// Returns `true` if a participant has room in its shares of jobs, topics and nutrients. One that has spent its
+    /// nutrients receives a message, once an hour in each topic.
     async fn has_room_for(
         &self,
         who: &PrincipalId,
@@ -168,13 +168,13 @@ impl Alive {
         Ok(means)
     }
 
-    /// What nothing is set aside of.
+    /// Returns the balance that is not reserved.
     pub(super) async fn free(&self) -> Result<Amount, StoreError> {
         let account = self.store.account(&self.head.id).await?;
         Ok(account.map(|account| account.available()).unwrap_or_default())
     }
 
-    /// What must be free before an answer is begun, at the price of the model that would give it.
+    /// Returns the amount that must be free before an answer begins, at the price of its model.
     pub(super) fn need(&self, means: Means) -> Amount {
         let usage = Usage {
             prompt_tokens: REPLY_PROMPT_TOKENS,
@@ -224,12 +224,12 @@ impl Alive {
         }
     }
 
-    /// Whether somebody's word is enough for what changes something outside.
+    /// Returns `true` if a principal's word is enough for changes outside.
     pub(super) fn trusts(&self, who: &str) -> bool {
         who.starts_with("system:") || self.head.definition.trusts.iter().any(|trusted| *trusted.0 == *who)
     }
 
-    /// Whoever asked for something that somebody must approve is told so, once a job.
+    /// Tells the person who asked that its request waits for an approval, once a job.
     pub(crate) async fn say_that_it_waits(&mut self, job: &Arc<str>) -> Result<(), LifeformError> {
         self.waits.insert(job.clone());
         let Some(thought) = self.attention.thought_by(job).filter(|thought| thought.perception.to_answer()) else {
@@ -348,7 +348,7 @@ impl Alive {
         }
     }
 
-    /// Where lifeforms speak one at a time, an answer is opened before it is thought: the canvas lets one do so.
+    /// Opens an answer before it is thought where lifeforms speak one at a time: the canvas admits one.
     pub(super) async fn take_the_floor(&self, thought: &Thought, origin: &Origin) -> Result<bool, LifeformError> {
         let Perception { place: Place { canvas, topic }, resumes, .. } = &thought.perception;
         let Some(canvas) = self.canvases.get(canvas) else { return Ok(false) };

@@ -80,7 +80,7 @@ impl Alive {
         Ok(marks.into_iter().filter(|(mark, _)| mark.starts_with(&prefix)).map(|(_, job)| job.value).collect())
     }
 
-    /// What a job of an earlier life is about, if it is a reply.
+    /// Returns the thought of a job of an earlier process, if it is a reply.
     pub(super) async fn thought_of(&self, job: &Arc<str>) -> Result<Option<Thought>, LifeformError> {
         let accepted = self.store.entries(&format!("job:{job}").into(), 0, 1).await?;
         let Some(Ok(Fact::Accepted { events, .. })) = accepted.first().map(Entry::decode::<Fact>) else {
@@ -91,7 +91,7 @@ impl Alive {
         Ok(perception.map(|perception| Thought { job: job.clone(), perception, extended: 0 }))
     }
 
-    /// How far a canvas was read, without what was completed after all.
+    /// Returns the read position of a canvas, without replies that were completed after all.
     pub(super) async fn reading_of(&self, canvas: &Canvas) -> Result<Reading, LifeformError> {
         let kept = self.store.document::<Reading>(&self.cursor(canvas.name())).await?;
         let mut reading = kept.map(|kept| kept.value).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! How much one actor may do to a canvas: a bucket that time refills.
+//! The rate limit of one writer on a canvas: a bucket that time refills.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use super::Refusal;
 /// Actors whose buckets are kept; past it those that are full again are let go.
 const ACTORS_MAX: usize = 1024;
 
-/// What is allowed an actor on one canvas, and how long its log is kept. The `[canvas]` section of the configuration.
+/// The limits of a writer on one canvas, and the retention of its log. The `[canvas]` section of the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {

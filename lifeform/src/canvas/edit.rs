@@ -58,12 +58,12 @@ fn pointer(path: &str) -> PointerBuf {
     PointerBuf::parse(path).unwrap_or_default()
 }
 
-/// Whether the writer may change what others wrote.
+/// Returns `true` if the writer may change what others wrote.
 pub(super) fn is_operator(ask: &Ask) -> bool {
     ask.who.may(Role::Operator) && ask.who.kind != PrincipalKind::Lifeform
 }
 
-/// Whether `entity` is still as the writer saw it.
+/// Checks that `entity` is as the writer saw it.
 pub(super) fn unchanged(entity: &Value, ask: &Ask) -> Result<(), Refusal> {
     let now = entity["rev"].as_u64().unwrap_or(0);
     match ask.base {
@@ -113,7 +113,7 @@ pub(crate) fn called(content: &str) -> BTreeSet<String> {
     called.map(|name| name.trim_end_matches(['.', ':']).to_lowercase()).filter(|name| !name.is_empty()).collect()
 }
 
-/// Who of those that are known is called in a text.
+/// Returns the known principals that a text mentions.
 pub(super) fn mentions(state: &State, content: &str) -> Vec<String> {
     let called = called(content);
     if called.is_empty() {

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Kind, Op, Refusal, State};
 
-/// What the members of entities are called in the op that changes them: collection, member, op.
+/// The names of entities' members in the ops that change them: collection, member, op.
 const MEMBERS: &[(Kind, &str, &str, &str)] = &[
     (Kind::Chat, "topics", "title", "topic.edit"),
     (Kind::Chat, "topics", "turns", "topic.edit"),

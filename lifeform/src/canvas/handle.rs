@@ -35,7 +35,7 @@ pub struct Snapshot {
     pub rev: u64,
     /// The revision before the first that the log still holds.
     pub floor: u64,
-    /// When it was changed last.
+    /// The time of the last change.
     pub at: Timestamp,
     /// The state.
     pub state: State,
@@ -48,7 +48,7 @@ pub struct Kept {
     pub hash: Arc<str>,
     /// Their media type, as the uploader named it.
     pub media_type: String,
-    /// How many there are.
+    /// The size in bytes.
     pub bytes: u64,
 }
 
@@ -60,7 +60,7 @@ pub(super) struct Page {
     frames: Arc<[Bytes]>,
 }
 
-/// What readers and subscribers see.
+/// The state that readers and subscribers see.
 pub(super) struct Shared {
     pub(super) snapshot: Snapshot,
     pub(super) ring: Ring,
@@ -70,7 +70,7 @@ pub(super) struct Shared {
     pub(super) whole: (u64, Weak<Bytes>),
 }
 
-/// Something that is shown to whoever watches, and need not last.
+/// A frame that is shown to present subscribers and not stored.
 #[derive(Clone, Debug)]
 pub enum Shown {
     /// A piece of a message that is being written.
@@ -80,7 +80,7 @@ pub enum Shown {
         /// The frame.
         text: Arc<str>,
     },
-    /// Who is there, or is gone.
+    /// A change of presence.
     Presence {
         /// The frame.
         text: Arc<str>,
@@ -99,22 +99,22 @@ impl Shown {
 /// See the module.
 #[derive(Clone)]
 pub struct Canvas {
-    /// Its name.
+    /// The name.
     pub id: CanvasId,
-    /// What it is.
+    /// The kind.
     pub kind: Kind,
-    /// What it is called.
+    /// The title.
     pub title: Arc<str>,
     log: Log,
     shared: Arc<RwLock<Shared>>,
     writer: mpsc::Sender<Write>,
-    /// The revision that is published, and how far subscribers are told.
+    /// The published revision, as subscribers are notified of it.
     newest: watch::Receiver<u64>,
     head: watch::Receiver<u64>,
     crowd: Arc<Crowd>,
     ephemeral: broadcast::Sender<Shown>,
     presence: Arc<Mutex<Presence>>,
-    /// How much each may still upload.
+    /// The remaining uploads of each writer.
     uploads: Arc<Mutex<Allowance>>,
     limits: Limits,
     close: Arc<watch::Sender<bool>>,
@@ -196,7 +196,7 @@ impl Canvas {
         }))
     }
 
-    /// Its name among all canvases, `{lifeform}/{canvas}`.
+    /// Returns the name among all canvases, `{lifeform}/{canvas}`.
     pub fn name(&self) -> &str {
         self.log.stream.strip_prefix("canvas:").unwrap_or(&self.log.stream)
     }
@@ -206,7 +206,7 @@ impl Canvas {
         self.name().split_once('/').is_some_and(|(owner, _)| owner == lifeform)
     }
 
-    /// Who sleeps, and is called by what is said here.
+    /// Returns the sleeping members, which writes call.
     pub(crate) fn sleepers(&self) -> &Sleepers {
         &self.sleepers
     }
@@ -224,7 +224,7 @@ impl Canvas {
         self.presence.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The canvas as it stands.
+    /// Returns the present state.
     pub fn snapshot(&self) -> Snapshot {
         self.shared().snapshot.clone()
     }
@@ -251,12 +251,12 @@ impl Canvas {
         Ok(Snapshot { rev, state, ..now })
     }
 
-    /// A watch on the revision, as subscribers are told of it: at once, or where they are many, a few together.
+    /// Returns a watch on the revision, which is updated at once, or for many subscribers a few revisions together.
     pub fn watch(&self) -> watch::Receiver<u64> {
         self.head.clone()
     }
 
-    /// Notes that a subscriber has taken what it was told: where they are many, they are told more when all have.
+    /// Notes that a subscriber has taken a notification: many subscribers are notified again when all have.
     pub fn took(&self) {
         self.crowd.done();
     }
@@ -352,17 +352,17 @@ impl Canvas {
         }
     }
 
-    /// How many days its log tells of at least.
+    /// Returns the least retention of its log, in days.
     pub(crate) fn keep_days(&self) -> i32 {
         i32::try_from(self.limits.keep_days).unwrap_or(i32::MAX)
     }
 
-    /// Ends the canvas for everyone: subscribers are told, and no op is taken any more.
+    /// Closes the canvas: subscribers are notified, and no op is accepted any more.
     pub fn close(&self) {
         self.close.send_replace(true);
     }
 
-    /// Whether nobody holds this canvas but its owner and the one who asks, and nothing waits.
+    /// Returns `true` if only the owner and the caller hold this canvas, and no write waits.
     pub(crate) fn is_idle(&self) -> bool {
         Arc::strong_count(&self.alive) == 2 && self.writer.capacity() == self.writer.max_capacity()
     }
@@ -403,7 +403,7 @@ impl Canvas {
         Ok(self.log.store.payload(&hash).await?.map(|body| (kept.value.media_type, body)))
     }
 
-    /// The frame with all of revision `rev`, if somebody is being sent it.
+    /// Returns the frame of the whole revision `rev`, if it is being sent.
     pub fn shared_whole(&self, rev: u64) -> Option<Arc<Bytes>> {
         let shared = self.shared();
         let (made, frame) = &shared.whole;
@@ -415,7 +415,7 @@ impl Canvas {
         self.shared.write().unwrap_or_else(PoisonError::into_inner).whole = (rev, Arc::downgrade(frame));
     }
 
-    /// What follows revision `from` as subscribers get it, and the revision it reaches, if somebody made it already.
+    /// Returns the frames after revision `from` and the revision they reach, if they were made already.
     pub fn shared_page(&self, from: u64) -> Option<(Arc<[Bytes]>, u64)> {
         let shared = self.shared();
         let Page { from: begins, to, frames } = &shared.page;
@@ -450,10 +450,10 @@ impl Canvas {
         self.ephemeral.subscribe()
     }
 
-    /// Says that somebody is there and what they are at, for `ttl`.
+    /// Shows the presence of a principal and its state, for `ttl`.
     ///
     /// # Errors
-    /// [`Refusal::Schema`] when that is too much, [`Refusal::Rate`] when too many are there.
+    /// [`Refusal::Schema`] if that is too much, [`Refusal::Rate`] if too many are present.
     pub fn be_present(&self, who: &PrincipalId, session: u128, state: &Value, ttl: Duration) -> Result<(), Refusal> {
         let bytes = state.to_string().len();
         if !state.is_object() || bytes > STATE_BYTES_MAX {
@@ -470,7 +470,7 @@ impl Canvas {
         Ok(())
     }
 
-    /// Says that a session of somebody ended; it was the last when nobody of that name is there any more.
+    /// Ends a session of a principal, and shows that the principal is gone after the last one.
     pub fn leave(&self, who: &PrincipalId, session: u128) {
         if self.presence_now().leave(who, session) {
             self.show_presence(&json!({"t": "gone", "who": {"id": who}}));
@@ -490,7 +490,7 @@ impl Canvas {
     }
 }
 
-/// What a head and a state come to for readers.
+/// Returns the snapshot of a head and a state.
 pub(super) fn snapshot_of(head: &Head, rev: u64, at: Timestamp, state: &State) -> Snapshot {
     Snapshot { epoch: head.epoch.clone(), rev, floor: head.floor, at, state: state.clone() }
 }

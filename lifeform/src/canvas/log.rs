@@ -1,8 +1,8 @@
-//! What is kept of a canvas, and how it comes back: its head, its entities as they stood now and then, and the
-//! journal of all that was done since. What subscribers are sent is made from the same entries.
+//! The stored form of a canvas, and its recovery: its head, its entities at some revisions, and the journal of all ops
+//! since. The frames of subscribers are made from the same entries.
 //!
-//! An entity's row says at which revision it was written. Rows are written piece by piece and the head last, so
-//! a crash in between leaves some rows ahead of the head; what the journal tells of those is passed over.
+//! An entity's row has the revision at which it was written. Rows are written piece by piece and the head last, so a
+//! crash in between leaves some rows ahead of the head; the journal's entries of those are skipped.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use super::{CanvasId, Kind, Limits, Op, State};
 /// The head of a canvas.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Head {
-    /// What it is.
+    /// The kind.
     #[serde(default)]
     pub kind: Kind,
-    /// What it is called.
+    /// The title.
     #[serde(default)]
     pub title: String,
     /// Names this log; another epoch can never be resumed.
@@ -33,10 +33,10 @@ pub struct Head {
     /// The revision before the first one that the log still holds.
     #[serde(default)]
     pub floor: u64,
-    /// Who made it; `None` for one of before this was kept.
+    /// The creator; `None` for canvases that are older than this member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<PrincipalId>,
-    /// When it was made.
+    /// The time of creation.
     #[serde(default)]
     pub made_at: Timestamp,
     /// The whole state, as canvases were kept before their entities had rows.
@@ -56,12 +56,12 @@ struct Row {
 pub(super) struct Delta {
     pub(super) op: Value,
     pub(super) patch: Patch,
-    /// What takes the patch back, for looking at earlier revisions.
+    /// The inverse patch, for looking at earlier revisions.
     #[serde(default)]
     pub(super) inverse: Patch,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) op_id: Option<Arc<str>>,
-    /// What was asked for under that id, by the beginning of its hash.
+    /// The beginning of the hash of the request under that id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) asked: Option<Arc<str>>,
 }
@@ -71,13 +71,13 @@ pub(super) struct Delta {
 pub struct Frame {
     /// The revision it makes.
     pub rev: u64,
-    /// Its JSON text.
+    /// The JSON text.
     pub text: Arc<str>,
     /// The pointers it writes to.
     pub paths: Arc<[String]>,
 }
 
-/// What a subscriber gets next.
+/// The next frames of a subscriber.
 #[derive(Debug)]
 pub enum Frames {
     /// Deltas in order; none when there is nothing new.
@@ -152,7 +152,7 @@ pub(super) fn frame(entry: &Entry, delta: &Delta) -> Frame {
     Frame { rev: entry.seq, text: shown.to_string().into(), paths }
 }
 
-/// Where a canvas lies in the store.
+/// The place of a canvas in the store.
 #[derive(Clone)]
 pub(super) struct Log {
     pub(super) store: Store,
@@ -168,7 +168,7 @@ pub(super) struct Loaded {
     pub(super) ring: Ring,
     /// The entities that changed since their rows were written.
     pub(super) stale: BTreeSet<Arc<str>>,
-    /// What was done under an id.
+    /// The writes by their ids.
     pub(super) done: Done,
     /// The revision up to which the log is still to be cut, since something was taken away for good after it.
     pub(super) purged: Option<u64>,
@@ -187,7 +187,7 @@ pub(super) struct Tail {
 /// Ops that are known by their ids; what was done longer ago under one would be done again.
 const DONE_MAX: usize = 20_000;
 
-/// What was done lately under an id, so that it is done once. The journal is the record of it.
+/// The recent writes by their ids, so that each is done once. The journal is the record.
 #[derive(Default)]
 pub(super) struct Done {
     known: HashMap<(PrincipalId, Arc<str>), Once>,
@@ -196,14 +196,14 @@ pub(super) struct Done {
     unread: u64,
 }
 
-/// What was done under an id.
+/// A write under an id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Once {
     /// The revision of its last op.
     pub(super) rev: u64,
-    /// How many ops it had.
+    /// The number of its ops.
     pub(super) ops: u64,
-    /// What was asked for.
+    /// The hash of its request.
     pub(super) asked: Arc<str>,
 }
 
@@ -240,7 +240,7 @@ impl Done {
         }
     }
 
-    /// What was done under an id.
+    /// Returns the write under an id.
     pub(super) fn get(&self, who: &PrincipalId, id: &Arc<str>) -> Option<Once> {
         self.known.get(&(who.clone(), id.clone())).cloned()
     }
@@ -358,7 +358,7 @@ impl Log {
         }
     }
 
-    /// Reads what was done under ids before the rows were written, which only somebody who uses ids has to know.
+    /// Reads the writes before the rows were written, which matter only to writers that use ids.
     pub(super) async fn remember(&self, head: &Head, done: &mut Done) -> Result<(), StoreError> {
         let upto = done.unread;
         if upto == 0 {
@@ -480,7 +480,7 @@ impl Log {
     }
 }
 
-/// What stood at `path`, or above it, before an entry.
+/// Returns the value at `path`, or above it, before an entry.
 pub(crate) fn undone(entry: &Entry, path: &str) -> Option<Value> {
     let delta: Delta = entry.decode().ok()?;
     delta.inverse.0.iter().find_map(|op| match op {

@@ -1,8 +1,8 @@
-//! The mind map (seed 003 §3.5.3 `zMind`): nodes in a tree, links across it, comments, and proposals that
-//! somebody else decides. Pure rules, like those of the chat.
+//! The mind map (seed 003 §3.5.3 `zMind`): nodes in a tree, links across it, comments, and proposals that another
+//! author decides. Pure rules, like those of the chat.
 //!
-//! A node's place among its siblings is a fractional key that is made here between two named neighbours, so
-//! that nobody's index moves under somebody else's hands. A node is never its own ancestor.
+//! The order of a node among its siblings is a fractional key that is made here between two named neighbours, so that
+//! no index shifts under another writer. A node is never its own ancestor.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::edit::{check_id, check_length, check_text, is_operator, unchanged};
 use super::state::{Collection, escape};
 use super::{Ask, ENTITY_BYTES_MAX, Edit, Refusal, State};
 
-/// What a mind map is made of.
+/// The collections of a mind map.
 pub(super) const COLLECTIONS: &[Collection] = &[&["users"], &["nodes"], &["links"], &["comments"], &["proposals"]];
 
 /// The names of the ops.
@@ -37,56 +37,56 @@ pub const OPS: &[&str] = &[
     "proposal.reject",
 ];
 
-/// Where a node is put: right before one sibling, right after one, or, without neighbours, last.
+/// The place of a node: right before one sibling, right after one, or last.
 #[derive(Clone, Copy)]
 struct Among<'a> {
     before: &'a Option<Arc<str>>,
     after: &'a Option<Arc<str>>,
 }
 
-/// What can be done to a mind map.
+/// An op on a mind map.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", deny_unknown_fields)]
 pub enum Op {
     /// Puts a node under another, or at the top.
     #[serde(rename = "node.add")]
     AddNode {
-        /// Its id.
+        /// The id.
         id: Arc<str>,
-        /// Its title.
+        /// The title.
         title: String,
-        /// What it says beyond its title.
+        /// The text below the title.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         body: String,
-        /// The node it stands under.
+        /// The parent node.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         parent: Option<Arc<str>>,
-        /// The sibling it stands right before.
+        /// The sibling that it precedes.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         before: Option<Arc<str>>,
-        /// The sibling it stands right after; without either it comes last.
+        /// The sibling that it follows; without either it is the last.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         after: Option<Arc<str>>,
     },
     /// Says a node differently; what it said is kept.
     #[serde(rename = "node.edit")]
     EditNode {
-        /// Which one.
+        /// The node.
         id: Arc<str>,
-        /// Its new title.
+        /// The new title.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         title: Option<String>,
-        /// Its new body.
+        /// The new text.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         body: Option<String>,
-        /// Why.
+        /// The reason.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         reason: String,
     },
     /// Moves a node with all that is under it.
     #[serde(rename = "node.move")]
     MoveNode {
-        /// Which one.
+        /// The node.
         id: Arc<str>,
         /// The node it is to stand under; none is the top.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -105,54 +105,54 @@ pub enum Op {
         id: Arc<str>,
         /// The node that stays; it keeps its title and takes the other's words into its body.
         into: Arc<str>,
-        /// Why.
+        /// The reason.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         reason: String,
     },
     /// Removes a node with its links and comments.
     #[serde(rename = "node.remove")]
     RemoveNode {
-        /// Which one.
+        /// The node.
         id: Arc<str>,
-        /// Whether all that is under it goes too; otherwise a node with others under it stays.
+        /// `true` to remove its descendants too; otherwise a node with children is not removed.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         with_children: bool,
     },
     /// Links two nodes across the tree.
     #[serde(rename = "link.add")]
     AddLink {
-        /// Its id.
+        /// The id.
         id: Arc<str>,
         /// From which node.
         from: Arc<str>,
         /// To which node.
         to: Arc<str>,
-        /// What ties them.
+        /// The relation.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         label: String,
     },
     /// Says differently what ties two nodes.
     #[serde(rename = "link.edit")]
     EditLink {
-        /// Which one.
+        /// The link.
         id: Arc<str>,
-        /// What ties them.
+        /// The relation.
         label: String,
     },
     /// Removes a link.
     #[serde(rename = "link.remove")]
     RemoveLink {
-        /// Which one.
+        /// The link.
         id: Arc<str>,
     },
     /// Says something about a node.
     #[serde(rename = "comment.add")]
     AddComment {
-        /// Its id.
+        /// The id.
         id: Arc<str>,
         /// About which node.
         node: Arc<str>,
-        /// What.
+        /// The text.
         content: String,
         /// The comment it answers.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -161,31 +161,31 @@ pub enum Op {
     /// Says a comment differently.
     #[serde(rename = "comment.edit")]
     EditComment {
-        /// Which one.
+        /// The comment.
         id: Arc<str>,
-        /// What.
+        /// The text.
         content: String,
     },
     /// Marks a comment as dealt with, or not.
     #[serde(rename = "comment.resolve")]
     ResolveComment {
-        /// Which one.
+        /// The comment.
         id: Arc<str>,
-        /// Whether it is.
+        /// `true` if it is resolved.
         resolved: bool,
     },
     /// Removes a comment and the answers to it.
     #[serde(rename = "comment.remove")]
     RemoveComment {
-        /// Which one.
+        /// The comment.
         id: Arc<str>,
     },
-    /// Suggests a change that somebody else accepts or rejects.
+    /// Proposes a change that another author accepts or rejects.
     #[serde(rename = "proposal.make")]
     Propose {
-        /// Its id.
+        /// The id.
         id: Arc<str>,
-        /// Why.
+        /// The reason.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         reason: String,
         /// The ops that would be done.
@@ -194,15 +194,15 @@ pub enum Op {
     /// Does what was proposed.
     #[serde(rename = "proposal.accept")]
     Accept {
-        /// Which proposal.
+        /// The proposal.
         id: Arc<str>,
     },
     /// Puts a proposal aside; its maker may, too.
     #[serde(rename = "proposal.reject")]
     Reject {
-        /// Which proposal.
+        /// The proposal.
         id: Arc<str>,
-        /// Why.
+        /// The reason.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         reason: String,
     },
@@ -246,7 +246,7 @@ impl Op {
     }
 }
 
-/// What `op` makes of `state`.
+/// Returns the change that `op` makes to `state`.
 ///
 /// # Errors
 /// A [`Refusal`]; the state is then as it was.
@@ -307,7 +307,7 @@ pub(super) fn decide(state: &State, op: &Op, ask: &Ask) -> Result<Edit, Refusal>
     Ok(edit)
 }
 
-/// Where an entity of a collection stands in the state.
+/// Returns the pointer of an entity in the state.
 pub fn path(collection: &str, id: &str) -> String {
     format!("/{collection}/{}", escape(id))
 }

@@ -1,8 +1,8 @@
-//! Canvases: live documents that people and lifeforms write together. One owner, one revision number,
-//! typed ops in, RFC 6902 patches out (MISSION L7; the protocol is in `runtime/src/api/ws/`).
+//! Canvases: live documents that people and lifeforms write together. One owner, one revision number, typed ops in, RFC
+//! 6902 patches out (MISSION L7; the protocol is in `runtime/src/api/ws/`).
 //!
-//! What a canvas of some kind may become is plain rules in a file of its own ([`chat`], [`mind_map`]); all
-//! else (order, durability, history, who is told) is the same for every kind and stands once.
+//! The rules of each kind are plain functions in a file of its own ([`chat`], [`mind_map`]). Order, durability, history
+//! and subscribers are the same for every kind.
 
 mod allowance;
 pub mod chat;
@@ -43,10 +43,10 @@ pub const CHAT: &str = "canvas_chat_main";
 pub const OPS_AT_ONCE: usize = 100;
 /// The largest entity: a message with its whole history, say.
 pub const ENTITY_BYTES_MAX: usize = 1 << 20;
-/// How often one thing may lead to another by way of canvases before an op of a lifeform is refused.
+/// The longest chain of canvas entries that cause each other before an op of a lifeform is refused.
 pub const HOPS_MAX: usize = 8;
 
-/// What sort of document a canvas is.
+/// The kind of a canvas.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -57,7 +57,7 @@ pub enum Kind {
     ZMind,
 }
 
-/// What can be done to a canvas.
+/// An op on a canvas.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Op {
@@ -67,10 +67,10 @@ pub enum Op {
     Mind(mind_map::Op),
 }
 
-/// What the rules are told besides the op and the state.
+/// The context of an op for the rules.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
-    /// Who does it.
+    /// The writer.
     pub who: &'a Principal,
     /// The revision the writer saw, if it guards the op.
     pub base: Option<u64>,
@@ -78,7 +78,7 @@ pub struct Ask<'a> {
     pub first: u64,
     /// The revision that the op makes.
     pub rev: u64,
-    /// When.
+    /// The time.
     pub at: Timestamp,
 }
 
@@ -124,7 +124,7 @@ impl Kind {
         read.map_err(|error| Refusal::schema("op", error))
     }
 
-    /// What `op` makes of `state`, by the rules of this kind.
+    /// Returns the change that `op` makes to `state`, by the rules of this kind.
     ///
     /// # Errors
     /// A [`Refusal`].
@@ -159,7 +159,7 @@ impl From<chat::Op> for Op {
     }
 }
 
-/// Why an op was refused.
+/// The reason why an op was refused.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Refusal {
     /// Something it names does not exist.
@@ -171,25 +171,25 @@ pub enum Refusal {
     /// A member is not as it must be.
     #[error("{path}: {message}")]
     Schema {
-        /// Which member.
+        /// The member.
         path: String,
-        /// What is wrong.
+        /// The message.
         message: String,
     },
-    /// It is another's.
+    /// The entity belongs to another principal.
     #[error("{0}")]
     Forbidden(String),
-    /// What it names is in a state that does not allow it.
+    /// The state of the entity does not allow the op.
     #[error("{0}")]
     State(String),
     /// The writer looked at an older revision of what it changes.
     #[error("it was changed at revision {now}, after revision {base} that you saw")]
     Stale {
-        /// What the writer saw.
+        /// The revision that the writer saw.
         base: u64,
-        /// What there is.
+        /// The present revision.
         now: u64,
-        /// How it stands.
+        /// The present entity.
         current: Arc<Value>,
     },
     /// The actor does too much in too short a time.

@@ -30,23 +30,23 @@ const KEEP_EVERY: u64 = 1_000;
 /// Bytes of ops between the same.
 const KEEP_BYTES: usize = 1 << 20;
 
-/// What is to be done to a canvas.
+/// A write to a canvas.
 #[derive(Clone, Debug, PartialEq)]
 pub enum What {
     /// These, all or none.
     Ops(Vec<Op>),
-    /// What a JSON Patch asks for; whether the writer named the revision it saw.
+    /// A JSON Patch; `true` beside it if the writer named the revision that it saw.
     Patch(Patch, bool),
 }
 
-/// What a write did.
+/// The outcome of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
     /// The revision of its last op.
     pub rev: u64,
-    /// How many ops it had.
+    /// The number of ops.
     pub ops: u64,
-    /// Whether it had been done before.
+    /// `true` if it had been done before.
     pub dup: bool,
 }
 
@@ -81,7 +81,7 @@ pub(super) struct Owner {
     sleepers: Sleepers,
     allowance: Allowance,
     done: Done,
-    /// Held by whoever works on this canvas.
+    /// Held by every handle of this canvas.
     alive: Arc<()>,
     /// The revision up to which the log is cut next, and its time, once it was read.
     oldest: Option<(u64, Timestamp)>,
@@ -98,14 +98,14 @@ struct UnderWay {
     write: Write,
     deltas: Vec<Delta>,
     names: Vec<Arc<str>>,
-    /// Who is roused by it.
+    /// The lifeforms that are woken.
     called: Vec<LifeformId>,
     /// The state it makes, and the revision.
     state: State,
     commit: BoxFuture<'static, Result<Receipt, StoreError>>,
 }
 
-/// What the ops of a write come to.
+/// The result of the ops of a write.
 struct Decided {
     state: State,
     deltas: Vec<Delta>,
@@ -114,7 +114,7 @@ struct Decided {
     bodies: Vec<Bytes>,
 }
 
-/// How often something on a canvas led to this.
+/// Returns the number of canvas entries in a chain of causes.
 fn hops(cause: &Cause) -> usize {
     cause.0.iter().filter(|reference| reference.starts_with("canvas:")).count()
 }
@@ -344,7 +344,7 @@ impl Owner {
         Ok(())
     }
 
-    /// What was answered under that id, if it was used; `None` when it is new.
+    /// Returns the answer to an earlier write under that id; `None` if it is new.
     async fn seen(
         &mut self,
         who: &PrincipalId,
@@ -499,7 +499,7 @@ impl Owner {
     }
 }
 
-/// Whether the daemon itself writes: what it marks after a restart may be much at once.
+/// Returns `true` for the daemon itself: its marks after a restart may be many at once.
 fn is_daemon(who: &Principal) -> bool {
     who.id == Principal::system().id
 }

@@ -1,4 +1,4 @@
-//! Who is there and what they are at: typing, looking at a node. It need not last, so nothing of it is kept.
+//! The presence of principals and their states, such as typing or looking at a node. Nothing of it is stored.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 /// Whoever is there at once; past it the rest is not shown.
 const PRESENT_MAX: usize = 1024;
-/// Bytes of what somebody is at.
+/// The largest state, in bytes.
 pub(super) const STATE_BYTES_MAX: usize = 2048;
 /// The longest a sign of presence holds.
 pub(super) const TTL_MAX: Duration = Duration::from_secs(120);
@@ -18,9 +18,9 @@ pub(super) const TTL_MAX: Duration = Duration::from_secs(120);
 /// One who is there.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Present {
-    /// Who.
+    /// The principal.
     pub who: PrincipalId,
-    /// What they are at, in the form that the clients of a canvas agree on.
+    /// The state, in a form that the clients of a canvas agree on.
     pub state: Value,
     /// Seconds for which this holds still.
     pub ttl: u64,
@@ -34,7 +34,7 @@ pub(super) struct Presence {
 }
 
 impl Presence {
-    /// Notes what somebody is at; answers whether there was room for them.
+    /// Notes the state of a session. Returns `false` if there is no room.
     pub(super) fn note(
         &mut self,
         who: &PrincipalId,

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 /// A collection of entities: the members on the way to it, `["topics", "messages"]` being `/topics/{id}/messages`.
 pub(super) type Collection = &'static [&'static str];
 
-/// Where an entity stands in its collection: by `ord`, then by its pointer.
+/// The place of an entity in its collection: `ord`, then its pointer.
 type Place = (Arc<str>, Arc<str>, Arc<str>);
 
 /// See the module.
@@ -27,7 +27,7 @@ pub struct State {
     counts: imbl::HashMap<Arc<str>, usize>,
 }
 
-/// What a patch did.
+/// The effect of a patch.
 #[derive(Debug, Default)]
 pub struct Touched {
     /// The pointers of the entities it made, changed or removed.
@@ -36,13 +36,13 @@ pub struct Touched {
     pub inverse: Vec<PatchOperation>,
 }
 
-/// Why a patch does not apply. A patch is made by the rules of a canvas, so this is a fault of theirs.
+/// The reason why a patch does not apply. Patches are made by the rules of a canvas, so this is a fault of theirs.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("the patch does not apply at {path}: {message}")]
 pub struct Misfit {
-    /// Where.
+    /// The pointer.
     pub path: String,
-    /// Why.
+    /// The reason.
     pub message: String,
 }
 
@@ -79,17 +79,17 @@ impl State {
         places.filter_map(move |(_, _, path)| self.entities.get(path)).map(|entity| &**entity)
     }
 
-    /// How many entities a collection has.
+    /// Returns the number of entities of a collection.
     pub fn count(&self, collection: &str) -> usize {
         self.counts.get(collection).copied().unwrap_or(0)
     }
 
-    /// How many entities there are.
+    /// Returns the number of entities.
     pub fn len(&self) -> usize {
         self.entities.len()
     }
 
-    /// Whether there are none.
+    /// Returns `true` if there are no entities.
     pub fn is_empty(&self) -> bool {
         self.entities.is_empty()
     }
@@ -132,7 +132,7 @@ impl State {
         Ok(touched.paths)
     }
 
-    /// What stands at a pointer of the state as [`Self::to_json`] has it.
+    /// Returns the value at a pointer of the state, as [`Self::to_json`] has it.
     pub fn at(&self, pointer: &str) -> Option<Value> {
         match self.locate(pointer) {
             Ok((path, rest)) if rest.is_empty() => self.get(&path).map(|_| self.entity_json(&path)),
@@ -301,7 +301,7 @@ impl State {
     }
 }
 
-/// Where an entity of a collection stands; it knows its own id.
+/// Returns the pointer of an entity, by its own id.
 fn entity_path(collection: &str, entity: &Value) -> String {
     format!("{collection}/{}", escape(entity["id"].as_str().unwrap_or_default()))
 }

@@ -1,5 +1,5 @@
-//! When subscribers are told how far a canvas is. Whoever is alone is told at once. Where many subscribe, telling them takes a
-//! while: they are told together of what comes within that while, so that a crowd costs a busy canvas no more than a few do.
+//! The notifications of subscribers. A single subscriber is notified at once. Notifying many takes time, and they are
+//! notified once of everything that comes within that time, so that a crowd costs a busy canvas no more than a few do.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,31 +10,31 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::handle::Shown;
 
-/// How long it takes to tell one subscriber something, about.
+/// The approximate time of one notification.
 const EACH: Duration = Duration::from_micros(50);
-/// What is shorter than this is no time.
+/// Delays below this are not worth a timer: subscribers are notified immediately.
 const SHORTEST: Duration = Duration::from_millis(1);
-/// The longest that something waits to be told together with what follows it.
+/// The longest delay of a notification.
 const LONGEST: Duration = Duration::from_millis(8);
-/// The longest that a crowd is waited for which has not taken yet what it was told before: it would be sent more in pieces.
+/// The longest wait for subscribers that have not taken the last notification: they would receive more in pieces.
 const BUSY: Duration = Duration::from_millis(25);
-/// After a rest the crowd is told once this part of the while has passed: what comes alone rarely comes alone.
+/// The part of the delay for the first notification after a pause: a single write is rarely alone.
 const FIRST: u32 = 8;
 
-/// How long it takes to tell so many.
+/// Returns the time that so many notifications take.
 fn takes(subscribers: usize) -> Duration {
     let all = EACH * u32::try_from(subscribers).unwrap_or(u32::MAX);
     if all < SHORTEST { Duration::ZERO } else { all.min(LONGEST) }
 }
 
-/// How far those who subscribe are with what they were told.
+/// The progress of subscribers with a notification.
 #[derive(Debug, Default)]
 pub(super) struct Crowd {
-    /// Those who have taken it.
+    /// The number of subscribers that have taken it.
     done: AtomicUsize,
-    /// Those whose sockets take nothing at the moment: nobody waits for them.
+    /// The number of subscribers whose sockets take nothing at present: nobody waits for them.
     held_up: AtomicUsize,
-    /// How many are waited for.
+    /// The number of subscribers that are waited for.
     wanted: AtomicUsize,
     changed: Notify,
 }
@@ -50,7 +50,7 @@ impl Drop for HeldUp {
 }
 
 impl Crowd {
-    /// One of them has taken what it was told.
+    /// Notes that one of them has taken the notification.
     pub(super) fn done(&self) {
         self.done.fetch_add(1, Ordering::Relaxed);
         if self.is_done() {
@@ -72,7 +72,7 @@ impl Crowd {
         done + held_up >= wanted
     }
 
-    /// So many are told something.
+    /// Begins a notification of so many.
     fn begin(&self, wanted: usize) {
         self.done.store(0, Ordering::Relaxed);
         self.wanted.store(wanted, Ordering::Relaxed);
@@ -85,7 +85,7 @@ impl Crowd {
     }
 }
 
-/// Passes on what is `published` to those who watch `told`, until its owner is gone; whoever subscribes listens to `shown`.
+/// Forwards the `published` revision to the watchers of `told`, until its owner is gone; subscribers listen to `shown`.
 pub(super) async fn run(
     mut published: watch::Receiver<u64>,
     told: watch::Sender<u64>,

@@ -1,4 +1,4 @@
-//! What is done to a message: it is said, written, broken off, changed, taken back, reacted to.
+//! The ops on a message: it is posted, streamed, interrupted, amended, retracted, reacted to.
 
 use std::sync::Arc;
 
@@ -69,7 +69,7 @@ pub(super) fn message(
     Ok(message)
 }
 
-/// Whether a lifeform other than the writer is writing in a topic.
+/// Returns `true` if a lifeform other than the writer is writing in a topic.
 pub(super) fn another_speaks(state: &State, topic: &str, ask: &Ask) -> bool {
     let newest = state.children(&format!("{}/messages", topic_path(topic))).rev().take(NEWEST);
     newest
@@ -149,7 +149,7 @@ pub(super) fn write(
     Ok(edit)
 }
 
-/// An own message is written anew from its beginning; what stood there goes into its history.
+/// Begins an own message again; the earlier text becomes part of its history.
 pub(super) fn reopen(state: &State, topic: &str, id: &str, reason: &str, ask: &Ask) -> Result<Edit, Refusal> {
     let (found, path) = (settled(state, topic, id, ask)?, message_path(topic, id));
     if found["sender"] != *ask.who.id.0 {

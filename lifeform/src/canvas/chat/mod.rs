@@ -23,7 +23,7 @@ use messages::{
 };
 use topics::{create_topic, edit_topic, give_role, read, summarize};
 
-/// What a chat is made of.
+/// The collections of a chat.
 pub(super) const COLLECTIONS: &[Collection] = &[&["users"], &["topics"], &["topics", "messages"]];
 
 /// The names of the ops.
@@ -49,7 +49,7 @@ pub const OPS: &[&str] = &[
     "message.settle",
 ];
 
-/// Who answers in a topic without being asked by name.
+/// The lifeforms that answer in a topic without a mention.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Turns {
@@ -62,7 +62,7 @@ pub enum Turns {
     OneAtATime,
 }
 
-/// What one may do in a topic; without a role, whatever the token allows.
+/// The role of a principal in a topic; without one, the token decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TopicRole {
@@ -80,15 +80,15 @@ pub enum TopicRole {
 pub struct Attachment {
     /// SHA-256 of the bytes, in hexadecimal, as the upload answered it.
     pub hash: Arc<str>,
-    /// What it is called.
+    /// The file name.
     pub name: String,
-    /// Its media type.
+    /// The media type.
     pub media_type: String,
-    /// How many bytes it has.
+    /// The size in bytes.
     pub bytes: u64,
 }
 
-/// What can be done to a chat.
+/// An op on a chat.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", deny_unknown_fields)]
 pub enum Op {
@@ -101,44 +101,44 @@ pub enum Op {
     /// Opens a topic.
     #[serde(rename = "topic.create")]
     TopicCreate {
-        /// Its id.
+        /// The id.
         id: Arc<str>,
-        /// Its title.
+        /// The title.
         title: String,
-        /// Who answers in it.
+        /// The rule of turns.
         #[serde(default, skip_serializing_if = "is_free")]
         turns: Turns,
     },
     /// Changes a topic.
     #[serde(rename = "topic.edit")]
     TopicEdit {
-        /// Which one.
+        /// The topic.
         id: Arc<str>,
-        /// Its new title.
+        /// The new title.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         title: Option<String>,
-        /// Who answers in it from now on.
+        /// The new rule of turns.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         turns: Option<Turns>,
-        /// Whether it is put away: nothing more is said in it then.
+        /// `true` to archive it: no message is accepted then.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         archived: Option<bool>,
     },
-    /// Gives somebody a role in a topic, or takes it back.
+    /// Gives a principal a role in a topic, or removes it.
     #[serde(rename = "topic.role")]
     TopicRole {
-        /// Which topic.
+        /// The topic.
         id: Arc<str>,
-        /// Whose role.
+        /// The principal.
         who: PrincipalId,
-        /// Which; none takes it back.
+        /// The role; `None` removes it.
         #[serde(default)]
         role: Option<TopicRole>,
     },
     /// Notes how far one has read.
     #[serde(rename = "topic.read")]
     Read {
-        /// Which topic.
+        /// The topic.
         id: Arc<str>,
         /// The last message that was read.
         upto: Arc<str>,
@@ -146,7 +146,7 @@ pub enum Op {
     /// Says in short what was said up to some message. What was said stays; each keeps his own summary.
     #[serde(rename = "topic.summarize")]
     Summarize {
-        /// Which topic.
+        /// The topic.
         id: Arc<str>,
         /// The last message that is in it.
         upto: Arc<str>,
@@ -156,22 +156,22 @@ pub enum Op {
     /// Says something.
     #[serde(rename = "message.append")]
     Append {
-        /// Where.
+        /// The topic.
         topic: Arc<str>,
         /// The message's id.
         id: Arc<str>,
-        /// What.
+        /// The text.
         content: String,
-        /// What it answers.
+        /// The message that it answers.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reply_to: Option<Arc<str>>,
-        /// What it adds to.
+        /// The message that it adds to.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         supplements: Option<Arc<str>>,
-        /// Whether whoever is writing should break off for it.
+        /// `true` to interrupt a present answer.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         urgent: bool,
-        /// What it carries.
+        /// The attachments.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         attachments: Vec<Attachment>,
         /// All the messages it answers, when there are several.
@@ -184,37 +184,37 @@ pub enum Op {
     /// Begins to say something that is not finished yet.
     #[serde(rename = "message.stream_open")]
     Open {
-        /// Where.
+        /// The topic.
         topic: Arc<str>,
         /// The message's id.
         id: Arc<str>,
-        /// What it answers.
+        /// The message that it answers.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reply_to: Option<Arc<str>>,
-        /// What it adds to.
+        /// The message that it adds to.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         supplements: Option<Arc<str>>,
         /// All the messages it answers, when there are several.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         answers: Vec<Arc<str>>,
     },
-    /// Begins anew to say something of one's own that was broken off; what stood there is kept.
+    /// Begins an own interrupted message again; its text is kept.
     #[serde(rename = "message.reopen")]
     Reopen {
-        /// Where.
+        /// The topic.
         topic: Arc<str>,
-        /// Which message.
+        /// The message.
         id: Arc<str>,
-        /// Why.
+        /// The reason.
         #[serde(default)]
         reason: String,
     },
     /// Makes what was said so far durable.
     #[serde(rename = "message.checkpoint")]
     Checkpoint {
-        /// Where.
+        /// The topic.
         topic: Arc<str>,
-        /// Which message.
+        /// The message.
         id: Arc<str>,
         /// All of its text so far.
         content: String,
@@ -222,9 +222,9 @@ pub enum Op {
     /// Has said it.
     #[serde(rename = "message.finish")]
     Finish {
-        /// Where.
+        /// The topic.
         topic: Arc<str>,
-        /// Which message.
+        /// The message.
         id: Arc<str>,
         /// All of its text.
         content: String,
@@ -235,96 +235,96 @@ pub enum Op {
     /// Breaks off; the text so far stays.
     #[serde(rename = "message.interrupt")]
     Interrupt {
-        /// Where.
+        /// The topic.
         topic: Arc<str>,
-        /// Which message.
+        /// The message.
         id: Arc<str>,
-        /// Why.
+        /// The reason.
         #[serde(default)]
         reason: String,
     },
     /// Says it differently; what was said before is kept.
     #[serde(rename = "message.amend")]
     Amend {
-        /// Where.
+        /// The topic.
         topic: Arc<str>,
-        /// Which message.
+        /// The message.
         id: Arc<str>,
         /// The new text.
         content: String,
-        /// Why.
+        /// The reason.
         #[serde(default)]
         reason: String,
     },
     /// Takes it back; what was said is kept in its history.
     #[serde(rename = "message.retract")]
     Retract {
-        /// Where.
+        /// The topic.
         topic: Arc<str>,
-        /// Which message.
+        /// The message.
         id: Arc<str>,
-        /// Why.
+        /// The reason.
         #[serde(default)]
         reason: String,
     },
     /// Says again what was taken back.
     #[serde(rename = "message.restore")]
     Restore {
-        /// Where.
+        /// The topic.
         topic: Arc<str>,
-        /// Which message.
+        /// The message.
         id: Arc<str>,
-        /// Why.
+        /// The reason.
         #[serde(default)]
         reason: String,
     },
     /// Takes a message away with all it ever said. Only that it was there stays, and the log before it goes. An operator's.
     #[serde(rename = "message.purge")]
     Purge {
-        /// Where.
+        /// The topic.
         topic: Arc<str>,
-        /// Which message.
+        /// The message.
         id: Arc<str>,
-        /// Why.
+        /// The reason.
         #[serde(default)]
         reason: String,
     },
     /// Puts a sign on a message, or takes it off.
     #[serde(rename = "message.react")]
     React {
-        /// Where.
+        /// The topic.
         topic: Arc<str>,
-        /// Which message.
+        /// The message.
         id: Arc<str>,
         /// The sign.
         reaction: String,
-        /// Whether it is put on.
+        /// `true` to add the reaction, `false` to remove it.
         #[serde(default = "yes")]
         on: bool,
     },
     /// Proposes other words for a message; its author or an operator decides.
     #[serde(rename = "message.suggest")]
     Suggest {
-        /// Where.
+        /// The topic.
         topic: Arc<str>,
-        /// Which message.
+        /// The message.
         id: Arc<str>,
         /// The proposed text.
         content: String,
-        /// Why.
+        /// The reason.
         #[serde(default)]
         reason: String,
     },
     /// Accepts a suggestion, which amends the message, or declines it.
     #[serde(rename = "message.settle")]
     Settle {
-        /// Where.
+        /// The topic.
         topic: Arc<str>,
-        /// Which message.
+        /// The message.
         id: Arc<str>,
         /// The number of the suggestion.
         suggestion: u64,
-        /// Whether it is accepted.
+        /// `true` to accept it.
         accept: bool,
     },
 }
@@ -399,17 +399,17 @@ impl Op {
     }
 }
 
-/// Where a topic stands in the state.
+/// Returns the pointer of a topic in the state.
 pub fn topic_path(topic: &str) -> String {
     format!("/topics/{}", escape(topic))
 }
 
-/// Where a message stands in the state.
+/// Returns the pointer of a message in the state.
 pub fn message_path(topic: &str, id: &str) -> String {
     format!("/topics/{}/messages/{}", escape(topic), escape(id))
 }
 
-/// What `op` makes of `state`.
+/// Returns the change that `op` makes to `state`.
 ///
 /// # Errors
 /// A [`Refusal`]; the state is then as it was.
@@ -486,7 +486,7 @@ fn put(path: String, value: Value) -> Edit {
     edit
 }
 
-/// What one is called. Who is not known yet is introduced by any op.
+/// Sets the display name of a principal. Any op introduces an unknown one.
 fn name_user(name: &str, ask: &Ask) -> Result<Edit, Refusal> {
     if name.trim().is_empty() || name.chars().count() > 80 || name.contains(char::is_control) {
         return Err(Refusal::schema("name", "a name is 1 to 80 characters, none of them a control character"));

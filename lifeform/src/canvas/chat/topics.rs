@@ -1,4 +1,4 @@
-//! What is done to a topic as a whole.
+//! The ops on a topic as a whole.
 
 use std::sync::Arc;
 
