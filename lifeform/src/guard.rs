@@ -1,6 +1,6 @@
-//! What keeps a lifeform from hurting itself (MISSION L5): a storm of acts that bring forth each other (a seizure), and
-//! nutrients that trickle away with nobody asking (bleeding). Plain functions of what was counted; each trip has its evidence,
-//! and each has a way back.
+//! The guard of a lifeform (MISSION L5): it limits a storm of acts that cause each other (a seizure), and nutrients
+//! that are spent while nobody asks (bleeding). Plain functions of counts; each intervention has its evidence and its
+//! end.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use nexus::{PrincipalId, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// When it intervenes, `[guard]` in the configuration.
+/// The limits of the guard, `[guard]` in the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct GuardLimits {
@@ -75,20 +75,20 @@ impl GuardLimits {
     }
 }
 
-/// How far it intervenes; each step contains the ones before it.
+/// The steps of an intervention; each includes the ones before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
     /// Not at all.
     #[default]
     Calm,
-    /// What is said is gathered from beat to beat, and answered at once.
+    /// Messages are collected from beat to beat, and answered together.
     Coalesce,
     /// Answers are given by the inhibitory fascicle, which condenses what was said before it thinks.
     Inhibit,
     /// Nothing is begun until it is over.
     Quarantine,
-    /// It is stopped; somebody has to start it.
+    /// The lifeform is stopped; a person has to start it.
     Stop,
 }
 
@@ -103,15 +103,15 @@ impl Step {
     }
 }
 
-/// Where an intervention stands.
+/// The state of an intervention.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Guard {
-    /// How far it goes.
+    /// The step.
     pub step: Step,
     /// Since when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// What was counted.
+    /// The counts that led to it.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub evidence: Value,
     /// Quarantines it went through without a calm time between them.
@@ -119,18 +119,18 @@ pub struct Guard {
     pub quarantines: u32,
 }
 
-/// What is counted. It is not kept: whoever was killed begins anew.
+/// The counts. They are not stored: a restart begins with zero.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
     acts: VecDeque<Counted>,
     heard: VecDeque<Counted>,
     /// All that was spent unasked until then.
     unasked: VecDeque<(Timestamp, i64)>,
-    /// When something was last too much.
+    /// The last time of an excess.
     stormy_at: Option<Timestamp>,
 }
 
-/// When it was, and the participant it was for.
+/// The time of a counted event, and the participant it was for.
 type Counted = (Timestamp, Option<PrincipalId>);
 
 /// One of so many things that are said, or begun, within a minute is for one participant at most.
@@ -139,7 +139,7 @@ const MINUTE: SignedDuration = SignedDuration::from_mins(1);
 /// Jobs within a minute that say nothing yet of how many come forth from one thing.
 const FEW_ACTS: usize = 24;
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
-/// How many of one thing are remembered at most.
+/// The most events of one kind that are remembered.
 const REMEMBERED_MAX: usize = 20_000;
 
 fn note<T>(list: &mut VecDeque<T>, one: T) {
@@ -179,12 +179,12 @@ impl Counts {
         note(&mut self.unasked, (now, tokens));
     }
 
-    /// Whether nothing is known yet of what was spent unasked.
+    /// Returns `true` if nothing is known yet of unasked spending.
     pub(crate) fn knows_nothing_unasked(&self) -> bool {
         self.unasked.is_empty()
     }
 
-    /// What is too much now, with the figures; `None` when nothing is.
+    /// Returns the present excess with its figures; `None` if there is none.
     fn storm(&mut self, limits: &GuardLimits, now: Timestamp) -> Option<Value> {
         for list in [&mut self.acts, &mut self.heard] {
             while list.pop_front_if(|(at, _)| *at <= now - MINUTE).is_some() {}
@@ -214,7 +214,7 @@ fn has_share(counted: &VecDeque<Counted>, who: &PrincipalId, max: u32, now: Time
     recent.filter(|(_, of)| of.as_ref() == Some(who)).count() >= (max as usize / SHARES).max(1)
 }
 
-/// Where the guard stands after a look at what was counted; `None` when it stands where it stood.
+/// Returns the state of the guard after an examination of the counts; `None` if it does not change.
 pub(crate) fn judge(guard: &Guard, counts: &mut Counts, limits: &GuardLimits, now: Timestamp) -> Option<Guard> {
     let storm = counts.storm(limits, now);
     if storm.is_some() {

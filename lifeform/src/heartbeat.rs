@@ -34,7 +34,7 @@ pub(crate) struct Heartbeat {
     changed: Arc<Notify>,
 }
 
-/// Who beats now, and when the next one is due.
+/// Returns the lifeforms that beat now, and the time of the next beat.
 fn due(wheel: &mut Wheel, now: Timestamp) -> (Vec<Handle>, Option<Timestamp>) {
     let mut beats = Vec::new();
     while let Some(Reverse((at, generation, id))) = wheel.due.peek().cloned() {

@@ -1,5 +1,5 @@
-//! What a lifeform knows besides what it was told itself: the records of the commons (MISSION R3, R4, H5). Here is what of
-//! them comes to its mind unasked, on whose behalf it may see them, and what it makes records of.
+//! A lifeform's access to the records of the commons (MISSION R3, R4, H5): the records for its prompts, the principals
+//! on whose behalf it sees them, and the records that it makes.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -13,13 +13,13 @@ use serde_json::{Map, Value, json};
 
 use crate::agenda::Goal;
 
-/// Records of somebody's profile, of what answers the words at hand, and of the briefing that a thought is told.
+/// The most records of a profile, of answers to the message, and of the briefing in a prompt.
 const PROFILE_MAX: usize = 5;
 /// Records of a profile that are looked at: some may be of talks with others.
 const PROFILES_READ: usize = 64;
 const FOUND_MAX: usize = 3;
 const BRIEFING_MAX: usize = 3;
-/// What is scored less does not come to mind by itself.
+/// The least score of a record for a prompt.
 const SCORE_MIN: f64 = 3.0;
 /// Characters of a question.
 const WORDS_MAX: usize = 2_000;
@@ -33,27 +33,27 @@ pub(crate) struct Knowing {
     knowledge: Knowledge,
     clock: Arc<dyn Clock>,
     me: Principal,
-    /// Whose records come to mind unasked, besides its own and those of whoever speaks.
+    /// The principals whose records are used unasked, besides its own and the speaker's.
     trusts: Arc<[PrincipalId]>,
-    /// What it was told when it woke: ids. Nothing until its first thought.
+    /// The ids of the briefing at the start; `None` until the first thought.
     briefing: Arc<RwLock<Option<Vec<String>>>>,
 }
 
 /// Somebody's words that something is learned from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heard<'a> {
-    /// Whose.
+    /// The speaker.
     pub(crate) person: &'a str,
-    /// The message, by where it stands: people choose the names of theirs, and may choose the same in two places.
+    /// The message, by its place: people choose the ids of messages, and may choose the same in two places.
     pub(crate) message: &'a str,
-    /// What they were.
+    /// The text.
     pub(crate) content: &'a str,
-    /// When they were said.
+    /// The time.
     pub(crate) at: Timestamp,
 }
 
 impl Knowing {
-    /// What the lifeform `me` knows.
+    /// Makes the access of the lifeform `me`.
     pub(crate) fn new(knowledge: Knowledge, clock: Arc<dyn Clock>, me: Principal, trusts: Arc<[PrincipalId]>) -> Self {
         Self { knowledge, clock, me, trusts, briefing: Arc::default() }
     }
@@ -65,8 +65,8 @@ impl Knowing {
         Origin::new(me, cause.clone())
     }
 
-    /// Whether a record may be told where these people hear it: what only a circle knows stays in the circle. What the
-    /// lifeform made for itself is its own to tell, to those with whom it came by it.
+    /// Returns `true` if a record may be used where these people read: the knowledge of a circle stays in the circle.
+    /// The lifeform's own records are for the people with whom it made them.
     fn may_be_told(&self, record: &Record, people: &BTreeSet<String>) -> bool {
         let among = record.tags.get(AMONG).and_then(Value::as_array);
         let was_there = |person: &String| among.is_none_or(|among| among.iter().any(|one| *one == **person));
@@ -76,8 +76,7 @@ impl Knowing {
         mine || self.knowledge.may_be_told(record, others)
     }
 
-    /// Whether a record may come to mind unasked: what a stranger wrote is found by whoever asks for it, and pushes itself
-    /// on nobody.
+    /// Returns `true` if a record may be used unasked: a stranger's record is found only by a search.
     fn is_trusted(&self, record: &Record, person: Option<&str>) -> bool {
         let owner = record.owner.as_str();
         self.me.answers_for(owner)
@@ -98,11 +97,12 @@ impl Knowing {
         own.chain(trusts).chain(person).chain([&*self.me.id.0]).map(str::to_owned).collect()
     }
 
-    /// What comes to mind at `words` of whoever `asks`: what is known of him, if he speaks alone, then what answers the words,
-    /// then what it was told when it woke; of all that, what all may know who have spoken there.
+    /// Returns the records for a prompt that answers `words` of the principal `asks`: the profile, if nobody else
+    /// speaks, then the records that answer the words, then the briefing; of all these, what every speaker there may
+    /// know.
     ///
     /// # Errors
-    /// When the commons cannot be read.
+    /// If the commons cannot be read.
     pub(crate) async fn comes_to_mind(
         &self,
         words: &str,
@@ -164,7 +164,7 @@ impl Knowing {
         Ok(found.filter(fits).take(FOUND_MAX).collect())
     }
 
-    /// What it is told when it wakes: looked for once a life, at its first thought.
+    /// Returns the briefing, which is searched once a process, at the first thought.
     async fn briefing(&self, cause: &Cause) -> Result<Vec<String>, KnowledgeError> {
         let known = self.briefing.read().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(known) = known {
@@ -176,11 +176,11 @@ impl Knowing {
         Ok(told)
     }
 
-    /// What is known about a goal, the best first (H5), of what all of `people` may know. `set_by` is whoever set it, if
-    /// nobody else talks about it.
+    /// Returns the records about a goal, the best first (H5), that all of `people` may know. `set_by` is the goal's
+    /// author, if nobody else talks about it.
     ///
     /// # Errors
-    /// When the commons cannot be read.
+    /// If the commons cannot be read.
     pub(crate) async fn about(
         &self,
         goal: &Goal,
@@ -194,11 +194,11 @@ impl Knowing {
         self.answering(&words, set_by, people, None, &self.acting_for(set_by, cause)).await
     }
 
-    /// Keeps what somebody says of himself, or asks to be remembered, in so many words, when it is heard `first`; and what a model
-    /// read in it, by what it calls it, as far as the words bear it out.
+    /// Keeps plain statements of a person about itself, and requests to remember, when a message is heard `first`; and
+    /// the statements that a model read in it, by category, as far as the words bear them out.
     ///
     /// # Errors
-    /// When the commons cannot be read or written.
+    /// If the commons cannot be read or written.
     pub(crate) async fn hear(
         &self,
         heard: Heard<'_>,
@@ -249,7 +249,7 @@ impl Knowing {
         refused.map_or(Ok(learned), Err)
     }
 
-    /// What was learned of a message holds no more, but for what was `learned` of it just now: it was changed, or taken back.
+    /// Withdraws what was learned of a changed or retracted message, except for what was `learned` of it just now.
     ///
     /// # Errors
     /// As [`Self::hear`].
@@ -266,8 +266,8 @@ impl Knowing {
         Ok(())
     }
 
-    /// Keeps something that it learned by itself, by a job: its own, and shown to nobody else. What it learned with people is
-    /// told where no others hear it.
+    /// Keeps something that the lifeform learned by itself, by a job: its own record, hidden from others. A record that
+    /// it made with people is used where no others read.
     ///
     /// # Errors
     /// As [`Self::hear`].
@@ -351,7 +351,7 @@ impl Knowing {
     }
 }
 
-/// Whether none but lifeforms speak there besides a person: what is only his is told to nobody else then.
+/// Returns `true` if a person is the only speaker besides lifeforms: then its own records may be used.
 pub(crate) fn alone(people: &BTreeSet<String>, person: &str) -> bool {
     let is_of_the_house = |other: &str| other.starts_with("lifeform:") || other.starts_with("system:");
     people.iter().all(|other| other == person || is_of_the_house(other))

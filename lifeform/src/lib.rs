@@ -33,16 +33,16 @@ pub use life::{Head as LifeformHead, Status};
 pub use lifeforms::Lifeforms;
 pub use spec::{LifeformId, LifeformSpec};
 
-/// Why a lifeform was refused or failed.
+/// The reason why a lifeform was refused or failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LifeformError {
     /// There is none of that name.
     #[error("lifeform {0} not found")]
     NotFound(LifeformId),
-    /// It has no canvas of that name.
+    /// The lifeform has no canvas of that name.
     #[error("canvas {0} not found")]
     NoCanvas(CanvasId),
-    /// Its definition is not well made.
+    /// The definition is malformed.
     #[error("{0}")]
     Spec(String),
     /// The rules of the canvas refuse.
@@ -51,7 +51,7 @@ pub enum LifeformError {
     /// Too much waits.
     #[error("too much is waiting for this canvas")]
     Overloaded,
-    /// Its actor ended.
+    /// The actor ended.
     #[error("the lifeform died: {0}")]
     Died(String),
     /// A fascicle of it failed.
@@ -60,7 +60,7 @@ pub enum LifeformError {
     /// The commons' records failed.
     #[error(transparent)]
     Knowledge(#[from] knowledge::KnowledgeError),
-    /// Its mind failed.
+    /// The nexus failed.
     #[error(transparent)]
     Nexus(#[from] nexus::NexusError),
     /// A neuron of it failed.

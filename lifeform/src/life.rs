@@ -1,4 +1,4 @@
-//! One living lifeform: the only ractor of this crate. What it does with what it is told is in `alive`.
+//! The actor of one running lifeform: the only ractor of this crate. Its reactions are in `alive`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,57 +22,57 @@ use crate::metabolism::{Mode, Policy};
 use crate::plans::Plans;
 use crate::spec::{LifeformId, LifeformSpec};
 
-/// How a lifeform stands.
+/// The status of a lifeform.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     /// Made, not started yet.
     #[default]
     Created,
-    /// It lives.
+    /// The lifeform is running.
     Running,
-    /// It lives and cannot pay for a thought; a top-up wakes it.
+    /// The lifeform is running and cannot pay for a thought; a top-up wakes it.
     Dormant,
     /// Somebody stopped it.
     Stopped,
-    /// It is gone; its records stay.
+    /// The lifeform has ended; its records stay.
     Terminated,
 }
 
-/// What is kept of a lifeform.
+/// The stored head of a lifeform.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Head {
-    /// Its id.
+    /// The id.
     pub id: LifeformId,
-    /// What it was born as.
+    /// The definition.
     pub definition: LifeformSpec,
-    /// How it stands.
+    /// The status.
     pub status: Status,
     /// The mode it lives in.
     pub mode: Mode,
-    /// What an operator ordered.
+    /// The policy of an operator.
     pub policy: Policy,
-    /// When it was made.
+    /// The time of creation.
     pub created_at: Timestamp,
-    /// When it last came here in an archive.
+    /// The time of its last import from an archive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub imported_at: Option<Timestamp>,
-    /// How often it fell dormant.
+    /// The number of times that it became dormant.
     #[serde(default)]
     pub rests: u64,
-    /// How often it came into want by itself, whatever was ordered.
+    /// The number of times that it entered `eco` by itself.
     #[serde(default)]
     pub wants: u64,
-    /// Whether it is in want.
+    /// `true` while it is in `eco` by itself.
     #[serde(default)]
     pub in_want: bool,
-    /// How its guard stands.
+    /// The state of its guard.
     #[serde(default)]
     pub guard: Guard,
 }
 
 impl Head {
-    /// Who it is, and which circles it is in.
+    /// Returns its principal, with its scopes.
     pub(crate) fn principal(&self) -> Principal {
         let mut me = Principal::lifeform(&self.id);
         me.scopes.extend(self.definition.scopes.iter().map(|scope| Scope(scope.as_str().into())));
@@ -84,7 +84,7 @@ impl Head {
     }
 }
 
-/// What the body of a living lifeform is made of.
+/// The parts of a running lifeform.
 pub(crate) struct Body {
     pub(crate) store: Store,
     pub(crate) fascicles: Fascicles,
@@ -98,20 +98,20 @@ pub(crate) struct Body {
     pub(crate) version: u64,
     /// Set when it goes to sleep by itself.
     pub(crate) asleep: Arc<AtomicBool>,
-    /// When the daemon was started, in the first life since: whoever was writing before writes no more.
+    /// The start of the process, in the first run after it: writers of before write no more.
     pub(crate) restarted_at: Option<Timestamp>,
 }
 
 pub(crate) enum Msg {
     /// The canvas of that name changed; the reader waits until this is taken in.
     Heard(Arc<str>, Box<Entry>, oneshot::Sender<()>),
-    /// It takes part in one more canvas.
+    /// The lifeform joins a canvas.
     Join(Canvas),
-    /// It takes part in one no more.
+    /// The lifeform leaves a canvas.
     Leave(Arc<str>),
     /// A job ended.
     Ended(Arc<str>, JobStatus),
-    /// A job waits for somebody's word.
+    /// A job waits for input.
     Waits(Arc<str>),
     /// Look at the balance and at what waits: a beat, or a top-up.
     Beat,
@@ -133,7 +133,7 @@ pub(crate) enum Msg {
     Stop(Status, Origin, oneshot::Sender<Result<Head, LifeformError>>),
 }
 
-/// Where a living lifeform is told things.
+/// The mailbox of a running lifeform.
 pub(crate) type Mailbox = ActorRef<Msg>;
 
 pub(crate) struct Life;
@@ -299,7 +299,7 @@ impl Handle {
         let _ = self.mailbox.cast(Msg::TakenUp(job.clone()));
     }
 
-    /// Whether it went to sleep by itself.
+    /// Returns `true` if the lifeform went to sleep by itself.
     pub(crate) fn is_asleep(&self) -> bool {
         self.asleep.load(Ordering::SeqCst)
     }

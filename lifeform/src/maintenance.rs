@@ -1,5 +1,5 @@
-//! What `$system` does for a mind (MISSION K9, K13), within its directives: it tidies, and takes nothing away that anybody said.
-//! All of it is KIP, by `system:gardener`, in the journal of the mind like every other write.
+//! The maintenance of a mind by `$system` (MISSION K9, K13), within its directives: it tidies, and removes nothing that
+//! a person said. All of it is KIP by `system:gardener`, in the journal of the mind like every other write.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,18 +13,19 @@ use crate::memory::{Memory, Place, also_in, earlier_places_of, holds, places_of}
 
 /// Facts and persons that one run looks at.
 const LOOKED_AT_MAX: usize = 2_000;
-/// How long somebody is away before he is archived.
+/// The absence after which a person is archived.
 const AWAY: SignedDuration = SignedDuration::from_hours(90 * 24);
 
-/// What is to be done.
+/// A task of maintenance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Task {
-    /// Of what somebody stated several times in the same words one fact holds, and names all places; the others are superseded by it.
+    /// Merges facts that a person stated several times in the same words: one fact remains with all places, the others
+    /// are superseded by it.
     ConsolidateMemory,
     /// Attributes that are used and not declared are declared.
     EvolveSchema,
-    /// What was to hold until some time that has passed is marked as expired.
+    /// Marks facts whose time of validity is over as expired.
     Expire,
     /// People who have not been heard of for ninety days are marked as archived.
     ArchivePersons,
@@ -33,7 +34,7 @@ pub enum Task {
 }
 
 impl Task {
-    /// Its name.
+    /// Returns the name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::ConsolidateMemory => "consolidate_memory",

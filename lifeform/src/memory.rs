@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
-/// Names whoever talks, and keeps when, how often and about what (K13).
+/// Names a speaker, and keeps the time, the number and the topics of the talks (K13).
 const MEET: &str = r#"
 UPSERT {
   CONCEPT ?person { {type: "Person", name: $person}
@@ -20,7 +20,7 @@ UPSERT {
 }
 WITH METADATA { source: $source, confidence: 1.0, status: "active" }"#;
 
-/// What is kept of talking with somebody.
+/// Reads the summary of the talks with a person.
 const MET: &str = r#"FIND(?p.attributes.interaction_summary) WHERE { ?p {type: "Person", name: $person} }"#;
 
 /// Keeps one fact with who said it and where.
@@ -38,11 +38,11 @@ WITH METADATA { source: $source, author: $person, evidence: [$source], confidenc
 /// A fact by its name, with those who stated it.
 const NAMED: &str = r#"FIND(?f, ?p.name) WHERE { ?f {type: "Fact", name: $name} OPTIONAL { (?f, "stated_by", ?p) } }"#;
 
-/// What a message was the last to state.
+/// Finds the facts that a message was the last to state.
 const STATED_IN: &str = r#"
 FIND(?f) WHERE { ?f {type: "Fact"} FILTER(?f.attributes.message == $message && ?f.attributes.topic == $topic && ?f.metadata.status == "active") }"#;
 
-/// What was stated more than once.
+/// Finds the facts that were stated more than once.
 const STATED_AGAIN: &str = r#"
 FIND(?f) WHERE { ?f {type: "Fact"} FILTER(IS_NOT_NULL(?f.attributes.also_in) && ?f.metadata.status == "active") }"#;
 
@@ -82,10 +82,10 @@ const AMONG_MAX: usize = 64;
 /// Facts that come to mind at once.
 const RECALLED_MAX: usize = 4;
 
-/// Topics kept of talking with somebody.
+/// The most topics in the summary of the talks with a person.
 const KEY_TOPICS_MAX: usize = 8;
 
-/// Who stated a fact.
+/// Finds the person who stated a fact.
 const STATED_BY: &str = r#"FIND(?p.name) WHERE { (?f {id: $fact}, "stated_by", ?p) } LIMIT 1"#;
 
 /// A hit must hold at least this share of what the question's words weigh.
@@ -99,15 +99,15 @@ const NAME_SELF: &str = r#"UPSERT { CONCEPT ?me { {type: "Person", name: "$self"
 pub(crate) struct Recalled {
     /// The concept's id.
     pub(crate) id: String,
-    /// What was said.
+    /// The statement.
     pub(crate) statement: String,
-    /// Who said it, if that is known.
+    /// The person who said it, if known.
     pub(crate) person: Option<String>,
-    /// How much of the question it holds.
+    /// The share of the question that it covers.
     pub(crate) score: f64,
 }
 
-/// What was recalled, and the KIP that found it (K8).
+/// The recalled facts, and the KIP that found them (K8).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Recollection {
     /// Best first.
@@ -116,7 +116,7 @@ pub(crate) struct Recollection {
     pub(crate) kip: Vec<Value>,
 }
 
-/// Where facts were stated.
+/// The place of a statement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stated<'a> {
     /// By whom.
@@ -131,10 +131,10 @@ pub(crate) struct Stated<'a> {
     pub(crate) source: &'a str,
 }
 
-/// What a lifeform keeps in mind.
+/// The memory of a lifeform.
 #[derive(Clone)]
 pub(crate) struct Memory {
-    /// What is written after a look at what is there is written by one at a time.
+    /// The lock of writes that follow a read.
     turn: Arc<Mutex<()>>,
     nexus: Nexus,
     clock: Arc<dyn Clock>,
@@ -153,7 +153,7 @@ impl Memory {
         self.clock.now()
     }
 
-    /// Runs a request for somebody else.
+    /// Runs a request for another principal.
     ///
     /// # Errors
     /// The store's own.
@@ -185,8 +185,9 @@ impl Memory {
         self.run(NAME_SELF, json!({"id": id, "name": name, "persona": persona}), &self.me).await.map(drop)
     }
 
-    /// What comes to mind at `words` where `people` hear it, of what still holds, besides what the messages `besides` state. A
-    /// fact comes to mind only where all people belong to its audience: those who could hear it when it was stated.
+    /// Returns the facts that answer `words` where `people` read, of those that hold, without those of the messages
+    /// `besides`. A fact is recalled only where all people belong to its audience: those who could hear it when it was
+    /// stated.
     ///
     /// # Errors
     /// The store's own.
@@ -227,7 +228,7 @@ impl Memory {
         Ok(found)
     }
 
-    /// Notes that somebody said something; the same thing again is noted once.
+    /// Notes that a person said something; a repetition is noted once.
     ///
     /// # Errors
     /// The store's own.
@@ -254,9 +255,9 @@ impl Memory {
         self.run(MEET, met, cause).await.map(drop)
     }
 
-    /// Keeps facts that somebody stated, if what he said stands as it was heard; answers the ids of their concepts. Whoever takes a
-    /// message's facts back waits for its turn after this look, and finds what was kept. A fact whose statement is among
-    /// `kept_before` and that is no more was taken out meanwhile, and stays out.
+    /// Keeps the facts that a person stated, if the message still says so, and returns the ids of their concepts. A
+    /// retraction of the message waits for its turn after this, and finds the facts. A fact whose statement is among
+    /// `kept_before` and that does not exist any more was deleted meanwhile, and is not kept again.
     ///
     /// # Errors
     /// The store's own.
@@ -318,8 +319,8 @@ impl Memory {
         }
     }
 
-    /// What a message stated holds no more, unless another one states it, too: it was changed (`superseded`) or taken back
-    /// (`retracted`) by an entry.
+    /// Marks the facts of a message as `superseded` (it was changed) or `retracted`, except those that another message
+    /// states too.
     ///
     /// # Errors
     /// The store's own.
@@ -425,7 +426,7 @@ impl Memory {
         Ok(false)
     }
 
-    /// A concept comes to mind no more, until somebody has looked at it.
+    /// Excludes a concept from recall until a person has examined it.
     ///
     /// # Errors
     /// The store's own.
@@ -445,15 +446,15 @@ impl Memory {
 /// The concept of a fact.
 struct Named {
     name: String,
-    /// Where else it is stated.
+    /// The other places that state it.
     also_in: Option<Vec<Place>>,
-    /// Who heard it there.
+    /// The people who heard it there.
     heard: BTreeSet<String>,
-    /// Whether it is there already, and holds.
+    /// `true` if it exists and holds.
     is_known: bool,
 }
 
-/// Where something was stated: canvas, topic, message.
+/// The place of a statement: canvas, topic, message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Place(String, String, String);
 
@@ -472,12 +473,12 @@ impl Place {
 /// Places that are kept of one fact.
 const PLACES_MAX: usize = 64;
 
-/// Where a fact was stated before.
+/// Returns the earlier places of a fact.
 pub(crate) fn earlier_places_of(fact: &Value) -> Vec<Place> {
     serde_json::from_value(fact["attributes"]["also_in"].clone()).unwrap_or_default()
 }
 
-/// Where a fact is stated, the last place last.
+/// Returns the places of a fact, the last one last.
 pub(crate) fn places_of(fact: &Value) -> Vec<Place> {
     let attributes = &fact["attributes"];
     let mut places = earlier_places_of(fact);
@@ -504,7 +505,7 @@ fn audience_of(fact: &Value, person: Option<&str>) -> Option<BTreeSet<String>> {
     Some(audience)
 }
 
-/// Whether a fact, or whatever else is kept with a status, is so.
+/// Returns `true` if the status of a fact says that it holds.
 pub(crate) fn holds(fact: &Value) -> bool {
     fact["metadata"]["status"].as_str().is_none_or(|status| status == "active")
 }
@@ -514,7 +515,7 @@ pub(crate) fn holds(fact: &Value) -> bool {
 pub(crate) struct Fact {
     /// The words it was said in.
     pub(crate) statement: Arc<str>,
-    /// What it is about.
+    /// The subject.
     pub(crate) subject: Arc<str>,
 }
 
@@ -557,8 +558,8 @@ pub(crate) fn statements(message: &str) -> Vec<String> {
     knowledge::sentences(message).into_iter().filter(|sentence| is_statement(sentence)).collect()
 }
 
-/// Whether two statements begin alike and end differently, so that one may be what has become of the other: "My cat is called
-/// Miso" and "My cat is called Tofu". A small model would find contradictions anywhere.
+/// Returns `true` if two statements have the same beginning and different ends, so that one may have replaced the
+/// other: "My cat is called Miso" and "My cat is called Tofu". A small model would find contradictions anywhere.
 pub(crate) fn are_of_one_subject(one: &str, other: &str) -> bool {
     let (one, other) = (words_in_order(one), words_in_order(other));
     let same = one.iter().zip(&other).take_while(|(a, b)| a == b).count();
@@ -582,7 +583,7 @@ fn words_in_order(text: &str) -> Vec<String> {
     words
 }
 
-/// How questions and orders begin, in words.
+/// Words at the beginning of questions and orders.
 const ASKING: [&str; 30] = [
     "what", "who", "whose", "whom", "where", "when", "why", "how", "which", "do", "does", "did", "is", "are", "was",
     "were", "can", "could", "will", "would", "should", "please", "tell", "hello", "hi", "hey", "thanks", "thank", "ok",

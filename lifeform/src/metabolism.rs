@@ -1,4 +1,4 @@
-//! How dear the next thought may be. Plain functions of the balance and the policy.
+//! The means of the next thought: plain functions of the balance and the policy.
 
 use neurons::Tier;
 use nexus::Timestamp;
@@ -23,15 +23,15 @@ pub enum Strategy {
 /// A policy with who set it and why.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Policy {
-    /// What is forced.
+    /// The strategy.
     pub strategy: Strategy,
-    /// Why.
+    /// The reason.
     #[serde(default)]
     pub reason: String,
-    /// Who set it.
+    /// The author.
     #[serde(default)]
     pub set_by: Option<nexus::PrincipalId>,
-    /// When it ends by itself.
+    /// The end.
     #[serde(default)]
     pub expires_at: Option<Timestamp>,
 }
@@ -49,22 +49,22 @@ pub enum Mode {
     Hyper,
 }
 
-/// What a mode allows.
+/// The means of a mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Means {
-    /// Which models.
+    /// The tier of the models.
     pub tier: Tier,
-    /// How long an answer may be.
+    /// The length of an answer.
     pub output_tokens_max: u32,
     /// Earlier messages of a topic that an answer is given.
     pub history: usize,
     /// Beats that are let go by for each that is taken.
     pub beats: u32,
-    /// Whether work that nobody waits for may be done.
+    /// `true` if background work may be done.
     pub background: bool,
 }
 
-/// How a lifeform is fed.
+/// The supply of a lifeform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fed {
     /// Tokens that are free.
@@ -74,7 +74,7 @@ pub struct Fed {
 }
 
 impl Fed {
-    /// How an account stands at `now`.
+    /// Returns the supply of an account at `now`.
     pub fn of(account: &Account, now: Timestamp) -> Self {
         // What answers under way may need is not spent yet, and most of it comes back.
         let account_now = account.at(now);
@@ -84,7 +84,7 @@ impl Fed {
 }
 
 const HOUR_MS: i64 = 3_600_000;
-/// How much of what brought a mode about must be left behind before it is left, in percent.
+/// The share of the bound of a mode that must be left behind before the mode ends, in percent.
 const HYSTERESIS: i64 = 80;
 
 /// The mode for a lifeform that is fed so. Between the bounds of a mode it stays what it was, so that it does
@@ -106,14 +106,14 @@ pub fn mode(fed: Fed, metabolism: &Metabolism, policy: &Policy, was: Mode, now: 
     }
 }
 
-/// How hungry a lifeform is: 0 where it leaves economy, 1 where it rests.
+/// Returns the hunger of a lifeform: 0 where it leaves `eco`, 1 where it rests.
 pub fn hunger(free_tokens: i64, metabolism: &Metabolism) -> f64 {
     let (rest, full) = (metabolism.rest_below_tokens as f64, metabolism.eco_until_tokens as f64);
     let left = (free_tokens as f64 - rest) / (full - rest).max(1.0);
     (1.0 - left).clamp(0.0, 1.0)
 }
 
-/// What `mode` may use.
+/// Returns the means of `mode`.
 pub fn means(mode: Mode) -> Means {
     match mode {
         Mode::Eco => Means { tier: Tier::Economy, output_tokens_max: 96, history: 2, beats: 4, background: false },

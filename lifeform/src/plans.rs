@@ -1,5 +1,5 @@
-//! Where an agenda is kept: one document a lifeform, changed by whoever has the newest version of it, and a mark under the
-//! time at which a sleeping lifeform is to be roused for it.
+//! The storage of an agenda: one document a lifeform, changed on its newest version, and a wake marker under the time
+//! at which a sleeping lifeform is to be woken for it.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -70,7 +70,7 @@ impl Plans {
         self.known().1
     }
 
-    /// How it takes the initiative.
+    /// Returns the rules of its initiative.
     pub(crate) fn initiative(&self) -> &Initiative {
         &self.initiative
     }
@@ -91,7 +91,7 @@ impl Plans {
         batch
     }
 
-    /// Changes the agenda, whoever else does: on the newest there is. What was changed stands in the lifeform's trace.
+    /// Changes the newest version of the agenda, whatever other writers do. The change is part of the lifeform's trace.
     ///
     /// # Errors
     /// [`LifeformError::Refused`] as `change` has it, or the store's own.
@@ -157,8 +157,8 @@ impl Plans {
         }
     }
 
-    /// A change that is to share a commit with something else: what `with` makes of the batch is committed by whoever asks.
-    /// Answers how it stands then, for [`Self::took`].
+    /// Returns a change that is committed together with something else by the caller: the version and the agenda after
+    /// it, for [`Self::took`].
     pub(crate) fn changed(&self, change: impl FnOnce(&mut Agenda)) -> (u64, Agenda) {
         let (version, agenda) = self.known();
         let mut next = (*agenda).clone();

@@ -1,4 +1,4 @@
-//! What a lifeform is born as: the definition, as it is shipped and as it is posted.
+//! The definition of a lifeform, as it is shipped and as clients post it.
 
 use std::sync::Arc;
 
@@ -17,15 +17,15 @@ pub type LifeformId = Arc<str>;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LifeformSpec {
-    /// What it is called.
+    /// The name.
     pub name: String,
-    /// Who it is, in words for its models.
+    /// The persona, in words for its models.
     #[serde(default)]
     pub persona: String,
     /// The fascicles by which it answers.
     #[serde(default)]
     pub reply: Skill,
-    /// What it does with what is said and not for it to answer; no model is needed for that.
+    /// The fascicle for messages that are not to be answered; it needs no model.
     #[serde(default = "heed")]
     pub heed: Skill,
     /// The fascicles by which it answers in a storm: they condense what was said before they think.
@@ -34,28 +34,29 @@ pub struct LifeformSpec {
     /// The fascicles by which it pursues goals and does what is scheduled.
     #[serde(default = "pursue")]
     pub pursue: Skill,
-    /// What it does with changes of mind maps that it writes together with others.
+    /// The fascicle for changes of mind maps that it is an author of.
     #[serde(default = "co_author")]
     pub co_author: Skill,
-    /// How it says in short what a long topic began with.
+    /// The fascicle that summarises the beginning of a long topic.
     #[serde(default = "compact")]
     pub compact: Skill,
     /// Characters of a topic, older than what an answer is given of it, from which on they are said in short; 0 is never.
     #[serde(default = "compact_above_chars")]
     pub compact_above_chars: u32,
-    /// Whose word is enough for it to use tools that change something outside. What others ask for waits for an approval.
+    /// The principals whose word is enough for tools that change something outside. Requests of others wait for an
+    /// approval.
     #[serde(default = "trusts")]
     pub trusts: Vec<PrincipalId>,
     /// Circles of visibility it is in, besides its own: `project:…`, `team:…`, `org:…`. Whatever they know, it knows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scopes: Vec<String>,
-    /// How it acts without being asked.
+    /// The rules of its initiative.
     #[serde(default)]
     pub initiative: Initiative,
-    /// What it is born with.
+    /// The first nutrients.
     #[serde(default = "birth")]
     pub nutrients: Amount,
-    /// What it lives on.
+    /// The rules of its metabolism.
     #[serde(default)]
     pub metabolism: Metabolism,
 }
@@ -65,12 +66,12 @@ pub struct LifeformSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Written")]
 pub struct Skill {
-    /// What is run in balance, and wherever there is no other variant.
+    /// The fascicle of the standard mode, and of modes without one of their own.
     pub standard: FascicleId,
-    /// What is run in want.
+    /// The fascicle of `eco`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub eco: Option<FascicleId>,
-    /// What is run in plenty.
+    /// The fascicle of `hyper`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hyper: Option<FascicleId>,
 }
@@ -125,21 +126,20 @@ impl Skill {
     }
 }
 
-/// How a lifeform acts without being asked.
+/// The rules by which a lifeform acts without being asked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Initiative {
-    /// How often it may speak within a day without being asked.
+    /// The most unasked messages within a day.
     pub unasked_per_day: u32,
     /// Hours in which it does not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quiet: Option<Quiet>,
-    /// What it has set out to do from birth.
+    /// The first goals.
     pub goals: Vec<GoalSpec>,
-    /// What it does at times from birth.
+    /// The first schedules.
     pub schedules: Vec<ScheduleSpec>,
-    /// Seconds without anything to do after which it sleeps: it leaves memory until somebody speaks to it, or something is
-    /// due. 0 is never.
+    /// Seconds without work after which it leaves memory, until a message comes or something is due (0: never).
     pub sleep_after_s: u64,
 }
 
@@ -149,7 +149,7 @@ impl Default for Initiative {
     }
 }
 
-/// How a lifeform keeps house.
+/// The rules of a lifeform's metabolism.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Metabolism {
@@ -159,7 +159,7 @@ pub struct Metabolism {
     pub eco_below_tokens: i64,
     /// Above so many free tokens it leaves economy again.
     pub eco_until_tokens: i64,
-    /// It lives on economy, too, when at the present rate it would be empty within so many hours; 0 asks for no such thing.
+    /// Hours (default 0: off). It also enters `eco` when at the present rate it would be empty within so many hours.
     pub eco_below_hours: u32,
     /// Above so many free tokens it spares nothing; 0 is never.
     pub hyper_above_tokens: i64,
@@ -239,10 +239,10 @@ impl LifeformSpec {
         skills.into_iter().flat_map(Skill::variants)
     }
 
-    /// What it has set out to do from birth.
+    /// Returns the agenda of a new lifeform.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the definition.
     pub fn agenda(&self, now: nexus::Timestamp) -> Result<Agenda, String> {
         let (mut agenda, by) = (Agenda::default(), nexus::PrincipalId::new("system:definition"));
         for goal in &self.initiative.goals {

@@ -1,5 +1,5 @@
-//! Where the nutrients went (MISSION L3): by model, neuron, fascicle, person, goal and day. The record of calls is the
-//! truth; a report folds what is new in it onto the last one, so asking again costs only what happened since.
+//! The spending of nutrients (MISSION L3): by model, neuron, fascicle, person, goal and day. The record of calls is the
+//! source; a report adds the new part of it to the last report, so a repeated request costs only what happened since.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ const NAMES_MAX: usize = 1_000;
 /// Pages folded between two times that the report is kept.
 const PAGES: usize = 16;
 
-/// How many calls there were and what was charged for them.
+/// A number of calls with their charges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
     /// Calls of models.
     pub calls: u64,
-    /// What they came to.
+    /// The sum of the charges.
     pub charged: Amount,
 }
 
@@ -52,7 +52,7 @@ impl Spending {
     }
 }
 
-/// The report of `account` as it stands.
+/// Returns the report of `account`.
 ///
 /// # Errors
 /// The store's own.
@@ -92,7 +92,7 @@ async fn fold(store: &Store, fascicles: &Fascicles, report: &mut Spending, entry
         #[serde(default)]
         model: Option<String>,
         charged: Amount,
-        /// Who asked for what the daemon settled.
+        /// The principal for whom the daemon settled a call.
         #[serde(default)]
         asked_by: Option<String>,
     }
@@ -133,7 +133,7 @@ fn innermost(job: &str, step: &str) -> (String, String) {
     }
 }
 
-/// Who wrote the canvas entry that a reference names.
+/// Returns the author of the canvas entry that a reference names.
 async fn who_wrote(store: &Store, reference: &str) -> Result<String, StoreError> {
     let place = reference.rsplit_once('@').and_then(|(stream, rev)| Some((stream, rev.parse::<u64>().ok()?)));
     let Some((stream, rev)) = place.filter(|(_, rev)| *rev > 0) else { return Ok("unknown".into()) };

@@ -1,5 +1,5 @@
-//! Why something happened, and what came of it (MISSION L6, K8). Every journal entry names what led to it, nearest last; so
-//! a walk back reads what an entry names, and a walk forward reads what was written since and names the entry.
+//! The causes and effects of an entry (MISSION L6, K8). Every journal entry names its causes, nearest last; so a walk
+//! back reads what an entry names, and a walk forward reads what was written since and names the entry.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 /// Entries that a walk in one direction answers.
 const STEPS_MAX: usize = 200;
-/// Entries that are told of one job to somebody who keeps them.
+/// The most entries of one job that an exporter receives.
 const KEPT_MAX: usize = 10_000;
 /// Entries of one stream that a walk forward looks at.
 const LOOKED_AT_MAX: usize = 5_000;
@@ -30,18 +30,18 @@ pub struct Step {
     pub entry: Entry,
 }
 
-/// What was found of an entry's causes and effects.
+/// The causes and effects of an entry.
 #[derive(Clone, Debug)]
 pub struct Walk {
-    /// Where it began.
+    /// The entry.
     pub from: Step,
-    /// What led to it, nearest first.
+    /// The causes, nearest first.
     pub back: Vec<Step>,
     /// References that name no entry that is kept: a request, or a log that was cut.
     pub roots: Vec<Arc<str>>,
-    /// What it led to, in the order in which it happened.
+    /// The effects, in the order in which they happened.
     pub forward: Vec<Step>,
-    /// Whether there is more than a walk answers.
+    /// `true` if there is more than a walk returns.
     pub more: bool,
 }
 
@@ -54,8 +54,8 @@ impl Step {
         self.reference.rsplit_once('@').map_or(&self.reference, |(stream, _)| stream)
     }
 
-    /// The step as the API shows it: long texts are cut, and whoever may not read prompts and minds sees of a call what it
-    /// cost, of a job how it went, and of a mind that it was written to.
+    /// Returns the step for the API: long texts are cut, and a reader without the right to prompts and minds sees of a
+    /// call its cost, of a job its status, and of a mind that it was written to.
     pub fn to_json(&self, prompts: bool) -> Value {
         let mut shown = self.entry.to_json();
         shown["ref"] = json!(self.reference);
@@ -89,7 +89,7 @@ fn cut(value: &mut Value) {
     }
 }
 
-/// Whether a stream is of the life of `lifeform`.
+/// Returns `true` for a stream of `lifeform`.
 fn is_of(lifeform: &str, stream: &str) -> bool {
     let Some((kind, rest)) = stream.split_once(':') else { return false };
     match kind {
@@ -147,7 +147,7 @@ pub(crate) async fn walk(
     Ok(Some(Walk { from, back, roots, forward, more }))
 }
 
-/// What `reference` led to, and nothing of what led to it. `None` when nothing of the lifeform's has that name.
+/// Returns the effects of `reference`, and no causes. `None` if the lifeform has nothing of that name.
 ///
 /// # Errors
 /// The store's own.
@@ -238,7 +238,7 @@ async fn walk_forward(
     Ok((forward, more))
 }
 
-/// Whether a cause names what was asked for: as it was asked for, as the entry's own name, or a step of the job.
+/// Returns `true` if a cause names the requested entry: as it was requested, by its own name, or as a step of the job.
 fn names(cause: &str, asked: &str, entry: &str) -> bool {
     let is_step = |of: &str| of.starts_with("job:") && cause.strip_prefix(of).is_some_and(|rest| rest.starts_with('/'));
     cause == asked || cause == entry || is_step(asked)
@@ -289,7 +289,7 @@ pub(crate) async fn recalled_by(store: &Store, job: &str) -> Result<BTreeSet<Str
     Ok(recalled)
 }
 
-/// What the job of an answer was given by KIP: the commands with their parameters, as they were run (K8).
+/// Returns the KIP commands of an answer's job with their parameters, as they were run (K8).
 ///
 /// # Errors
 /// The store's own.

@@ -17,18 +17,18 @@ pub(crate) const COMPACTION: &str = "compaction";
 /// Characters that are compacted at once.
 const AT_ONCE_CHARS: usize = 24_000;
 
-/// What is to be compacted.
+/// A compaction of a topic.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Compaction {
     /// The topic.
     pub(crate) place: Place,
     /// The last message that will be in the summary.
     pub(crate) upto: Arc<str>,
-    /// Its place in the topic.
+    /// The order of the message in the topic.
     pub(crate) ord: String,
 }
 
-/// What a lifeform's own summary of a topic says, and the place in the topic up to which it goes.
+/// Returns a lifeform's own summary of a topic, and the order of the last message in it.
 pub(super) fn summary<'a>(state: &'a State, topic: &str, me: &str) -> Option<(&'a str, &'a str)> {
     let summary = &state.get(&chat::topic_path(topic))?["summaries"][me];
     Some((summary["content"].as_str()?, summary["ord"].as_str()?))
@@ -38,7 +38,7 @@ fn ord(message: &Value) -> &str {
     message["ord"].as_str().unwrap_or_default()
 }
 
-/// What was said in a topic, oldest first.
+/// Returns the messages of a topic, oldest first.
 fn said<'a>(state: &'a State, topic: &str) -> impl DoubleEndedIterator<Item = &'a Value> + use<'a> {
     let messages = state.children(&format!("{}/messages", chat::topic_path(topic)));
     messages.filter(|message| message["status"] == "final" || message["status"] == "interrupted")
@@ -48,8 +48,8 @@ fn chars(message: &Value) -> usize {
     message["content"].as_str().unwrap_or_default().chars().count().min(MESSAGE_CHARS)
 }
 
-/// What of a topic is to be compacted: what is older than the newest `window` messages and in no summary yet, once that has
-/// more than `above` characters.
+/// Returns the compaction that a topic needs: of messages that are older than the newest `window` and in no summary
+/// yet, once they have more than `above` characters.
 pub(crate) fn overlong(state: &State, place: &Place, me: &str, window: usize, above: usize) -> Option<Compaction> {
     let done = summary(state, &place.topic, me).map_or("", |(_, ord)| ord);
     let mut older: Vec<&Value> =
@@ -77,7 +77,7 @@ impl Hands {
         Ok((found, canvas))
     }
 
-    /// What is to be said in short, oldest first, with the summary of what came before it. Nothing, if that was done.
+    /// Returns the messages to summarise, oldest first, with the summary before them; none if that was done.
     pub(super) fn gather(&self, context: &ToolContext) -> Result<Value, ToolFailure> {
         let (Compaction { place, ord: upto, .. }, canvas) = self.compaction(context)?;
         let state = canvas.snapshot().state;

@@ -1,4 +1,4 @@
-//! What was said is looked over when something new contradicts it.
+//! The review of earlier answers when something new contradicts them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -76,7 +76,7 @@ impl Hands {
         found
     }
 
-    /// What a model found contradicted holds no more, and own messages that rest on it are amended.
+    /// Supersedes the facts that a model found contradicted, and amends own messages that rest on them.
     pub(super) async fn correct(&self, context: &ToolContext, origin: &Origin) -> Result<Value, ToolFailure> {
         let none = Map::new();
         let asked = context.events.iter().find(|event| event.metadata.contains_key("candidates"));

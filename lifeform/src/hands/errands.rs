@@ -1,4 +1,4 @@
-//! What it does without being asked: goals, schedules, the tidying of its mind.
+//! The tools of the lifeform's own jobs: goals, schedules, the maintenance of its mind.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ impl Hands {
         maintenance::run(task, &self.memory, origin.cause.clone()).await.map_err(ToolFailure::passing)
     }
 
-    /// What is to be done and what is known about it, for a model.
+    /// Returns the task and the knowledge about it, for a model.
     pub(super) async fn consider(&self, context: &ToolContext, origin: &Origin) -> Result<Value, ToolFailure> {
         let errand = Self::errand(context)?;
         let text = |member: &str| errand[member].as_str().unwrap_or_default();

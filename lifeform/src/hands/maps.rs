@@ -22,7 +22,7 @@ const EDITS_MAX: usize = 6;
 /// Words by which a mind map is meant.
 const MAP_WORDS: [&str; 6] = ["mind map", "mindmap", "mind-map", "思维导图", "导图", "マインドマップ"];
 
-/// What a model wants done to a map. Nodes are called by their ids or titles.
+/// The changes of a map that a model asks for. Nodes are named by their ids or titles.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct Wanted {
@@ -55,7 +55,7 @@ enum Act {
     Reject,
 }
 
-/// What an event says of the map that is meant.
+/// The metadata key of the map that is meant.
 const MAP: &str = "map";
 
 impl Hands {
@@ -136,7 +136,7 @@ impl Hands {
         }
     }
 
-    /// What it says to a comment, as a comment.
+    /// Returns the op that answers a comment with a comment.
     fn word(&self, context: &ToolContext, map: &Canvas, say: &str) -> Option<Op> {
         let here = self.here(context).ok().filter(|here| here.canvas.name() == map.name())?;
         let state = map.snapshot().state;

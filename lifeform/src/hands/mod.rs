@@ -1,5 +1,5 @@
-//! What a lifeform's fascicles can do: hear, remember, speak. Each act is keyed by its job, so that
-//! doing it again after a crash is doing it once.
+//! The tools of a lifeform's fascicles: hear, remember, speak. Each act is keyed by its job, so that a repetition after
+//! a crash changes nothing.
 
 mod compaction;
 mod corrections;
@@ -37,13 +37,13 @@ const MESSAGE_CHARS: usize = 4000;
 const CHECKPOINT_BYTES: usize = 2048;
 /// Time between two durable checkpoints of an answer.
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(1);
-/// Text that is shown at once to whoever watches an answer grow.
+/// The text that is shown at once to subscribers of a growing answer, in bytes.
 const SHOWN_BYTES: usize = 1024;
 /// Time within which pieces of an answer are shown together.
 const SHOWN_EVERY: Duration = Duration::from_millis(50);
-/// How a message begins that tells why there is no answer.
+/// The beginning of a message that says why there is no answer.
 pub(crate) const NO_ANSWER: &str = "I could not answer: ";
-/// What the tool nodes of its fascicles may call.
+/// The tools of a lifeform's fascicles.
 pub const TOOLS: [&str; 19] = [
     "recall", "history", "hear", "say", "note", "solidify", "alike", "correct", "later", "promise", "look", "sketch",
     "gather", "compact", "consider", "progress", "maintain", "distil", "found",
@@ -77,12 +77,12 @@ impl Canvases {
         self.0.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
-    /// It takes part in one more.
+    /// Adds a canvas that the lifeform takes part in.
     pub(crate) fn join(&self, canvas: Canvas) {
         self.0.write().unwrap_or_else(PoisonError::into_inner).insert(canvas.name().into(), canvas);
     }
 
-    /// It takes part in one no more.
+    /// Removes a canvas that the lifeform takes part in.
     pub(crate) fn leave(&self, name: &str) {
         self.0.write().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
@@ -96,7 +96,7 @@ impl Canvases {
 /// A text that grows.
 type Text = Arc<Mutex<String>>;
 
-/// What is being said, as far as it was said: more than the canvas holds of it.
+/// The texts of answers in progress: more than the canvas holds of them.
 #[derive(Clone, Default)]
 pub(crate) struct Speaking(Arc<Mutex<BTreeMap<Arc<str>, Text>>>);
 
@@ -136,7 +136,7 @@ pub(crate) struct Hands {
     /// The canvas it has from birth.
     pub(crate) home: Arc<str>,
     pub(crate) me: Principal,
-    /// Who it is, in words for its models.
+    /// The lifeform's identity, in words for its models.
     pub(crate) identity: String,
 }
 
@@ -155,19 +155,21 @@ impl Here {
         self.canvas.snapshot().state.get(&chat::message_path(self.topic(), id)).cloned()
     }
 
-    /// Whether a message says what was heard in it: somebody may have changed it meanwhile, and what it says now is heard, too.
+    /// Returns `true` if a message still says what was heard of it: it may have been changed meanwhile, and the new
+    /// text is heard too.
     fn says_still(&self, said: &Said) -> bool {
         let now = self.message(&said.message);
         now.is_some_and(|now| now["content"] == *said.content && now["status"] != "retracted")
     }
 
-    /// Whether a message said something else before. What is new to this thought may have been heard by one that was broken off.
+    /// Returns `true` if a message said something else before. A message that is new to this thought may have been
+    /// heard by one that was interrupted.
     fn is_changed(&self, said: &Said) -> bool {
         let was_amended = |now: &Value| now["revisions"].as_object().is_some_and(|before| !before.is_empty());
         said.change != Change::New || self.message(&said.message).as_ref().is_some_and(was_amended)
     }
 
-    /// Those who hear what is said here besides `me`: who has spoken, and who speaks now.
+    /// Returns the readers of what is said here besides `me`: those who have spoken, and the present speakers.
     fn people(&self, me: &Principal) -> BTreeSet<String> {
         let mut people = speakers(&self.canvas.snapshot().state, self.topic());
         people.extend(self.perception.said.iter().map(|said| said.sender.to_string()));
@@ -179,13 +181,13 @@ impl Here {
         self.message(id)?["status"].as_str().map(Into::into)
     }
 
-    /// Whether all that is to be answered was taken back.
+    /// Returns `true` if every message to answer was retracted.
     fn is_taken_back(&self) -> bool {
         let mut asked = self.perception.said.iter().filter(|said| said.to_answer).peekable();
         asked.peek().is_some() && asked.all(|said| self.status(&said.message).as_deref() == Some("retracted"))
     }
 
-    /// What is told to be answered: the last thing for this lifeform, and all of it if there is more.
+    /// Returns the messages that the answer names: the last one for this lifeform, and all of them if there are more.
     fn answers(&self) -> (Option<Arc<str>>, Vec<Arc<str>>) {
         let for_me = self.perception.said.iter().filter(|said| said.to_answer);
         let all: Vec<Arc<str>> = for_me.map(|said| said.message.clone()).collect();
@@ -378,8 +380,8 @@ impl Hands {
         Ok(json!({"message": id}))
     }
 
-    /// An answer that failed before is written anew; what stood there is kept in its history. One to what was taken back since
-    /// is not given any more.
+    /// Begins a failed answer again; the earlier text becomes part of its history. An answer to a retracted message is
+    /// not given any more.
     async fn begin_anew(&self, here: &Here, id: &Arc<str>, origin: &Origin) -> Result<(), ToolFailure> {
         let Some(found) = here.message(id).filter(|found| self.is_no_answer(found)) else { return Ok(()) };
         if here.is_taken_back() {
@@ -390,8 +392,8 @@ impl Hands {
         Self::act(&here.canvas, chat::Op::Reopen { topic, id, reason }, origin).await
     }
 
-    /// Whether a message stands where an answer failed: it says so, or was broken off by the lifeform or the daemon, and not
-    /// by somebody who wanted no more of it.
+    /// Returns `true` if a message marks a failed answer: it says so, or the lifeform or the daemon interrupted it, and
+    /// not a person who wanted no more of it.
     fn is_no_answer(&self, message: &Value) -> bool {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         match &*text(&message["status"]) {
@@ -485,7 +487,7 @@ impl Hands {
         Ok(())
     }
 
-    /// The last thing that it said in a topic before something that somebody said.
+    /// Returns the lifeform's last message in a topic before another message.
     fn answer_before(&self, here: &Here, said: &Said) -> Option<Value> {
         let state = here.canvas.snapshot().state;
         let ord = state.get(&chat::message_path(here.topic(), &said.message))?["ord"].as_str()?.to_owned();
@@ -505,7 +507,7 @@ fn failed(error: KnowledgeError) -> ToolFailure {
     }
 }
 
-/// What somebody is told unasked, for a model. What stands in records is what somebody wrote.
+/// Returns the event for a model with records of the commons. Their content is what people wrote.
 fn told(known: &[Record]) -> Option<Value> {
     let ids: Vec<&str> = known.iter().map(|record| record.id.as_str()).collect();
     told_of(&knowledge::as_told(known), &json!(ids))
@@ -528,7 +530,7 @@ fn told_of(known: &str, ids: &Value) -> Option<Value> {
     })
 }
 
-/// What an answer was given: memories and records.
+/// Returns the memories and records that an answer was given.
 fn rests_on(context: &ToolContext) -> Vec<Arc<str>> {
     let given = |member: &'static str| {
         let lists = context.events.iter().filter_map(move |event| event.metadata.get(member)?.as_array());
@@ -538,18 +540,18 @@ fn rests_on(context: &ToolContext) -> Vec<Arc<str>> {
     given("rests_on").chain(given("knows")).filter(|id: &Arc<str>| id.len() <= chat::RESTS_ON_BYTES_MAX).collect()
 }
 
-/// Returns `true` if somebody who spoke hears what is said: neither the daemon nor the lifeform itself.
+/// Returns `true` if a speaker reads what is said: it is neither the daemon nor the lifeform itself.
 pub(crate) fn hears(who: &str, me: &Principal) -> bool {
     !who.starts_with("system:") && *who != *me.id.0
 }
 
-/// Who has spoken in a topic.
+/// Returns the speakers of a topic.
 pub(crate) fn speakers(state: &State, topic: &str) -> BTreeSet<String> {
     let messages = state.children(&format!("{}/messages", chat::topic_path(topic)));
     messages.filter_map(|message| message["sender"].as_str().map(str::to_owned)).collect()
 }
 
-/// What a message says now, for a model; nothing when it was taken back.
+/// Returns the present text of a message for a model; `None` if it was retracted.
 fn words_of(said: &Said) -> Option<String> {
     match &said.change {
         Change::New => Some(said.content.clone()),
@@ -562,7 +564,7 @@ fn words_of(said: &Said) -> Option<String> {
     }
 }
 
-/// What somebody is called on a canvas.
+/// Returns the display name of a principal on a canvas.
 fn called(state: &State, who: &str) -> String {
     let user = state.get(&format!("/users/{}", crate::canvas::escape(who)));
     user.and_then(|user| user["name"].as_str()).unwrap_or(who).to_owned()
@@ -640,8 +642,7 @@ impl Toolbox for Hands {
         matches!(name, "recall" | "history" | "hear" | "alike" | "later" | "look" | "gather" | "consider")
     }
 
-    /// Opens the answer's message and writes what comes into it: each piece at once to whoever watches,
-    /// and durably now and then.
+    /// Opens the answer's message and writes its text: each piece at once to subscribers, and durably now and then.
     async fn listen(&self, context: &ToolContext) -> Result<Option<mpsc::Sender<Delta>>, ToolFailure> {
         let here = self.here(context)?;
         let (topic, id, origin) = (here.topic().clone(), Self::answer_id(context), self.origin(context));

@@ -1,5 +1,5 @@
-//! What it is asked to do later. Reminders are read by rule ([`crate::reminders`]); of other things a plain look at the words says
-//! whether a model is asked at all.
+//! Requests for something later. Reminders are read by rule ([`crate::reminders`]); for other requests a look at the
+//! words decides whether a model is asked at all.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::canvas::{Refusal, chat};
 use crate::perception::{Change, Said};
 use crate::reminders::{self, Cancel, Reading, Reminder, Request};
 
-/// Words by which somebody asks for something later, or again and again.
+/// Words by which people ask for something later, or repeatedly.
 const LATER: [&str; 12] = [
     "every day",
     "every morning",
@@ -42,7 +42,7 @@ const MINUTES_BETWEEN: i64 = 10;
 /// The longest time ahead: ten years.
 const MINUTES_MAX: i64 = 10 * 525_600;
 
-/// What was asked for, as a model has it.
+/// A request for something later, as a model reads it.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct Asked {
@@ -59,7 +59,7 @@ struct Promise {
     cron: String,
 }
 
-/// What an event says of who asked.
+/// The metadata key of the person who asked.
 const ASKED_BY: &str = "asked_by";
 
 impl Hands {
@@ -77,7 +77,7 @@ impl Hands {
         said.to_answer && said.change == Change::New && (is_at_home || said.is_addressed)
     }
 
-    /// What a message asks to be reminded of, by rule.
+    /// Returns the reminders that a message asks for, by rule.
     fn reminders_in(&self, here: &Here, said: &Said) -> Request {
         if !self.is_keeper_of(here, said) {
             return Request::default();
@@ -85,7 +85,7 @@ impl Hands {
         reminders::read(&said.content, &self.said_at(here, &said.message).to_zoned(self.zone().0))
     }
 
-    /// Whether all that is to be answered asks for reminders: then no model is needed.
+    /// Returns `true` if all messages to answer ask for reminders alone: then no model is needed.
     pub(super) fn asks_for_reminders_alone(&self, here: &Here) -> bool {
         let mut asked = here.perception.said.iter().filter(|said| said.to_answer).peekable();
         asked.peek().is_some() && asked.all(|said| self.reminders_in(here, said).is_all)
@@ -204,7 +204,7 @@ impl Hands {
             .await
     }
 
-    /// What asks for something later, for a model; nothing, mostly, and then no model is asked.
+    /// Returns the events about requests for something later, for a model; mostly none, and then no model is asked.
     pub(super) fn later(&self, here: &Here) -> Value {
         let asks = |said: &&Said| {
             let content = said.content.to_lowercase();
@@ -222,13 +222,13 @@ impl Hands {
         json!({"events": [{"role": "system", "content": now}, asked]})
     }
 
-    /// When a message was said; a step that is tried again reckons from the same time.
+    /// Returns the time of a message; a repeated step computes from the same time.
     fn said_at(&self, here: &Here, message: &str) -> Timestamp {
         let at = here.message(message).and_then(|message| message["at"].as_str()?.parse().ok());
         at.unwrap_or_else(|| self.memory.now())
     }
 
-    /// Puts what was promised on the agenda, in the name of whoever asked, who may take it off again.
+    /// Puts requests on the agenda, in the name of the person who asked, who may remove them again.
     pub(super) async fn promise(
         &self,
         context: &ToolContext,
@@ -309,7 +309,7 @@ impl Hands {
     }
 }
 
-/// When something is to be done.
+/// The time of a request.
 enum When {
     Once(Timestamp),
     Again(String),
@@ -317,8 +317,8 @@ enum When {
 }
 
 impl Promise {
-    /// When it is to be done, reckoned from when it was said. A small model fills in more than it should: what can be read is
-    /// taken, the plainest first.
+    /// Returns the time of a request, relative to the message. A small model fills in more than it should: the plainest
+    /// readable member is taken.
     fn when(&self, from: Timestamp, zone: &TimeZone) -> Result<When, String> {
         let (cron, at) = (self.cron.trim(), self.at.trim());
         let minutes = Some(self.in_minutes).filter(|minutes| (1..=MINUTES_MAX).contains(minutes));

@@ -16,11 +16,11 @@ use crate::life::Head;
 use crate::plans::Plans;
 use crate::spec::LifeformId;
 
-/// How long ago the time of a schedule that happens once may be: a client's clock may be slow.
+/// The tolerance for the time of a single run in the past: a client's clock may be slow.
 const LATE_MAX: SignedDuration = SignedDuration::from_mins(1);
 
 impl Lifeforms {
-    /// The agenda of a lifeform, as whoever asks may change it.
+    /// Returns the agenda of a lifeform for a change.
     pub(super) async fn plans(&self, id: &LifeformId, head: &Head) -> Result<Plans, LifeformError> {
         let (store, initiative) = (self.inner.store.clone(), head.definition.initiative.clone());
         Plans::load(store, id.clone(), initiative, self.inner.alarm.clone()).await
@@ -132,7 +132,7 @@ impl Lifeforms {
         self.stop_pursuing(changed.await?).await
     }
 
-    /// What pursues a goal that is over is paid for no longer.
+    /// Cancels the jobs that pursue goals that are over.
     async fn stop_pursuing(&self, jobs: impl IntoIterator<Item = Arc<str>>) -> Result<(), LifeformError> {
         for job in jobs {
             match self.inner.fascicles.cancel(&Principal::system(), &job).await {
@@ -196,7 +196,7 @@ impl Lifeforms {
     }
 }
 
-/// What somebody set he may change, and an operator may change all.
+/// Checks that a principal may change an entry: its author, or an operator.
 fn may_change(origin: &Origin, by: &nexus::PrincipalId) -> Result<(), Refusal> {
     match origin.principal.answers_for(&by.0) || origin.principal.may(nexus::Role::Operator) {
         true => Ok(()),

@@ -1,4 +1,4 @@
-//! Which canvases a lifeform has, and in which of others it takes part.
+//! The canvases of a lifeform, and its memberships in canvases of others.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::spec::LifeformId;
 const CANVASES_AWAKE: usize = 256;
 /// Canvases one lifeform has.
 const CANVASES_MAX: usize = 100;
-/// Those of them that one principal makes, unless it is an operator or lives here.
+/// The most canvases that one participant makes for a lifeform.
 const CANVASES_EACH_MAX: usize = CANVASES_MAX / 4;
 /// Members of one canvas, and canvases of others that a lifeform takes part in.
 const MEMBERS_MAX: usize = 64;
@@ -220,7 +220,7 @@ impl Lifeforms {
     }
 }
 
-/// Who takes part, or where, by the names it is kept under; and since when.
+/// Returns the members of a canvas, or the canvases of a member, by the prefix of their keys; with the time of joining.
 pub(crate) async fn members_under(store: &Store, prefix: &str) -> Result<Vec<(Arc<str>, Timestamp)>, LifeformError> {
     let found = store.documents::<Timestamp>(Kind::Member, prefix, MEMBERS_MAX).await?;
     let under = found.into_iter().map_while(|(key, since)| Some((key.strip_prefix(prefix)?.into(), since.value)));

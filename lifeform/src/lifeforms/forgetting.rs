@@ -15,7 +15,7 @@ use crate::memory::{Stated, places_of};
 
 /// Notes read at once.
 const NOTES_AT_ONCE: usize = 64;
-/// How long copies stay that could not be removed, before that is tried again.
+/// The pause before copies that could not be removed are tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
 
 impl Lifeforms {

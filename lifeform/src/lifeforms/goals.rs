@@ -1,5 +1,5 @@
-//! `goal` (MISSION H3): the tool by which a lifeform's own neurons set goals, turn to one and are told what is known about it,
-//! and end them.
+//! `goal` (MISSION H3): the tool by which a lifeform's own neurons set goals, read one with the knowledge about it, and
+//! end them.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
@@ -109,7 +109,7 @@ impl Lifeforms {
         Ok(json!({"goal_id": goal, "status": status}))
     }
 
-    /// Turns to a goal: what is known about it is looked for anew, kept with it, and told.
+    /// Reads a goal: searches the records about it, stores them with it, and returns both.
     async fn focus(&self, id: &LifeformId, goal: &AimId, origin: &Origin) -> Result<Value, LifeformError> {
         let head = self.get(id).await?;
         let agenda = self.agenda(id).await?;

@@ -59,9 +59,9 @@ struct Inner {
     canvases: Mutex<HashMap<(LifeformId, CanvasId), Canvas>>,
     limits: Limits,
     guard: GuardLimits,
-    /// Who lived since the daemon was started.
+    /// The lifeforms that ran since the daemon was started.
     lived: Mutex<HashSet<LifeformId>>,
-    /// When the daemon was started.
+    /// The start of the daemon.
     started_at: Timestamp,
     /// One change of standing at a time, of those that share a place here.
     standing: [tokio::sync::Mutex<()>; STANDINGS],
@@ -250,7 +250,7 @@ impl Lifeforms {
         }
     }
 
-    /// One lifeform as it stands.
+    /// Returns the head of a lifeform.
     ///
     /// # Errors
     /// [`LifeformError::NotFound`].
@@ -274,7 +274,7 @@ impl Lifeforms {
         Ok((living.unwrap_or(found.value), found.version))
     }
 
-    /// What led to an entry of a lifeform's life, and what came of it. `None` when there is no such entry.
+    /// Returns the causes and the effects of an entry of a lifeform. `None` if there is no such entry.
     ///
     /// # Errors
     /// [`LifeformError::NotFound`].
@@ -282,7 +282,7 @@ impl Lifeforms {
         Ok(trace::walk(&self.inner.store, id, &self.journals(id).await?, from).await?)
     }
 
-    /// What an entry of that name, or a job, led to; more of it than a [trace](Self::trace) shows, and nothing of what led to it.
+    /// Returns the effects of an entry, or of a job: more of them than a [trace](Self::trace), and no causes.
     ///
     /// # Errors
     /// [`LifeformError::NotFound`].
@@ -317,7 +317,7 @@ impl Lifeforms {
         Knowing::new(knowledge, clock, head.principal(), head.definition.trusts.clone().into())
     }
 
-    /// How many lifeforms are awake.
+    /// Returns the number of lifeforms in memory.
     pub fn awake(&self) -> usize {
         self.inner.alive().len()
     }

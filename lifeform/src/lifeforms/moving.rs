@@ -62,7 +62,8 @@ impl Lifeforms {
         written
     }
 
-    /// Whether a job of it runs a fascicle as a tool: that job has no name of its own, and would be done again elsewhere.
+    /// Returns `true` if a job of the lifeform runs a fascicle as a tool: that job has no name of its own, and would
+    /// run again elsewhere.
     async fn calls_fascicles(&self, id: &LifeformId) -> Result<bool, LifeformError> {
         let prefix = format!("lifeform:{id}/");
         let marks = self.inner.store.documents::<Arc<str>>(Kind::Running, &prefix, MARKS).await?;

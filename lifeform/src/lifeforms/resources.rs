@@ -1,4 +1,4 @@
-//! What a lifeform lives on: nutrients, the rules by which they come, and the policy of an operator.
+//! The nutrients of a lifeform: credits, releases, and the policy of an operator.
 
 use std::sync::Arc;
 
@@ -23,11 +23,10 @@ impl Lifeforms {
         Ok(self.inner.store.account(id).await?.unwrap_or_default())
     }
 
-    /// Adds to what a lifeform lives on, or takes from it, and wakes it if it rested.
+    /// Credits or debits a lifeform's account, and wakes it if it rested.
     ///
     /// # Errors
-    /// [`LifeformError::NotFound`]. With a `key` it is booked once, and the key stands for this
-    /// transaction alone.
+    /// [`LifeformError::NotFound`]. With a `key` it is booked once, and the key is valid for this transaction alone.
     pub async fn credit(
         &self,
         origin: &Origin,
@@ -89,7 +88,7 @@ impl Lifeforms {
         self.account(id).await
     }
 
-    /// Where the nutrients of an account went: a lifeform's, or the house's.
+    /// Returns the spending of an account: a lifeform's, or the house's.
     ///
     /// # Errors
     /// The store's own.

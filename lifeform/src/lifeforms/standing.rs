@@ -1,4 +1,4 @@
-//! Who lives: start, stop, reboot, death, and being roused.
+//! The life cycle of lifeforms: start, stop, reboot, end, and waking.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::life::{Body, Handle, Head, Status};
 use crate::maintenance::Task;
 use crate::spec::LifeformId;
 
-/// How long it takes until one that could not be roused is called again.
+/// The pause before a failed wake-up is tried again.
 const ROUSED_AGAIN: Duration = Duration::from_secs(5);
 /// Lifeforms that are roused at once.
 const ROUSED_AT_ONCE: usize = 64;
@@ -70,7 +70,7 @@ impl Lifeforms {
         Ok(())
     }
 
-    /// Rouses whoever was awake when the daemon stopped.
+    /// Wakes the lifeforms that were in memory when the daemon stopped.
     pub(super) async fn rouse_all(&self) -> Result<(), LifeformError> {
         let mut after = String::new();
         loop {
@@ -114,7 +114,7 @@ impl Lifeforms {
         }
     }
 
-    /// Rouses whoever is called, until the daemon ends.
+    /// Wakes the lifeforms that are called, until the daemon ends.
     pub(super) async fn answer_calls(self) {
         let alarm = self.inner.alarm.clone();
         let places = Arc::new(Semaphore::new(ROUSED_AT_ONCE));
@@ -158,7 +158,7 @@ impl Lifeforms {
         }
     }
 
-    /// A job of whoever owns it had failed and was taken up again: a lifeform that is awake attends to it.
+    /// Notifies the owner of a job that failed and was resumed, if it is in memory.
     pub fn taken_up(&self, owner: &str, job: &Arc<str>) {
         let handle = owner.strip_prefix("lifeform:").and_then(|id| self.inner.alive().get(id).cloned());
         if let Some(handle) = handle {
@@ -176,7 +176,7 @@ impl Lifeforms {
         self.get(id).await
     }
 
-    /// What a start does besides waking: it is written that the lifeform is to live, and when it is to be roused.
+    /// Returns the operations of a start: the lifeform's status, and its wake marker.
     pub(super) async fn begin(&self, id: &LifeformId) -> Result<(), LifeformError> {
         if self.inner.alive().get(id).is_some_and(Handle::is_alive) {
             return Ok(());
@@ -287,8 +287,8 @@ impl Lifeforms {
         Ok(())
     }
 
-    /// Wakes a lifeform again that died by itself; one that was stopped is no longer registered. One that fell asleep is
-    /// roused again if somebody called it in that very moment.
+    /// Wakes a lifeform again whose actor failed; one that was stopped is no longer registered. One that fell asleep is
+    /// woken again if it was called in that very moment.
     pub(super) fn guard(&self, id: LifeformId, handle: Handle) {
         let this = self.clone();
         tokio::spawn(async move {

@@ -1,4 +1,4 @@
-//! What a change of a mind map means to a lifeform that writes it together with others (MISSION L7).
+//! The meaning of a change of a mind map for a lifeform that is an author of it (MISSION L7).
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use super::{Change, Heard, Me, Said, is_lifeform};
 use crate::canvas::mind_map::{Op, path};
 use crate::canvas::{State, called, undone};
 
-/// Where what concerns no single node is perceived.
+/// The place of changes that concern no single node.
 const WHOLE: &str = "map";
 
-/// What a change is to `me`: something that was said at the node it concerns. A comment that calls it or answers it, and a
-/// proposal for what it made, is for it to answer; everything else only to be known.
+/// Returns the message that a change means for `me`, at the node it concerns. A comment that mentions or answers it,
+/// and a proposal for its own node, are to be answered; everything else is only noted.
 pub(super) fn perceive(me: Me, entry: &Entry, op: &Op, state: &State, source: Arc<str>) -> Option<Heard> {
     let node_of = |collection: &str, id: &str, member: &str| {
         let entity = state.get(&path(collection, id)).cloned().or_else(|| undone(entry, &path(collection, id)))?;
@@ -117,7 +117,7 @@ fn touched(op: &Op) -> Option<&Arc<str>> {
     }
 }
 
-/// Whether a change is for `me` to answer. Another lifeform has to call it by name.
+/// Returns `true` if `me` is to answer a change. Another lifeform has to mention it.
 fn is_for(me: Me, entry: &Entry, op: &Op, state: &State) -> bool {
     let is_mine =
         |collection: &str, id: &str| state.get(&path(collection, id)).is_some_and(|entity| entity["by"] == *me.id.0);

@@ -1,5 +1,5 @@
-//! What a change of a canvas means to a lifeform that did not make it (MISSION L7, L8). Plain functions of the entry and
-//! the canvas as it stands.
+//! The meaning of a change of a canvas for a lifeform that did not make it (MISSION L7, L8). Plain functions of the
+//! entry and the present canvas.
 
 mod maps;
 
@@ -16,10 +16,10 @@ use crate::reminders;
 
 /// Messages of lifeforms in a row after which none of them answers another one until a person says something.
 const ECHO_MAX: usize = 6;
-/// Times a thought that was not spoken yet is begun anew because more was said.
+/// The most times that a silent thought is begun again because of newer messages.
 const EXTENSIONS_MAX: u32 = 3;
 
-/// What stops a thought when it is all that somebody says.
+/// Messages that stop a thought.
 const STOP_WORDS: [&str; 14] = [
     "stop",
     "stop it",
@@ -46,26 +46,26 @@ pub(crate) struct Place {
     pub(crate) topic: Arc<str>,
 }
 
-/// How something came to be said.
+/// The change of a message.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "change")]
 pub(crate) enum Change {
-    /// It is new.
+    /// The message is new.
     #[default]
     New,
-    /// It was said differently before.
+    /// The message was amended.
     Amended {
-        /// How.
+        /// The earlier text.
         before: String,
-        /// Why it was changed.
+        /// The reason of the change.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         reason: String,
     },
-    /// It was taken back.
+    /// The message was retracted.
     Retracted,
 }
 
-/// Something that somebody said.
+/// A message that was heard.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Said {
     /// The revision of the canvas that made it so.
@@ -73,43 +73,43 @@ pub(crate) struct Said {
     /// The first revision that is still to be answered by it: what was amended while it waited began earlier.
     #[serde(default)]
     pub(crate) since: u64,
-    /// Which message.
+    /// The id of the message.
     pub(crate) message: Arc<str>,
-    /// Whose it is.
+    /// The sender.
     pub(crate) sender: Arc<str>,
-    /// Its text.
+    /// The text.
     pub(crate) content: String,
     /// The revision as a reference.
     pub(crate) source: Arc<str>,
-    /// How it came to be so.
+    /// The change.
     #[serde(default)]
     pub(crate) change: Change,
-    /// Whether whoever is speaking should break off for it.
+    /// `true` to interrupt a present answer.
     #[serde(default)]
     pub(crate) urgent: bool,
-    /// Whether it is for this lifeform to answer, or only to be heeded.
+    /// `true` if this lifeform is to answer it, `false` if it is only to be noted.
     #[serde(default)]
     pub(crate) to_answer: bool,
-    /// Whether it is addressed to this lifeform: by its name, or as a reply to what it said.
+    /// `true` if it is addressed to this lifeform: by a mention, or as a reply to its message.
     #[serde(default)]
     pub(crate) is_addressed: bool,
-    /// What it adds to.
+    /// The message that it adds to.
     #[serde(default)]
     pub(crate) supplements: Option<Arc<str>>,
-    /// What led to it.
+    /// The cause.
     #[serde(default)]
     pub(crate) cause: Cause,
-    /// When it was said so.
+    /// The time.
     #[serde(default)]
     pub(crate) at: Timestamp,
 }
 
-/// What is thought about at once: the event that a reply job begins with.
+/// The messages that are answered together: the event with which a reply job begins.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Perception {
-    /// Where.
+    /// The place.
     pub(crate) place: Place,
-    /// What was said, oldest first; never empty.
+    /// The messages, oldest first; never empty.
     pub(crate) said: Vec<Said>,
     /// Earlier messages of the topic that an answer is given.
     #[serde(default)]
@@ -117,7 +117,7 @@ pub(crate) struct Perception {
     /// An answer that was broken off and is completed by this one.
     #[serde(default)]
     pub(crate) resumes: Option<Arc<str>>,
-    /// How often it was broken off.
+    /// The number of interruptions.
     #[serde(default)]
     pub(crate) tries: u32,
 }
@@ -145,7 +145,7 @@ impl Perception {
         self.said.iter().map(|said| said.content.as_str()).collect::<Vec<_>>().join("\n")
     }
 
-    /// Whether any of it is to be answered.
+    /// Returns `true` if any of the messages is to be answered.
     pub(crate) fn to_answer(&self) -> bool {
         self.said.iter().any(|said| said.to_answer)
     }
@@ -156,7 +156,7 @@ impl Perception {
         asked.peek().is_some() && asked.all(Said::is_answered_by_rule)
     }
 
-    /// What led to it.
+    /// Returns the cause.
     pub(crate) fn cause(&self) -> Cause {
         let last = self.last();
         last.cause.and(last.source.clone())
@@ -168,9 +168,9 @@ impl Perception {
 pub(crate) struct Thought {
     /// The job.
     pub(crate) job: Arc<str>,
-    /// What it is about.
+    /// The perception.
     pub(crate) perception: Perception,
-    /// How often it was begun anew because more was said.
+    /// The number of times that it was begun again because of newer messages.
     #[serde(default)]
     pub(crate) extended: u32,
 }
@@ -182,7 +182,7 @@ impl Thought {
     }
 }
 
-/// What an entry is to a lifeform.
+/// The meaning of an entry for a lifeform.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Heard {
     /// Somebody said something there, or said it differently.
@@ -204,11 +204,11 @@ pub(crate) struct Me<'a> {
     pub(crate) id: &'a PrincipalId,
     /// By its name.
     pub(crate) name: &'a str,
-    /// Whether the canvas is its own.
+    /// `true` if the canvas is its own.
     pub(crate) is_at_home: bool,
 }
 
-/// What `entry`, which did `op` and left `state`, is to `me`.
+/// Returns the meaning of `entry`, which did `op` and left `state`, for `me`.
 pub(crate) fn perceive(me: Me, entry: &Entry, op: Op, state: &State, source: Arc<str>) -> Option<Heard> {
     if entry.by == *me.id {
         return None;
@@ -268,7 +268,7 @@ pub(crate) fn perceive(me: Me, entry: &Entry, op: Op, state: &State, source: Arc
     Some(Heard::Said(topic, said))
 }
 
-/// What a message said before it was last changed, and why it was.
+/// Returns the text of a message before its last change, and the reason of the change.
 fn before(message: &Value) -> (String, String) {
     let past = message["revisions"].as_object().into_iter().flatten().map(|(_, past)| past);
     let last = past.max_by_key(|past| past["n"].as_u64().unwrap_or(0));
@@ -286,9 +286,9 @@ fn is_addressed(Me { id: me, name, .. }: Me<'_>, state: &State, topic: &str, mes
     is_called || sender_of(&message["reply_to"]).unwrap_or(false)
 }
 
-/// Whether a message is for `me` to answer, by the turns and roles of its topic. What a lifeform says is answered only by
-/// whom it speaks to: two that answer everything would never end. A request for reminders alone is one lifeform's: that of
-/// the canvas, or the one that is addressed.
+/// Returns `true` if `me` is to answer a message, by the turns and roles of its topic. A lifeform's message is answered
+/// only by the lifeform that it addresses: two that answer everything would never end. A request for reminders alone is
+/// answered by one lifeform: the canvas's own, or the one that is addressed.
 fn is_for(me: Me<'_>, state: &State, topic: &str, message: &Value, addressed: bool, change: &Change) -> bool {
     let Some(in_topic) = state.get(&chat::topic_path(topic)) else { return false };
     let role = serde_json::from_value::<TopicRole>(in_topic["roles"][&*me.id.0].clone()).ok();
@@ -309,19 +309,19 @@ fn is_for(me: Me<'_>, state: &State, topic: &str, message: &Value, addressed: bo
         }
 }
 
-/// Whether an id is a lifeform's.
+/// Returns `true` for the id of a lifeform.
 fn is_lifeform(id: &str) -> bool {
     id.starts_with("lifeform:")
 }
 
-/// Whether lifeforms alone have spoken in a topic for so long that no person can want it.
+/// Returns `true` if only lifeforms have spoken in a topic for so long that no person can want it.
 fn is_echo(state: &State, topic: &str) -> bool {
     let newest = state.children(&format!("{}/messages", chat::topic_path(topic))).rev().take(ECHO_MAX);
     let by_lifeforms = newest.filter(|message| message["sender"].as_str().is_some_and(is_lifeform));
     by_lifeforms.count() == ECHO_MAX
 }
 
-/// Whether `me` said something in answer to a message.
+/// Returns `true` if `me` answered a message.
 fn is_answered(me: &PrincipalId, state: &State, topic: &str, id: &Value) -> bool {
     let mut said = state.children(&format!("{}/messages", chat::topic_path(topic)));
     said.any(|message| {
@@ -330,25 +330,25 @@ fn is_answered(me: &PrincipalId, state: &State, topic: &str, id: &Value) -> bool
     })
 }
 
-/// How far what a thought has to say was said.
+/// The progress of a reply on the canvas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Speech {
     /// Nothing yet.
     Silent,
-    /// It is being said.
+    /// The reply is being written.
     Speaking,
-    /// It was said.
+    /// The reply is complete.
     Over,
 }
 
-/// What something newer does to a thought of the same topic.
+/// The effect of a newer message on the reply in its topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bearing {
-    /// It waits until the thought has come to its end.
+    /// The message waits until the reply is complete.
     Waits,
     /// Both are thought about together, from the beginning.
     Extends,
-    /// It comes first; the thought is completed after it.
+    /// The message comes first; the reply is completed after it.
     Redirects,
     /// The thought is given up.
     Cancels,
@@ -376,7 +376,7 @@ pub(crate) fn bearing(said: &Said, thought: &Thought, speech: Speech) -> Bearing
     }
 }
 
-/// Whether somebody says only that he wants no more.
+/// Returns `true` if a message says only to stop.
 pub(crate) fn is_stop(content: &str) -> bool {
     let words = content.trim().trim_end_matches(['.', '!', '。', '！', '…']).to_lowercase();
     STOP_WORDS.contains(&words.trim())

@@ -17,7 +17,7 @@ pub(crate) struct Cancel {
     pub(crate) when: Option<When>,
     /// `true` if the request names a time in the past: no reminder is meant.
     pub(crate) is_over: bool,
-    /// Whether all of them are meant.
+    /// `true` if all of them are meant.
     pub(crate) all: bool,
     /// In which language it was asked.
     pub(crate) language: Language,
@@ -103,7 +103,7 @@ pub(super) fn of_sentence(sentence: &str, now: &Zoned) -> Option<Cancel> {
     Some(Cancel { about, when: when.flatten(), is_over, all, language })
 }
 
-/// Where a sentence asks to take reminders off, and in which language.
+/// Returns the place in a sentence that asks to cancel reminders, and its language.
 pub(super) fn cue_of(sentence: &str) -> Option<(Language, Captures<'_>)> {
     let asks = sentence.ends_with(['?', '？', '吗', '呢', 'か']);
     if (asks && !ASKED_OF_YOU.is_match(sentence)) || LEFT.is_match(sentence) {
@@ -114,7 +114,7 @@ pub(super) fn cue_of(sentence: &str) -> Option<(Language, Captures<'_>)> {
     found.filter(|(language, found)| is_request(*language, found, sentence))
 }
 
-/// Returns `true` if what stands around a cue leaves it the request that it looks like.
+/// Returns `true` if the words around a cue leave it the request that it looks like.
 fn is_request(language: Language, found: &Captures<'_>, sentence: &str) -> bool {
     let Some(cue) = found.get(0) else { return false };
     let (before, after) = (&sentence[..cue.start()], &sentence[cue.end()..]);
@@ -157,7 +157,7 @@ impl Cancel {
         self.about.is_empty() && self.when.is_none() && !self.all
     }
 
-    /// What is said of the reminders that were taken off.
+    /// Returns the message about the reminders that were cancelled.
     pub(crate) fn confirmation(&self, taken: &[String]) -> String {
         let list = taken.join("; ");
         match self.language {
@@ -167,7 +167,7 @@ impl Cancel {
         }
     }
 
-    /// What is said where none is meant, or several may be; `there` are those that the person has.
+    /// Returns the question when no reminder is meant, or several may be; `there` are those that the person has.
     pub(crate) fn question(&self, there: &[String]) -> String {
         let list = there.join("; ");
         match (self.language, there.is_empty()) {

@@ -28,7 +28,7 @@ pub(crate) enum Language {
 pub(crate) struct Reminder {
     /// Of what, in its own words; empty when it does not say.
     pub(crate) what: String,
-    /// When.
+    /// The time.
     pub(crate) when: When,
     /// In which language it was asked for.
     pub(crate) language: Language,
@@ -50,9 +50,9 @@ pub(crate) enum Reading {
 /// The reminders that a message asks for.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Request {
-    /// What it asks for, in order.
+    /// The readings, in order.
     pub(crate) readings: Vec<Reading>,
-    /// Whether it says nothing else.
+    /// `true` if the message says nothing else.
     pub(crate) is_all: bool,
 }
 
@@ -91,7 +91,7 @@ static CHINESE_BEGINS: LazyLock<Regex> = LazyLock::new(|| regex("^(?:请|麻烦|
 static CHINESE: LazyLock<Regex> = LazyLock::new(|| {
     regex(r"(?:请|麻烦|帮我|你)*(?:记得|能|可以)?(?:给我(?:设(?:置|定)?)?(?:一?个)?提醒|提醒(?:一下)?我(?:一下|一声)?)")
 });
-/// "Call me in half an hour": a reminder where a time stands before it, and one's name where none does.
+/// "Call me in half an hour": a reminder after a time, and otherwise a name.
 static CHINESE_CALL: LazyLock<Regex> =
     LazyLock::new(|| regex(r"(?:分钟后|小时后|天后|之后|点钟?|点半|分|早上|上午|中午|下午|晚上|明天|后天)叫我"));
 static CHINESE_NOT: LazyLock<Regex> = LazyLock::new(|| {
@@ -216,7 +216,7 @@ pub(crate) fn is_request(sentence: &str) -> bool {
     cue_of(&sentence).is_some() || cancel::cue_of(sentence.trim()).is_some()
 }
 
-/// The language of a request to be reminded, and where it stands in a sentence.
+/// Returns the language of a request to be reminded, and its place in a sentence.
 fn cue_of(sentence: &str) -> Option<(Language, Range<usize>)> {
     if CHINESE_NOT.is_match(sentence) || JAPANESE_NOT.is_match(sentence) {
         return None;
@@ -242,7 +242,7 @@ fn cue_of(sentence: &str) -> Option<(Language, Range<usize>)> {
     (!is_none && !RECALL.is_match(sentence)).then(|| (Language::English, found.range()))
 }
 
-/// What is left of a sentence without its time and the request itself: the person's own words.
+/// Returns a sentence without its time and the request itself: the person's own words.
 fn what_of(sentence: &str, mut spans: Vec<Range<usize>>, language: Language) -> String {
     spans.sort_by_key(|span| span.start);
     let (mut left, mut at) = (String::new(), 0);
@@ -290,7 +290,7 @@ fn what_of(sentence: &str, mut spans: Vec<Range<usize>>, language: Language) -> 
 }
 
 impl Language {
-    /// What is said of a reading that is no reminder.
+    /// Returns the message for a reading that is not a reminder.
     pub(crate) fn refusal(self, is_over: bool) -> &'static str {
         match (self, is_over) {
             (Self::English, false) => {

@@ -1,4 +1,4 @@
-//! How often a reminder comes again, in words: the patterns that `when` makes of a person's own.
+//! The period of a repeating reminder, in words: for the patterns that `when` makes.
 
 use super::Language;
 

@@ -22,14 +22,14 @@ pub(crate) enum When {
 
 /// The latest that something is put down for: ten years ahead.
 const YEARS_MAX: i64 = 10;
-/// The hours that a part of a day stands for when no clock time is given.
+/// The hours of the parts of a day, when no clock time is given.
 const BEFORE_DAWN: i8 = 5;
 const MORNING: i8 = 9;
 const NOON: i8 = 12;
 const AFTERNOON: i8 = 15;
 const EVENING: i8 = 20;
 
-/// A time that was found: `None` for one that is over; and where in the words it stands.
+/// A time in a sentence: `None` for one that is over; and its places in the sentence.
 pub(super) type Found = (Option<When>, Vec<Range<usize>>);
 
 /// Finds the time that a sentence names, reckoned from `now`.
@@ -109,7 +109,7 @@ struct Clock {
 }
 
 impl Clock {
-    /// The time that a part of a day stands for when no hour is given: the morning when no part is given either.
+    /// Returns the time of a part of a day when no hour is given: the morning when no part is given either.
     fn of(part: Option<Part>) -> Self {
         Self { hour: part.map_or(MORNING, Part::hour), ..Self::default() }
     }
