@@ -1,8 +1,9 @@
-//! Spans of what lifeforms do, sent to an OpenTelemetry collector as each job ends (MISSION L6): OTLP over HTTP in its JSON
-//! encoding, to `/v1/traces`.
+//! Spans of lifeforms' jobs, sent to an OpenTelemetry collector as each job ends (MISSION L6): OTLP over HTTP in its
+//! JSON encoding, to `/v1/traces`.
 //!
-//! Nobody waits for a collector. What it does not take within a minute, or what ends while too much waits for it, it is not told;
-//! the journal keeps everything, and `GET /v1/lifeforms/{id}/trace?format=otlp` tells it as long as that does.
+//! Nothing waits for a collector. Spans that it does not take within a minute, or that come while too many wait, are
+//! dropped; the journal keeps everything, and `GET /v1/lifeforms/{id}/trace?format=otlp` returns it as long as that
+//! does.
 
 use std::time::Duration;
 
@@ -23,9 +24,9 @@ use crate::otlp;
 
 /// Jobs in one request.
 const JOBS_AT_ONCE: usize = 64;
-/// How long one request may take.
+/// The longest time of one request.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// How long a request is tried, and how long is waited before it is tried for the second time, which doubles.
+/// The longest time for which a request is tried, and the pause before the second try, which doubles.
 const TRIED_FOR: Duration = Duration::from_secs(60);
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 
@@ -35,7 +36,7 @@ pub(crate) struct Collector {
     url: Url,
 }
 
-/// Where a collector takes spans.
+/// The path at a collector for spans.
 const TRACES: &str = "/v1/traces";
 
 impl Collector {
@@ -124,7 +125,7 @@ async fn of_job(lifeforms: &Lifeforms, Ended { job, owner }: &Ended) -> Result<V
     Ok(spans.as_ref().and_then(Value::as_array).cloned().unwrap_or_default())
 }
 
-/// What OTLP calls retryable.
+/// Returns `true` for a status that OTLP calls retryable.
 fn may_be_tried_again(status: u16) -> bool {
     matches!(status, 429 | 502 | 503 | 504)
 }

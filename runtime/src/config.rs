@@ -48,13 +48,13 @@ pub const FASCICLES: [&str; 15] = [
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Where everything is kept.
+    /// The data folder.
     pub data: PathBuf,
-    /// Whether a store that lost commits at the end of its log opens without them: the flag `--accept-loss` of `up`, no
-    /// key of a file (default `false`).
+    /// `true` if a store that lost commits at the end of its log opens without them: the flag `--accept-loss` of `up`,
+    /// not a key of a file (default `false`).
     #[serde(skip)]
     pub accept_loss: bool,
-    /// Where the API is served.
+    /// The address of the API.
     pub listen: SocketAddr,
     /// Names that the daemon is reached by, besides `localhost` and addresses.
     pub hosts: Vec<String>,
@@ -62,44 +62,44 @@ pub struct Config {
     pub token: String,
     /// Tracing directives.
     pub log: String,
-    /// Whether logs are JSON.
+    /// `true` for logs in JSON.
     pub log_json: bool,
-    /// Whether weights may be fetched.
+    /// `true` if weights must not be fetched.
     pub offline: bool,
-    /// What the house account is opened with.
+    /// The total token budget of the house account, spent tokens included; changing it adjusts the balance.
     pub house_tokens: i64,
-    /// What the house account is opened with.
+    /// The same in micro-dollars.
     pub house_micro_usd: i64,
     /// The share of what is free on the house account that a participant may draw in an hour, from 0 to 1.
     pub person_share: f64,
     /// MiB that a participant may have written in a day; 0 binds nobody.
     pub person_disk_mb: u64,
-    /// Who is told what lifeforms do.
+    /// The collector of lifeforms' spans.
     pub telemetry: Telemetry,
-    /// What is kept, and for how long.
+    /// The retention.
     pub keep: Keep,
-    /// What may be done to canvases, and how long their logs are kept.
+    /// The limits of canvases, and the retention of their logs.
     pub canvas: lifeform::Limits,
-    /// When the guard of a lifeform intervenes.
+    /// The limits of lifeforms' guards.
     pub guard: lifeform::GuardLimits,
     /// The minds.
     pub nexus: Minds,
-    /// What lifeforms and people share.
+    /// The knowledge that lifeforms and people share.
     pub knowledge: Shared,
     /// The embedded model.
     pub models: Embedded,
     /// Remote providers by name.
     pub providers: BTreeMap<String, Provider>,
-    /// Where tools may reach to.
+    /// The reach of tools.
     pub tools: Tools,
-    /// Which model serves which tier.
+    /// The models of the tiers.
     pub tiers: BTreeMap<Tier, TierModel>,
     /// The remote model that makes embeddings, instead of the embedded one.
     #[serde(default)]
     pub embeddings: Option<TierModel>,
 }
 
-/// What is kept, and for how long; 0 keeps it for ever.
+/// The retention of records in days; 0 keeps them for ever.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Keep {
@@ -109,17 +109,17 @@ pub struct Keep {
     pub jobs_days: u32,
 }
 
-/// What lifeforms and people share.
+/// The knowledge that lifeforms and people share.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shared {
-    /// What becomes of secrets in ordinary text.
+    /// The treatment of secrets in ordinary text.
     pub secrets: SecretPolicy,
-    /// Where the keys are that secrets are sealed with; empty is in the data folder.
+    /// The file of the keys of secrets; empty means in the data folder.
     pub key_file: PathBuf,
-    /// Whether units and skills that all may see are read without a token.
+    /// `true` if public units and skills are read without a token.
     pub anonymous: bool,
-    /// Whether what a person says of itself to one lifeform comes to the mind of all.
+    /// `true` if what a person says about itself to one lifeform is known to all.
     pub open_profiles: bool,
 }
 
@@ -127,7 +127,7 @@ pub struct Shared {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Minds {
-    /// What one of them may take up in memory, in MiB.
+    /// The memory that one of them may use, in MiB.
     pub memory_mb: usize,
 }
 
@@ -139,7 +139,7 @@ pub struct Embedded {
     pub embedded: String,
     /// The name of the embedder, or `none`.
     pub embedder: String,
-    /// Where their weights lie.
+    /// The folder of the weights.
     pub folder: PathBuf,
     /// The hub asked first.
     pub hub: String,
@@ -149,7 +149,7 @@ pub struct Embedded {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Provider {
-    /// Where it is, up to and with `/v1`.
+    /// The address, up to and with `/v1`.
     pub base_url: String,
     /// The environment variable its key is in.
     #[serde(default)]
@@ -163,7 +163,7 @@ pub struct Provider {
     /// Requests a minute.
     #[serde(default)]
     pub requests_a_minute: Option<NonZeroU32>,
-    /// Tokens a minute, as far as they can be told beforehand.
+    /// Tokens a minute, as far as they can be estimated beforehand.
     #[serde(default)]
     pub tokens_a_minute: Option<NonZeroU32>,
     /// Seconds until it must begin to answer.
@@ -172,7 +172,7 @@ pub struct Provider {
     /// Seconds that a stream may say nothing.
     #[serde(default = "idle_s")]
     pub idle_s: u64,
-    /// What it can do.
+    /// The abilities.
     #[serde(default)]
     pub can: Abilities,
 }
@@ -193,14 +193,14 @@ fn idle_s() -> u64 {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TierModel {
-    /// Whose it is.
+    /// The provider.
     pub provider: String,
-    /// Its name there.
+    /// The model's name at the provider.
     pub model: String,
     /// Prompt and output together.
     #[serde(default = "context_tokens")]
     pub context_tokens: u32,
-    /// What it costs.
+    /// The price.
     #[serde(default)]
     pub price: Price,
     /// Models that answer, in this order, when this one does not.
@@ -288,30 +288,30 @@ impl Config {
         Ok(())
     }
 
-    /// Where tools may reach to.
+    /// Returns the reach of tools.
     ///
     /// # Errors
-    /// When a secret is not where it is said to be, or a server is not well described.
+    /// If a secret is missing, or a server is malformed.
     pub fn reach(&self) -> anyhow::Result<Reach> {
         self.tools.reach()
     }
 
-    /// Where the database lies.
+    /// Returns the folder of the database.
     pub fn store(&self) -> PathBuf {
         self.data.join("store")
     }
 
-    /// Where minds over their memory budget are read from, and what that budget is.
+    /// Returns the folder and the memory budget of large minds.
     pub fn shelves(&self) -> nexus::Shelves {
         nexus::Shelves::new(self.data.join("shelves"), self.nexus.memory_mb << 20)
     }
 
-    /// Where the vectors made so far are kept.
+    /// Returns the file of cached vectors.
     pub fn vectors(&self) -> PathBuf {
         self.data.join("vectors.redb")
     }
 
-    /// Where the keys are that secrets are sealed with.
+    /// Returns the file of the keys of secrets.
     pub fn key_file(&self) -> PathBuf {
         match self.knowledge.key_file.as_os_str().is_empty() {
             true => self.data.join("keys").join("master.key"),
@@ -319,7 +319,7 @@ impl Config {
         }
     }
 
-    /// Where the operator's token is kept.
+    /// Returns the file of the operator's token.
     pub fn token_file(&self) -> PathBuf {
         self.data.join("operator.token")
     }

@@ -29,27 +29,27 @@ use crate::house::{self, House};
 use crate::privacy;
 use crate::tokens::Tokens;
 
-/// How long whoever connects may take to say what it asks for: the head of its first request.
+/// The longest time for a new connection to send the head of its first request.
 const FIRST_HEAD_MAX: Duration = Duration::from_secs(30);
 /// The same for each further request. It counts from the answer before, so it is longer than clients keep connections that
 /// they do not use.
 const HEAD_MAX: Duration = Duration::from_secs(150);
-/// How long answers and open connections may take to end when the daemon stops.
+/// The longest time for answers and open connections to end when the daemon stops.
 const DRAIN: Duration = Duration::from_secs(10);
 
 /// A running daemon.
 pub struct Daemon {
-    /// Where it is served.
+    /// The address of the API.
     pub address: SocketAddr,
     /// The operator's token.
     pub token: String,
-    /// Whether the token was made just now.
+    /// `true` if the token was made just now.
     pub token_is_new: bool,
-    /// Why nothing that is sealed opens, if so.
+    /// The reason why nothing sealed opens, if so.
     pub locked: Option<SealError>,
     /// The lifeform that was asked for, if it was.
     pub lifeform: Option<LifeformHead>,
-    /// Its parts.
+    /// The parts of the daemon.
     pub app: App,
     stop: watch::Sender<bool>,
     door: axum_server::Handle<SocketAddr>,
@@ -59,13 +59,13 @@ pub struct Daemon {
     telling: Option<JoinHandle<()>>,
 }
 
-/// What a daemon is made of besides its settings; tests bring their own.
+/// The parts of a daemon besides its settings; tests bring their own.
 pub struct Parts {
-    /// What carries the store.
+    /// The storage medium.
     pub backend: Arc<dyn Backend>,
-    /// What tells the time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// What it thinks with.
+    /// The models.
     pub models: Models,
     /// The lifeform to bring to life where none lives yet, before anything is served.
     pub first: Option<LifeformSpec>,

@@ -10,10 +10,10 @@ use nexus::{Nexus, Request};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-/// Runs KIP on a nexus, as whoever started the job: `{nexus, command | commands, parameters, …}`.
+/// Runs KIP on a nexus, with the rights of the job's principal: `{nexus, command | commands, parameters, …}`.
 const EXECUTE_KIP: &str = "execute_kip";
 
-/// What the house has.
+/// The tools of the house.
 pub(crate) const HAS: [&str; 1] = [EXECUTE_KIP];
 
 /// The hands of the house.

@@ -1,4 +1,4 @@
-//! Which models a daemon has: the remote ones of its configuration, and those in this process for what they leave out.
+//! The models of a daemon: the remote ones of its configuration, and those in this process for the rest.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ pub struct Local {
     pub chat: Option<Arc<dyn LlmProvider>>,
     /// The embedder.
     pub embedder: Option<Arc<dyn LlmProvider>>,
-    /// Why there is no language model, when there should be one.
+    /// The reason why there is no language model, if there should be one.
     pub missing: Option<String>,
 }
 
-/// What a language model in this process reads and writes at most.
+/// The context window of a language model in this process, in tokens.
 const LOCAL_CONTEXT_TOKENS: u32 = 4096;
 
 /// The models of a daemon.

@@ -19,7 +19,7 @@ struct Span {
     cause: Vec<Arc<str>>,
     attributes: Vec<Value>,
     failed: Option<String>,
-    /// 1 is within the daemon, 3 a request to somebody else.
+    /// The span kind: 1 is within the daemon, 3 a request to another service.
     kind: u8,
 }
 

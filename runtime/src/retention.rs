@@ -1,4 +1,4 @@
-//! What ended long ago is let go, once an hour.
+//! The removal of old records, once an hour.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use nexus::Clock;
 
 use crate::config::Keep;
 
-/// How often it is looked for.
+/// The interval of removals.
 const EVERY: SignedDuration = SignedDuration::from_hours(1);
 
 /// Lets go of what is older than the configuration says, now and once an hour.

@@ -2,7 +2,7 @@
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Waits for SIGTERM or SIGINT. A second one ends the process where it stands, which loses nothing acknowledged.
+/// Waits for SIGTERM or SIGINT. A second one ends the process at once, which loses nothing acknowledged.
 pub(crate) async fn stop() {
     let (Ok(mut term), Ok(mut int)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) else {
         return std::future::pending().await;

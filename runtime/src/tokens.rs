@@ -1,4 +1,4 @@
-//! Who may come in: bearer tokens, kept as hashes, each for one principal.
+//! Bearer tokens, kept as hashes, each for one principal.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -27,7 +27,7 @@ const TOKEN_CHARS_MIN: usize = 16;
 pub struct Tokens {
     store: Store,
     by_hash: Arc<RwLock<HashMap<Hash, Principal>>>,
-    /// Whether what all may read is read without a token.
+    /// `true` if public content is read without a token.
     is_open: bool,
     /// Counts the changes of tokens, for those who were let in by one.
     changes: Arc<watch::Sender<u64>>,
@@ -89,7 +89,7 @@ impl Admitted {
     }
 }
 
-/// What a token is called where it is not shown: the beginning of its hash.
+/// Returns the name of a token where it is not shown: the beginning of its hash.
 fn name_of(hash: &Hash) -> String {
     hash.hex()[..NAME_CHARS].to_owned()
 }
@@ -123,17 +123,17 @@ impl Tokens {
         Self { is_open: true, ..self }
     }
 
-    /// Who reads what all may read without a token, if anybody does.
+    /// Returns the anonymous principal, if public content is read without a token.
     pub fn anybody(&self) -> Option<Principal> {
         self.is_open.then(Principal::anybody)
     }
 
-    /// Whose token this is. Only hashes are compared, so the time it takes says nothing about a token.
+    /// Returns the principal of a token. Only hashes are compared, so the time reveals nothing about a token.
     pub fn principal(&self, token: &str) -> Option<Principal> {
         self.by_hash.read().unwrap_or_else(PoisonError::into_inner).get(&Hash::of(token.as_bytes())).cloned()
     }
 
-    /// Lets somebody in by a token, for as long as the token is known.
+    /// Admits the principal of a token, for as long as the token is known.
     pub fn admit(&self, token: &str) -> Option<Admitted> {
         let hash = Hash::of(token.as_bytes());
         let changes = self.changes.subscribe();

@@ -1,5 +1,5 @@
-//! Who may do what: the access of each route, as the OpenAPI document says it (`x-access`). The handlers enforce it; a test asks
-//! each route as each role, and fails for a route that is not in this table.
+//! The access of each route, as the OpenAPI document has it (`x-access`). The handlers enforce it; a test asks each
+//! route as each role, and fails for a route that is not in this table.
 
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ enum Access {
     Participant,
     /// The owner of what is changed, and operators.
     Owner,
-    /// Who ordered it, and operators; for others it is not there.
+    /// The principal that ordered it, and operators; for others it does not exist.
     Own,
     /// The lifeform whose mind it is, and operators; others read what they may see.
     Mind,

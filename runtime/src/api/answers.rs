@@ -23,11 +23,11 @@ pub(super) const SMALL_BYTES: usize = 8 << 10;
 /// Bytes of large answers that may wait in all, and for one principal that is no operator.
 const WAITING_BYTES: usize = 160 << 20;
 const WAITING_BYTES_EACH: usize = 40 << 20;
-/// What places are counted in.
+/// The unit in which places are counted.
 const PLACE_BYTES: usize = 16 << 10;
 /// The pieces that an answer is handed over in.
 const PIECE_BYTES: usize = 64 << 10;
-/// How long a client may take nothing of its answer.
+/// The longest time for which a client may take nothing of its answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Places for the bytes of large answers.
@@ -96,7 +96,7 @@ fn until_revoked(body: Body, mut admitted: Admitted) -> impl Stream<Item = Resul
     })
 }
 
-/// What is left of an answer; gone when it was not taken in time.
+/// The rest of an answer; dropped when it is not taken in time.
 struct Rest {
     bytes: Bytes,
     taken_at: Instant,

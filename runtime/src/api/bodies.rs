@@ -24,7 +24,7 @@ const BYTES_MAX: usize = 256 << 20;
 const BYTES_EACH_MAX: usize = 72 << 20;
 /// The unit in which places are counted.
 const PLACE_BYTES: usize = 16 << 10;
-/// How long a client may send nothing of a body that it began.
+/// The longest time for which a client may send nothing of a body that it began.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Bytes of a body that says nothing: `{}`, `null` or white space.
 const NOTHING_BYTES: usize = 64;
@@ -76,7 +76,7 @@ pub(super) fn without_body(described: &Value) -> WithoutBody {
     Arc::new(named.collect())
 }
 
-/// Refuses a body that an operation would not read: what stands in it would be dropped. `{}` says nothing and passes.
+/// Refuses a body that an operation would not read: its members would be dropped. `{}` has none and passes.
 pub(super) async fn refuse_unread(State(without): State<WithoutBody>, request: Request, next: Next) -> Response {
     let path = request.extensions().get::<MatchedPath>().map(|path| path.as_str().replace("{*", "{"));
     let reads_none = path.is_some_and(|path| without.contains(&(request.method().clone(), path)));

@@ -56,17 +56,17 @@ pub(super) async fn list(
     Ok(Json(json!({"canvases": shown.collect::<Vec<_>>()})))
 }
 
-/// What a new canvas takes.
+/// A request for a new canvas.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CanvasBody {
-    /// What it is: `chat` or `zmind`.
+    /// The kind: `chat` or `zmind`.
     #[serde(rename = "type")]
     #[schema(value_type = String)]
     kind: Kind,
-    /// What it is called.
+    /// The title.
     title: String,
-    /// Its id; made when absent.
+    /// The id; generated if absent.
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     id: Option<CanvasId>,
@@ -86,7 +86,7 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, Json(meta(&id, &canvas))))
 }
 
-/// What a canvas is and how to work on it.
+/// Returns the head of a canvas and the routes to it.
 #[utoipa::path(get, path = "/v1/lifeforms/{id}/canvases/{canvas}", params(("id" = String, Path), ("canvas" = String, Path)), responses((status = 200, description = "the meta-information")))]
 pub(super) async fn read(
     State(app): State<App>,
@@ -111,7 +111,7 @@ pub(super) struct At {
     form: Form,
 }
 
-/// How collections are shown.
+/// The form of collections in a state.
 #[derive(Clone, Copy, Default, Deserialize, PartialEq, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum Form {
@@ -223,7 +223,7 @@ pub(super) async fn patch(
     apply(&canvas, What::Patch(patch, base.is_some()), key, base, &origin, StatusCode::OK, None).await
 }
 
-/// Who is there and what they are at.
+/// Lists the present principals and their states.
 #[utoipa::path(get, path = "/v1/lifeforms/{id}/canvases/{canvas}/presence", params(("id" = String, Path), ("canvas" = String, Path)), responses((status = 200, description = "{present: [{who, state, ttl}]}")))]
 pub(super) async fn present(
     State(app): State<App>,
@@ -238,7 +238,7 @@ pub(super) async fn present(
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PresenceBody {
-    /// What one is at, as the clients of this canvas agree: `{"typing": {"topic": "t1"}}`.
+    /// The state, as the clients of this canvas agree: `{"typing": {"topic": "t1"}}`.
     #[schema(value_type = Object)]
     state: Value,
     /// Seconds for which it holds, up to 120.
@@ -267,7 +267,7 @@ pub(super) async fn be_present(
 /// The largest attachment.
 const ATTACHMENT_BYTES_MAX: usize = 2 << 20;
 
-/// How large the bodies of uploads may be.
+/// The largest body of an upload.
 pub(super) fn upload_limit() -> DefaultBodyLimit {
     DefaultBodyLimit::max(ATTACHMENT_BYTES_MAX)
 }

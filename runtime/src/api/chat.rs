@@ -1,4 +1,5 @@
-//! What only a chat has: topics and their messages (seed 003 §6.3.4). Every route is one op of `lifeform::canvas::chat`.
+//! The routes of a chat: topics and their messages (seed 003 §6.3.4). Every route is one op of
+//! `lifeform::canvas::chat`.
 
 use std::sync::Arc;
 
@@ -40,17 +41,17 @@ fn one(op: Op) -> What {
     What::Ops(vec![op.into()])
 }
 
-/// What a new topic takes.
+/// A request for a new topic.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TopicBody {
-    /// Its title.
+    /// The title.
     title: String,
-    /// Its id; made when absent.
+    /// The id; generated if absent.
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     id: Option<Arc<str>>,
-    /// Who answers in it: `free`, `mentioned` or `one_at_a_time`.
+    /// The lifeforms that answer unasked: `free`, `mentioned` or `one_at_a_time`.
     #[serde(default)]
     #[schema(value_type = String)]
     turns: Turns,
@@ -108,18 +109,18 @@ pub(super) async fn topic(
     Ok(([(header::ETAG, tag)], Json(summary(&snapshot.state, found))).into_response())
 }
 
-/// What is to change of a topic.
+/// A change of a topic.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TopicChange {
-    /// Its new title.
+    /// The new title.
     #[serde(default)]
     title: Option<String>,
-    /// Who answers in it from now on.
+    /// The new rule of turns.
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     turns: Option<Turns>,
-    /// Whether it is put away.
+    /// `true` to archive it.
     #[serde(default)]
     archived: Option<bool>,
 }
@@ -141,7 +142,7 @@ pub(super) async fn edit_topic(
     apply(&canvas, one(op), key, base, &origin, StatusCode::OK, Some(&topic)).await
 }
 
-/// How far one has read.
+/// The read position of a principal.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ReadBody {
@@ -164,28 +165,28 @@ pub(super) async fn mark_read(
     apply(&canvas, one(op), key, None, &origin, StatusCode::OK, Some(&topic)).await
 }
 
-/// What a new message takes.
+/// A new message.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct MessageBody {
-    /// What is said. `@name` calls somebody.
+    /// The text. `@name` mentions a principal.
     content: String,
-    /// Its id; made when absent.
+    /// The id; generated if absent.
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     id: Option<Arc<str>>,
-    /// What it answers.
+    /// The message that it answers.
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     reply_to: Option<Arc<str>>,
-    /// What it adds to.
+    /// The message that it adds to.
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     supplements: Option<Arc<str>>,
-    /// Whether whoever is writing should break off for it.
+    /// `true` to interrupt a present answer.
     #[serde(default)]
     urgent: bool,
-    /// What it carries: `{hash, name, media_type, bytes}` of attachments kept before.
+    /// The attachments: `{hash, name, media_type, bytes}` of uploads.
     #[serde(default)]
     #[schema(value_type = Vec<Object>)]
     attachments: Vec<Attachment>,
@@ -316,7 +317,7 @@ pub(super) async fn message(
     Ok(([(header::ETAG, tag)], Json(found)).into_response())
 }
 
-/// What was said before, oldest first.
+/// Lists the earlier versions of a message, oldest first.
 #[utoipa::path(get, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages/{message}/revisions", params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), ("message" = String, Path)), responses((status = 200, description = "the history")))]
 pub(super) async fn revisions(
     State(app): State<App>,
@@ -327,13 +328,13 @@ pub(super) async fn revisions(
     Ok(Json(json!({"revisions": found["revisions"]})))
 }
 
-/// What an amendment takes.
+/// An amendment.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AmendBody {
     /// The new text.
     content: String,
-    /// Why.
+    /// The reason.
     #[serde(default)]
     reason: String,
     /// The revision of the message that was seen.
@@ -357,7 +358,7 @@ pub(super) async fn amend(
     apply(&canvas, one(op), key, base, &origin, StatusCode::OK, Some(&message)).await
 }
 
-/// Why something is done.
+/// The reason of an act.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
@@ -367,7 +368,7 @@ pub(super) struct Why {
     reason: String,
 }
 
-/// Why a message is taken back, and how far.
+/// The reason and the extent of a removal.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
@@ -415,7 +416,7 @@ async fn act(
     apply(&canvas, one(op), key, None, origin, StatusCode::OK, Some(message)).await
 }
 
-/// Asks whoever is writing a message to break off; the text so far stays.
+/// Interrupts the author of a message that is being written; the text so far stays.
 #[utoipa::path(post, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages/{message}/interrupt", params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), ("message" = String, Path), Why, IdempotencyKey), responses((status = 200, description = "interrupted"), (status = 409, description = "it is not being written")))]
 pub(super) async fn interrupt(
     State(app): State<App>,

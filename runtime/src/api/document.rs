@@ -1,5 +1,5 @@
-//! What the OpenAPI document says of every route by rule, so that no handler says it again: who may call, the refusals that
-//! any request of its shape may meet, and what a refusal looks like.
+//! The parts of the OpenAPI document that follow by rule: the access, the refusals that any request of a shape may
+//! meet, and the form of a refusal.
 
 use serde_json::{Map, Value, json};
 
@@ -45,7 +45,7 @@ pub(super) fn complete(mut document: Value) -> Value {
     document
 }
 
-/// What generators name an operation by, which must be unique: where it is, and what is done there.
+/// Returns the name of an operation for generators, which must be unique: its place and its act.
 fn operation_id(path: &str, done: &str) -> String {
     let named = path.split('/').filter(|part| !part.is_empty() && !part.starts_with('{') && *part != "v1");
     let mut parts: Vec<&str> = named.filter(|part| *part != done).collect();

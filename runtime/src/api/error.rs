@@ -29,18 +29,18 @@ pub(crate) struct Problem {
     status: u16,
     /// A stable name a program can act on.
     code: &'static str,
-    /// What is wrong.
+    /// The detail.
     detail: String,
-    /// What to do about it.
+    /// The remedy.
     #[serde(skip_serializing_if = "str::is_empty")]
     hint: &'static str,
     /// Everything that is wrong with a definition.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     faults: Vec<Fault>,
-    /// Which member of what was sent is wrong.
+    /// The member that is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<String>,
-    /// What there is instead of what the caller saw.
+    /// The present entity, instead of the one that the caller saw.
     #[serde(skip_serializing_if = "Option::is_none")]
     current: Option<Value>,
 }
@@ -57,7 +57,7 @@ pub(crate) struct ApiError {
     about: Option<Box<About>>,
 }
 
-/// What a problem is about, where that can be told.
+/// The object of a problem, if there is one.
 #[derive(Debug, Default)]
 struct About {
     path: Option<String>,
@@ -107,7 +107,7 @@ impl ApiError {
         }
     }
 
-    /// Which member of what was sent is wrong.
+    /// Returns the member that is wrong.
     pub(crate) fn path(&self) -> Option<&str> {
         self.about.as_ref()?.path.as_deref()
     }
@@ -135,7 +135,7 @@ impl ApiError {
         self.code
     }
 
-    /// What is wrong.
+    /// Returns the detail.
     pub(crate) fn detail(&self) -> &str {
         &self.detail
     }
@@ -151,16 +151,16 @@ impl ApiError {
     }
 }
 
-/// What a response that is a problem says, for a door that says it in another shape.
+/// The detail of a problem, for routes that use another shape.
 #[derive(Clone)]
 pub(super) struct Said {
     /// The stable name of the problem.
     pub(super) code: &'static str,
-    /// What is wrong.
+    /// The detail.
     pub(super) detail: String,
 }
 
-/// What a 401 asks for.
+/// The challenge of a 401.
 const NO_TOKEN: &str = "Bearer realm=\"lifeformd\"";
 const INVALID_TOKEN: &str = "Bearer realm=\"lifeformd\", error=\"invalid_token\"";
 

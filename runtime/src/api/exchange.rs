@@ -23,7 +23,7 @@ pub(super) fn limit() -> DefaultBodyLimit {
     DefaultBodyLimit::max(IMPORT_BYTES_MAX)
 }
 
-/// Which records, and how they are written down.
+/// A selection of records, and their format.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
@@ -34,18 +34,18 @@ pub(super) struct ExportQuery {
     types: Option<String>,
     /// In any of these scopes, with commas between.
     scopes: Option<String>,
-    /// Whose they are.
+    /// The owner.
     owner: Option<String>,
 }
 
-/// What comes in.
+/// The form of an import.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ImportQuery {
     /// `jsonl` (the default), `tree`, `units`, `markdown`, `mem0` or `letta`.
     format: Option<String>,
-    /// Whether nothing is written, and only told what would be.
+    /// `true` for a dry run: nothing is written.
     #[serde(default)]
     dry_run: bool,
 }
@@ -56,8 +56,8 @@ fn format(named: Option<String>) -> Result<Format, ApiError> {
         .map_err(|_| ApiError::invalid("format is one of jsonl, tree, units, markdown; to import also mem0, letta"))
 }
 
-/// The records that the caller sees, written down. What others counted of them is told and does not come in again; what is
-/// sealed in resources is not in it. Units are what the protocol has of a record: owners, scopes and skills are in the others.
+/// Exports the records that the caller sees. Counts and judgements of others are not imported again, and sealed bodies
+/// are not exported. Units are the protocol's part of a record: owners, scopes and skills are in the other formats.
 #[utoipa::path(get, path = "/api/knowledge/export", params(ExportQuery), responses((status = 200, description = "a record a line, files by their paths, units, or Markdown"), (status = 422, description = "no such format")))]
 pub(super) async fn export(
     State(app): State<App>,
@@ -70,8 +70,8 @@ pub(super) async fn export(
     Ok(([(header::CONTENT_TYPE, format.media_type())], text).into_response())
 }
 
-/// Takes records in, each as the caller's request: what is wrong with one is told by its place, and the others come in. The same
-/// again changes nothing.
+/// Imports records, each as a request of the caller: a faulty one is reported by its place, and the others are
+/// imported. A repetition changes nothing.
 #[utoipa::path(post, path = "/api/knowledge/import", params(ImportQuery), request_body(content = String, content_type = "text/plain", description = "what was written down, up to 64 MiB and 10,000 records"), responses((status = 200, body = Object, description = "{imported, unchanged, refused, errors: [{file?, at, id?, error}], warnings, dry_run}"), (status = 422, description = "nothing that can be read")))]
 pub(super) async fn import(
     State(app): State<App>,

@@ -1,4 +1,4 @@
-//! What handlers are given: a principal, a checked body, an idempotency key.
+//! The extractors of handlers: a principal, a checked body, an idempotency key.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,7 +65,7 @@ impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for ApiJsonOr
     }
 }
 
-/// What serde says of a body, without the text that it found in place of something else: that may be anybody's secret.
+/// Returns serde's message without the text that it found in place of another type: that may be a secret.
 fn without_texts(mut detail: String) -> String {
     if let Some(from) = detail.find("string \"")
         && let Some(to) = detail.rfind("\", expected")
@@ -128,7 +128,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for ApiQuery<T> {
 /// Members of a query that are lists: they may be repeated, or have commas between their items.
 const LISTS: [&str; 3] = ["types", "scopes", "tags"];
 
-/// A query in which each list stands once; `None` for one in which no list is repeated.
+/// Returns a query in which each list occurs once; `None` if no list is repeated.
 fn joined(query: &str) -> Option<String> {
     let (mut members, mut is_joined): (Vec<(String, String)>, bool) = (Vec::new(), false);
     for member in query.split('&').filter(|member| !member.is_empty()) {
@@ -289,8 +289,8 @@ impl IntoParams for IdempotencyKey {
     }
 }
 
-/// How long the caller would rather wait for an outcome than be told that there is none yet: `Prefer: wait=30`, in seconds
-/// (RFC 7240 §4.3), a minute at most. A preference that cannot be read is none.
+/// The time for which the caller prefers to wait for an outcome: `Prefer: wait=30`, in seconds (RFC 7240 §4.3), at most
+/// a minute. An unreadable preference is ignored.
 pub(crate) struct Patience(pub(crate) Option<Duration>);
 
 /// The longest that a request waits for an outcome.

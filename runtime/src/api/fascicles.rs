@@ -31,9 +31,9 @@ pub(super) struct DefinedFascicle {
     #[schema(inline)]
     #[serde(flatten)]
     spec: FascicleSpec,
-    /// How often it was written.
+    /// The version.
     version: u64,
-    /// Whether it comes with the daemon and cannot be changed.
+    /// `true` if it is shipped with the daemon and cannot be changed.
     shipped: bool,
 }
 
@@ -104,7 +104,7 @@ pub(super) async fn update(
     Ok(tagged(&app, StatusCode::OK, &made))
 }
 
-/// Whether what is used goes nevertheless.
+/// `true` to remove a definition that is in use.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
@@ -176,13 +176,13 @@ impl JobInput {
     }
 }
 
-/// What `execute` takes.
+/// A request for a job.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ExecuteBody {
-    /// What it works on.
+    /// The input.
     input: JobInput,
-    /// Whose turn comes first when much is to be done.
+    /// The priority among the caller's jobs.
     #[serde(default)]
     priority: Priority,
     /// Seconds it may take.
@@ -190,7 +190,7 @@ pub(super) struct ExecuteBody {
     deadline_s: Option<u64>,
 }
 
-/// What `execute` answers.
+/// The answer of `execute`.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Accepted {
     /// The job.
@@ -198,11 +198,11 @@ pub(super) struct Accepted {
     job_id: JobId,
     /// Always `pending`: poll or subscribe.
     status: Status,
-    /// Where it is found.
+    /// The links to the job.
     links: Links,
 }
 
-/// Where a job is found.
+/// The links to a job.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Links {
     status: String,
@@ -213,8 +213,8 @@ pub(super) fn links(job: &JobId) -> Links {
     Links { status: format!("/v1/jobs/{job}"), subscribe: format!("/v1/jobs/{job}/subscribe") }
 }
 
-/// Starts a job, paid by the house. Under an `Idempotency-Key` it is started once. With `Prefer: wait=30` the answer is the
-/// job itself, with 200, as soon as it has ended or waits for somebody; after so many seconds (60 at most) it is 202.
+/// Starts a job, paid by the house. Under an `Idempotency-Key` it is started once. With `Prefer: wait=30` the answer is
+/// the job itself, with 200, as soon as it has ended or waits for input; after so many seconds (60 at most) it is 202.
 #[utoipa::path(post, path = "/v1/fascicles/{id}/execute", params(("id" = String, Path), IdempotencyKey, ("Prefer" = Option<String>, Header, description = "wait=seconds")), request_body = ExecuteBody,
     responses((status = 200, body = JobBody, description = "the job as it was waited for"), (status = 202, body = Accepted, description = "accepted, and durable"), (status = 404, description = "there is no such fascicle"), (status = 413, description = "the input is too large"), (status = 422, description = "something it is made of is gone, or the key was used for another job"), (status = 429, description = "too many jobs are running")))]
 pub(super) async fn execute(
@@ -269,7 +269,7 @@ pub(super) async fn execute(
     begun(&app, job, &patience).await
 }
 
-/// What a caller is told of a job that has begun, when his patience is over.
+/// Returns the answer for a job that is not settled when the caller's patience ends.
 async fn begun(app: &App, job: JobId, patience: &Patience) -> Result<Response, ApiError> {
     match jobs::awaited(app, &job, &[], patience).await? {
         Some(head) => jobs::answered(app, head).await,
@@ -283,11 +283,11 @@ fn accepted(job: JobId) -> Response {
     (StatusCode::ACCEPTED, [(header::LOCATION, at)], Json(accepted)).into_response()
 }
 
-/// What a trial takes.
+/// A dry run.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct DryRunBody {
-    /// What it works on.
+    /// The input.
     input: JobInput,
     /// Outputs by node or step; what a neuron of text would say is made up when it is left out.
     #[serde(default)]
@@ -316,7 +316,7 @@ enum Format {
     Dot,
 }
 
-/// How a drawing is wanted.
+/// The form of a drawing.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]

@@ -24,8 +24,7 @@ fn tree(agenda: &Agenda, goal: &Goal) -> Value {
     shown
 }
 
-/// Tells what the records say that came to mind for a goal, and for those that serve it, to somebody who may see them; of
-/// others nothing.
+/// Fills in the records that are known about a goal, and about those below it, as far as the caller may see them.
 async fn tell_related(app: &App, origin: &Origin, goal: &mut Value) -> Result<(), ApiError> {
     let mut related = Vec::new();
     for known in goal["knowledge"].as_array().into_iter().flatten() {
@@ -79,7 +78,7 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, Json(shown(&app, &id, &made, &origin).await?)))
 }
 
-/// What was set, a moment ago or under the same key before, and stands on the agenda no more.
+/// Returns the answer for a goal or a schedule that was set and is not on the agenda any more.
 fn over(made: &AimId) -> Value {
     json!({"id": made, "over": true})
 }

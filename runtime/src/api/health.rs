@@ -14,11 +14,11 @@ use super::App;
 /// Free space below which commits may soon fail: two segments of the log and a checkpoint.
 const DISK_LOW_BYTES: u64 = 64 << 20;
 
-/// How long a commit is waited for that tries whether the store writes again.
+/// The longest wait for a commit that tests whether the store writes again.
 const TRY_MAX: Duration = Duration::from_secs(1);
 
-/// Whether the daemon serves, what it can think with, and which of its parts fail: `models` is `failing` while the last call of each
-/// model got no answer, and `none` without a model. A log that failed is tried again by asking.
+/// Returns the health of the daemon and of its parts: `models` is `failing` while the last call of each model got no
+/// answer, and `none` without a model. A request tries a log that failed again.
 #[utoipa::path(get, path = "/health", responses((status = 200, description = "it serves"), (status = 503, description = "it is stopping, or nothing can be written")))]
 pub(super) async fn health(State(app): State<App>) -> (StatusCode, Json<Value>) {
     let stopping = *app.stopping.borrow();

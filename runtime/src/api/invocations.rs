@@ -33,7 +33,7 @@ const INVOCATION: HeaderName = HeaderName::from_static("x-invocation-id");
 /// Pieces that may wait for a slow reader; the model waits then.
 const PIECES: usize = 64;
 
-/// What `invoke` takes.
+/// A request to a neuron.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct InvokeBody {
@@ -46,7 +46,7 @@ pub(super) struct InvokeBody {
     deadline_s: Option<f64>,
 }
 
-/// What the kinds take. A string stands for one event of the user, or for the text to continue.
+/// The input by kind. A string means one event of the user, or the text to continue.
 #[derive(ToSchema)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "it only describes what the neurons read")]
@@ -60,7 +60,7 @@ pub(super) enum InvokeInput {
     Transformer(transformer::Input),
 }
 
-/// What the kinds answer: a string of base, tool-augmented and completion neurons, JSON of a schema, routes, or events.
+/// The output by kind: a string of base, tool-augmented and completion neurons, JSON of a schema, routes, or events.
 #[derive(ToSchema)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "it only describes what the neurons write")]
@@ -71,7 +71,7 @@ pub(super) enum InvokeOutput {
     Json(Value),
 }
 
-/// What `continue` takes.
+/// The results of tools.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ContinueBody {
@@ -86,13 +86,13 @@ pub(super) struct ContinueBody {
     deadline_s: Option<f64>,
 }
 
-/// What `invoke` and `continue` answer.
+/// The answer of `invoke` and `continue`.
 #[derive(Serialize, ToSchema)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub(super) enum InvokeAnswer {
     /// The neuron has ended.
     Completed {
-        /// Its output.
+        /// The output.
         #[schema(value_type = InvokeOutput)]
         output: Value,
     },
@@ -100,7 +100,7 @@ pub(super) enum InvokeAnswer {
     ToolCallRequired {
         /// Names the pause.
         context_token: String,
-        /// What to call; those with `needs_approval` are not to be called but approved.
+        /// The calls; those with `needs_approval` are not to be made but approved.
         tool_calls: Vec<ToolCall>,
     },
 }
@@ -152,7 +152,7 @@ async fn respond(
     Ok(Sse::new(frames).keep_alive(KeepAlive::default()).into_response())
 }
 
-/// Where a stream of frames stands.
+/// The state of a stream of frames.
 enum Streaming {
     Open(mpsc::Receiver<Delta>, Answering),
     /// The answer is there; what was said before it is sent first.
@@ -244,19 +244,19 @@ pub(super) async fn resume(
     respond(&headers, options, call).await
 }
 
-/// What is known of an invocation.
+/// The record of an invocation.
 #[derive(Serialize, ToSchema)]
 pub(super) struct InvocationBody {
-    /// Its id.
+    /// The id.
     id: String,
     /// The neuron.
     neuron: String,
-    /// How it stands.
+    /// The status.
     status: InvocationStatus,
-    /// What it answered last.
+    /// The last answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     answer: Option<InvokeAnswer>,
-    /// Why it ended without an output.
+    /// The reason of a failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
     /// `{prompt_tokens, completion_tokens, total_tokens}` so far.
@@ -264,10 +264,10 @@ pub(super) struct InvocationBody {
     usage: Value,
     /// Paid calls so far.
     calls: usize,
-    /// When it began.
+    /// The time of its beginning.
     #[schema(value_type = String)]
     created_at: Timestamp,
-    /// When it changed last.
+    /// The time of its last change.
     #[schema(value_type = String)]
     updated_at: Timestamp,
 }
@@ -286,7 +286,7 @@ fn known(invocation: neurons::Invocation) -> Json<InvocationBody> {
     })
 }
 
-/// Which invocations.
+/// A selection of invocations.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
@@ -297,7 +297,7 @@ pub(super) struct Invocations {
     /// At most so many, up to 200.
     #[serde(default = "fifty")]
     limit: usize,
-    /// Those in this status.
+    /// The status.
     #[serde(default)]
     #[param(inline)]
     status: Option<InvocationStatus>,
@@ -320,7 +320,7 @@ pub(super) async fn list(
     Ok(Json(json!({"invocations": invocations, "next": next})))
 }
 
-/// How an invocation stands; its caller and operators may look.
+/// Returns an invocation, to its caller and to operators.
 #[utoipa::path(get, path = "/v1/invocations/{id}", params(("id" = String, Path)), responses((status = 200, body = InvocationBody, description = "how it stands"), (status = 404, description = "there is none of yours")))]
 pub(super) async fn read(
     State(app): State<App>,

@@ -1,4 +1,4 @@
-//! `/v1/jobs`: how jobs stand, what they tell, and what they are told (seed 003 §6.2, MISSION F3, F4).
+//! `/v1/jobs`: the status of jobs, their events, and answers to their waits (seed 003 §6.2, MISSION F3, F4).
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -30,37 +30,37 @@ use crate::tokens::Admitted;
 
 /// The subprotocol's name.
 const SUBPROTOCOL: &str = "ailf.job.v1";
-/// How long a subscriber may take to receive a frame.
+/// The longest time for a subscriber to receive a frame.
 const SEND_MAX: Duration = Duration::from_secs(20);
-/// How often a quiet subscription is pinged.
+/// The interval of pings of a quiet subscription.
 const PING_EVERY: Duration = Duration::from_secs(20);
 
 /// A job.
 #[derive(Serialize, ToSchema)]
 pub(super) struct JobBody {
-    /// Its id.
+    /// The id.
     #[schema(value_type = String)]
     job_id: JobId,
-    /// What it runs.
+    /// The fascicle.
     fascicle: String,
-    /// How it stands.
+    /// The status.
     status: Status,
     /// The observed stage that it is in.
     current_stage: Option<String>,
-    /// What the world was told.
+    /// The events.
     events: Vec<Observed>,
-    /// What it brought.
+    /// The output.
     output: Value,
-    /// Why it failed.
+    /// The reason of a failure.
     error: Option<String>,
-    /// What it waits for: each is answered on its own by `continue`.
+    /// The waits: each is answered on its own by `continue`.
     waits: Vec<WaitBody>,
-    /// Whose turn comes first.
+    /// The priority.
     priority: Priority,
-    /// When it was accepted.
+    /// The time of its acceptance.
     #[schema(value_type = String)]
     created_at: Timestamp,
-    /// When it changed last.
+    /// The time of its last change.
     #[schema(value_type = String)]
     updated_at: Timestamp,
 }
@@ -72,10 +72,10 @@ pub(super) struct WaitBody {
     context_token: String,
     /// The step that waits.
     step: String,
-    /// What for.
+    /// The kind of wait.
     #[serde(flatten)]
     pause: Pause,
-    /// When it is given up.
+    /// The time at which it is given up.
     #[schema(value_type = Option<String>)]
     expires_at: Option<Timestamp>,
 }
@@ -123,8 +123,8 @@ impl After {
     }
 }
 
-/// A job once it has ended or waits for somebody, besides those that it is `known` to wait for; `None` when the caller has no
-/// patience, or no more, when too many wait already, or the daemon stops.
+/// Waits until a job has ended or waits for something that is not in `known`. `None` when the caller's patience ends,
+/// when too many wait already, or when the daemon stops.
 pub(super) async fn awaited(
     app: &App,
     id: &JobId,
@@ -150,8 +150,8 @@ pub(super) async fn answered(app: &App, head: JobHead) -> Result<Response, ApiEr
     Ok((APPLIED, Json(shown(&app.fascicles, head, events))).into_response())
 }
 
-/// How a job stands, and what the world was told about it. With `Prefer: wait=30` the answer comes as soon as the job has
-/// ended or what it waits for has changed, or after so many seconds (60 at most).
+/// Returns a job with its events. With `Prefer: wait=30` the answer comes as soon as the job has ended or its waits
+/// have changed, or after so many seconds (60 at most).
 #[utoipa::path(get, path = "/v1/jobs/{id}", params(("id" = String, Path), After, ("Prefer" = Option<String>, Header, description = "wait=seconds")), responses((status = 200, body = JobBody, description = "the job"), (status = 404, description = "there is none of yours")))]
 pub(super) async fn read(
     State(app): State<App>,
@@ -175,7 +175,7 @@ pub(super) async fn read(
     Ok((applied, Json(shown(&app.fascicles, head, events))).into_response())
 }
 
-/// Which jobs.
+/// A selection of jobs.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
@@ -186,11 +186,11 @@ pub(super) struct Jobs {
     /// At most so many, up to 200.
     #[serde(default = "fifty")]
     limit: usize,
-    /// Those in this status.
+    /// The status.
     #[serde(default)]
     #[param(inline)]
     status: Option<Status>,
-    /// Those of this fascicle.
+    /// The fascicle.
     #[serde(default)]
     fascicle: Option<String>,
 }
@@ -232,12 +232,12 @@ pub(super) async fn cancel(
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct CancelJobsBody {
-    /// Those in this status.
+    /// The status.
     #[schema(inline)]
     status: Option<Status>,
-    /// Those of this fascicle.
+    /// The fascicle.
     fascicle: Option<String>,
-    /// Those that this principal ordered, `user:ada`; one's own when absent. Only operators name another.
+    /// The principal that ordered them, `user:ada`; the caller if absent. Only operators name another.
     ordered_by: Option<String>,
 }
 
@@ -282,11 +282,11 @@ pub(super) async fn retry(
     Ok((StatusCode::ACCEPTED, Json(shown(&app.fascicles, head, events))))
 }
 
-/// What `continue` takes: the token of a wait, and what it waits for.
+/// The answer to a wait: its token, and the content.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ContinueJobBody {
-    /// The token that stands beside the wait.
+    /// The token of the wait.
     context_token: String,
     /// For a wait for tools: a result for each call, in any order; for one with `needs_approval`, `{id, approved}`.
     #[serde(default)]
@@ -294,7 +294,7 @@ pub(super) struct ContinueJobBody {
     /// For a wait for an approval: yes or no.
     #[serde(default)]
     approved: Option<bool>,
-    /// Why it is approved or not.
+    /// The reason of the decision.
     #[serde(default)]
     comment: Option<String>,
     /// For a wait for an event: its content.
@@ -302,8 +302,8 @@ pub(super) struct ContinueJobBody {
     event: Option<Value>,
 }
 
-/// Answers a wait of a job. The same answer again changes nothing. With `Prefer: wait=30` the answer comes, with 200, as soon
-/// as the job has ended or waits for somebody; with 202 after so many seconds (60 at most).
+/// Answers a wait of a job. A repetition changes nothing. With `Prefer: wait=30` the answer comes, with 200, as soon as
+/// the job has ended or waits for input; with 202 after so many seconds (60 at most).
 #[utoipa::path(post, path = "/v1/jobs/{id}/continue", params(("id" = String, Path), ("Prefer" = Option<String>, Header, description = "wait=seconds")), request_body = ContinueJobBody,
     responses((status = 200, body = JobBody, description = "taken; the job as it was waited for"), (status = 202, body = JobBody, description = "taken; the job goes on"), (status = 404, description = "nothing waits under this token"), (status = 409, description = "its owner is not alive"), (status = 410, description = "it is no longer waited for"), (status = 422, description = "no answer to what was asked, or another than was given before")))]
 pub(super) async fn resume(
@@ -331,13 +331,13 @@ pub(super) async fn resume(
     Ok((StatusCode::ACCEPTED, Json(shown(&app.fascicles, head, events))).into_response())
 }
 
-/// What is told of a job, as it comes.
+/// An item of a job's stream.
 enum Told {
     Observed(Observed),
     Ended(Box<JobHead>),
 }
 
-/// What is told of a job after an event, from its journal and on as it grows, until it has ended.
+/// Streams the events of a job after one, from its journal and on as it grows, until it has ended.
 fn told(fascicles: Fascicles, id: JobId, after: u64) -> impl Stream<Item = Told> + Send {
     let follow = fascicles.follow(&id);
     stream::unfold(Some((fascicles, id, follow)), move |standing| async move {
@@ -358,7 +358,7 @@ fn told(fascicles: Fascicles, id: JobId, after: u64) -> impl Stream<Item = Told>
     })
 }
 
-/// Whether nothing follows an end: a job that failed may have been taken up again.
+/// Returns `true` if nothing follows an end: a failed job may have been resumed.
 async fn is_last(follow: &mut Follow, fascicles: &Fascicles, id: &JobId) -> bool {
     let final_now = fascicles.job(id).await.is_ok_and(|head| head.status.is_final());
     final_now && follow.is_at_end().await
@@ -368,8 +368,8 @@ fn ended(head: &JobHead) -> Value {
     json!({"job_id": head.id, "status": head.status, "output": head.output, "error": head.error})
 }
 
-/// What the world was told about a job: a page, or with `Accept: text/event-stream` a stream of `new_observable_event`
-/// that goes on as the job does and ends with `job_ended`. `Last-Event-ID` resumes it.
+/// Returns the events of a job: a page, or with `Accept: text/event-stream` a stream of `new_observable_event` that
+/// continues with the job and ends with `job_ended`. `Last-Event-ID` resumes it.
 #[utoipa::path(get, path = "/v1/jobs/{id}/events", params(("id" = String, Path), After), responses((status = 200, description = "{events, status}, or server-sent events"), (status = 404, description = "there is none of yours")))]
 pub(super) async fn events(
     State(app): State<App>,

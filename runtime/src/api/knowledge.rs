@@ -24,19 +24,20 @@ pub(super) struct RecordBody {
     /// In which situation, and to what end, it applies: up to 2,000 characters.
     #[schema(min_length = 1, max_length = 2000)]
     task: String,
-    /// What it says: up to 100,000 characters.
+    /// The content: up to 100,000 characters.
     #[schema(min_length = 1, max_length = 100_000)]
     content: String,
-    /// What sort of knowledge it is: `user_profile`, `strategy`, `tool`, `usecase`, `definition`, `plan`.
+    /// The types of knowledge: `user_profile`, `strategy`, `tool`, `usecase`, `definition`, `plan`.
     types: Vec<String>,
     /// Labels: `category`, `domain`, and others.
     #[schema(value_type = Option<Object>)]
     tags: Option<Value>,
-    /// Who sees it: `public`, or `entity:id` of user, agent, lifeform, project, team, org. The owner's own by default.
+    /// The scopes that see it: `public`, or `entity:id` of user, agent, lifeform, project, team, org. The owner's own
+    /// by default.
     scopes: Option<Vec<String>>,
-    /// Whose it is; the caller's by default.
+    /// The owner; the caller by default.
     owner: Option<String>,
-    /// Where it came from: `name`, `category`, `urls`, `agent_id`, `submitted_by`, `timestamp`, `message_id`.
+    /// The source: `name`, `category`, `urls`, `agent_id`, `submitted_by`, `timestamp`, `message_id`.
     #[schema(value_type = Option<Object>)]
     source: Option<Value>,
     /// From 1 to 5; 3 by default.
@@ -44,13 +45,13 @@ pub(super) struct RecordBody {
     score: Option<f64>,
     /// The message it came from.
     message_id: Option<String>,
-    /// What stood beside it there: it is found by that too.
+    /// The text around it at its source: a search finds it too.
     context: Option<Vec<String>>,
     /// Resources it needs.
     resource_ids: Option<Vec<String>>,
 }
 
-/// What is to be changed of a record.
+/// A change of a record.
 #[derive(ToSchema)]
 #[schema(as = KnowledgeChange)]
 #[expect(dead_code, reason = "it only describes what the records' own reader reads")]
@@ -63,7 +64,7 @@ pub(super) struct ChangeBody {
     add_harmful_case: Option<Value>,
     /// From 1 to 5; the owner's to say.
     update_score: Option<f64>,
-    /// What is to be better about it.
+    /// A wish for an improvement.
     evolve_feedback: Option<String>,
     /// As in a record; the owner's to change, like the rest.
     task: Option<String>,
@@ -82,7 +83,7 @@ pub(super) struct ChangeBody {
     resource_ids: Option<Vec<String>>,
 }
 
-/// What is asked.
+/// A search.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
@@ -90,22 +91,22 @@ pub(super) struct SearchQuery {
     /// The question.
     #[serde(default)]
     q: String,
-    /// How many answers are wanted, from 1 to 50.
+    /// The number of answers, from 1 to 50.
     #[serde(default = "five")]
     top_k: usize,
-    /// What is scored less is left out.
+    /// The least score.
     #[serde(default = "three")]
     min_score: f64,
     /// Of any of these types, with commas between.
     types: Option<String>,
     /// In any of these scopes, with commas between.
     scopes: Option<String>,
-    /// Whose they are.
+    /// The owner.
     owner: Option<String>,
-    /// What picks: `lexical` (words), `hybrid` (words and meaning, where there is an embedder: the default) or `llm` (a
-    /// model, which is paid for). What is not there, or does not answer, gives way to the one before it.
+    /// The method: `lexical` (words), `hybrid` (words and meaning, where there is an embedder: the default) or `llm` (a
+    /// model, which is paid for). One that is missing, or does not answer, is replaced by the one before it.
     router: Option<String>,
-    /// Whether each answer says how it came to where it stands.
+    /// 1 to explain each rank.
     #[serde(default)]
     #[param(maximum = 255)]
     explain: u8,
@@ -123,19 +124,19 @@ fn three() -> f64 {
     3.0
 }
 
-/// Which records are listed.
+/// A selection of records.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListQuery {
-    /// How many, up to 1000.
+    /// The number of records, up to 1000.
     #[serde(default = "ten")]
     limit: usize,
     /// Of any of these types, with commas between.
     types: Option<String>,
     /// In any of these scopes, with commas between.
     scopes: Option<String>,
-    /// Whose they are.
+    /// The owner.
     owner: Option<String>,
     /// The `next_cursor` of the page before.
     cursor: Option<String>,
@@ -217,7 +218,7 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, Json(done(&saved.record, &saved.warnings))))
 }
 
-/// What whoever wrote a record is told.
+/// Returns the answer for the writer of a record.
 fn done(record: &Record, warnings: &[String]) -> Value {
     let mut told = json!({"id": record.id, "knowledge_id": record.id, "status": "success", "knowledge": record});
     if !warnings.is_empty() {
@@ -274,12 +275,12 @@ pub(super) async fn update(
     Ok(Json(told))
 }
 
-/// Which way a record is deleted.
+/// The kind of deletion.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct DeleteQuery {
-    /// Whether it goes for good, with its versions and cases.
+    /// 1 to remove it for good, with its versions and cases.
     #[serde(default)]
     #[param(maximum = 255)]
     purge: u8,
@@ -297,7 +298,7 @@ pub(super) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Where a history goes on.
+/// The beginning of a page of a history.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
@@ -307,7 +308,7 @@ pub(super) struct AfterQuery {
     after: u64,
 }
 
-/// What a record said at each time, by whom and why: up to 256 versions.
+/// Returns the versions of a record with their authors and causes: up to 256.
 #[utoipa::path(get, path = "/api/knowledge/{id}/history", params(("id" = String, Path), AfterQuery), responses((status = 200, description = "{versions}")))]
 pub(super) async fn history(
     State(app): State<App>,
@@ -338,15 +339,15 @@ pub(super) async fn rollback(
     Ok(Json(done(&record, &[])))
 }
 
-/// Whether records helped.
+/// Judgements of records.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct JudgementsBody {
-    /// `{knowledge_id, is_helpful, case?}` of each; what is none is told among the errors.
+    /// The judgements: `{knowledge_id, is_helpful, case?}` of each; a malformed one is listed among the errors.
     feedback_list: Vec<Value>,
 }
 
-/// Says of several records whether they helped. What is wrong with one is told, and the others are counted.
+/// Judges several records. A faulty judgement is reported, and the others are counted.
 #[utoipa::path(post, path = "/api/knowledge/batch_update", request_body = JudgementsBody, responses((status = 200, description = "{updated, errors: [{knowledge_id, error}]}")))]
 pub(super) async fn judge(
     State(app): State<App>,
@@ -356,14 +357,14 @@ pub(super) async fn judge(
     Ok(Json(json!(app.knowledge.judge_all(body.feedback_list, &origin).await?)))
 }
 
-/// How records are merged.
+/// The rules of merging.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SlimBody {
-    /// Whether it is only told what would be.
+    /// `true` for a dry run.
     #[serde(default)]
     dry_run: bool,
-    /// How much of their wording two records share that are taken for the same: from 0.5 to 1, 0.85 by default.
+    /// The share of common wording from which two records are taken for the same: from 0.5 to 1, 0.85 by default.
     threshold: Option<f64>,
 }
 

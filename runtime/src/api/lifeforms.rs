@@ -21,13 +21,13 @@ use super::extract::{ApiJson, ApiPath, ApiQuery, Caller, IdempotencyKey, Operato
 use super::neurons::Entries;
 use crate::daemon::shipped_lifeform;
 
-/// What `POST /v1/lifeforms` takes.
+/// A request for a new lifeform.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CreateBody {
     /// The name of a shipped definition, or a definition.
     definition: Value,
-    /// What it is to be called instead.
+    /// The name, instead of the definition's.
     #[serde(default)]
     name: Option<String>,
 }
@@ -90,7 +90,7 @@ pub(super) async fn create(
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Page {
-    /// Those with ids after this one.
+    /// The id after which the page begins.
     #[serde(default)]
     after: String,
     /// At most so many, up to 1000.
@@ -113,7 +113,7 @@ pub(super) async fn list(
     Ok(Json(json!({"lifeforms": shown, "next": next})))
 }
 
-/// How a lifeform stands.
+/// Returns the summary of a lifeform.
 #[utoipa::path(get, path = "/v1/lifeforms/{id}", params(("id" = String, Path)), responses((status = 200, description = "the summary"), (status = 404, description = "there is none")))]
 pub(super) async fn read(
     State(app): State<App>,
@@ -135,7 +135,7 @@ pub(super) async fn terminate(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// What a lifeform is told to do.
+/// An act on a lifeform.
 #[derive(ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[expect(dead_code, reason = "it only describes what the route takes")]
@@ -164,20 +164,20 @@ pub(super) async fn act(
     summed_up(&app, &head).await
 }
 
-/// What a transaction takes.
+/// A transaction.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TransactionBody {
-    /// How much; negative takes away.
+    /// The amount; a negative one is a debit.
     amount: i64,
     /// `tokens` or `micro_usd`.
     currency: Currency,
-    /// What for.
+    /// The purpose.
     #[serde(default)]
     memo: String,
 }
 
-/// What is counted.
+/// The currency.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum Currency {
@@ -242,7 +242,7 @@ pub(super) async fn house(
     Ok(Json(body))
 }
 
-/// Where a lifeform's nutrients went: by model, neuron, fascicle, person, goal and day.
+/// Returns the spending of a lifeform: by model, neuron, fascicle, person, goal and day.
 #[utoipa::path(get, path = "/v1/lifeforms/{id}/resources/report", params(("id" = String, Path)), responses((status = 200, description = "{upto, total, by: {model: {name: {calls, charged}}, …}}")))]
 pub(super) async fn report(
     State(app): State<App>,
@@ -263,7 +263,7 @@ pub(super) async fn house_report(State(app): State<App>, _operator: Operator) ->
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ReleaseBody {
-    /// How much comes in an hour: `{tokens, micro_usd}`.
+    /// The amount for each hour: `{tokens, micro_usd}`.
     #[schema(value_type = Object)]
     per_hour: Nutrients,
     /// The balance at which no more comes.
@@ -323,7 +323,7 @@ pub(super) async fn set_share(
     Ok(Json(rates_of(&account, app.store.clock().now())))
 }
 
-/// What the house paid for: each call with what was said in it. For operators.
+/// Lists the calls that the house paid for, with their messages. For operators.
 #[utoipa::path(get, path = "/v1/house/calls", params(Entries), responses((status = 200, description = "{calls, next}"), (status = 403, description = "this is for operators")))]
 pub(super) async fn house_calls(
     State(app): State<App>,
@@ -342,17 +342,17 @@ pub(super) async fn journal(app: &App, stream: Arc<str>, page: &Entries) -> Resu
     Ok((entries.iter().map(nexus::store::Entry::to_json).collect(), json!(next)))
 }
 
-/// What a policy takes.
+/// A policy.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PolicyBody {
     /// `default`, `force_hyper` or `force_eco`.
     #[schema(value_type = String)]
     strategy: Strategy,
-    /// Why.
+    /// The reason.
     #[serde(default)]
     reason: String,
-    /// When it ends by itself.
+    /// The end.
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     expires_at: Option<Timestamp>,

@@ -114,7 +114,7 @@ fn others() -> Vec<BuiltinTool> {
     ]
 }
 
-/// What went wrong, as an agent is told.
+/// The reason of a failure, for an agent.
 struct Refused(String);
 
 impl From<ApiError> for Refused {
@@ -138,7 +138,7 @@ fn of_value<T: DeserializeOwned>(value: Value) -> Result<T, Refused> {
 }
 
 impl Door {
-    /// Who asks. The guard has let nobody in without a token that is known.
+    /// Returns the caller. The guard admits none without a known token.
     fn caller(&self, context: &RequestContext<RoleServer>, what: &str) -> Result<Origin, ErrorData> {
         let headers = context.extensions.get::<Parts>().map(|parts| &parts.headers);
         let token = headers.and_then(bearer).ok_or_else(|| ErrorData::invalid_request("this wants a token", None))?;
@@ -188,7 +188,7 @@ impl Door {
         }
     }
 
-    /// What the commons says of itself to somebody.
+    /// Returns the primer of the commons for a principal.
     async fn primer(&self, origin: &Origin) -> Result<String, ErrorData> {
         let asked = self.app.nexus.execute(&commons(), Request::new("DESCRIBE PRIMER"), origin).await;
         let answer = asked.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;

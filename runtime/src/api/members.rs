@@ -1,4 +1,4 @@
-//! Who else takes part in a canvas: lifeforms other than the one it belongs to (MISSION L8).
+//! The members of a canvas: lifeforms other than the one it belongs to (MISSION L8).
 
 use axum::Json;
 use axum::extract::State;

@@ -63,7 +63,7 @@ use error::ApiError;
 /// The largest request body.
 const BODY_BYTES_MAX: usize = 1 << 20;
 
-/// What handlers share. A clone is a pointer: each request makes some.
+/// The state that handlers share. A clone is a pointer: each request makes some.
 #[derive(Clone)]
 pub struct App(Arc<Shared>);
 
@@ -93,7 +93,7 @@ pub struct Shared {
     sockets: Shares,
     /// Places for sockets that have shown no token yet, for five seconds each.
     greetings: Arc<tokio::sync::Semaphore>,
-    /// Taken by whoever tries whether a store that failed writes again.
+    /// The lock of the request that tests whether a store that failed writes again.
     health: tokio::sync::Mutex<()>,
     /// Places for the bytes of large answers that wait to be taken.
     answers: Shares,
@@ -171,7 +171,7 @@ impl App {
     }
 }
 
-/// How a socket is asked for: over HTTP/1.1, and over HTTP/2 (RFC 8441).
+/// The methods of a request for a socket: over HTTP/1.1, and over HTTP/2 (RFC 8441).
 const SOCKET: MethodFilter = MethodFilter::GET.or(MethodFilter::CONNECT);
 
 #[derive(OpenApi)]

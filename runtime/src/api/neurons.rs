@@ -15,7 +15,7 @@ use super::extract::{ApiJson, ApiPath, ApiQuery, Caller, if_match};
 use super::fascicles::Forced;
 use super::pace::Definer;
 
-/// Which page of a list.
+/// A page of a list.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
@@ -45,7 +45,7 @@ pub(super) struct Defined {
     #[schema(inline)]
     #[serde(flatten)]
     spec: NeuronSpec,
-    /// How often it was written.
+    /// The version.
     version: u64,
 }
 
@@ -103,7 +103,7 @@ pub(super) async fn update(
     Ok(Json(shown(&id, &made)))
 }
 
-/// Which versions.
+/// A selection of versions.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
@@ -153,7 +153,7 @@ pub(super) async fn version(
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct MemoryBody {
-    /// Its inner, static knowledge and instructions.
+    /// The inner, static knowledge and instructions.
     memory: String,
 }
 
@@ -181,7 +181,7 @@ pub(super) async fn remember(
     Ok(Json(json!({"memory": body.memory, "version": version})))
 }
 
-/// Which two versions.
+/// Two versions.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
@@ -192,7 +192,7 @@ pub(super) struct Between {
     to: u64,
 }
 
-/// How a neuron's memory changed from one version to another.
+/// Returns the changes of a neuron's memory from one version to another.
 #[utoipa::path(get, path = "/v1/neurons/{id}/memory/diff", params(("id" = String, Path), Between), responses((status = 200, description = "{from, to, diff}: a unified difference, empty when nothing changed"), (status = 404, description = "there is no such version")))]
 pub(super) async fn memory_diff(
     State(app): State<App>,

@@ -13,7 +13,7 @@ use super::App;
 use super::error::ApiError;
 use super::extract::{ApiJson, ApiPath, ApiQuery, ApiText, Caller};
 
-/// The nexus of a path: one that somebody was born with, or the commons.
+/// Returns the nexus of a path: a lifeform's mind, or the commons.
 async fn known(app: &App, id: LifeformId) -> Result<NexusId, ApiError> {
     if &*id != "commons" {
         app.lifeforms.get(&id).await?;
@@ -21,7 +21,7 @@ async fn known(app: &App, id: LifeformId) -> Result<NexusId, ApiError> {
     Ok(id)
 }
 
-/// What KIP takes: `command`, or `commands`.
+/// A KIP request: `command`, or `commands`.
 #[derive(ToSchema)]
 #[schema(as = KipRequest)]
 #[serde(deny_unknown_fields)]
@@ -35,13 +35,13 @@ pub(super) struct KipBody {
     #[serde(default)]
     #[schema(value_type = Object)]
     parameters: Value,
-    /// Whether it is only checked.
+    /// `true` to check without writing.
     #[serde(default)]
     dry_run: bool,
-    /// Whether whatever could write is refused.
+    /// `true` to refuse commands that could write.
     #[serde(default)]
     readonly: bool,
-    /// Which text rules where readings of KIP conflict.
+    /// The text that rules where readings of KIP conflict.
     #[serde(default)]
     #[schema(inline)]
     dialect: Readings,
@@ -149,7 +149,7 @@ pub(super) async fn execute(
     answer(&app, &nexus, Asked::read(body)?, &origin).await
 }
 
-/// What `POST …/undo` takes.
+/// A request to undo an entry.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct UndoBody {
@@ -157,7 +157,7 @@ pub(super) struct UndoBody {
     seq: u64,
 }
 
-/// Takes a journal entry back, unless something later stands on it (`KIP_3005`).
+/// Reverts a journal entry, unless a later entry depends on it (`KIP_3005`).
 #[utoipa::path(post, path = "/v1/nexus/{id}/undo", params(("id" = String, Path)), request_body = UndoBody, responses((status = 200, description = "{result: {undone, elements}} or {error}")))]
 pub(super) async fn undo(
     State(app): State<App>,
@@ -169,7 +169,7 @@ pub(super) async fn undo(
     Ok(Json(app.nexus.undo(&nexus, body.seq, &origin).await?))
 }
 
-/// Which stretch of a journal.
+/// A range of a journal.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Stretch {
@@ -198,7 +198,7 @@ pub(super) async fn journal(
     Ok(Json(json!({"entries": entries, "next_after": next})))
 }
 
-/// What an import is asked besides its text.
+/// The options of an import.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ImportQuery {
@@ -220,7 +220,7 @@ pub(super) async fn import(
     Ok(Json(app.nexus.import(&nexus, &text, query.dry_run, &origin).await?))
 }
 
-/// What an export takes.
+/// A request for a capsule.
 #[derive(ToSchema)]
 #[schema(as = ExportRequest)]
 #[expect(dead_code, reason = "it only describes what the nexus reads")]
@@ -232,11 +232,11 @@ pub(super) struct ExportBody {
     /// Values for its placeholders.
     #[schema(value_type = Option<Object>)]
     parameters: Option<Value>,
-    /// How many links away from them it reaches.
+    /// The distance in links that it reaches around the matches.
     hops: Option<usize>,
-    /// What the capsule is called.
+    /// The capsule's name.
     name: Option<String>,
-    /// Which version it is.
+    /// The capsule's version.
     version: Option<String>,
 }
 

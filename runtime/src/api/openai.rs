@@ -41,7 +41,7 @@ struct Door {
     models: Vec<String>,
 }
 
-/// What a name stands for.
+/// The target of a model name.
 enum Named {
     Model(Box<Model>),
     Neuron(NeuronId),
@@ -265,7 +265,8 @@ async fn through(app: App, origin: Origin, models: Vec<String>, request: Request
     response
 }
 
-/// What `/v1/chat/completions` takes; what OpenAI's API has besides is sent on to a remote model; for any other, members that would change the answer are refused.
+/// The body of `/v1/chat/completions`. Other members of OpenAI's API are sent on to a remote model; for any other,
+/// members that would change the answer are refused.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "it only describes what the door reads")]
 pub(super) struct ChatBody {
@@ -280,7 +281,7 @@ pub(super) struct ChatBody {
     /// `text`, `json_object` or `json_schema`.
     #[schema(value_type = Option<Object>)]
     response_format: Option<Value>,
-    /// Whether the answer comes as server-sent events.
+    /// `true` for an answer as server-sent events.
     stream: Option<bool>,
     /// The most tokens of the answer.
     #[schema(minimum = 1)]
@@ -300,7 +301,7 @@ struct MessageBody {
     content: Option<Value>,
 }
 
-/// What `/v1/embeddings` takes.
+/// The body of `/v1/embeddings`.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "it only describes what the door reads")]
 pub(super) struct EmbeddingsBody {
@@ -309,12 +310,12 @@ pub(super) struct EmbeddingsBody {
     /// The texts.
     #[schema(schema_with = texts)]
     input: Value,
-    /// How the numbers are written.
+    /// The encoding of the numbers.
     #[schema(inline)]
     encoding_format: Option<Encoding>,
-    /// How many numbers a vector has: those that the embedder makes, and no others.
+    /// The dimensions of a vector: those that the embedder makes, and no others.
     dimensions: Option<usize>,
-    /// Whose request it is, for a provider's own records.
+    /// The end user, for a provider's own records.
     user: Option<String>,
 }
 
@@ -325,7 +326,7 @@ fn texts() -> Schema {
     OneOfBuilder::new().item(text()).item(several).into()
 }
 
-/// How numbers are written.
+/// The encoding of numbers.
 #[derive(ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[expect(dead_code, reason = "it only describes what the door reads")]

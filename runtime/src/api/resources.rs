@@ -1,5 +1,5 @@
-//! `/api/resource`: what records need to be of use (MISSION H4). What is secret of a resource is sealed, and shown only to
-//! whoever asks for it on purpose.
+//! `/api/resource`: what records need to be of use (MISSION H4). The secret part of a resource is sealed, and shown
+//! only on a request with a reason.
 
 use axum::Json;
 use axum::extract::State;
@@ -25,33 +25,33 @@ const WHY_CHARS_MAX: usize = 500;
 #[schema(as = KnowledgeResource)]
 #[expect(dead_code, reason = "it only describes what the resources' own reader reads")]
 pub(super) struct ResourceBody {
-    /// A path of names: `credentials/website_a`. Of a change it stands in the path of the request.
+    /// The id, a path of names: `credentials/website_a`. Of a change it is in the path of the request.
     id: Option<String>,
-    /// What people call it.
+    /// The title.
     title: Option<String>,
-    /// Its public text.
+    /// The public text.
     body: Option<String>,
-    /// What is secret of it: sealed at once, and never shown unasked. Null takes it away.
+    /// The secret part: sealed at once, and never shown unasked. Null removes it.
     secure_body: Option<String>,
     /// `text` (the default), `code`, `credential`, `cookie`, `config`, `file`, or another.
     content_type: Option<String>,
-    /// What is known of it: `language`, `acquired_at`, `expires_at` …
+    /// The metadata: `language`, `acquired_at`, `expires_at` …
     #[schema(value_type = Option<Object>)]
     metadata: Option<Value>,
-    /// Whose it is; the caller's by default.
+    /// The owner; the caller by default.
     owner: Option<String>,
-    /// Who sees it; the owner by default.
+    /// The scopes that see it; the owner's by default.
     scopes: Option<Vec<String>>,
-    /// Who besides the owner may be shown what is secret.
+    /// The scopes besides the owner that may be shown the secret part.
     reveal_scopes: Option<Vec<String>>,
 }
 
-/// Which resources are listed.
+/// A selection of resources.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListQuery {
-    /// Those whose id begins so.
+    /// The prefix of ids.
     #[serde(default)]
     prefix: String,
     /// Of this type.
@@ -59,7 +59,7 @@ pub(super) struct ListQuery {
     /// After the resource of this id.
     #[serde(default)]
     after: String,
-    /// How many, up to 1000.
+    /// The number of resources, up to 1000.
     #[serde(default = "hundred")]
     limit: usize,
 }
@@ -106,19 +106,19 @@ pub(super) async fn create(
     Ok((status, Json(told)))
 }
 
-/// What of a resource is asked for.
+/// The requested part of a resource.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ReadQuery {
-    /// Whether what is secret is to be shown: to its owner, to those it is granted to, and to operators. It is noted.
+    /// 1 to reveal the secret part: to its owner, to those it is granted to, and to operators. It is recorded.
     #[serde(default)]
     #[param(maximum = 255)]
     reveal: u8,
-    /// Why it is to be shown.
+    /// The reason of the reveal.
     #[serde(default)]
     why: String,
-    /// Whether it is to be told, instead, who was shown it.
+    /// 1 to list the reveals instead.
     #[serde(default)]
     #[param(maximum = 255)]
     reveals: u8,
@@ -167,12 +167,12 @@ pub(super) async fn change(
     Ok(Json(json!({"id": resource.id, "status": "success", "resource": resource, "warnings": warnings})))
 }
 
-/// Which way a resource is removed.
+/// The kind of removal.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct DeleteQuery {
-    /// Whether it is, though records need it.
+    /// 1 to remove it though records need it.
     #[serde(default)]
     #[param(maximum = 255)]
     force: u8,
@@ -190,7 +190,7 @@ pub(super) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Adds a key to the ring and seals everything anew under it.
+/// Adds a key to the ring and seals everything again with it.
 #[utoipa::path(post, path = "/v1/keys/rotate", responses((status = 200, description = "{key, sealed}"), (status = 423, description = "the ring cannot be written")))]
 pub(super) async fn rotate(State(app): State<App>, Operator(origin): Operator) -> Result<Json<Value>, ApiError> {
     let (key, sealed) = app.knowledge.rotate_keys(&origin).await?;

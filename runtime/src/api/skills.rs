@@ -29,7 +29,7 @@ pub(super) struct SkillBody {
     visibility: Option<String>,
 }
 
-/// Which skills are asked for.
+/// A selection of skills.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
@@ -43,7 +43,7 @@ pub(super) struct SkillsQuery {
     /// Worth so much at least, from 0 to 1.
     #[serde(default)]
     min_quality: f64,
-    /// How many, from 1 to 100.
+    /// The number of skills, from 1 to 100.
     #[serde(default = "twenty")]
     limit: usize,
     /// Without so many of the first.
@@ -113,7 +113,8 @@ pub(super) async fn delete(
     Ok(Json(json!({"deleted": true, "skill_id": id, "deleted_at": at, "deleted_by": origin.principal.id})))
 }
 
-/// One skill: as JSON, or as the SKILL.md for whoever accepts `text/markdown`. A unit of the protocol is told as a skill, too.
+/// Returns a skill: as JSON, or as SKILL.md for a client that accepts `text/markdown`. A unit of the protocol is shown
+/// as a skill, too.
 #[utoipa::path(get, path = "/v1/skills/{id}", params(("id" = String, Path, description = "`kp:skill:{name}:{version}`, or the id of a unit")), responses((status = 200, description = "{data}, or the SKILL.md"), (status = 404, description = "there is none")))]
 pub(super) async fn read(
     State(app): State<App>,

@@ -20,7 +20,7 @@ use super::canvases::{apply, fresh};
 use super::error::ApiError;
 use super::extract::{ApiJson, ApiPath, IdempotencyKey, Operator};
 
-/// What maintenance takes.
+/// A request for maintenance.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct MaintenanceBody {
@@ -49,7 +49,7 @@ pub(super) struct WordBody {
     /// The topic of its main chat in which it is said.
     #[schema(value_type = String)]
     topic: Arc<str>,
-    /// What is said. It comes to the lifeform's models as an order, where what people say does not.
+    /// The text. The lifeform's models receive it as an order, unlike messages of people.
     content: String,
 }
 

@@ -12,7 +12,7 @@ use super::App;
 use super::error::ApiError;
 use super::extract::{ApiJson, ApiPath, ApiQuery, Operator};
 
-/// What a new token takes.
+/// A request for a token.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TokenBody {
@@ -28,7 +28,7 @@ pub(super) struct TokenBody {
     scopes: Vec<String>,
 }
 
-/// What is changed of a principal.
+/// A change of a principal.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct MembershipBody {
@@ -85,7 +85,7 @@ pub(super) async fn change(
     }
 }
 
-/// Which tokens are taken back.
+/// A selection of tokens to revoke.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]

@@ -1,4 +1,4 @@
-//! What the tools of the server may reach.
+//! The reach of the server's tools.
 
 use axum::Json;
 use axum::extract::State;
@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 use super::App;
 use super::extract::Participant;
 
-/// What tools may reach, as the configuration has it.
+/// The reach of tools, by the configuration.
 #[derive(Serialize, ToSchema)]
 pub(super) struct ToolsBody {
     /// Hosts of HTTP tools.
@@ -21,27 +21,27 @@ pub(super) struct ToolsBody {
 /// An MCP server.
 #[derive(Serialize, ToSchema)]
 struct ServerBody {
-    /// Its name.
+    /// The name.
     name: String,
-    /// Which of its calls must be approved, whatever a neuron says.
+    /// The calls that need an approval, whatever a neuron says.
     approval: ::neurons::spec::Approval,
-    /// Why it cannot be reached.
+    /// The reason why it cannot be reached.
     error: Option<String>,
-    /// Its tools, as it lists them now.
+    /// The tools, as it lists them now.
     tools: Vec<ServersTool>,
 }
 
 /// A tool of an MCP server.
 #[derive(Serialize, ToSchema)]
 struct ServersTool {
-    /// Its name there.
+    /// The name at the server.
     name: String,
-    /// What it is for.
+    /// The description.
     description: String,
     /// The JSON Schema of its parameters.
     #[schema(value_type = Object)]
     parameters: Value,
-    /// Whether it may change something, as far as its server is trusted to say so.
+    /// `true` if it may change something, as far as its server is trusted to say so.
     writes: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Why a lifeform did something, and what an answer of it rests on (MISSION L6, K8).
+//! The causes of a lifeform's acts, and the evidence of its answers (MISSION L6, K8).
 
 use axum::Json;
 use axum::extract::State;
@@ -21,7 +21,7 @@ use super::lifeforms::journal;
 use super::neurons::Entries;
 use crate::otlp;
 
-/// Which part of a trace is asked for.
+/// The requested part of a trace.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
@@ -50,7 +50,8 @@ enum Format {
     Otlp,
 }
 
-/// How the lifeform's standing changed, and why; or, with `from`, what led to an entry and what came of it.
+/// Returns the changes of the lifeform's status with their reasons; or, with `from`, the causes and effects of an
+/// entry.
 #[utoipa::path(get, path = "/v1/lifeforms/{id}/trace", params(("id" = String, Path), Asked), responses((status = 200, description = "{entries, next}; with `from` {from, back, roots, forward, more}; as `otlp` an ExportTraceServiceRequest"), (status = 404, description = "no such lifeform or entry")))]
 pub(super) async fn trace(
     State(app): State<App>,
@@ -82,8 +83,8 @@ pub(super) async fn trace(
     })))
 }
 
-/// What an answer of a lifeform rests on: the concepts as the caller may see them, the KIP that found them (for operators), and
-/// where its trace begins.
+/// Returns the evidence of a lifeform's answer: the concepts as the caller may see them, the KIP that found them (for
+/// operators), and the beginning of its trace.
 #[utoipa::path(get, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages/{message}/evidence", params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), ("message" = String, Path)), responses((status = 200, description = "{message, by, rests_on: [{id, concept, record}], kip: [{command, parameters}], trace}"), (status = 404, description = "there is no such message")))]
 pub(super) async fn evidence(
     State(app): State<App>,

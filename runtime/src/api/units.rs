@@ -25,9 +25,9 @@ pub(super) const LIMIT_MAX: usize = 100;
 const FEEDBACK_CHARS_MAX: usize = 2_000;
 const VERSION: HeaderName = HeaderName::from_static("kp-schema-version");
 const DEPRECATED: HeaderName = HeaderName::from_static("kp-deprecated");
-/// Where the protocol's routes begin.
+/// The prefixes of the protocol's routes.
 const ROUTES: [&str; 4] = ["/v1/knowledge", "/v1/skills", "/v1/reputation", "/v1/providers"];
-/// What an answer of the protocol depends on.
+/// The headers that an answer of the protocol depends on.
 const VARY: HeaderValue = HeaderValue::from_static("Accept, KP-Schema-Version");
 const LINKED_DATA: &str = "application/ld+json";
 const PLAIN: &str = "application/json";
@@ -81,7 +81,7 @@ pub(super) fn refused(status: StatusCode, code: &'static str, detail: impl Into<
     ApiError::new(status, code, detail).into()
 }
 
-/// Whether a path is one of the protocol's.
+/// Returns `true` for a path of the protocol.
 pub(super) fn is_own(path: &str) -> bool {
     ROUTES.iter().any(|own| path.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
 }
@@ -121,14 +121,14 @@ fn asked(headers: &HeaderMap) -> (Option<&str>, Option<Vocabulary>) {
     (version, sdk.then_some(Vocabulary::Long))
 }
 
-/// Whether a client would rather have the document by itself; `None` where it takes neither.
+/// Returns `true` if a client prefers the bare document; `None` if it accepts neither form.
 fn wants_linked_data(headers: &HeaderMap) -> Option<bool> {
     let Some(accept) = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()) else { return Some(true) };
     let (linked, plain) = (weight(accept, LINKED_DATA), weight(accept, PLAIN));
     (linked > 0.0 || plain > 0.0).then_some(linked >= plain)
 }
 
-/// How much a type is wanted, from 0 to 1: what names it nearest says so (RFC 9110, 12.5.1).
+/// Returns the weight of a media type, from 0 to 1: the most specific range decides (RFC 9110 §12.5.1).
 fn weight(accept: &str, wanted: &str) -> f64 {
     let mut nearest = (0, 0.0);
     for kind in accept.split(',') {
@@ -200,7 +200,7 @@ pub(super) async fn read(
     Ok(with_version((headers, body.to_string()).into_response(), &resolved))
 }
 
-/// Which units are asked for.
+/// A selection of units.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
@@ -214,7 +214,7 @@ pub(super) struct UnitsQuery {
     /// Worth so much at least, from 0 to 1.
     #[serde(default)]
     min_quality: f64,
-    /// How many, from 1 to 100.
+    /// The number of units, from 1 to 100.
     #[serde(default = "twenty")]
     limit: usize,
     /// Without so many of the first.
@@ -308,13 +308,13 @@ pub(super) async fn contribute(
     Ok(with_version((status, Json(told)).into_response(), &resolved))
 }
 
-/// Whether a unit holds.
+/// A judgement of a unit.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ValidationBody {
-    /// Whether it does.
+    /// `true` if it holds.
     valid: bool,
-    /// What was found.
+    /// The findings.
     #[schema(max_length = 2000)]
     feedback: Option<String>,
 }

@@ -16,7 +16,7 @@ use crate::config::Config;
 pub(super) enum Capsule {
     /// Imports a .kip file as one transaction.
     Import {
-        /// Which lifeform, or "commons"; the first lifeform by default.
+        /// The lifeform, or "commons"; the first lifeform by default.
         #[arg(long)]
         lifeform: Option<String>,
         /// Shows what it would change and changes nothing.
@@ -27,19 +27,19 @@ pub(super) enum Capsule {
     },
     /// Exports what a pattern matches, with its definitions, as a .kip file.
     Export {
-        /// Which lifeform, or "commons"; the first lifeform by default.
+        /// The lifeform, or "commons"; the first lifeform by default.
         #[arg(long)]
         lifeform: Option<String>,
-        /// What the capsule is called.
+        /// The capsule's name.
         #[arg(long, default_value = "export")]
         name: String,
-        /// Which version it is.
+        /// The capsule's version.
         #[arg(long, default_value = "1.0.0")]
         version: String,
-        /// How many links away from what matches it reaches.
+        /// The distance in links that it reaches around the matches.
         #[arg(long, default_value_t = 0)]
         hops: usize,
-        /// Where to write it; standard output by default.
+        /// The file to write; standard output by default.
         #[arg(short, long)]
         output: Option<PathBuf>,
         /// The variable of the pattern that is exported, as in ?x.

@@ -109,16 +109,16 @@ async fn choose_topic(client: &Client, base: &str, title: Option<String>) -> any
     Ok(made["id"].as_str().unwrap_or_default().to_owned())
 }
 
-/// What the terminal shows of one topic.
+/// The terminal's view of one topic.
 struct Screen {
     name: String,
     author: String,
     topic: String,
-    /// How much of each message stands on the screen.
+    /// The shown text of each message.
     shown: HashMap<String, String>,
     /// The messages sent from here that are not answered yet.
     asked: HashSet<String>,
-    /// Which messages each message answers.
+    /// The messages that each message answers.
     answers: HashMap<String, Vec<String>>,
     live: bool,
 }

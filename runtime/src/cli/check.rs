@@ -85,7 +85,7 @@ impl Report {
     }
 }
 
-/// Whether anybody but its owner may read the data folder.
+/// Reports whether other users may read the data folder.
 fn privacy(report: &mut Report, config: &Config) {
     match crate::privacy::open_to_others(&config.data) {
         // What is in a folder that only its owner may enter is out of reach, whatever its own rights.

@@ -11,7 +11,7 @@ use super::say;
 use crate::daemon::shipped_fascicles;
 use crate::house;
 
-/// What is done with definitions.
+/// Acts on definitions in files.
 #[derive(Subcommand)]
 pub(super) enum Fascicle {
     /// Checks definitions (TOML or JSON) and says what is wrong with each, where, and what would mend it.
@@ -32,7 +32,7 @@ pub(super) enum Fascicle {
     Schema,
 }
 
-/// How a drawing is written.
+/// The format of a drawing.
 #[derive(Clone, Copy, ValueEnum)]
 pub(super) enum Format {
     /// A Mermaid flowchart.

@@ -26,10 +26,10 @@ pub(super) enum Knowledge {
         /// jsonl, tree, units or markdown.
         #[arg(long, default_value = "jsonl")]
         format: String,
-        /// Whose they are; all that the token sees by default.
+        /// The owner; all that the token sees by default.
         #[arg(long)]
         owner: Option<String>,
-        /// Where to; standard output by default, and a folder for a tree.
+        /// The file to write, or the folder of a tree; standard output by default.
         #[arg(short, long)]
         output: Option<PathBuf>,
     },
@@ -105,7 +105,7 @@ pub(super) async fn run(config: Config, command: Knowledge) -> anyhow::Result<Ex
     }
 }
 
-/// What is sent at once, each with how many items were before it: lines go in as many requests as they need.
+/// Splits a text into requests, each with the number of items before it.
 fn parts(format: &str, text: String) -> Vec<(usize, String)> {
     if format != LINES {
         return vec![(0, text)];

@@ -12,7 +12,7 @@ use super::client::Client;
 use super::{say, say_error};
 use crate::config::Config;
 
-/// What a message that the daemon did not take is answered with (JSON-RPC 2.0 §5.1).
+/// The error code for a message that the daemon did not take (JSON-RPC 2.0 §5.1).
 const INTERNAL_ERROR: i64 = -32603;
 const PARSE_ERROR: i64 = -32700;
 

@@ -44,10 +44,10 @@ enum Command {
     Chat {
         #[command(flatten)]
         settings: Settings,
-        /// Which lifeform; the first by default.
+        /// The lifeform; the first by default.
         #[arg(long)]
         lifeform: Option<String>,
-        /// Which topic, by title; a new one by default.
+        /// The topic, by title; a new one by default.
         #[arg(long)]
         topic: Option<String>,
     },
@@ -94,7 +94,7 @@ enum Command {
     },
     /// Speaks MCP over standard input and output, for clients that start their servers: the daemon's memory and canvases.
     Mcp(Settings),
-    /// Adds a key to the ring that secrets are sealed with, and seals everything anew under it.
+    /// Adds a key to the ring, and seals every secret again with it.
     RotateKeys(Settings),
     /// Manages who may come in.
     Token {
@@ -114,7 +114,7 @@ struct Settings {
     /// The folder everything is kept in.
     #[arg(long, global = true)]
     data: Option<PathBuf>,
-    /// Where the API is served, or where the daemon to talk to is.
+    /// The address of the API: to serve it, or to reach a running daemon.
     #[arg(long, global = true)]
     listen: Option<SocketAddr>,
     /// Never use the network to fetch weights.
@@ -195,7 +195,7 @@ fn say_piece(piece: &str) {
     let _ = std::io::stdout().flush();
 }
 
-/// What went wrong, for the person at the terminal.
+/// Prints an error for the person at the terminal.
 fn say_error(line: &str) {
     use std::io::Write;
     // A terminal that is gone, or a full disk, is no reason to stop.

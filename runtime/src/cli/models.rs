@@ -16,19 +16,19 @@ use crate::config::Config;
 pub(super) enum Models {
     /// Fetches the weights of a model, checks them and makes them ready; without a name, those of the configuration.
     Pull {
-        /// Which model.
+        /// The model.
         name: Option<String>,
     },
     /// Shows the models there are, and which of them are here.
     List,
     /// Reads the weights that are here and checks them against their pins.
     Verify {
-        /// Which model; all that are here by default.
+        /// The model; all that are here by default.
         name: Option<String>,
     },
     /// Removes the weights of a model.
     Rm {
-        /// Which model.
+        /// The model.
         name: String,
     },
 }

@@ -1,10 +1,10 @@
-//! How many threads the models in this process compute on. candle counts the cores before every product of matrices unless the
-//! environment names a number; on a small model the counting takes a quarter of the time.
+//! The number of threads for the models in this process. candle counts the cores before every product of matrices
+//! unless the environment names a number; with a small model the counting takes a quarter of the time.
 
 use std::env;
 use std::process::Command;
 
-/// Where candle, and the threads under it, look for the number.
+/// The variable in which candle, and the threads below it, look for the number.
 const NAME: &str = "RAYON_NUM_THREADS";
 
 /// Becomes the same command with the number named, if it is not: a process cannot safely change an environment that its

@@ -35,7 +35,7 @@ pub(super) enum Token {
     List,
     /// Takes the tokens of a principal back.
     Revoke {
-        /// Whose.
+        /// The principal.
         principal: String,
         /// Only the one of this name, as `list` has it.
         #[arg(long)]

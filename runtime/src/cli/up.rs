@@ -17,7 +17,7 @@ use crate::daemon::{Daemon, Parts, shipped_lifeform};
 use crate::models::{Local, models};
 use crate::{signal, telemetry};
 
-/// What a daemon does without a model.
+/// The abilities of a daemon without a model.
 const WITHOUT: &str = "what works: the API, canvases, KIP, the ledger; what does not: answering, learning and invoking neurons, until a model is there";
 
 pub(super) async fn run(config: Config) -> anyhow::Result<ExitCode> {

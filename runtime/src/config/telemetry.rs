@@ -1,4 +1,4 @@
-//! `[telemetry]`: who is told what lifeforms do.
+//! `[telemetry]`: the collector of lifeforms' spans.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use super::secret;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Telemetry {
-    /// Its address, up to what stands before `/v1/traces`; empty is none.
+    /// The address, up to the part before `/v1/traces`; empty means none.
     pub collector: String,
     /// The environment variable of a secret that is sent there.
     #[serde(default)]

@@ -11,10 +11,10 @@ use serde::Deserialize;
 
 use super::secret;
 
-/// What of the daemon's environment every server is given.
+/// The environment variables that every server receives.
 const ENVIRONMENT: [&str; 5] = ["PATH", "HOME", "LANG", "TMPDIR", "USER"];
 
-/// Where tools may reach to.
+/// The reach of tools.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tools {
@@ -39,10 +39,10 @@ pub struct Host {
     /// The header that it is sent in; `authorization: Bearer …` by default.
     #[serde(default)]
     pub header: Option<String>,
-    /// Whether it may be reached without TLS.
+    /// `true` if it may be reached without TLS.
     #[serde(default)]
     pub plain: bool,
-    /// Whether it may lie at a private address.
+    /// `true` if it may have a private address.
     #[serde(default)]
     pub private: bool,
     /// Requests at once.
@@ -67,7 +67,7 @@ pub struct Server {
     /// Environment variables of the daemon that it is given.
     #[serde(default)]
     pub pass: Vec<String>,
-    /// Its address, instead of a program.
+    /// The address, instead of a program.
     #[serde(default)]
     pub url: Option<String>,
     /// The environment variable of a secret that is sent there.
@@ -82,13 +82,13 @@ pub struct Server {
     /// Calls at once.
     #[serde(default = "sixteen")]
     pub concurrency: usize,
-    /// Which of its calls must be approved, whatever a neuron says.
+    /// The calls that need an approval, whatever a neuron says.
     #[serde(default = "on_write")]
     pub approval: Approval,
-    /// Whether its word is taken for which of its tools only read.
+    /// `true` if its hints about which tools only read are trusted.
     #[serde(default)]
     pub trusts_hints: bool,
-    /// Those of its tools that may be called; all when absent.
+    /// The tools that may be called; all if absent.
     #[serde(default)]
     pub tools: Option<BTreeSet<String>>,
 }

@@ -1,4 +1,4 @@
-//! What a client sends.
+//! The frames of a client.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -29,7 +29,7 @@ pub(super) enum FromClient {
     },
     /// Says what one is at.
     Presence {
-        /// What.
+        /// The state.
         state: Value,
         /// Seconds for which it holds.
         #[serde(default = "eight")]
@@ -37,7 +37,7 @@ pub(super) enum FromClient {
     },
     /// Asks for a pong.
     Ping {
-        /// What to answer with it.
+        /// The number for the answer.
         #[serde(default)]
         n: u64,
     },
@@ -45,7 +45,7 @@ pub(super) enum FromClient {
     Ack {},
 }
 
-/// How one wants to listen.
+/// The options of a subscription.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Hello {
@@ -55,16 +55,16 @@ pub(super) struct Hello {
     /// The token, if no header brought it.
     #[serde(default)]
     pub(super) token: Option<String>,
-    /// Where to go on from.
+    /// The position to resume from.
     #[serde(default)]
     pub(super) resume: Option<Resume>,
-    /// Which ephemeral frames are wanted, `stream` and `presence`; all when absent.
+    /// The wanted ephemeral frames, `stream` and `presence`; all if absent.
     #[serde(default)]
     pub(super) want: Option<Vec<Ephemeral>>,
     /// Only what is at or under these pointers; everything when absent.
     #[serde(default)]
     pub(super) paths: Vec<String>,
-    /// How many bytes may wait for this socket, if less than is allowed.
+    /// The most bytes that may wait for this socket, if less than the bound.
     #[serde(default)]
     pub(super) max_lag: Option<usize>,
 }

@@ -1,7 +1,7 @@
 //! `…/subscribe`: the canvas protocol over a WebSocket, JSON text frames, `t` first.
 //!
-//! Two channels share the socket. Deltas are durable: numbered, in order, never dropped; a subscriber
-//! that cannot keep up is told to resume and closed, and nobody else is slowed. Streams, presence and pongs are
+//! Two channels share the socket. Deltas are durable: numbered, in order, never dropped; a subscriber that cannot keep
+//! up is closed with the request to resume, and no other subscriber is slowed. Streams, presence and pongs are
 //! ephemeral. The token comes by header, by subprotocol (`bearer.<token>`) or in `hello`, never in the URL.
 
 mod client;
@@ -25,7 +25,7 @@ use super::error::ApiError;
 use super::extract::{ApiPath, ApiUpgrade};
 use crate::tokens::Admitted;
 
-/// What a socket is read by: so much memory is cleared for each look at it.
+/// The read buffer of a socket: so much memory is cleared for each read.
 const READ_BYTES: usize = 2 << 10;
 /// The subprotocol's name.
 pub(super) const SUBPROTOCOL: &str = "ailf.canvas.v1";
@@ -33,12 +33,12 @@ pub(super) const SUBPROTOCOL: &str = "ailf.canvas.v1";
 const FRAME_BYTES_MAX: usize = 256 << 10;
 /// The code of a subscriber that does not keep up.
 const SLOW: u16 = 4408;
-/// How long a subscriber may take to receive the last frames.
+/// The longest time for a subscriber to receive the last frames.
 const FAREWELL_MAX: Duration = Duration::from_secs(2);
 /// The same for one that is closed because it is slow: it is gone within ten seconds of when it took something last.
 const FAREWELL_MAX_SLOW: Duration = Duration::from_secs(4);
 
-/// Why a socket is closed.
+/// The reason of closing a socket.
 struct Closing {
     code: u16,
     reason: &'static str,

@@ -1,4 +1,4 @@
-//! What waits for one socket, within bounds, and how it is sent. Whatever waits together is flushed together.
+//! The bounded queue of one socket. Messages that wait together are flushed together.
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll, ready};
@@ -24,16 +24,16 @@ pub(super) struct Outbox {
     queue: VecDeque<Message>,
     bytes: usize,
     bytes_max: usize,
-    /// Whether something was handed to the socket that it has not sent on yet.
+    /// `true` if the socket has messages that it has not sent on yet.
     unflushed: bool,
-    /// When the socket took something last, or began to have something to take.
+    /// The time at which the socket took the last message, or began to have one to take.
     progress: Instant,
 }
 
-/// How long a socket may take nothing of what waits for it.
+/// The longest time for which a socket may take nothing of its queue.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What a message counts for in the queue: its text.
+/// Returns the weight of a message in the queue: its text.
 fn bytes_of(message: &Message) -> usize {
     if let Message::Text(text) = message { text.len() } else { 0 }
 }
@@ -45,17 +45,17 @@ impl Outbox {
         Self { queue: VecDeque::new(), bytes: 0, bytes_max, unflushed: false, progress: Instant::now() }
     }
 
-    /// Whether more may be read for this socket.
+    /// Returns `true` if more may be read for this socket.
     pub(super) fn has_room(&self) -> bool {
         self.bytes < self.bytes_max / 2 && self.queue.len() < FRAMES_MAX / 2
     }
 
-    /// When this socket will have been too slow, if it takes nothing until then.
+    /// Returns the time at which this socket is too slow, if it takes nothing until then.
     pub(super) fn patience_ends(&self) -> Instant {
         self.progress + PATIENCE
     }
 
-    /// Whether there is anything to send.
+    /// Returns `true` if there is anything to send.
     pub(super) fn is_due(&self) -> bool {
         self.unflushed || !self.queue.is_empty()
     }

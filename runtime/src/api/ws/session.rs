@@ -1,4 +1,4 @@
-//! One subscriber: greeted, brought up to date, then told what happens while it may act itself.
+//! The session of one subscriber: the greeting, the replay, then frames as they come, and the subscriber's own ops.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -25,13 +25,13 @@ use super::view::{PATHS_MAX, View};
 use super::{Closing, FRAME_BYTES_MAX, SLOW, close};
 use crate::tokens::Admitted;
 
-/// How long a socket without credentials may take to bring them.
+/// The longest time for a socket without credentials to send them.
 const HELLO_MAX: Duration = Duration::from_secs(5);
-/// How long a socket with credentials is waited for before it is taken as a listener.
+/// The wait for the `hello` of a socket with credentials, before it counts as a listener.
 const HELLO_GRACE: Duration = Duration::from_millis(500);
-/// How often a ping is sent; two without an answer close the socket.
+/// The interval of pings; two without an answer close the socket.
 const PING_EVERY: Duration = Duration::from_secs(20);
-/// How long one page of a replay may take to be received.
+/// The longest time to receive one page of a replay.
 const REPLAY_MAX: Duration = Duration::from_secs(30);
 /// Bytes up to which a frame needs no place.
 const LARGE_BYTES: usize = 256 << 10;
@@ -82,7 +82,7 @@ pub(super) async fn serve(
     Session::new(app, canvas, admitted, hello, socket).run(held).await;
 }
 
-/// What of a `hello` cannot be.
+/// Returns the refusal of a malformed `hello`.
 fn refuse(hello: &Hello) -> Option<Closing> {
     if hello.v != 1 {
         return Some(Closing::because(1002, "version"));
@@ -90,7 +90,7 @@ fn refuse(hello: &Hello) -> Option<Closing> {
     (hello.paths.len() > PATHS_MAX).then(|| Closing::because(4413, "too_many_paths"))
 }
 
-/// What happened between a socket and its outbox.
+/// The outcome of a turn of a socket and its outbox.
 enum Turn {
     /// All that waited is sent.
     Sent,
@@ -116,7 +116,7 @@ async fn turn(socket: &mut WebSocket, outbox: &mut Outbox, reads: bool) -> Resul
     .await
 }
 
-/// What happens to a socket besides what is done on its canvas.
+/// The events of a socket besides the ops of its canvas.
 enum Besides {
     /// Something is shown that need not last.
     Shown(Shown),
@@ -149,7 +149,7 @@ struct Session {
     resume: Option<Resume>,
     wants: [bool; 2],
     pending: Pending,
-    /// Whether it said what it is at.
+    /// `true` if it has shown its presence.
     present: bool,
     /// The place of the largest frame that it was sent, and the bytes of that.
     place: Option<Place>,
@@ -289,7 +289,7 @@ impl Session {
         }
     }
 
-    /// What happens besides ops. It comes together, so that whoever is woken by an op looks at none of it.
+    /// Returns the events besides ops, as one stream, so that an op wakes none of their sources.
     fn besides(&self) -> SelectAll<BoxStream<'static, Besides>> {
         // Ephemeral frames may be missed; the next checkpoint brings their text.
         let shown = BroadcastStream::new(self.canvas.ephemeral()).filter_map(|shown| ready(shown.ok()));
@@ -355,7 +355,7 @@ impl Session {
         Ok(sent)
     }
 
-    /// What a subscriber is sent that cannot go on from where it is: the state as it stands.
+    /// Returns the frames of a subscriber that cannot resume: the present state.
     fn anew(&mut self, reason: &str) -> Result<(Arc<[Bytes]>, u64), Closing> {
         let snapshot = self.canvas.snapshot();
         let Snapshot { epoch, rev, .. } = &snapshot;
@@ -414,8 +414,8 @@ impl Session {
         }
     }
 
-    /// Queues the next deltas after `sent` of those that were `told`; answers the revision that was queued last. All who are
-    /// told together are sent one page, and stand at one revision after it.
+    /// Queues the next deltas after `sent` up to the notified revision, and returns the last queued one. Subscribers
+    /// that are notified together receive one page, and have the same revision after it.
     async fn page_of(&mut self, sent: u64, told: u64) -> Result<u64, Closing> {
         let shared = if self.view.is_whole() { self.canvas.shared_page(sent) } else { None };
         let (frames, rev) = match shared {

@@ -1,5 +1,5 @@
-//! What of a canvas one subscriber sees: all of it, or what is at and under some pointers. Every subscriber is told of
-//! every revision, so that each knows that it missed none.
+//! The view of one subscriber on a canvas: all of it, or the parts at and below some pointers. Every subscriber
+//! receives every revision, so that each knows that it missed none.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ const BATCH_BYTES: usize = 256 << 10;
 /// Pointers of one view.
 pub(super) const PATHS_MAX: usize = 64;
 
-/// Whether `path` is at or under `of`.
+/// Returns `true` if `path` is at or below `of`.
 fn is_within(path: &str, of: &str) -> bool {
     path.strip_prefix(of).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
@@ -31,7 +31,7 @@ impl View {
         self.paths.is_empty()
     }
 
-    /// Whether what is written at `path` is to be seen: it is within the view, or the view within it.
+    /// Returns `true` if a change at `path` is visible: it is within the view, or the view within it.
     pub(super) fn sees(&self, path: &str) -> bool {
         self.is_whole() || self.paths.iter().any(|seen| is_within(path, seen) || is_within(seen, path))
     }

@@ -17,10 +17,10 @@ use super::client::Client;
 use super::{say, say_error};
 use crate::config::Config;
 
-/// What `lifeformd kip` takes.
+/// The options of `lifeformd kip`.
 #[derive(Args)]
 pub(super) struct Kip {
-    /// Which lifeform; the first by default.
+    /// The lifeform; the first by default.
     #[arg(long)]
     lifeform: Option<String>,
     /// The commons, which all lifeforms share, instead of a lifeform's own mind.
@@ -47,7 +47,7 @@ pub(super) struct Kip {
     command: Option<String>,
 }
 
-/// Where commands go.
+/// The target of commands.
 struct Door {
     client: Client,
     path: String,

@@ -70,7 +70,7 @@ const SAMPLE: usize = 5;
 /// Types whose attributes are learned.
 const TYPES: usize = 40;
 
-/// What the line editor asks us.
+/// The helper of the line editor.
 struct Words {
     /// Keywords and what the nexus defines.
     all: Vec<String>,
@@ -102,7 +102,7 @@ impl Validator for Words {
     }
 }
 
-/// Whether every bracket and string of a text is closed.
+/// Returns `true` if every bracket and string of a text is closed.
 fn whole(text: &str) -> bool {
     let (mut open, mut in_text, mut escaped) = (0i32, false, false);
     let mut letters = text.chars().peekable();
