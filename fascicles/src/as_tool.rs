@@ -67,7 +67,7 @@ impl FascicleRunner for Runner {
             ..JobOrder::default()
         };
         let told = |error: crate::FascicleError| error.to_string();
-        // A job that calls it takes it up again after a restart; a neuron that somebody invoked is gone with its caller.
+        // A job that calls it continues it after a restart; the invocation of a client is gone with its caller.
         let of_job = call.parent.contains('/');
         let mut orphan = Orphan { fascicles: fascicles.clone(), job: (!of_job).then(|| job.clone()) };
         fascicles.start(&call.origin, order, toolbox, |batch| batch).await.map_err(told)?;

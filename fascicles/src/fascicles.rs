@@ -348,7 +348,7 @@ impl Fascicles {
         batch.ops.extend(commit_of(&mut head, &run, &out.facts, Expect::Version(0), now).ops);
         self.inner.toolboxes().insert(head.owner.clone(), toolbox.clone());
         let (this, batch) = (self.clone(), with(batch));
-        // From here on it is the daemon's: whoever ordered it may go away.
+        // From here on the job is the daemon's: its principal may disconnect.
         let begun = tokio::spawn(async move {
             match this.inner.store.commit(batch).await {
                 Ok(_) if head.status.is_final() => {

@@ -72,7 +72,7 @@ const SHAPES: [(&str, Option<&str>, &str); 22] = [
         None,
         r"(?i)^(?:from now on,?|in (?:the )?future,?|please,? (?:always|never))\s+(?<said>.+)|^(?:以后|今后|从现在起|每次)(?<also>.*(?:不要|别|请|都|要|用).+)|^(?:これから|今後|次から|いつも|必ず)は?、?(?<end>.+(?:ください|ないで|て))$",
     ),
-    // An order by itself: the words that say what is always, or never, to be done to somebody.
+    // An order by itself: a verb of what the lifeform is always, or never, to do.
     (
         "constraint",
         None,

@@ -103,7 +103,7 @@ impl Draft {
         }
         let (score, confidence) = eval(&mut fields, &mut warnings);
         let (source, message_id) = source(&mut fields);
-        // What is told of a record is not taken from whoever writes it.
+        // The members that the daemon computes are not taken from a writer.
         for told in ["created_at", "updated_at", "quality_score", "version", "status", "kp_id", "relevance"] {
             if fields.take(told).is_some() {
                 warnings.push(format!("{told} is told, not taken"));

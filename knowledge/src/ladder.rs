@@ -238,7 +238,7 @@ fn sop(pattern: &Record, group: &[Record], by: &str) -> Option<Map<String, Value
     whole(json!({
         "@type": "SOP", "@context": crate::unit::versions::context_of(1), "id": id_from(Form::Sop, first),
         "name": first.task.chars().take(120).collect::<String>(), "domain": "general",
-        // The protocol knows no other type of source; who it was stands in the id.
+        // The protocol knows no other type of source; the id names the agent.
         "source": {"type": "human_expert", "expert_id": by, "credentials": []},
         "decision_tree": tree,
         "metadata": metadata(first, rate),

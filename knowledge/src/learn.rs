@@ -176,7 +176,7 @@ impl Knowledge {
 
     async fn keep(&self, lesson: Lesson, origin: &Origin) -> Result<Learned, KnowledgeError> {
         let (first, mut id, mut more) = (lesson.id(), lesson.id(), 1);
-        // An earlier try may have made it. One that went when its message was changed is not the one that it says anew.
+        // An earlier try may have made it. A record that went when its message was changed is another one.
         loop {
             match self.any(&id, origin).await {
                 // Its message said something else meanwhile, and says this again.
@@ -423,7 +423,7 @@ impl Knowledge {
             let call = upsert(&known.id, &format!("EXPECT VERSION {version}"), &body, metadata, whose);
             let answer = self.nexus.write_with(&commons(), call, origin, Right::Own, Vec::new()).await?;
             match outcome(&answer, &known.id) {
-                // Somebody judged it meanwhile; what somebody wrote meanwhile stays.
+                // A judgement came between; another writer's content stays.
                 Err(stale @ KnowledgeError::Stale(_)) => {
                     let now = self.seen(&known.id, origin).await?;
                     if now.content != known.content || now.version == version {

@@ -77,7 +77,7 @@ impl Knowledge {
     /// # Errors
     /// [`KnowledgeError::NotFound`].
     pub async fn unit(&self, id: &str, origin: &Origin) -> Result<Record, KnowledgeError> {
-        // One that was deleted does not stand before one that was contributed anew.
+        // A deleted unit does not precede one that was contributed again.
         let found = self.unit_that(id, &|status| status == Status::Active, origin).await?;
         let visible = |record: &Record| record.status == Status::Active && shows(record, &origin.principal);
         found.filter(visible).ok_or_else(|| KnowledgeError::NotFound(format!("unit {id}")))
@@ -210,12 +210,12 @@ impl Knowledge {
         let Contributed { form, mut document } = Contributed::read(posted, since.unwrap_or(&now))?;
         without_told(&mut document);
         let id = document["id"].as_str().unwrap_or_default().to_owned();
-        // Whoever changes what is somebody else's, as operators may, leaves it his.
+        // An operator who changes another owner's unit leaves it to that owner.
         let owner = known.as_ref().map_or_else(|| by.id.0.to_string(), |known| known.owner.clone());
         let (metadata, mut warnings) = (&document["metadata"], Vec::new());
         let word = metadata["visibility"].as_str().unwrap_or("private");
         let scopes = crate::Visibility::scopes(word, &owner, by, &mut warnings);
-        // Who sees one that is there is told in a word, which says less than its scopes.
+        // The visibility of an existing unit is one word, which says less than its scopes.
         let changed = scopes.clone().filter(|_| known.as_ref().is_none_or(|known| word != visibility_of(known)));
         let is_there = |same: &dyn Fn(&Value) -> bool| {
             known.as_ref().is_some_and(|known| {
@@ -230,7 +230,7 @@ impl Knowledge {
             warnings.push(crate::SECRETS_STAY.to_owned());
         }
         let is_anothers = known.as_ref().is_some_and(|known| !(by.answers_for(&known.owner) || by.may(Role::Operator)));
-        // What somebody else says, and he sees, is there as it is.
+        // A unit of another owner that the caller sees is returned as it is.
         if is_anothers && !(is_same && self.unit(&id, origin).await.is_ok()) {
             return Err(KnowledgeError::Conflict(format!("the id {id} is taken")));
         }
@@ -244,7 +244,7 @@ impl Knowledge {
             owner,
             scopes: scopes.unwrap_or_default(),
             score: match (&known, metadata["quality_score"].as_f64().unwrap_or(0.5)) {
-                // What it is told to be worth says nothing new.
+                // A claimed worth is no new content.
                 (Some(known), told) if told == quality_of(known) => known.eval.score,
                 (_, claimed) => score_of(claimed),
             },

@@ -257,7 +257,7 @@ impl Record {
             updated_at: time(concept.stamp.updated()),
             extra: {
                 let mut extra = object(attributes, EXTRA_KEY);
-                // What KIP wrote under a name of its own is told as well.
+                // Attributes that KIP wrote under other names are returned too.
                 let own = attributes.pairs().iter().map(|(key, value)| (key.as_str(), value));
                 let own = own.filter(|(key, _)| !ATTRIBUTES.contains(key));
                 extra.extend(own.map(|(key, value)| (key.to_owned(), value.to_json())));

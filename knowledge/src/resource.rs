@@ -277,7 +277,7 @@ impl Knowledge {
         let mut metadata = Map::new();
         let seal = crate::write::random();
         let mut beside = Batch::new(origin);
-        // Whoever gets a resource gets what is sealed with it: it is sealed anew for him.
+        // A new owner receives the sealed part too: it is sealed again for that owner.
         let moved = match &known {
             Some(known) if known.has_secure_body && known.owner != owner && draft.secret.is_none() => {
                 Some(Some(self.opened(known).await?))
@@ -318,7 +318,7 @@ impl Knowledge {
         let call = crate::write::call(text, Value::Object(parameters));
         let answer = self.nexus.write_with(&commons(), call, origin, Right::Seal, beside.ops).await?;
         match outcome(&answer, &id) {
-            // A name that somebody else has is not told to be his.
+            // An id that another owner has is not reported as the caller's.
             Err(KnowledgeError::Forbidden(_) | KnowledgeError::Stale(_)) if known.is_none() => {
                 Err(KnowledgeError::Conflict(format!("the id {id} is taken")))
             }

@@ -48,7 +48,7 @@ pub(crate) struct Place<'p> {
 
 impl Place<'_> {
     fn binding(self, kid: &str) -> Vec<u8> {
-        // Each part with its length, so that no two places are told the same way.
+        // Each part with its length, so that no two places are encoded the same way.
         let parts = [BINDING, self.row, self.owner, self.seal, kid];
         parts.iter().flat_map(|part| format!("{}:{part}|", part.len()).into_bytes()).collect()
     }
@@ -217,7 +217,7 @@ impl KeyRing {
 
 /// Adds a line to a file that only its owner reads. Whatever comes between, the file is there whole, as it was or as it is.
 fn append(file: &Path, line: &str) -> std::io::Result<()> {
-    // What stands behind a link is written, and not the link.
+    // The file behind a link is written, and not the link.
     let file = file.canonicalize().unwrap_or_else(|_| file.to_owned());
     let mut text = match std::fs::read(&file) {
         Ok(text) => Zeroizing::new(text),

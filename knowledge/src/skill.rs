@@ -333,7 +333,7 @@ impl Knowledge {
         let by = &origin.principal;
         let _turn = self.once.lock().await;
         let known = self.find_skill(&id_of(&head), &Origin::system("whose a skill is")).await?;
-        // Whoever changes what is somebody else's, as operators may, leaves it his.
+        // An operator who changes another owner's skill leaves it to that owner.
         let owner = known.as_ref().map_or_else(|| by.id.0.to_string(), |known| known.owner.clone());
         let own = head.more.get("kp").and_then(|kp| kp["visibility"].as_str());
         let word = visibility.or(own).or(known.as_ref().map(visibility_of)).unwrap_or("network");
@@ -375,7 +375,7 @@ impl Knowledge {
                 let head = |extra: &Map<String, Value>| json!(extra.get(MEMBER));
                 let is_same = body.content.as_ref().is_some_and(|said| same_but_for_secrets(said, &known.content))
                     && same_json_but_for_secrets(&head(&body.extra), &head(&known.extra));
-                // Who sees it is told in a word, which says less than its scopes.
+                // The visibility is one word, which says less than its scopes.
                 let scopes = if word == visibility_of(&known) { known.scopes.clone() } else { scopes };
                 if is_same && known.scopes == scopes {
                     let is_exact =

@@ -80,7 +80,7 @@ impl Knowledge {
                 other.eval.quality().total_cmp(&one.eval.quality()).then(one.created_at.cmp(&other.created_at))
             });
             let Some((kept, absorbed)) = group.split_first() else { continue };
-            // What somebody changed meanwhile may be alike no more.
+            // A record that was changed meanwhile may be similar no more.
             if !dry_run && !self.absorb(kept, absorbed, origin).await? {
                 continue;
             }
@@ -157,7 +157,7 @@ fn groups(records: Vec<Record>, threshold: f64) -> Vec<Vec<Record>> {
     let rows: Vec<BTreeSet<u64>> = records.iter().map(rows_of).collect();
     let tenors: Vec<Tenor> =
         records.iter().map(|record| Tenor::of(&format!("{}\n{}", record.task, record.content))).collect();
-    // Whichever of a group came first stands for it; each record joins the group it is most like.
+    // The first of a group represents it; each record joins the most similar group.
     let mut standing: HashMap<u64, Vec<usize>> = HashMap::new();
     let mut group_of: Vec<usize> = Vec::with_capacity(records.len());
     for (at, own) in rows.iter().enumerate() {

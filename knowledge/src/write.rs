@@ -274,7 +274,7 @@ impl Knowledge {
         origin: &Origin,
     ) -> Result<Saved, KnowledgeError> {
         let record = self.seen(id, origin).await?;
-        // What can be told at once is, before anything is sealed for it.
+        // Faults that can be found at once are reported before anything is sealed.
         if version.is_some_and(|version| version != record.version) {
             return Err(KnowledgeError::Stale(format!("{id} is at version {} now", record.version)));
         }
@@ -301,7 +301,7 @@ impl Knowledge {
             let mut body = change.body;
             let scopes = change.scopes.as_ref().unwrap_or(&record.scopes);
             if record.wishes > 0 && (body.task.is_some() || body.content.is_some()) {
-                // Whoever writes it anew has met what was wished.
+                // A rewrite by the owner fulfils the wishes.
                 metadata[WISHES_KEY] = json!(0);
             }
             let needs = body.resource_ids.is_some();
@@ -322,7 +322,7 @@ impl Knowledge {
                 let answer = self.nexus.write_with(&commons(), call, origin, Right::Own, Vec::new()).await?;
                 tries -= 1;
                 match outcome(&answer, id) {
-                    // Where nobody named one, a record that somebody judged meanwhile is as good.
+                    // Without a version in the request, a record that was judged meanwhile is as good.
                     Err(KnowledgeError::Stale(_)) if version.is_none() && tries > 0 => {
                         // What was written is seen once it is durable.
                         tokio::time::sleep(A_WRITE).await;
@@ -362,7 +362,7 @@ impl Knowledge {
         }
         let (mut drafts, mut names): (Vec<ResourceDraft>, HashMap<String, String>) = Default::default();
         replace_secrets(body, &mut |kind, secret| {
-            // The name tells nothing of the secret: it is drawn. What stands in several places is sealed once.
+            // The name reveals nothing of the secret: it is random. A secret in several places is sealed once.
             let id = names.entry(secret.to_owned()).or_insert_with(|| {
                 let id = format!("{SEALED_BY_ITSELF}{}", random());
                 drafts.push(ResourceDraft::found(id.clone(), kind, secret, owner, scopes));
@@ -399,7 +399,7 @@ impl Knowledge {
             self.kip(command, json!({"id": id}), Right::Own, gone, id, origin).await?;
             // What was sealed for it alone goes with it.
             for sealed in record.resource_ids.iter().filter(|resource| resource.starts_with(SEALED_BY_ITSELF)) {
-                // One that others need, or that is somebody else's, stays.
+                // A resource that others need, or that belongs to another owner, stays.
                 if let Err(error @ KnowledgeError::Nexus(_)) = self.delete_resource(sealed, false, origin).await {
                     return Err(error);
                 }

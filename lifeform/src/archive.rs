@@ -343,7 +343,7 @@ fn payloads_of(data: &[u8]) -> Vec<Hash> {
 fn vetted(id: &str, kind: Kind, name: &str, body: &RawValue) -> Result<Bytes, String> {
     let mut value: Value = serde_json::from_str(body.get()).map_err(|error| error.to_string())?;
     match kind {
-        // Another log that begins with the same entries: whoever followed the old one begins anew.
+        // Another log with the same first entries: followers of the old one begin again.
         Kind::Canvas if value.is_object() => {
             serde_json::from_value::<CanvasHead>(value.clone()).map_err(|error| error.to_string())?;
             value["epoch"] = json!(uuid::Uuid::new_v4().simple().to_string()[..8]);

@@ -152,7 +152,7 @@ impl Knowing {
             return Ok(Vec::new());
         }
         let which = Which { min_score: Some(SCORE_MIN), of_any: self.trusted(person), ..Which::default() };
-        // Some are a stranger's, some a profile, that is told in its own place.
+        // Some belong to strangers, and profiles have a place of their own.
         let query = Query { which, router, floor: knowledge::FLOOR, ..Query::new(text, TOP_K_MAX) };
         let found = self.knowledge.search(&query, origin).await?;
         let found = found.hits.into_iter().map(|hit| hit.record);
@@ -284,7 +284,7 @@ impl Knowing {
         let among: BTreeSet<&str> = among.into_iter().filter(|person| is_person(person)).collect();
         let mut tags = Map::new();
         if !among.is_empty() {
-            // A label holds so many; where there were more, those who are named are fewer, and it is told less often.
+            // A tag holds so many; with more people, fewer are named, and the record is used less often.
             tags.insert(AMONG.to_owned(), among.into_iter().take(AMONG_MAX).collect());
         }
         let lesson = Lesson {
@@ -342,7 +342,7 @@ impl Knowing {
             });
             let Value::Object(case) = case else { continue };
             match self.knowledge.judge(record, Judgement { helpful, case, instead: true }, &origin).await {
-                // What is gone, or was shown to somebody else only, is not judged.
+                // A record that is gone, or hidden from the person, is not judged.
                 Ok(_) | Err(KnowledgeError::NotFound(_)) => {}
                 Err(error) => return Err(error),
             }

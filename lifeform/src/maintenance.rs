@@ -80,7 +80,7 @@ pub(crate) async fn run(task: Task, memory: &Memory, cause: Cause) -> Result<Val
         Task::EvolveSchema => gardener.evolve().await?,
         Task::Expire => gardener.expire().await?,
         Task::ArchivePersons => gardener.archive().await?,
-        // Its records are no part of its mind: whoever has them at hand does that.
+        // Its records are no part of its mind: their owner tidies them.
         Task::DistilKnowledge => Value::Null,
     };
     Ok(json!({"task": task, "done": done, "kip": gardener.kip}))

@@ -465,7 +465,7 @@ impl Place {
     }
 
     fn is_of(&self, Stated { canvas, topic, message, .. }: Stated<'_>) -> bool {
-        // What was kept before facts named their canvas is told by topic and message.
+        // Facts of before canvases were named are found by topic and message.
         (self.0.is_empty() || self.0 == canvas) && self.1 == topic && self.2 == message
     }
 }
@@ -547,7 +547,7 @@ pub(crate) fn facts(message: &str, read: &Value) -> Vec<Fact> {
             None => kept.push(Fact { statement: statement.into(), subject: subject.into() }),
         }
     }
-    // What is confided is told to nobody else.
+    // A confided statement is kept nowhere.
     kept.retain(|fact| !knowledge::is_confided(&fact.statement));
     kept.truncate(FACTS_MAX);
     kept

@@ -217,7 +217,7 @@ async fn walk_forward(
                 if is_earlier || (names_it.is_none() && !is_rest_of_job) {
                     continue;
                 }
-                // What it led to by way of a job is told by that job's own journal, too.
+                // The effects by way of a job are in that job's own journal, too.
                 let through = entry.cause.0.iter().skip(names_it.map_or(0, |place| place + 1));
                 for job in through.filter_map(|cause| cause.strip_prefix("job:")) {
                     let job: Stream = format!("job:{}", job.split('/').next().unwrap_or(job)).into();

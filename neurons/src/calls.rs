@@ -88,7 +88,7 @@ impl Run {
             self.store.commit(talk.write(Batch::new(&self.origin))).await?;
         }
         let (name, stream, rounds) = (talk.name(), talk.stream().clone(), talk.rounds);
-        // A fascicle that failed is run anew, and not looked up again.
+        // A failed fascicle runs again, and is not looked up.
         let key = |call: &ToolCall| {
             let of_fascicle = self.tool(call).is_some_and(|tool| matches!(tool.run, Runner::Fascicle(_)));
             let named = self.calls_as.as_ref().filter(|_| !of_fascicle);

@@ -218,7 +218,7 @@ impl Neurons {
         let spec = NeuronSpec { memory, ..found.value };
         // An operator who changes the memory does not vouch for the tools; anybody else answers for all of it.
         let author = author.filter(|_| !spec.tools.is_empty() && origin.principal.may(Role::Operator));
-        // What is written over must be what was read, whoever else writes.
+        // The overwritten version must be the one that was read, whatever other writers do.
         Ok(self.rewrite(origin, id, spec, Some(expect.unwrap_or(found.version)), author).await?.version)
     }
 }

@@ -333,7 +333,7 @@ impl Neurons {
         let run = self.run(origin, paused.account.clone(), paused.neuron.clone(), call);
         let begun = Begun::Conversation(Vec::new());
         let continued = Some(Continued { key, paused, body });
-        // The results are the daemon's: a caller that goes away changes nothing, unless it was being told as it came.
+        // The results are the daemon's: a caller that disconnects changes nothing, unless it was receiving a stream.
         let stays = options.deltas.is_none();
         self.carry(Stretch { run, begun, talk, record, continued, take, stays, place }, options).await
     }

@@ -70,7 +70,7 @@ impl Clock for ManualClock {
 
     async fn until(&self, at: Timestamp) {
         let mut now = self.0.subscribe();
-        // The clock lives as long as whoever holds it here.
+        // The clock lives as long as its holder here.
         let _ = now.wait_for(|now| *now >= at.as_millisecond()).await;
     }
 }

@@ -42,14 +42,14 @@ const SHAPES: [(&str, &str); 35] = [
         "login",
         r#"(?i)(?-u:\b)lftp(?:\s(?:\\\n|[^\n])*?)?\s-u\s*["']?[^\s,"'/]{1,100},(?<value>[^\s"'$<%{][^\s"']{2,})"#,
     ),
-    // The password stands right behind the letter: what stands after a space is a database.
+    // The password is right after the letter; the word after a space is a database.
     ("login", r#"(?-u:\b)(?:mysql|mariadb)[a-z-]*(?:\s(?:\\\n|[^\n|;&])*?)?\s-p["']?(?<value>[^\s"'$<%{][^\s"']{2,})"#),
     (
         "login",
         r#"(?-u:\b)(?:sshpass\s+-p|redis-cli(?:\s(?:\\\n|[^\n|;&])*?)?\s-a|(?:docker|podman)\s+login(?:\s(?:\\\n|[^\n|;&])*?)?\s-p|ldap[a-z]+(?:\s(?:\\\n|[^\n|;&])*?)?\s-w)\s*["']?(?<value>[^\s"'$<%{-][^\s"']{2,})"#,
     ),
     ("password", r"(?i)(?-u:\b)(?:machine\s+\S{1,200}|default)\s+login\s+\S{1,100}\s+password\s+(?<value>\S{6,})"),
-    // What a tool is told, and an element of a document.
+    // The arguments of a tool, and an element of a document.
     (
         "password",
         r#"(?i)(?:(?:^|\s)--?[a-z-]*(?:password|passwd|passphrase|secret|token|api-key|access-key)\s+["']?|<[a-z0-9_:.-]*(?:password|passwd|passphrase|secret|token|api[_-]?key|access[_-]?key)(?:\s[^<>]*)?>\s*)(?<value>[^\s"',;<>]{6,})"#,
@@ -236,7 +236,7 @@ fn replaced_in(text: &str, by: &mut dyn FnMut(&'static str, &str) -> String) -> 
         let mut changed = false;
         let mut from = 0;
         let end = std::iter::once(text.len()..text.len());
-        // A name that is a secret stands for none.
+        // A name that is a secret marks none.
         let known = KNOWN.find_iter(&text).filter(|known| !is_key(known.as_str()));
         let known = known.map(|known| known.range()).chain(end);
         for range in known {

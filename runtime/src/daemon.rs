@@ -161,7 +161,7 @@ impl Daemon {
         neurons.tools().keep_secrets_in(vault);
         let shipped = shipped_fascicles()?;
         let fascicles = Box::pin(Fascicles::open(store.clone(), neurons.clone(), shipped, house::tools())).await?;
-        // Of what is gone on with it is told, too.
+        // The spans of resumed jobs are sent, too.
         let (collector, ended) = (Collector::new(&config.telemetry)?, fascicles.ended());
         let (minds, thoughts) = (nexus.clone(), fascicles.clone());
         let opened = Lifeforms::open(store.clone(), minds, thoughts, knowledge.clone(), config.canvas, config.guard);
@@ -195,7 +195,7 @@ impl Daemon {
             app.fascicles.clone(),
         );
         let keeper = tokio::spawn(nexus::vital("retention", retention));
-        // Made once: a router as it stands is built anew for each connection.
+        // Made once: a bare router is built again for each connection.
         let service = api::router(app.clone()).into_make_service();
         let door = axum_server::Handle::new();
         let mut server = axum_server::Server::<SocketAddr>::from_listener(listener)

@@ -42,7 +42,7 @@ pub const JOINED_BYTES_MAX: usize = 1 << 20;
 /// The longest wait before a try, in milliseconds.
 const BACKOFF_MS_MAX: u64 = 60_000;
 
-/// A wait that somebody may answer.
+/// A wait that can be answered.
 #[derive(Clone, Debug, PartialEq)]
 struct Asked {
     step: Step,
@@ -89,7 +89,7 @@ impl Run {
         &self.root.graph
     }
 
-    /// How it stands.
+    /// The status.
     pub fn status(&self) -> Status {
         if self.status != Status::Running {
             return self.status;
@@ -108,12 +108,12 @@ impl Run {
         status
     }
 
-    /// Why it failed.
+    /// The reason of a failure.
     pub fn error(&self) -> Option<&String> {
         self.error.as_ref()
     }
 
-    /// What it brought; null before it has.
+    /// The output; null before the end.
     pub fn output(&self) -> Value {
         match self.root.nodes.get(&self.root.graph.output) {
             Some(State::Done(output)) if self.status == Status::Completed => output.clone(),
@@ -138,7 +138,7 @@ impl Run {
             && slot.is_some_and(|(_, slot, _)| matches!(slot.doing, Doing::Paused(n) if n == asked.wait.n))
     }
 
-    /// How the wait of that number stands towards an answer.
+    /// Returns the state of the wait of that number.
     pub fn standing(&self, wait: u32, body: &str) -> Standing {
         match self.asked.iter().find(|asked| asked.wait.n == wait) {
             None => Standing::Unknown,
@@ -165,7 +165,7 @@ impl Run {
         }
     }
 
-    /// What a step under way does, if it is work of its own.
+    /// Returns the work of a running step, if it has work of its own.
     pub(crate) fn leaf(&self, step: &str) -> Option<&Leaf> {
         let (node, slot, _) = self.slot(step)?;
         match slot.body(node)? {
@@ -174,7 +174,7 @@ impl Run {
         }
     }
 
-    /// When it must next be told that time has passed.
+    /// Returns the next time at which a deadline passes.
     pub fn due(&self) -> Option<Timestamp> {
         self.waits().filter_map(|(_, wait)| wait.expires_at).chain(self.deadline_at).min()
     }
@@ -236,7 +236,7 @@ impl Run {
         }
     }
 
-    /// What follows from `news`. News of a job that has ended, or of a try that is not the present one, change nothing.
+    /// Applies an input and returns its consequences. Inputs of an ended job, or of an earlier try, change nothing.
     pub fn on(&mut self, news: News, now: Timestamp) -> Outcome {
         let mut out = Outcome::default();
         let stale = match &news {
@@ -450,7 +450,7 @@ impl Run {
         }
     }
 
-    /// Takes note of a fact, and of what the world is told about it.
+    /// Notes a fact, and the events that observers see of it.
     fn note(&mut self, fact: Fact, out: &mut Outcome) {
         self.apply(&fact);
         out.facts.push(fact.clone());
@@ -469,7 +469,7 @@ impl Run {
         }
     }
 
-    /// Whether a node ends without having been started.
+    /// Returns `true` if a node ends without having been started.
     fn is_instant(&self, step: &str) -> bool {
         let node = self.root.find(step).and_then(|(frame, node, _)| frame.graph.node(node));
         node.is_some_and(|node| matches!(node.work, Work::Join(_) | Work::Branch { .. }))

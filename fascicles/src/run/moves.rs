@@ -116,7 +116,7 @@ impl Frame {
             }
             Work::Repeat { times, until, exhausted, .. } => {
                 let Some(Slot { doing: Doing::Done(output), fall_back, .. }) = slots.last() else { return };
-                // A fall-back stands for the whole node.
+                // A fall-back replaces the whole node.
                 let (good, last) = (*fall_back || until.holds(output), slots.len() >= *times as usize);
                 moves.push(if good || (last && *exhausted == Exhausted::Accept) {
                     Move::Note(Fact::Done { step: step.clone(), output: output.clone() })

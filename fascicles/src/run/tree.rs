@@ -144,7 +144,7 @@ impl Frame {
                 match &mut slot.doing {
                     Doing::Inside(inner) => inner.mend(),
                     doing @ Doing::Working => *doing = Doing::Idle,
-                    // It may have been given up meanwhile, and is asked anew.
+                    // The wait may have been given up meanwhile, and is asked again.
                     doing @ Doing::Paused(_) if asks && !slot.fall_back => *doing = Doing::Idle,
                     _ => {}
                 }

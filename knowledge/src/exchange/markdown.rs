@@ -20,11 +20,11 @@ pub(super) fn write(record: &Record) -> String {
     let text = |value: Option<Value>| value.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned();
     let mut told = format!("{FENCE}\n");
     for (key, value) in &head {
-        // A name that would not be read as one stands as text.
+        // A name that would not be read as one is quoted.
         let key = if is_name(key) { key.clone() } else { Value::from(key.as_str()).to_string() };
         let _ = writeln!(told, "{key}: {value}");
     }
-    // A task of several lines, or with blanks around it, stands in the head: a heading is a line.
+    // A task of several lines, or with blanks around it, is in the head: a heading is one line.
     let task = text(task);
     if task.contains('\n') || task.trim() != task {
         let _ = writeln!(told, "task: {}", Value::from(task.as_str()));
@@ -133,7 +133,7 @@ fn heads(text: &str) -> Records {
             record.entry("task").or_insert_with(|| task.trim().into());
             let content = content.strip_prefix('\n').unwrap_or(content);
             let content = content.strip_suffix('\n').unwrap_or(content);
-            // Between two records stands an empty line.
+            // Two records are separated by an empty line.
             let content = if next.is_some() { content.strip_suffix('\n').unwrap_or(content) } else { content };
             record.insert("content".to_owned(), unfenced(content).into());
             found.push(Ok(record));

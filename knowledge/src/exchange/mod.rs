@@ -261,7 +261,7 @@ impl Knowledge {
                     *(if is_new { &mut done.imported } else { &mut done.unchanged }) += 1;
                     done.warnings.extend(warnings);
                 }
-                // What was taken so far is told, and that no more was tried.
+                // The outcome lists what was taken so far, and that nothing more was tried.
                 Err(error @ KnowledgeError::Nexus(_)) if done.imported > 0 => {
                     let mut stopped = json!({"at": place.at, "error": error.to_string()});
                     if let Some(file) = place.file {

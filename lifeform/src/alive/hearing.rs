@@ -29,7 +29,7 @@ impl Alive {
         let (me, of, mut published) = (me.clone(), name.clone(), canvas.newest());
         let reader = tokio::spawn(async move {
             while let Some(entry) = next_of(&mut follow).await {
-                // An entry is committed before it is shown; what it means is told by the canvas as it stands with it.
+                // An entry is committed before it is shown; the canvas after it gives its meaning.
                 if published.wait_for(|rev| *rev >= entry.seq).await.is_err() {
                     break;
                 }

@@ -90,7 +90,7 @@ impl Alive {
         for op in [open, say] {
             match canvas.apply(op, None, None, &origin).await {
                 Ok(_) | Err(LifeformError::Refused(Refusal::Exists(_))) => {}
-                // What cannot be told keeps nothing else from being told.
+                // A reminder that cannot be posted delays no other.
                 Err(LifeformError::Refused(refusal)) => {
                     tracing::warn!(lifeform = %self.head.id, %refusal, "a reminder cannot be told");
                 }

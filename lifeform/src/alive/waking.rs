@@ -45,7 +45,7 @@ impl Alive {
         }
         for canvas in self.canvases.all() {
             let reading = self.reading_of(&canvas).await?;
-            // What was broken off when the last life ended is not gone on with: it is begun anew, or completed later.
+            // A reply that the last end interrupted is not continued: it is begun again, or completed later.
             for BrokenOff { thought, .. } in &reading.again {
                 if thoughts.remove(&thought.job).is_some() {
                     self.fascicles.cancel(&self.me, &thought.job).await?;

@@ -419,7 +419,7 @@ impl Canvas {
     pub fn shared_page(&self, from: u64) -> Option<(Arc<[Bytes]>, u64)> {
         let shared = self.shared();
         let Page { from: begins, to, frames } = &shared.page;
-        // What was taken away for good is not told from here either.
+        // Removed revisions are not served from here either.
         (*begins == from && *to > from && from >= shared.snapshot.floor).then(|| (frames.clone(), *to))
     }
 

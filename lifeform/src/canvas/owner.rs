@@ -169,7 +169,7 @@ impl Owner {
                     return;
                 },
             }
-            // Writes of different origins share a flush, not a batch: each stands for itself in the journal.
+            // Writes of different origins share a flush, not a batch: each has its own journal entries.
             let mut under_way: Vec<UnderWay> = Vec::new();
             for write in waiting.drain(..) {
                 let twice = write.op_id.is_some() && under_way.iter().any(|other| other.write.op_id == write.op_id);
@@ -451,7 +451,7 @@ impl Owner {
         if answers.iter().any(|(_, answer)| answer.is_err()) {
             self.reread().await;
         }
-        // What was taken away for good is told by nobody from here on, though it is still to be cut from the log.
+        // Removed revisions are served to nobody from here on, though they are still to be cut from the log.
         self.hide();
         // Whoever watches is woken once for all that was flushed together.
         let rev = self.shared.read().unwrap_or_else(PoisonError::into_inner).snapshot.rev;

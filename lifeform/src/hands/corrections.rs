@@ -91,7 +91,7 @@ impl Hands {
         for number in verdict["contradicted"].as_array().into_iter().flatten().filter_map(Value::as_u64) {
             let candidate = asked.get("candidates").and_then(|ids| ids.get(number.checked_sub(1)? as usize)?.as_str());
             let Some(fact) = candidate else { continue };
-            // Others are not told what they did not hear.
+            // Other people do not see what they did not hear.
             let may_hear = |canvas: &Canvas, topic: &str| {
                 let there = speakers(&canvas.snapshot().state, topic);
                 there.iter().filter(|who| hears(who, &self.me)).all(|who| people.contains(who.as_str()))

@@ -146,7 +146,7 @@ impl Hands {
         let node = state.get(&path("nodes", node)).map(|_| node.into())?;
         let reply_to = asked.is_some().then(|| said.message.clone());
         let content: String = say.chars().take(LINE_CHARS * 5).collect();
-        // Where it said that it could not answer, the answer stands instead.
+        // The answer replaces the message that it could not answer.
         let id = Self::answer_id(context);
         if let Some(failed) = state.get(&path("comments", &id)).filter(|comment| comment["by"] == *self.me.id.0) {
             let is_new = !say.is_empty() && failed["content"] != *content;

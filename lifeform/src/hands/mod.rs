@@ -238,7 +238,7 @@ impl Hands {
         let last = said.iter().filter_map(|said| ord_of(&said.message)).max().unwrap_or("~");
         let is_said = |message: &Value| said.iter().any(|said| message["id"] == *said.message);
         let mut room = *history;
-        // What is in a summary is told by it.
+        // Messages in a summary are left out.
         let in_short = compaction::summary(&state, here.topic(), &self.me.id.0);
         let is_told =
             |message: &Value| in_short.is_some_and(|(_, upto)| message["ord"].as_str().unwrap_or_default() <= upto);
@@ -318,7 +318,7 @@ impl Hands {
                 events.extend(told(&known).map(|event| marked(event, untrusted)));
             }
             Err(error @ KnowledgeError::Nexus(_)) => return Err(ToolFailure::passing(error)),
-            // An answer does not wait for what cannot be told.
+            // An answer does not wait for records that cannot be read.
             Err(error) => tracing::warn!(%error, "what it knows does not come to mind"),
         }
         let ids: Vec<&str> = found.recalled.iter().map(|memory| memory.id.as_str()).collect();
@@ -536,7 +536,7 @@ fn rests_on(context: &ToolContext) -> Vec<Arc<str>> {
         let lists = context.events.iter().filter_map(move |event| event.metadata.get(member)?.as_array());
         lists.flatten().filter_map(|id| id.as_str().map(Arc::from))
     };
-    // An answer is said, whatever somebody calls his record.
+    // An answer may name any record.
     given("rests_on").chain(given("knows")).filter(|id: &Arc<str>| id.len() <= chat::RESTS_ON_BYTES_MAX).collect()
 }
 

@@ -33,7 +33,7 @@ impl Lifeforms {
     /// [`LifeformError::NotFound`], the store's own.
     pub async fn archive(&self, id: &LifeformId) -> Result<File, LifeformError> {
         let (this, id) = (self.clone(), id.clone());
-        // Should whoever asked go away, it wakes again all the same.
+        // If the caller disconnects, the lifeform wakes again all the same.
         let written = tokio::spawn(async move { this.rest_and_write(&id).await });
         written.await.map_err(|panic| LifeformError::Died(panic.to_string()))?
     }
@@ -86,10 +86,10 @@ impl Lifeforms {
     /// # Errors
     /// [`LifeformError::Spec`] naming the line and what is wrong with it; [`LifeformError::Refused`] when it lives here.
     pub async fn import(&self, origin: &Origin, archive: impl AsyncRead + Unpin) -> Result<Imported, LifeformError> {
-        // Nobody waits for whoever sends it slowly.
+        // A slow sender delays nobody.
         let mut archive = BufReader::new(spool(archive).await?);
         let (this, origin) = (self.clone(), origin.clone());
-        // Should whoever asked go away, it comes to its end all the same.
+        // If the caller disconnects, the import completes all the same.
         let taken_in = tokio::spawn(async move {
             let id = Reader::names(&next_line(&mut archive).await?)?;
             // Once to see what it is, and once to take it in.

@@ -382,7 +382,7 @@ impl Lifeforms {
             None => uuid::Uuid::now_v7().simple().to_string().into(),
         };
         let _one = self.standing(id).await;
-        // Whoever asks again is answered as before, however it stands by now.
+        // A repeated request gets the same answer, whatever the present status.
         let job: Arc<str> = format!("{id}.system.{name}").into();
         if let Ok(known) = self.inner.fascicles.job(&job).await {
             let is_same = known.ordered == task.as_str();

@@ -79,7 +79,7 @@ pub(super) fn of_sentence(sentence: &str, now: &Zoned) -> Option<Cancel> {
     let sentence = sentence.trim();
     let cue = found.get(0)?.range();
     let within = [found.name("about"), found.name("before")].into_iter().flatten().map(|part| part.as_str());
-    // What names the reminders stands within the request or beside it.
+    // The words that name the reminders are within the request or beside it.
     let named = format!("{} {}", within.collect::<String>(), rest(sentence, &cue));
     let (when, spans) = match when::find(&named, language, now) {
         Some((when, spans)) => (Some(when), spans),

@@ -171,7 +171,7 @@ pub(crate) fn begin(spec: &NeuronSpec, events: &[Event]) -> Vec<ChatMessage> {
 pub(crate) fn shape(spec: &NeuronSpec, given: &[Event], request: &mut ChatRequest) {
     request.response_format = Some(super::format_of(&spec.transform.schema(given.len())));
     if let Transform::Compress { tokens } = spec.transform {
-        // Beside the words stands the JSON around them.
+        // Around the text is JSON.
         let most = tokens.saturating_mul(2).saturating_add(128);
         request.max_tokens = Some(request.max_tokens.map_or(most, |own| own.min(most)));
     }
@@ -187,7 +187,7 @@ impl Transform {
             Self::Compress { .. } => (text, (1, EVENTS_MAX)),
             _ => (text, (0, EVENTS_MAX)),
         };
-        // What it refers to stands where the whole begins.
+        // Its references point to the root of the whole.
         let defs = content.as_object_mut().and_then(|content| content.remove("$defs"));
         let events =
             json!({"type": "array", "items": super::event_schema(&content), "minItems": least, "maxItems": most});

@@ -372,7 +372,7 @@ impl Reserved<'_> {
         told: impl FnOnce(&T) -> Told + Send + 'static,
     ) -> Result<(T, Amount, Arc<str>), NeuronError> {
         let Self { model, turn, mut hold } = self;
-        // From here on the call is the daemon's: whoever asked may go away, and it is settled all the same.
+        // From here on the call is the daemon's: the caller may disconnect, and it is settled all the same.
         let (asker, gone) = oneshot::channel::<()>();
         let model = model.clone();
         let sent = tokio::spawn(async move {

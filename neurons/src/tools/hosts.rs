@@ -38,7 +38,7 @@ pub(crate) struct Hosts {
 fn places(name: &str) -> Vec<(String, u16)> {
     let Ok(url) = Url::parse(&format!("https://{name}")) else { return Vec::new() };
     let host = url.host_str().unwrap_or_default().to_owned();
-    // A port that is the scheme's own is not told by the parser.
+    // The parser does not return the scheme's own port.
     match url.port().or_else(|| name.ends_with(":443").then_some(443)) {
         Some(port) => vec![(host, port)],
         None => vec![(host.clone(), 443), (host, 80)],

@@ -243,7 +243,7 @@ pub(crate) async fn run(
         let kind = kind.as_ref().and_then(|kind| kind.to_str().ok()).unwrap_or("unknown content");
         text = format!("it answered {status} with {kind}, which is no text");
     }
-    // What is sent there and no tool sees may be told back.
+    // A server may repeat the headers that no tool sees.
     if let Some(secret) = host.secret().and_then(|(_, value)| value.to_str().ok()) {
         let (mark, key) = ("[the host's own]", secret.rsplit(' ').next().unwrap_or(secret));
         text = super::builtin::scrubbed(text, [secret, key].into_iter().map(|secret| (mark, secret)));

@@ -202,7 +202,7 @@ impl Servers {
         let _permit = server.permits.acquire().await;
         let link = server.link().await.map_err(Failure::Refused)?;
         let params = CallToolRequestParams::new(tool).with_arguments(given);
-        // Dropping the call, as whoever limits its time does, tells the server that nobody waits for it.
+        // Dropping the call, as its time limit does, notifies the server that nobody waits for it.
         match link.client.call_tool(params).await {
             Ok(result) if result.is_error == Some(true) => Err(Failure::Refused(text(&result))),
             Ok(result) => Ok(text(&result)),
@@ -312,7 +312,7 @@ impl Server {
             let mut seen = link.seen.lock().await;
             let changes = *link.changes.borrow();
             if seen.is_none_or(|(known, at)| known != changes || at.elapsed() > LISTED) {
-                // What was listed before stands while a server that does not list is left alone.
+                // The last list holds while a server that does not answer is not asked.
                 if let Some(failed) = link.failed().clone().filter(|failed| failed.at.elapsed() < PAUSE) {
                     return Err(failed.why);
                 }

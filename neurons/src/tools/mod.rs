@@ -187,7 +187,7 @@ impl Tools {
             }
             Runner::Client | Runner::Kip { .. } | Runner::Http(_) => vec![tool.clone()],
         };
-        // What its maker said of it stands.
+        // Its author's description is kept.
         let given = (!tool.is_many() && tool.parameters != json!({"type": "object"})).then_some(&tool.parameters);
         Ok(own
             .into_iter()
@@ -240,7 +240,7 @@ impl Tools {
     pub(crate) fn needs_approval(&self, tool: &ToolSpec, call: &ToolCall, caller: &Caller) -> bool {
         let outside = matches!(tool.run, Runner::Http(_) | Runner::Mcp(_) | Runner::Openapi(_));
         let for_a_stranger = match outside {
-            // A definition may be anybody's, so what is secret goes nowhere before somebody has seen that very call.
+            // A definition may be anybody's, so no secret leaves before a person has seen that very call.
             true if names_a_secret(call) => Approval::Always,
             true if caller.untrusted => Approval::OnWrite,
             _ => Approval::Never,

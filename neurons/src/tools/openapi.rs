@@ -98,7 +98,7 @@ impl Document<'_> {
         let mut request =
             HttpTool { method, url: format!("{server}{path}"), body: Some(Body::None), ..HttpTool::default() };
         let (mut properties, mut required) = (Map::new(), Vec::new());
-        // What the operation says of a parameter stands for what its path says of it.
+        // The operation's parameters override those of its path.
         let declared = item["parameters"].as_array().into_iter().flatten();
         for parameter in declared.chain(operation["parameters"].as_array().into_iter().flatten()) {
             let parameter = self.whole(parameter, 0)?;
@@ -119,7 +119,7 @@ impl Document<'_> {
                 Some("header") if parameter["required"] == true && http::may_set(name) => {
                     request.headers.insert(name.into(), format!("{{{name}}}"));
                 }
-                // A header or a cookie that may be left out is left out, and so is what stands in the configuration of the host.
+                // An optional header or cookie is left out, and so is one from the configuration of the host.
                 Some("header" | "cookie") => {
                     properties.remove(name);
                     required.retain(|known| known != name);

@@ -461,7 +461,7 @@ impl Nexus {
     ) -> Result<Value, NexusError> {
         let awake = self.wake(nexus).await?;
         let (reply, answer) = oneshot::channel();
-        // A writer that is gone met another one; the next caller wakes the nexus anew.
+        // The writer lost its lease to another one; the next caller loads the nexus again.
         let gone = |_| {
             self.forget_this(nexus, &awake);
             StoreError::Closed

@@ -423,7 +423,7 @@ impl Owner {
         if let Err(fault) = self.mind.check().and_then(|()| theirs.check()) {
             self.mind = before;
             self.give_up(fault.clone()).await;
-            // The commons, which is not given back, wakes anew.
+            // The commons, which is not given back, is loaded again.
             return drop(write.reply.send(Err(fault)));
         }
         let (own, shared, mut answer, told) = match ran {
@@ -482,7 +482,7 @@ impl Owner {
             Err(failure) => {
                 self.mind = before;
                 self.broken = matches!(failure, StoreError::Conflict { .. });
-                // In a conflict either of the two may be the one that was overtaken: both wake anew.
+                // In a conflict either of the two may be the outdated one: both are loaded again.
                 if !self.broken {
                     drop(back.send(Returned { mind: theirs_before, seq: None }));
                 }
@@ -641,7 +641,7 @@ impl Owner {
             let mind = flight.snapshot.unwrap_or_else(|| self.mind.clone());
             self.publish(mind);
         } else {
-            // Readers are told that theirs is old before the writer is told that it is done.
+            // Readers learn that their snapshot is old before the writer learns that it is done.
             self.shared.durable.store(self.seq, Ordering::Release);
         }
         if flight.has_notes {

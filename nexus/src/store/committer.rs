@@ -200,7 +200,7 @@ impl Committer {
                     frames.iter().for_each(|frame| state.replay(n, frame));
                     state.wake(&frames);
                 });
-                // Whoever was refused for what stands in this row finds it.
+                // A caller that was refused because of this row finds it.
                 refuse();
                 for (reply, receipt) in replies {
                     let _ = reply.send(Ok(receipt));

@@ -287,7 +287,7 @@ impl Store {
             entries.extend(fresh);
         }
         entries.truncate(limit);
-        // What is missing is told by name, and not passed over.
+        // A missing entry is reported by name, and not skipped.
         if let Some(pair) = entries.windows(2).find(|pair| pair[1].seq != pair[0].seq + 1) {
             let (last, next) = (pair[0].seq, pair[1].seq);
             return Err(StoreError::Corrupt(format!("{stream}: entry {next} follows entry {last}")));

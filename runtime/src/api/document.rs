@@ -103,7 +103,7 @@ fn refusals(path: &str, method: &str, operation: &mut Value) {
     }
     for (_, response) in responses.iter_mut().filter(|(status, _)| status.starts_with(['4', '5'])) {
         response["content"] = shape.clone();
-        // What stands before the door refuses as all routes do.
+        // The layers before the routes refuse in the common form.
         response["content"]["application/problem+json"] = json!({"schema": {"$ref": "#/components/schemas/Problem"}});
     }
 }

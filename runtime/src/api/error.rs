@@ -67,7 +67,7 @@ struct About {
 impl ApiError {
     /// A problem of that status, code and detail.
     pub(crate) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
-        // Nobody is told a secret again that he sent in the wrong place.
+        // A secret in the wrong place is not repeated to its sender.
         let detail = detail.into();
         let detail = nexus::secrets::redacted(&detail).map_or(detail, |(detail, _)| detail);
         Self { status, code, detail, hint: "", retry_after_s: None, faults: Vec::new(), about: None }

@@ -27,7 +27,7 @@ pub(super) async fn health(State(app): State<App>) -> (StatusCode, Json<Value>) 
     let mut answering = models.chain(neurons::Tier::Standard).iter();
     let answers = answering.any(|model| !model.provider.is_failing(&model.name));
     let mut store = app.store.health();
-    // One attempt at a time, whoever asks, and nobody waits long for it.
+    // One attempt at a time for all callers, with a short wait.
     if let (Some(_), false, Ok(_turn)) = (&store.commits, stopping, app.health.try_lock()) {
         let tried = Batch::new(&Origin::system("health")).put(Key::new(Kind::Meta, "health"), &1);
         let _ = tokio::time::timeout(TRY_MAX, app.store.commit(tried)).await;

@@ -266,7 +266,7 @@ pub(super) async fn retry(
     Participant(origin): Participant,
     ApiPath(id): ApiPath<JobId>,
 ) -> Result<(StatusCode, Json<JobBody>), ApiError> {
-    // Its owner hears of it though whoever asked goes away meanwhile.
+    // The job's owner learns of it though the caller may disconnect meanwhile.
     let taken_up = tokio::spawn({
         let (app, id) = (app.clone(), id.clone());
         async move {

@@ -103,7 +103,7 @@ pub(super) async fn evidence(
     for concept in found["rests_on"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         let mut shown = json!({"id": concept, "concept": null});
         if !Ids::is_id(concept) {
-            // A record that the caller does not see is not told.
+            // A record that the caller does not see is left out.
             match app.knowledge.get(concept, &caller.0).await {
                 Ok(record) => shown["record"] = json!(record),
                 Err(KnowledgeError::NotFound(_)) => continue,

@@ -70,7 +70,7 @@ impl From<KnowledgeError> for Refusal {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        // Nobody is told a secret again that he sent in the wrong place.
+        // A secret in the wrong place is not repeated to its sender.
         let mut body = self.body;
         nexus::secrets::clean(&mut body);
         ([(header::VARY, VARY)], (self.status, Json(body))).into_response()

@@ -84,7 +84,7 @@ pub(super) async fn run(config: Config, command: Knowledge) -> anyhow::Result<Ex
                 let done = match client.send_text(&path, part).await {
                     Ok(done) => done,
                     Err(error) if answer.is_null() => return Err(error),
-                    // What was done is told.
+                    // The outcome is printed.
                     Err(error) => {
                         say(&serde_json::to_string_pretty(&answer)?);
                         return Err(error.context(format!("items from {first} on")));
@@ -178,7 +178,7 @@ fn read_tree(folder: &Path) -> anyhow::Result<Map<String, Value>> {
             } else if path.extension().is_some_and(|end| end == "json") {
                 let bytes = std::fs::read(&path).with_context(|| format!("{} cannot be read", path.display()))?;
                 let text = String::from_utf8_lossy(&bytes).into_owned();
-                // What is no JSON is told as one of those that are not taken, and keeps no other out.
+                // A line that is no JSON is one of the refused ones, and does not affect the others.
                 let records = serde_json::from_str(&text).unwrap_or(Value::String(text));
                 let below = path.strip_prefix(folder).unwrap_or(&path);
                 files.insert(below.to_string_lossy().replace('\\', "/"), records);

@@ -115,7 +115,7 @@ async fn embedder(config: &Config) -> anyhow::Result<Arc<dyn LlmProvider>> {
 fn greet(daemon: &Daemon, lifeform: &lifeform::LifeformHead, config: &Config) {
     let base = format!("http://{}", daemon.address);
     let file = config.token_file();
-    // What is printed into a journal or a file lies there for whoever reads it.
+    // Readers of a journal or a file would read a printed token.
     let is_shown = daemon.token_is_new && std::io::IsTerminal::is_terminal(&std::io::stdout());
     let (token, page) = match (is_shown, config.token.is_empty()) {
         (true, _) => (daemon.token.clone(), format!("{base}/#token={}", daemon.token)),

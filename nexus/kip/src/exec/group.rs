@@ -68,7 +68,7 @@ pub(super) fn grouped(query: &Find<'_>, run: &Run<'_>, limit: Option<usize>) -> 
                     })
                 };
                 for (sum, (function, _, access)) in groups[at].sums.iter_mut().zip(&sums) {
-                    // A whole element is only counted, and told from others by its number.
+                    // A whole element is only counted, and distinguished by its number.
                     let value = match (&access.field, row[access.slot]) {
                         (_, 0) => Datum::Null,
                         (Field::Whole, id) if !access.holds_name => match function {

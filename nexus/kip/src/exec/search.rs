@@ -98,7 +98,7 @@ pub fn search(search: &Search<'_>, graph: &dyn GraphRead, options: &Options<'_>)
     for (el, score) in scores {
         graph.look(el, &mut |look| {
             let (confidence, updated) = rank(look);
-            // Whose very name was asked for stands above who is only mentioned.
+            // An element of that very name ranks above one that only mentions it.
             let named = matches!(look, Look::Concept(concept) if concept.name.to_lowercase() == asked);
             let score = if named { 1.0 } else { score.min(0.99) };
             ranked.push((score * (1.0 - BELIEF + BELIEF * confidence), updated, el));

@@ -172,12 +172,12 @@ impl<'a> Run<'_, '_, 'a> {
     /// Sets attributes and metadata; see [`Draft::set`].
     fn set(&mut self, el: El, attributes: &Bag, metadata: &Bag, span: Span) -> Result<El, KipError> {
         let known = self.draft.graph.record(el).map(|now| now.look().attributes().clone()).unwrap_or_default();
-        // A principal that stands there stays: the draft's own capsules name it by a placeholder (R28).
+        // The present principal stays: the draft's own capsules name it by a placeholder (R28).
         let is_placeholder =
             |value: &Datum| value.as_str().is_some_and(|text| RESERVED.contains(&text)) && known.named("id").is_some();
         let reserved = attributes.named("id").is_some_and(is_placeholder);
         let attributes = if reserved { &attributes.without(&["id"]) } else { attributes };
-        // A value that stands there changes nothing, whatever is protected.
+        // The present value changes nothing, whatever is protected.
         let changed = attributes.pairs().iter().filter(|(key, value)| known.get(*key) != Some(value));
         self.draft.check_writable(el, changed.map(|(key, _)| key.as_str())).map_err(|error| error.at(span))?;
         Ok(self.draft.set(el, attributes, metadata))

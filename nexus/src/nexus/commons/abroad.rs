@@ -87,7 +87,7 @@ impl GraphRead for Abroad<'_> {
     }
 
     fn sorted(&self, batch: &Batch<'_>) -> Option<Vec<(Place, El)>> {
-        // Of one place, what stands here comes after what stands in the mind itself.
+        // Of equal places, the element of the commons comes after the mind's own.
         let after = batch.after.map(|(place, el)| (place.clone(), if el.is_abroad() { el.home() } else { El::NONE }));
         let found = self.0.sorted(&Batch { after: after.as_ref(), ..*batch })?;
         Some(found.into_iter().map(|(place, el)| (place, el.abroad())).collect())

@@ -270,7 +270,7 @@ impl Meanings {
                 tracing::warn!(nexus = %id, reason, "meanings cannot be made now");
                 state.failed = Some((reason.clone(), Instant::now() + PAUSE));
             }
-            // Under one lock, so that whoever finds something missing also finds that somebody embeds, or nobody.
+            // Under one lock, so that a search that misses a vector also sees whether a task embeds it.
             state.filling = failed.is_none() && !state.missing.is_empty();
             let goes_on = state.filling;
             awake.meaning.filled.notify_waiters();
@@ -300,7 +300,7 @@ impl Meanings {
     ) -> Result<HashMap<Name, Option<Vector>>, String> {
         let (mut made, mut texts) = (HashMap::new(), BTreeMap::new());
         for (el, wanted) in missing {
-            // Another mind may have said it meanwhile; what has changed since is told by a later snapshot.
+            // Another mind may have had it meanwhile; a later snapshot has what changed since.
             if let Some(known) = self.kept.get(wanted) {
                 made.insert(*wanted, Some(known));
             } else if let Some(gist) = gist(snapshot, *el).filter(|gist| name(self.embedder.name(), gist) == *wanted) {

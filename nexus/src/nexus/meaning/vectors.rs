@@ -138,7 +138,7 @@ pub(in crate::nexus) struct Near {
 
 impl Semantic for Near {
     fn nearest(&self, _: &str, links: bool, limit: usize, fits: &mut dyn FnMut(El) -> bool) -> Vec<(El, f64)> {
-        // The least of the best is on top; likeness is told in millionths, so that it can be ordered.
+        // The least of the best is on top; similarity is in millionths, so that it can be ordered.
         let mut best: BinaryHeap<Reverse<(u32, Reverse<El>)>> = BinaryHeap::new();
         let own = self.own.each();
         let commons = self.commons.iter().flat_map(|table| table.each().map(|(el, vector)| (el.abroad(), vector)));

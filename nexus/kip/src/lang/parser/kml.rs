@@ -14,7 +14,7 @@ pub(super) fn upsert<'a>(p: &mut Parser<'a>) -> Parsed<Upsert<'a>> {
     p.word("UPSERT")?;
     p.mark(b'{')?;
     let mut blocks = Vec::new();
-    // One without a block was cut short by whoever wrote it, and must not pass for done.
+    // A command without its block was cut short by its author, and must not pass for done.
     loop {
         blocks.push(block(p)?);
         p.take(b',')?;
