@@ -104,7 +104,7 @@ async fn what_is_forgotten_in_a_mind_is_forgotten_in_the_commons_and_the_other_w
     let done = op.post(&format!("/v1/nexus/{mind}/kip"), json!({"command": delete})).await.expect(StatusCode::OK);
     assert!(done.get("error").is_none(), "{done}");
     while contents(op).await != ["I like spicy food from Korea."] {
-        tokio::task::yield_now().await;
+        tests::again().await;
     }
     // In another topic: what was said stands where it was said.
     op.topic(&chat, "u").await;
@@ -115,7 +115,7 @@ async fn what_is_forgotten_in_a_mind_is_forgotten_in_the_commons_and_the_other_w
     let id = op.get("/api/knowledge?limit=1").await.body["results"][0]["id"].as_str().unwrap().to_owned();
     op.delete(&format!("/api/knowledge/{id}")).await.expect(StatusCode::NO_CONTENT);
     while facts(op, &mind).await.to_string().contains("Korea") {
-        tokio::task::yield_now().await;
+        tests::again().await;
     }
     // So it is when the lifeform itself takes it out, by a tool that its model calls or by its own token.
     let itself = daemon.person(&format!("lifeform:{mind}"), "lifeform").await;
@@ -125,7 +125,7 @@ async fn what_is_forgotten_in_a_mind_is_forgotten_in_the_commons_and_the_other_w
     let done = itself.post(&format!("/v1/nexus/{mind}/kip"), json!({"command": delete})).await.expect(StatusCode::OK);
     assert!(done.get("error").is_none(), "{done}");
     while contents(op).await.iter().any(|content| content.contains("window seat")) {
-        tokio::task::yield_now().await;
+        tests::again().await;
     }
     // What the operator amends by KIP is amended in its copies: they say the old no more.
     ask(op, &mut socket, &chat, "t", "I prefer tea over coffee in the morning.").await;
@@ -133,7 +133,7 @@ async fn what_is_forgotten_in_a_mind_is_forgotten_in_the_commons_and_the_other_w
     let done = op.post(&format!("/v1/nexus/{mind}/kip"), json!({"command": amend})).await.expect(StatusCode::OK);
     assert!(done.get("error").is_none(), "{done}");
     while contents(op).await.iter().any(|content| content.contains("tea")) {
-        tokio::task::yield_now().await;
+        tests::again().await;
     }
 }
 
@@ -155,7 +155,7 @@ async fn what_was_deleted_does_not_come_back_when_what_replaced_it_is_taken_back
     // The note of it is removed when every copy is.
     let notes = async || daemon.daemon.app.store().documents::<Value>(Kind::Forgotten, "", 10).await.unwrap();
     while !notes().await.is_empty() {
-        tokio::task::yield_now().await;
+        tests::again().await;
     }
     op.delete(&format!("{chat}/topics/t/messages/{}", second["id"].as_str().unwrap())).await.expect(StatusCode::OK);
     loop {
@@ -164,7 +164,7 @@ async fn what_was_deleted_does_not_come_back_when_what_replaced_it_is_taken_back
             break;
         }
         assert_eq!(left, ["I live in Lisbon."], "until it is taken back");
-        tokio::task::yield_now().await;
+        tests::again().await;
     }
 }
 
@@ -192,7 +192,7 @@ async fn a_record_that_is_deleted_goes_out_of_every_mind_that_heard_it_wherever_
         .expect(StatusCode::NO_CONTENT);
     for mind in [&iris, &nia] {
         while facts(op, mind).await.to_string().contains("Korea") {
-            tokio::task::yield_now().await;
+            tests::again().await;
         }
     }
 }
@@ -215,10 +215,10 @@ async fn copies_of_what_was_deleted_right_before_a_kill_are_removed_by_the_next_
     drop(socket);
     let daemon = daemon.kill_and_restart().await;
     while facts(&daemon.operator, &mind).await.to_string().contains("Korea") {
-        tokio::task::yield_now().await;
+        tests::again().await;
     }
     while !daemon.daemon.app.store().documents::<Value>(Kind::Forgotten, "", 1).await.unwrap().is_empty() {
-        tokio::task::yield_now().await;
+        tests::again().await;
     }
 }
 
@@ -248,7 +248,7 @@ async fn a_record_stays_while_another_fact_of_the_same_message_still_says_it() {
     .await;
     let settled = async || {
         while !daemon.daemon.app.store().documents::<Value>(Kind::Forgotten, "", 1).await.unwrap().is_empty() {
-            tokio::task::yield_now().await;
+            tests::again().await;
         }
     };
     kip(r#"UPDATE ?f SET METADATA { status: "superseded" } WHERE { ?f {type: "Fact", name: "the same again"} }"#).await;
@@ -289,7 +289,7 @@ async fn nobody_takes_out_of_a_mind_what_somebody_else_said() {
     let own = own["results"].as_array().unwrap().iter().find(|one| one["owner"] == "user:operator").unwrap().clone();
     op.delete(&format!("/api/knowledge/{}", own["id"].as_str().unwrap())).await.expect(StatusCode::NO_CONTENT);
     while facts(op, &mind).await.to_string().contains("Korea") {
-        tokio::task::yield_now().await;
+        tests::again().await;
     }
     assert!(facts(op, &mind).await.to_string().contains("Bella"), "what he said is his");
 }

@@ -119,7 +119,7 @@ async fn a_log_is_cut_and_who_is_further_back_begins_with_a_snapshot() {
     say(2000).await;
     // Rows are written beside what is written, and the log is cut with them.
     while op.get(&base).await.body["log"]["from_rev"] == 0 {
-        tokio::task::yield_now().await;
+        tests::again().await;
     }
     op.get(&format!("{base}/ops?after=5")).await.refused(410, "reset");
     op.get(&format!("{base}/state?at_rev=5")).await.refused(409, "state");

@@ -287,7 +287,7 @@ async fn a_subscriber_that_does_not_read_is_closed_and_slows_nobody() {
     assert!(reader.await.unwrap() >= 1_001, "the other subscriber misses nothing");
     let present = async || op.get(&format!("{base}/presence")).await.body["present"].as_array().map_or(0, Vec::len);
     while present().await > 0 {
-        tokio::task::yield_now().await;
+        tests::again().await;
     }
     let (frames, code) = slow.closed().await;
     assert_eq!(code, 4408);

@@ -47,7 +47,7 @@ async fn a_long_topic_is_compacted_by_a_transformer_and_the_original_stays() {
         if topic["summaries"].to_string().contains(words) {
             return topic;
         }
-        tokio::task::yield_now().await;
+        tests::again().await;
     };
     in_short("boats").await;
     let ops = op.get(&format!("{chat}/ops?after=0&limit=200")).await.expect(StatusCode::OK);
@@ -117,7 +117,7 @@ async fn what_is_said_in_short_leaves_a_record_where_peoples_own_words_bear_it_o
         if listed["results"].as_array().is_some_and(|kept| !kept.is_empty()) {
             break listed["results"].clone();
         }
-        tokio::task::yield_now().await;
+        tests::again().await;
     };
     // What nobody said, a model may say a hundred times.
     assert_eq!(kept.as_array().map(Vec::len), Some(1), "{kept}");

@@ -247,7 +247,7 @@ async fn a_job_killed_before_and_after_each_of_its_commits_comes_to_the_same_and
                 if body["status"] == "completed" || body["status"] == "failed" {
                     break body;
                 }
-                tokio::task::yield_now().await;
+                tests::again().await;
             };
             let by = "user:operator";
             assert_eq!(

@@ -83,7 +83,7 @@ async fn a_goal_that_comes_due_opens_a_topic_asks_when_blocked_and_is_reached() 
             if goal["status"] == status && goal["job"].is_null() {
                 return goal;
             }
-            tokio::task::yield_now().await;
+            tests::again().await;
         }
     };
     let goal = is_noted("blocked").await;
@@ -108,7 +108,7 @@ async fn a_goal_that_comes_due_opens_a_topic_asks_when_blocked_and_is_reached() 
         if kept["data"].as_array().unwrap().len() == 2 {
             break kept;
         }
-        tokio::task::yield_now().await;
+        tests::again().await;
     };
     let succeeded = |trace: &Value| trace["metadata"]["success"].as_bool();
     let mut outcomes: Vec<_> = kept["data"].as_array().unwrap().iter().map(succeeded).collect();
@@ -172,7 +172,7 @@ async fn schedules_quiet_hours_and_the_limit_on_unasked_messages_hold() {
         if goals["unasked"].as_u64() == Some(runs) {
             return agenda;
         }
-        tokio::task::yield_now().await;
+        tests::again().await;
     };
     let agenda = settled(1).await;
     assert_eq!(
@@ -239,7 +239,7 @@ async fn a_goal_that_fails_is_blocked_and_told_and_one_can_have_parts() {
             break goals;
         }
         daemon.clock.advance_ms(30_000);
-        tokio::task::yield_now().await;
+        tests::again().await;
     };
     let part = &goals["goals"][0]["subgoals"][0];
     assert_eq!((&part["title"], &part["parent"]), (&json!("Find a teacher"), &json!("g1")));
@@ -259,7 +259,7 @@ async fn a_lifeform_with_nothing_to_do_sleeps_and_wakes_by_message_by_visit_by_t
     let asleep = async |daemon: &TestDaemon| {
         while daemon.daemon.app.lifeforms().awake() > 0 {
             daemon.clock.advance_ms(60_000);
-            tokio::task::yield_now().await;
+            tests::again().await;
         }
     };
     asleep(&daemon).await;
@@ -278,7 +278,7 @@ async fn a_lifeform_with_nothing_to_do_sleeps_and_wakes_by_message_by_visit_by_t
     let mut socket = live(&daemon, &chat).await;
     // Whoever comes to look at it wakes it.
     while daemon.daemon.app.lifeforms().awake() == 0 {
-        tokio::task::yield_now().await;
+        tests::again().await;
     }
     asleep(&daemon).await;
     daemon.clock.advance_ms(24 * 20 * HOUR_MS);
@@ -356,7 +356,7 @@ async fn the_system_tidies_a_mind_by_a_job_that_is_traced() {
             match job["status"].as_str().unwrap() {
                 "completed" => return job["output"].clone(),
                 "failed" => panic!("{job}"),
-                _ => tokio::task::yield_now().await,
+                _ => tests::again().await,
             }
         }
     };
@@ -402,7 +402,7 @@ async fn what_somebody_decides_of_a_goal_under_way_holds() {
     let op = &daemon.operator;
     op.post(&format!("{life}/goals"), json!({"title": "Go on"})).await.expect(StatusCode::CREATED);
     while daemon.model.asked().is_empty() {
-        tokio::task::yield_now().await;
+        tests::again().await;
     }
     let ada = daemon.person("user:ada", "participant").await;
     let dropped = json!({"status": "dropped"});
@@ -417,7 +417,7 @@ async fn what_somebody_decides_of_a_goal_under_way_holds() {
         if goal["job"].is_null() {
             break goal;
         }
-        tokio::task::yield_now().await;
+        tests::again().await;
     };
     assert_eq!((&goal["status"], &goal["next"]), (&json!("dropped"), &Value::Null));
     let topics = op.get(&format!("{chat}/topics")).await.expect(StatusCode::OK);
@@ -461,7 +461,7 @@ async fn what_is_asked_for_in_a_talk_goes_on_the_agenda_and_comes_in_that_topic_
         if found.len() == many {
             return found;
         }
-        tokio::task::yield_now().await;
+        tests::again().await;
     };
     op.say(&chat, "t", "Please remind me in half an hour to call mum.").await;
     let set = schedules(1).await;
@@ -505,7 +505,7 @@ async fn it_sets_schedules_for_itself_when_it_plans() {
         if found["schedules"].as_array().is_some_and(|found| !found.is_empty()) {
             break found;
         }
-        tokio::task::yield_now().await;
+        tests::again().await;
     };
     let own = &found["schedules"][0];
     assert_eq!((&own["what"], &own["cron"]), (&json!("Look at the tide"), &json!("0 6 * * *")));

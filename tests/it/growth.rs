@@ -156,7 +156,7 @@ async fn what_ended_long_ago_is_let_go_with_all_that_was_said_in_it() {
     assert_eq!(kept().await, said.len());
     daemon.clock.advance_ms(91 * 86_400_000);
     while kept().await > 0 {
-        tokio::task::yield_now().await;
+        tests::again().await;
     }
     client.get(&format!("/v1/jobs/{ended}")).await.refused(404, "job_not_found");
     client.get(&format!("/v1/invocations/{done}")).await.refused(404, "invocation_not_found");
@@ -181,7 +181,7 @@ impl Watch for Listings {
         if kind == Kind::Entity {
             self.0.fetch_add(1, Ordering::SeqCst);
             for _ in 0..1_000 {
-                tokio::task::yield_now().await;
+                tests::again().await;
             }
         }
     }

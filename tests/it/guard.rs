@@ -43,7 +43,7 @@ async fn a_storm_is_met_in_four_steps_each_with_its_evidence_and_there_is_a_way_
             if guard["step"] == name {
                 return guard;
             }
-            tokio::task::yield_now().await;
+            tests::again().await;
         }
     };
     for n in 0..4 {
@@ -129,7 +129,7 @@ async fn two_lifeforms_that_call_each_other_are_contained() {
         let mut calm = 0;
         while calm < 200 {
             let before = daemon.model.asked().len();
-            tokio::task::yield_now().await;
+            tests::again().await;
             op.get(&chat).await.expect(StatusCode::OK);
             calm = if daemon.model.asked().len() == before { calm + 1 } else { 0 };
         }
@@ -190,7 +190,7 @@ async fn evidence(configure: fn(&mut runtime::Config), bring: impl AsyncFn(&Test
             return guard["evidence"].clone();
         }
         daemon.clock.advance_ms(500);
-        tokio::task::yield_now().await;
+        tests::again().await;
     }
 }
 
@@ -230,7 +230,7 @@ async fn each_bound_of_the_guard_is_the_configured_one() {
             if goal["pursued"] == 1 && goal["job"].is_null() {
                 break;
             }
-            tokio::task::yield_now().await;
+            tests::again().await;
         }
         // What it looks at comes a beat later, and the house's own goal, which does bleed, after that.
         daemon.clock.advance_ms(60_000);

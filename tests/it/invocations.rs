@@ -33,7 +33,7 @@ async fn nothing_held(daemon: &TestDaemon) -> Value {
         if house["held"]["tokens"] == 0 {
             return house;
         }
-        tokio::task::yield_now().await;
+        tests::again().await;
     }
     panic!("something stays set aside");
 }
@@ -106,7 +106,7 @@ async fn a_call_is_cancelled_or_given_up_in_time_and_its_reservation_is_settled(
                     let jobs = daemon.operator.get("/v1/invocations?status=running").await.expect(StatusCode::OK);
                     break jobs["invocations"][0]["id"].as_str().unwrap().to_owned();
                 }
-                tokio::task::yield_now().await;
+                tests::again().await;
             }
         }
     };

@@ -46,7 +46,7 @@ async fn standing(client: &Client, job: &str, wanted: impl Fn(&Value) -> bool) -
         if wanted(&body) {
             return body;
         }
-        tokio::task::yield_now().await;
+        tests::again().await;
     }
     panic!("the job never stood so");
 }
@@ -583,7 +583,7 @@ async fn a_client_that_goes_away_while_it_is_answered_leaves_nothing_half_begun(
             if futures::poll!(call.as_mut()).is_ready() {
                 break;
             }
-            tokio::task::yield_now().await;
+            tests::again().await;
         }
     }
     let accepted =
@@ -599,7 +599,7 @@ async fn a_client_that_goes_away_while_it_is_answered_leaves_nothing_half_begun(
             if futures::poll!(call.as_mut()).is_ready() {
                 break;
             }
-            tokio::task::yield_now().await;
+            tests::again().await;
         }
     }
     for _ in 0..20_000 {
@@ -622,7 +622,7 @@ async fn whoever_only_waits_for_the_provider_owes_nothing_when_the_daemon_dies()
         execute(&daemon.operator, "f", hello()).await;
     }
     while daemon.model.asked().len() < 64 {
-        tokio::task::yield_now().await;
+        tests::again().await;
     }
     let sent = |calls: Value| calls["calls"].as_array().unwrap().iter().filter(|call| call["kind"] == "sent").count();
     let calls = daemon.operator.get("/v1/house/calls?limit=200").await.expect(StatusCode::OK);

@@ -114,7 +114,7 @@ async fn what_is_said_anew_replaces_what_one_has_one_of_and_what_is_taken_back_i
     assert_eq!(contents().await, ["I like black tea best.", "Please call me Countess Ada."]);
     op.delete(&message).await.expect(StatusCode::OK);
     while contents().await.len() > 1 {
-        tokio::task::yield_now().await;
+        tests::again().await;
     }
     assert_eq!(contents().await, ["Please call me Countess Ada."]);
 }
@@ -142,11 +142,11 @@ async fn a_word_against_is_another_word_and_what_is_taken_back_lets_an_earlier_w
         op.delete(message).await.expect(StatusCode::OK);
     }
     while contents().await != ["My name is Ada Lovelace."] {
-        tokio::task::yield_now().await;
+        tests::again().await;
     }
     op.delete(&messages[0]).await.expect(StatusCode::OK);
     while !contents().await.is_empty() {
-        tokio::task::yield_now().await;
+        tests::again().await;
     }
     for content in [
         "I prefer TypeScript over JavaScript.",
@@ -294,7 +294,7 @@ async fn a_word_or_a_sign_about_an_answer_judges_what_the_answer_was_given() {
     op.post_ops(&base, vec![react("👍")]).await.expect(StatusCode::OK);
     op.post_ops(&base, vec![react("👎")]).await.expect(StatusCode::OK);
     while eval().await["harmful"] != 1 {
-        tokio::task::yield_now().await;
+        tests::again().await;
     }
     let judged = eval().await;
     assert_eq!((&judged["helpful"], &judged["harmful"]), (&json!(0), &json!(1)), "{judged}");
@@ -356,7 +356,7 @@ async fn a_goal_is_told_what_is_known_finds_out_what_is_not_and_what_was_done_ag
             if goal["job"].is_null() {
                 daemon.clock.advance_ms(61_000);
             }
-            tokio::task::yield_now().await;
+            tests::again().await;
         }
     };
     let goal = reached(1).await;
@@ -381,7 +381,7 @@ async fn a_goal_is_told_what_is_known_finds_out_what_is_not_and_what_was_done_ag
         if units.iter().any(|unit| unit["@type"] == "SOP") {
             break units;
         }
-        tokio::task::yield_now().await;
+        tests::again().await;
     };
     let of = |kind: &str| units.iter().filter(|unit| unit["@type"] == kind).collect::<Vec<_>>();
     let traces = of("Trace");
@@ -410,7 +410,7 @@ async fn a_goal_is_told_what_is_known_finds_out_what_is_not_and_what_was_done_ag
             if head["status"] == "completed" {
                 break head["output"]["done"].clone();
             }
-            tokio::task::yield_now().await;
+            tests::again().await;
         }
     };
     assert_eq!(distilled().await, json!({"traces": 5, "patterns": [], "sops": []}));
@@ -541,7 +541,7 @@ async fn one_word_corrected_in_a_long_sentence_is_another_word_and_two_words_tak
         op.delete(message).await.expect(StatusCode::OK);
     }
     while contents().await.len() > 1 {
-        tokio::task::yield_now().await;
+        tests::again().await;
     }
 }
 
@@ -577,7 +577,7 @@ async fn messages_that_are_named_alike_in_two_topics_are_two() {
     assert_eq!(records(op).await.len(), 2);
     op.delete(&format!("{base}/topics/t/messages/m1")).await.expect(StatusCode::OK);
     while records(op).await.len() == 2 {
-        tokio::task::yield_now().await;
+        tests::again().await;
     }
     // Something else that is heard after it, so that all of it is done.
     ask(op, &mut socket, &base, "u", "What is new?").await;

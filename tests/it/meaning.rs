@@ -116,7 +116,7 @@ impl Minds {
     /// Waits until everything has its vector: a search says so.
     async fn settled(&self) {
         while self.run("SEARCH CONCEPT \"anything\"").await.get("warnings").is_some() {
-            tokio::task::yield_now().await;
+            tests::again().await;
         }
         self.words.asked();
     }
@@ -232,7 +232,7 @@ async fn a_text_is_embedded_once_whoever_asks_for_it() {
     }
     for id in ["mind", "other"] {
         while search(&id.into()).await.unwrap().get("warnings").is_some() {
-            tokio::task::yield_now().await;
+            tests::again().await;
         }
     }
     minds.nexus.forget(&"mind".into());

@@ -38,7 +38,7 @@ async fn taken_back(
         if all.iter().filter(|fact| fact[2] == "retracted").count() == upto {
             return;
         }
-        tokio::task::yield_now().await;
+        tests::again().await;
     }
 }
 
@@ -77,7 +77,7 @@ async fn what_is_changed_before_it_was_heard_leaves_nothing_behind() {
     };
     let wanted = (0..20).map(|n| format!("The kettle {n} is blue.")).collect();
     while active().await != wanted {
-        tokio::task::yield_now().await;
+        tests::again().await;
     }
 }
 
@@ -106,7 +106,7 @@ async fn what_somebody_says_twice_holds_until_both_are_taken_back() {
         found.expect(StatusCode::OK)["result"][0].clone()
     };
     while stands().await != json!(["active", "m1", null]) {
-        tokio::task::yield_now().await;
+        tests::again().await;
     }
     taken_back(op, op, &base, &id, ("t", "m1"), 2).await;
     assert_eq!(stands().await[0], "retracted");

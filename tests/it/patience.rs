@@ -44,7 +44,7 @@ async fn asked(daemon: &TestDaemon, times: usize) {
         if daemon.model.asked().len() >= times {
             return;
         }
-        tokio::task::yield_now().await;
+        tests::again().await;
     }
     panic!("the model was not asked {times} times");
 }

@@ -228,7 +228,7 @@ async fn a_job_acts_with_the_rights_that_its_principal_has_now() {
         if job["waits"].as_array().is_some_and(|waits| !waits.is_empty()) {
             break job;
         }
-        tokio::task::yield_now().await;
+        tests::again().await;
     };
     op.delete("/v1/tokens/user:gil").await;
     let news = json!({"context_token": waiting["waits"][0]["context_token"], "event": {}});

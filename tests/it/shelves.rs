@@ -20,7 +20,7 @@ impl Mind {
         // Whoever had it open before closes it in their own time.
         let store = loop {
             match Store::open(disk.clone(), Arc::new(ManualClock::default())).await {
-                Err(StoreError::Locked(_)) => tokio::task::yield_now().await,
+                Err(StoreError::Locked(_)) => tests::again().await,
                 opened => break opened.unwrap(),
             }
         };
@@ -366,6 +366,6 @@ async fn a_shelf_that_is_behind_torn_lost_or_of_another_history_is_made_right_fr
 async fn wait_closed(shelf: &std::path::Path) {
     assert!(shelf.exists(), "the mind is on no shelf");
     while redb::Database::open(shelf).is_err() {
-        tokio::task::yield_now().await;
+        tests::again().await;
     }
 }

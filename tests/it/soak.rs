@@ -142,7 +142,7 @@ async fn live_for(days: usize, name: &str, backend: impl Fn(&Path) -> Arc<dyn Ba
     println!("{name}: revision {rev}, its log begins at {floor}");
     // The last thing it learned gives back what was set aside for it.
     while !holds(&client, &life).await.is_empty() {
-        tokio::task::yield_now().await;
+        tests::again().await;
     }
     let account = client.get(&format!("{life}/resources")).await.expect(StatusCode::OK);
     assert!(account["balance"]["tokens"].as_i64() > Some(0) && account["held"]["tokens"] == 0, "{account}");

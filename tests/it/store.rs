@@ -301,7 +301,7 @@ async fn a_checkpoint_that_fills_the_databases_memory_survives_a_kill() {
         disk.project(projection).await.unwrap();
     }
     while !logs().is_disjoint(&first) {
-        tokio::task::yield_now().await;
+        tests::again().await;
     }
     copied(&store, &copy);
     let disk = Surreal::embedded(&copy).unwrap();

@@ -371,7 +371,7 @@ async fn a_list_of_tools_is_kept_until_its_server_says_that_it_changed() {
     notes.more().await;
     // The word of it is on its way.
     while ask(&daemon.operator, "notes_more_of_it {}").await != "more.of it is done" {
-        tokio::task::yield_now().await;
+        tests::again().await;
     }
     assert_eq!(notes.listed(), 5, "three pages, read once");
     let shown = daemon.operator.get("/v1/tools").await.expect(StatusCode::OK);
@@ -408,7 +408,7 @@ async fn a_node_calls_a_tool_of_the_server_and_waits_for_its_approval() {
             if body["status"] == "waiting_for_approval" {
                 break body;
             }
-            tokio::task::yield_now().await;
+            tests::again().await;
         };
         let wait = &waiting["waits"][0];
         let call =
@@ -505,7 +505,7 @@ async fn a_fascicle_that_is_a_tool_ends_with_what_called_it_and_goes_on_after_a_
     client.post("/v1/fascicles", outer).await.expect(StatusCode::CREATED);
     let asked = async |daemon: &TestDaemon, times: usize| {
         while daemon.model.asked().len() < times {
-            tokio::task::yield_now().await;
+            tests::again().await;
         }
     };
     let running = async |client: &Client| -> Vec<Value> {

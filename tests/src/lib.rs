@@ -6,6 +6,7 @@ mod bound;
 pub mod conformance;
 pub mod disk;
 pub mod notes;
+mod polling;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -24,6 +25,8 @@ use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
+
+pub use polling::again;
 
 /// The longest a test waits for anything.
 const PATIENCE: Duration = Duration::from_secs(60);
