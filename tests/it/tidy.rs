@@ -107,6 +107,30 @@ fn each_thing_is_known_only_where_it_belongs() {
     }
 }
 
+/// Words with which the summary of a doc comment does not begin: it is a verb, or a noun phrase with the noun in it.
+const BEGINNINGS: [&str; 13] =
+    ["What", "Whether", "How", "Which", "Who", "Whose", "Where", "When", "Why", "It", "Its", "It's", "Those"];
+
+#[test]
+fn summaries_of_doc_comments_are_verbs_or_noun_phrases() {
+    let mut read = 0;
+    for (file, text) in sources().into_iter().filter(|(file, _)| file.contains("/src/") && !file.starts_with("tests/"))
+    {
+        let code = text.split("#[cfg(test)]\nmod tests").next().unwrap();
+        let mut before = "";
+        for line in code.lines().map(str::trim) {
+            let is_doc = |line: &str| line.starts_with("///") || line.starts_with("//!");
+            if is_doc(line) && !is_doc(before) {
+                let first = line[3..].split_whitespace().next().unwrap_or_default();
+                assert!(!BEGINNINGS.contains(&first), "{file}: a summary begins with a word for a clause: {line}");
+                read += 1;
+            }
+            before = line;
+        }
+    }
+    assert!(read > 5_000, "only {read} doc comments were found");
+}
+
 /// Everything in `folder`, as paths from the root, but for what is made there.
 fn paths(folder: &Path, found: &mut Vec<String>) {
     for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
