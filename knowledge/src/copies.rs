@@ -103,8 +103,8 @@ impl Knowledge {
         };
         let (of_them, others): (Vec<Record>, Vec<Record>) =
             self.all(&which, origin).await?.into_iter().partition(is_of_them);
-        let heard = others.iter().filter(|record| record.heard_by().any(|heard| heard == agent));
-        self.unsay_earlier(heard, messages, statement, origin).await?;
+        // A record that was revised names the agents of its present content alone; the messages bind its history.
+        self.unsay_earlier(&others, messages, statement, origin).await?;
         let mut gone = 0;
         for record in of_them {
             match self.delete(&record.id, false, origin).await {

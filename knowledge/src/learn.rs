@@ -270,7 +270,10 @@ impl Knowledge {
         if records.is_empty() {
             return Ok(0);
         }
-        self.store.commit(Batch::new(origin).put(unsaid(owner, message), &now)).await?;
+        {
+            let _turn = self.once.lock().await;
+            self.store.commit(Batch::new(origin).put(unsaid(owner, message), &now)).await?;
+        }
         let mut gone = 0;
         records.retain(|record| !now.still.contains(&record.id));
         let of_it = |record: &Record| record.message_id.as_deref() == Some(message);
@@ -314,13 +317,12 @@ impl Knowledge {
     /// does not say it any more: [`Self::unlearn`] does not go back to it.
     pub(crate) async fn unsay_earlier(
         &self,
-        records: impl Iterator<Item = &Record>,
+        records: &[Record],
         messages: &[String],
         statement: &str,
         origin: &Origin,
     ) -> Result<(), KnowledgeError> {
-        let _turn = self.once.lock().await;
-        for record in records.filter(|record| record.version > 1) {
+        for record in records.iter().filter(|record| record.version > 1) {
             for (_, version) in self.own_versions(&record.id).await? {
                 let then = version.attributes.unwrap_or_default();
                 let content = then.get("content").and_then(Value::as_str);
@@ -328,8 +330,9 @@ impl Knowledge {
                 let (Some(content), Some(message)) = (content, message) else { continue };
                 if messages.iter().any(|one| one == message) && is_copy(content, statement) {
                     let key = unsaid(&record.owner, message);
-                    let mut known =
-                        self.store.document::<Unsaid>(&key).await?.map(|known| known.value).unwrap_or_default();
+                    let _turn = self.once.lock().await;
+                    let known = self.store.document::<Unsaid>(&key).await?.map(|known| known.value);
+                    let mut known = known.unwrap_or_else(Unsaid::of_an_unchanged_message);
                     if known.deleted.insert(record.id.clone()) {
                         self.store.commit(Batch::new(origin).put(key, &known)).await?;
                     }
@@ -445,7 +448,7 @@ fn says(record: &Record, lesson: &Lesson) -> bool {
 }
 
 /// The records that a message does not say any more.
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 struct Unsaid {
     /// `true` if the message was changed or taken back: then it says the records in `still`, and no others.
     #[serde(default = "yes")]
@@ -463,6 +466,11 @@ fn yes() -> bool {
 }
 
 impl Unsaid {
+    /// Of a message that says everything it ever said.
+    fn of_an_unchanged_message() -> Self {
+        Self { is_changed: false, still: BTreeSet::new(), deleted: BTreeSet::new() }
+    }
+
     fn holds(&self, record: &str) -> bool {
         self.deleted.contains(record) || self.is_changed && !self.still.contains(record)
     }

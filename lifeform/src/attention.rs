@@ -340,7 +340,7 @@ mod tests {
             change: Change::New,
             urgent: false,
             to_answer: true,
-            is_addressed: false,
+            keeps_reminders: true,
             supplements: None,
             cause: Cause::default(),
             at: nexus::Timestamp::UNIX_EPOCH,

@@ -2,14 +2,17 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum_server::accept::Accept;
 use futures::future::BoxFuture;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
 /// File descriptors that the daemon asks the system for, if it may have so many.
 const DESCRIPTORS_WANTED: u64 = 65_536;
@@ -18,39 +21,64 @@ const DESCRIPTORS_SET_ASIDE: u64 = 512;
 /// Connections that are open at once at most, however many descriptors there are: each takes some memory.
 const CONNECTIONS_MAX: u64 = 16_384;
 
-/// Raises the limit on file descriptors as far as the system lets a process do it, and returns how many connections may be open
-/// at once: all descriptors but those that are set aside, of a small limit at least a half.
-pub(crate) fn places() -> usize {
+/// Raises the soft limit of this process on file descriptors as far as the system lets a process do it, and returns it.
+pub(crate) fn raise_limit() -> u64 {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let wanted = maximum.unwrap_or(DESCRIPTORS_WANTED).min(DESCRIPTORS_WANTED);
-    let mut limit = current.unwrap_or(DESCRIPTORS_WANTED);
-    if limit < wanted {
-        match setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum }) {
-            Ok(()) => limit = wanted,
-            Err(error) => tracing::warn!(limit, %error, "the limit on file descriptors cannot be raised"),
+    let limit = current.unwrap_or(DESCRIPTORS_WANTED);
+    if limit >= wanted {
+        return limit;
+    }
+    match setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum }) {
+        Ok(()) => wanted,
+        Err(error) => {
+            tracing::warn!(limit, %error, "the limit on file descriptors cannot be raised");
+            limit
         }
     }
-    let places = places_within(limit);
-    tracing::debug!(limit, places, "connections");
-    places
 }
 
-fn places_within(limit: u64) -> usize {
+/// Returns how many connections may be open at once: all descriptors but those that are set aside, of a small limit at least a
+/// half.
+pub(crate) fn places_within(limit: u64) -> usize {
     let places = limit.saturating_sub(DESCRIPTORS_SET_ASIDE.min(limit / 2)).min(CONNECTIONS_MAX);
     usize::try_from(places).unwrap_or(usize::MAX)
 }
+
+/// The shortest time between two lines of the log about refused connections.
+const LOG_EVERY: Duration = Duration::from_secs(10);
 
 /// An acceptor that closes a connection at once when as many as may be are open.
 #[derive(Clone)]
 pub(crate) struct Bounded<A> {
     inner: A,
     free: Arc<Semaphore>,
+    refused: Arc<Refused>,
+}
+
+/// The refused connections: logged together, since a client may try many times a second.
+#[derive(Default)]
+struct Refused {
+    count: AtomicU64,
+    logged_at: Mutex<Option<Instant>>,
+}
+
+impl Refused {
+    fn note(&self) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        let mut logged_at = self.logged_at.lock().unwrap_or_else(PoisonError::into_inner);
+        if logged_at.is_none_or(|at| at.elapsed() >= LOG_EVERY) {
+            *logged_at = Some(Instant::now());
+            let connections = self.count.swap(0, Ordering::Relaxed);
+            tracing::warn!(connections, "closed at once: as many connections as may be are open");
+        }
+    }
 }
 
 impl<A> Bounded<A> {
     /// Lets `inner` accept `places` connections at once.
     pub(crate) fn new(inner: A, places: usize) -> Self {
-        Self { inner, free: Arc::new(Semaphore::new(places)) }
+        Self { inner, free: Arc::new(Semaphore::new(places)), refused: Arc::default() }
     }
 }
 
@@ -65,7 +93,7 @@ where
 
     fn accept(&self, stream: I, service: S) -> Self::Future {
         let Ok(place) = self.free.clone().try_acquire_owned() else {
-            tracing::warn!("a connection is closed at once: as many as may be are open");
+            self.refused.note();
             return Box::pin(async { Err(io::Error::from(io::ErrorKind::QuotaExceeded)) });
         };
         let accepting = self.inner.accept(stream, service);
@@ -120,7 +148,19 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Counted<T> {
 
 #[cfg(test)]
 mod tests {
+    use axum_server::accept::DefaultAcceptor;
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_place_is_given_back_when_its_connection_is_dropped() {
+        let acceptor = Bounded::new(DefaultAcceptor::new(), 1);
+        let accept = || async { acceptor.accept(tokio::io::empty(), ()).await.map(|(stream, ())| stream) };
+        let first = accept().await.unwrap();
+        assert_eq!(accept().await.err().unwrap().kind(), io::ErrorKind::QuotaExceeded);
+        drop(first);
+        assert!(accept().await.is_ok());
+    }
 
     #[test]
     fn descriptors_are_set_aside_at_any_limit() {

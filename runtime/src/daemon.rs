@@ -79,8 +79,7 @@ impl Parts {
     /// # Errors
     /// When the data folder cannot be made.
     pub fn real(config: &Config, models: Models) -> anyhow::Result<Self> {
-        // A folder that has keys had a store: an empty one in its place would say that nothing was ever there.
-        if config.data.join("keys").exists() && !config.store().exists() && !config.accept_loss {
+        if config.has_lost_its_store() && !config.accept_loss {
             anyhow::bail!(
                 "{} has keys and no store: {} is missing. Put it back from a backup; to begin with an empty store, start with \
                  --accept-loss",
@@ -199,7 +198,7 @@ impl Daemon {
         let service = api::router(app.clone()).into_make_service();
         let door = axum_server::Handle::new();
         let mut server = axum_server::Server::<SocketAddr>::from_listener(listener)
-            .acceptor(Bounded::new(NoDelayAcceptor::new(), connections::places()))
+            .acceptor(Bounded::new(NoDelayAcceptor::new(), connections::places_within(connections::raise_limit())))
             .first_request_timeout(FIRST_HEAD_MAX)
             .handle(door.clone());
         server.http_builder().http1().header_read_timeout(HEAD_MAX);

@@ -68,7 +68,7 @@ async fn every_block_of_the_book_that_can_be_run_does_what_it_says() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     std::os::unix::fs::symlink(root().join("config"), folder.path().join("config")).unwrap();
-    let (_daemon, address) = daemon(&data).await;
+    let (_daemon, address) = tokio::time::timeout(PATIENCE, daemon(&data)).await.expect("the daemon starts");
     // A refusal is a failure; the end of a stream that is cut after a time is none.
     let mut script =
         "set -euo pipefail\ncurl() { command curl --fail-with-body -S \"$@\" || [ $? = 28 ]; }\n".to_owned();

@@ -5,6 +5,7 @@ resident memory less that just before the attack; `p99` is over the requests tha
 """
 
 import concurrent.futures
+import hashlib
 import http.client
 import json
 import os
@@ -78,7 +79,7 @@ class Answer(BaseHTTPRequestHandler):
 class Daemon:
     """A daemon with a data folder of its own."""
 
-    def __init__(self, name, config="", descriptors=None):
+    def __init__(self, name, config="", descriptors=None, starts=True):
         self.name, self.log = name, os.path.join(WORKSPACE, f"{name}.log")
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -87,8 +88,14 @@ class Daemon:
         with open(file, "w") as out:
             out.write(f'[models]\nembedded = "none"\nembedder = "none"\n{config}')
         arguments = ["up", "--offline", "--config", file, "--data", os.path.join(WORKSPACE, name), "--listen", f"127.0.0.1:{self.port}"]
-        environment = dict(os.environ, LIFEFORMD_TOKEN=OPERATOR)
-        environment.pop("LIFEFORMD_BIN")
+        self.environment = dict(os.environ, LIFEFORMD_TOKEN=OPERATOR)
+        self.environment.pop("LIFEFORMD_BIN")
+        self.data, self.arguments, self.descriptors = os.path.join(WORKSPACE, name), arguments, descriptors
+        self.up(starts)
+
+    def up(self, starts=True):
+        """Starts the process. Where it is not expected to start, returns what it says when it has ended."""
+        arguments, environment, descriptors = self.arguments, self.environment, self.descriptors
         self.process = subprocess.Popen([os.environ["LIFEFORMD_BIN"], *arguments], env=environment, stdin=subprocess.DEVNULL, stdout=open(self.log, "wb"), stderr=subprocess.STDOUT, preexec_fn=descriptors and (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))))
         end = time.time() + 60
         while True:
@@ -97,8 +104,10 @@ class Daemon:
                     break
             except OSError:
                 pass
+            if self.process.poll() is not None and not starts:
+                return open(self.log).read()
             if time.time() > end or self.process.poll() is not None:
-                sys.exit(f"{name} does not start:\n{open(self.log).read()[-2000:]}")
+                sys.exit(f"{self.name} does not start:\n{open(self.log).read()[-2000:]}")
             time.sleep(0.05)
         self.life = self.ask("GET", "/v1/lifeforms")[1]["lifeforms"][0]["id"]
         self.chat = f"/v1/lifeforms/{self.life}/canvases/canvas_chat_main"
@@ -271,10 +280,98 @@ def merging():
     daemon.end()
 
 
+def tampering():
+    """Files of the data folder that are changed, lost or put back between a kill and a start."""
+    daemon = Daemon("tampering")
+    daemon.ask("POST", f"/v1/lifeforms/{daemon.life}/stop", {})
+    daemon.ask("POST", f"{daemon.chat}/topics", {"title": "t", "id": "t"})
+    said = 120 if SMALL else 600
+
+    def says(first, last):
+        for n in range(first, last):
+            status = daemon.ask("POST", f"{daemon.chat}/topics/t/messages", {"id": f"m{n}", "content": f"{n} " + "x" * 6_000})[0]
+            if status == 429:
+                time.sleep(0.5)
+            judge_all(status in (201, 409), f"message {n}: {status}")
+
+    def judge_all(holds, what):
+        if not holds:
+            judge(what, False)
+
+    def is_whole(upto):
+        return all(daemon.ask("GET", f"{daemon.chat}/topics/t/messages/m{n}")[0] == 200 for n in range(upto))
+
+    def files():
+        found = {}
+        for folder, _, names in os.walk(os.path.join(daemon.data, "store")):
+            for name in names:
+                if folder.endswith(("wal", "manifest", "sstables", "log")):
+                    with open(os.path.join(folder, name), "rb") as file:
+                        found[os.path.join(folder, name)] = hashlib.sha256(file.read()).hexdigest()
+        return found
+
+    says(0, said)
+    time.sleep(4)
+    says(said, said + 20)
+    daemon.end()
+    kept = os.path.join(WORKSPACE, "kept")
+    shutil.copytree(daemon.data, kept)
+
+    def afresh():
+        shutil.rmtree(daemon.data)
+        shutil.copytree(kept, daemon.data)
+
+    daemon.up()
+    judge(f"{said + 20} messages are there after a kill", is_whole(said + 20))
+    daemon.end()
+    logs = [path for path in files() if path.endswith(".wal") and os.path.getsize(path) > 64]
+    judge("the database has a log of its own to damage", bool(logs))
+    for part in (0.1, 0.5, 0.9):
+        afresh()
+        damaged = max((path for path in files() if path.endswith(".wal")), key=os.path.getsize)
+        with open(damaged, "r+b") as file:
+            file.seek(int(os.path.getsize(damaged) * part))
+            byte = file.read(1)
+            file.seek(-1, os.SEEK_CUR)
+            file.write(bytes([byte[0] ^ 4]))
+        before = files()
+        told = daemon.up(starts=False)
+        if told is None:
+            judge(f"with a flipped bit at {part} of the database's log all is there", is_whole(said + 20))
+            daemon.end()
+        else:
+            judge(f"a start that a flipped bit at {part} of the database's log refuses changes no file", files() == before)
+            judge("it names the folder", "/store" in told)
+    for named in ("1", None):
+        afresh()
+        newest = os.path.join(daemon.data, "store", "log", "newest")
+        os.remove(newest) if named is None else open(newest, "w").write(named)
+        daemon.up()
+        daemon.end()
+        daemon.up()
+        judge(f"with {named} as the newest segment nothing is lost by two starts", is_whole(said + 20))
+        daemon.end()
+    afresh()
+    shutil.rmtree(os.path.join(daemon.data, "store"))
+    os.mkdir(os.path.join(daemon.data, "store"))
+    judge("an empty store beside keys is refused", "--accept-loss" in (daemon.up(starts=False) or ""))
+    afresh()
+    daemon.up()
+    os.remove(os.path.join(daemon.data, "store", "LOCK"))
+    other = [os.environ["LIFEFORMD_BIN"], *daemon.arguments[:-1], "127.0.0.1:0"]
+    try:
+        second = subprocess.run(other, env=daemon.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30)
+        judge(f"a second daemon on the folder is refused though its lock file is gone: {second.stderr.strip()[-120:]}", second.returncode == 1)
+    except subprocess.TimeoutExpired:
+        judge("a second daemon on the folder is refused though its lock file is gone", False)
+    daemon.end()
+
+
 def holding():
     """Connections that nobody uses take the file descriptors of the store."""
     limit = 1_200
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4_096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]),) * 2)
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4_096, hard), hard))
     daemon = Daemon("holding", descriptors=limit)
     ada = daemon.token("user:ada")
     known = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=60)
@@ -353,6 +450,7 @@ if __name__ == "__main__":
     try:
         exhausting()
         merging()
+        tampering()
         holding()
         starving()
     finally:

@@ -79,6 +79,20 @@ async fn a_body_is_refused_where_none_is_read_and_one_that_says_nothing_passes()
         }
     }
     assert!(asked > 15, "only {asked} operations read no body");
+    let mut asked = 0;
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            let takes_one = |one: &Value| one["in"] == "query";
+            if path == "/health" || operation["parameters"].as_array().is_some_and(|them| them.iter().any(takes_one)) {
+                continue;
+            }
+            let path = format!("{}?zzz=1", path.replace('{', "").replace('}', ""));
+            let answer = op.send(method.to_uppercase().parse().unwrap(), &path, &[], None).await;
+            assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{method} {path}: {}", answer.body);
+            asked += 1;
+        }
+    }
+    assert!(asked > 60, "only {asked} operations read no query");
     op.post(&format!("/v1/lifeforms/{life}/stop"), json!({})).await.expect(StatusCode::OK);
 }
 

@@ -603,6 +603,11 @@ async fn of_two_lifeforms_on_a_canvas_one_keeps_a_reminder_and_neither_takes_its
         assert_eq!(kept(&iris).await, by_iris, "{words}");
         assert_eq!(kept(&bo).await, by_bo, "{words}");
     }
+    for words in ["Cancel my bread reminder.", "@Bo cancel my cat reminder."] {
+        op.say(&chat, "t", words).await;
+        socket.answer().await;
+    }
+    assert_eq!((kept(&iris).await.len(), kept(&bo).await.len()), (1, 0));
     // What each heeded is learned before it answers again.
     op.say(&chat, "t", "Where is the boat?").await;
     socket.answer().await;

@@ -138,6 +138,19 @@ async fn what_a_client_asks_for_arrives_or_is_refused_in_the_shape_of_openai() {
     let refused = ask(json!({"model": "neuron:n", "logit_bias": {"50256": -100}})).await;
     assert_eq!(refused.status, 400, "{}", refused.body);
     assert!(refused.body["error"]["message"].as_str().unwrap().contains("logit_bias"));
+    for own in [
+        json!({"temperature": 1.7}),
+        json!({"seed": 7}),
+        json!({"max_completion_tokens": 5}),
+        json!({"stop": ["a"]}),
+        json!({"tool_choice": "required"}),
+        json!({"response_format": {"type": "json_object"}}),
+        json!({"messages": []}),
+    ] {
+        let mut asked = own.clone();
+        asked["model"] = json!("neuron:n");
+        assert_eq!(ask(asked).await.status, 400, "{own}");
+    }
     let known = daemon.operator.get("/v1/models/neuron:n").await.expect(StatusCode::OK);
     assert_eq!((&known["id"], &known["object"]), (&json!("neuron:n"), &json!("model")));
     let missing = daemon.operator.get("/v1/models/nothing").await;

@@ -125,6 +125,68 @@ async fn a_stranger_who_wrote_in_a_mind_map_counts_after_its_part_is_gone() {
 }
 
 #[tokio::test]
+async fn what_a_stranger_has_a_lifeform_say_or_look_at_is_a_strangers_word() {
+    let (outside, folder) = (Outside::start().await, tempfile::tempdir().unwrap());
+    let daemon = TestDaemon::reaching(outside.reach(&folder), |request, _| {
+        let told: Vec<&str> = request.messages.iter().filter_map(|message| message.content.as_deref()).collect();
+        match request.messages.last().is_some_and(|last| last.role == "user")
+            && told.iter().any(|said| said.contains("ORDER"))
+        {
+            true => Reply::Tools(vec![("c1".into(), "put".into(), "{}".into())]),
+            false => Reply::Text("It is done.".into()),
+        }
+    })
+    .await;
+    let op = &daemon.operator;
+    let tools = json!([outside.tool("put", "POST", "/things", json!({}))]);
+    let nodes = json!([
+        {"id": "history", "run": {"tool": {"name": "history"}}},
+        {"id": "look", "run": {"tool": {"name": "look"}}},
+        {"id": "answer", "after": ["history", "look"], "run": {"neuron": {"spec": {"kind": "base", "tools": tools}}}},
+        {"id": "say", "after": ["answer"], "run": {"tool": {"name": "say"}}},
+    ]);
+    op.post("/v1/fascicles", json!({"id": "act", "output": "say", "nodes": nodes})).await.expect(StatusCode::CREATED);
+    let definition = json!({"definition": {"name": "Iris", "reply": "act", "trusts": ["user:operator"]}});
+    let made = op.post("/v1/lifeforms", definition).await.expect(StatusCode::CREATED);
+    let life = format!("/v1/lifeforms/{}", made["id"].as_str().unwrap());
+    op.post(&format!("{life}/start"), json!({})).await.expect(StatusCode::OK);
+    let chat = format!("{life}/canvases/canvas_chat_main");
+    let mut socket = op.subscribe(&chat, None).await;
+    socket.until(|frame| frame["t"] == "live").await;
+    let says = |words: &'static str| move |frame: &Value| frame["patch"].to_string().contains(words);
+    let ada = daemon.person("user:ada", "participant").await;
+    op.topic(&chat, "his").await;
+    op.say(&chat, "his", "Fine?").await;
+    socket.until(says("It is done.")).await;
+    // It speaks for her in no topic that she has not spoken in, and not every minute.
+    let schedule = json!({"what": "ORDER", "at": "2026-01-01T00:05:00Z", "remind": true, "topic": "his"});
+    ada.post(&format!("{life}/schedules"), schedule).await.refused(403, "forbidden");
+    let often = json!({"what": "ORDER", "cron": "* * * * *"});
+    ada.post(&format!("{life}/schedules"), often.clone()).await.refused(422, "schema");
+    op.post(&format!("{life}/schedules"), often).await.expect(StatusCode::CREATED);
+    op.delete(&format!("{life}/schedules/s1")).await.expect(StatusCode::NO_CONTENT);
+    // In a topic of its own what it says for her is her word.
+    let schedule = json!({"what": "ORDER", "at": "2026-01-01T00:05:00Z", "remind": true});
+    let made = ada.post(&format!("{life}/schedules"), schedule).await.expect(StatusCode::CREATED);
+    daemon.clock.advance_ms(6 * 60_000);
+    socket.until(says("ORDER")).await;
+    let topic = format!("schedule_{}", made["id"].as_str().unwrap());
+    op.say(&chat, &topic, "Fine?").await;
+    socket.until(says("waits for an operator's approval")).await;
+    assert_eq!(outside.seen().len(), 0);
+    // A map that is named in a talk counts with all who wrote in it.
+    op.post(&format!("{life}/canvases"), json!({"type": "zmind", "title": "Plans", "id": "plans"}))
+        .await
+        .expect(StatusCode::CREATED);
+    let ops = json!({"ops": [{"kind": "node.add", "id": "n1", "title": "ORDER"}]});
+    ada.post(&format!("{life}/canvases/plans/ops"), ops).await.expect(StatusCode::OK);
+    op.topic(&chat, "map").await;
+    op.say(&chat, "map", "Please look at the map Plans").await;
+    socket.until(says("waits for an operator's approval")).await;
+    assert_eq!(outside.seen().len(), 0);
+}
+
+#[tokio::test]
 async fn a_word_of_the_house_is_marked_and_comes_to_a_model_as_an_order() {
     let told = |request: &ChatRequest| {
         let orders = request.messages.iter().filter(|message| message.role == "system");

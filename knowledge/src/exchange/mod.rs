@@ -10,7 +10,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use nexus::secrets::{same_but_for_secrets, same_json_but_for_secrets};
 use nexus::store::Hash;
-use nexus::{Origin, Principal};
+use nexus::{NoPlace, Origin, Principal};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -192,6 +192,10 @@ fn written(record: &Record) -> Map<String, Value> {
     written
 }
 
+fn only_read() -> KnowledgeError {
+    KnowledgeError::invalid("format", "is one of jsonl, tree, units, markdown to export")
+}
+
 impl Knowledge {
     /// Writes down the records that the caller sees and asks for; units in the words they came in. It may take seconds, so it
     /// is done beside the runtime's other work, and once at a time for each participant.
@@ -201,18 +205,22 @@ impl Knowledge {
     /// as many as may be, are not done.
     pub async fn export(&self, format: Format, which: &Which, origin: &Origin) -> Result<String, KnowledgeError> {
         if matches!(format, Format::Mem0 | Format::Letta) {
-            return Err(KnowledgeError::invalid("format", "is one of jsonl, tree, units, markdown to export"));
+            return Err(only_read());
         }
         let place = self.exports.take(&origin.principal);
-        let place =
-            place.map_err(|_| KnowledgeError::TooMany("records are being exported already; wait for it".into()))?;
+        let refusal = |why| match why {
+            NoPlace::Share => "your last export is not done; wait for it",
+            NoPlace::All => "as many exports as may be are made; try again in a moment",
+        };
+        let place = place.map_err(|why| KnowledgeError::TooMany(refusal(why).into()))?;
         let records = self.all(which, origin).await?;
         let (this, caller) = (self.clone(), origin.principal.clone());
         let writing = tokio::task::spawn_blocking(move || {
             let _place = place;
             this.written_down(format, &records, &caller)
         });
-        writing.await.unwrap_or_else(|died| Err(KnowledgeError::Refused(format!("records cannot be written: {died}"))))
+        // A panic is the daemon's fault, and answered as such.
+        writing.await.unwrap_or_else(|died| std::panic::resume_unwind(died.into_panic()))
     }
 
     fn written_down(&self, format: Format, records: &[Record], caller: &Principal) -> Result<String, KnowledgeError> {
@@ -228,8 +236,7 @@ impl Knowledge {
                 json!(units.into_iter().map(|(_, unit)| unit).collect::<Vec<_>>()).to_string()
             }
             Format::Markdown => records.iter().map(markdown::write).collect::<Vec<_>>().join("\n"),
-            // These are only read.
-            Format::Mem0 | Format::Letta => String::new(),
+            Format::Mem0 | Format::Letta => return Err(only_read()),
         })
     }
 

@@ -132,8 +132,8 @@ impl Alive {
 
     async fn take_in(&mut self, canvas: &Canvas, entry: &Entry, op: Op) -> Result<(), LifeformError> {
         let source = format!("{}@{}", canvas.stream(), entry.seq).into();
-        let is_at_home = canvas.is_of(&self.head.id);
-        let me = Me { id: &self.me.id, name: &self.head.definition.name, is_at_home };
+        let home_of = canvas.lifeform();
+        let me = Me { id: &self.me.id, name: &self.head.definition.name, home_of };
         let heard = perception::perceive(me, entry, op, &canvas.snapshot().state, source);
         let place = |topic| Place { canvas: canvas.name().into(), topic };
         match heard {

@@ -86,7 +86,10 @@ impl Alive {
         let topic = reminder.topic.clone().unwrap_or_else(|| format!("schedule_{}", reminder.id).into());
         let open =
             chat::Op::TopicCreate { id: topic.clone(), title: reminder.what.clone(), turns: chat::Turns::default() };
-        let say = chat::Op::say(&topic, format!("msg_{job}").into(), reminder.what.clone(), None);
+        let mut say = chat::Op::say(&topic, format!("msg_{job}").into(), reminder.what.clone(), None);
+        if let chat::Op::Append { behind, .. } = &mut say {
+            *behind = self.plans.agenda().behind(&act).unwrap_or_default();
+        }
         for op in [open, say] {
             match canvas.apply(op, None, None, &origin).await {
                 Ok(_) | Err(LifeformError::Refused(Refusal::Exists(_))) => {}

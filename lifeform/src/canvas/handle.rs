@@ -201,9 +201,9 @@ impl Canvas {
         self.log.stream.strip_prefix("canvas:").unwrap_or(&self.log.stream)
     }
 
-    /// Returns `true` if the canvas is one of a lifeform's own.
-    pub fn is_of(&self, lifeform: &str) -> bool {
-        self.name().split_once('/').is_some_and(|(owner, _)| owner == lifeform)
+    /// Returns the lifeform that the canvas belongs to.
+    pub fn lifeform(&self) -> &str {
+        self.name().split_once('/').map_or("", |(lifeform, _)| lifeform)
     }
 
     /// Returns the sleeping members, which writes call.

@@ -212,6 +212,8 @@ pub enum Op {
 pub const NODES_MAX: usize = 10_000;
 /// Links, and comments, and proposals of one map.
 pub const OTHERS_MAX: usize = 10_000;
+/// One of so many of each sort is a participant's at most.
+const SHARES: usize = 4;
 /// Bytes of a node's body, and of a comment.
 pub const BODY_BYTES_MAX: usize = 16 << 10;
 /// Times one node may be changed.
@@ -350,8 +352,13 @@ fn made(state: &State, collection: &str, id: &str, mut entity: Value, max: usize
     if state.get(&path(collection, id)).is_some() {
         return Err(Refusal::Exists(format!("{} {id}", collection.trim_end_matches('s'))));
     }
-    if state.count(&format!("/{collection}")) >= max {
+    let (all, each) = (state.count(&format!("/{collection}")), max / SHARES);
+    if all >= max {
         return Err(Refusal::State(format!("a mind map has at most {max} {collection}")));
+    }
+    let own = || state.children(&format!("/{collection}")).filter(|entity| entity["by"] == *ask.who.id.0).count();
+    if all >= each && ask.who.is_bound() && own() >= each {
+        return Err(Refusal::State(format!("one participant has at most {each} {collection} on a mind map")));
     }
     entity["id"] = json!(id);
     entity["by"] = json!(ask.who.id);
@@ -450,15 +457,21 @@ fn revised(node: &Value, title: &str, body: &str, reason: &str, ask: &Ask) -> Re
     check_text("title", title, LINE_BYTES_MAX)?;
     check_length("body", body, BODY_BYTES_MAX)?;
     check_length("reason", reason, LINE_BYTES_MAX)?;
-    let (id, revisions) = (text(node, "id"), node["revisions"].as_object());
-    let number = revisions.map_or(0, serde_json::Map::len) + 1;
+    let id = text(node, "id");
     let bytes = |past: &Value| text(past, "title").len() + text(past, "body").len() + text(past, "reason").len();
-    let history: usize = revisions.into_iter().flatten().map(|(_, past)| bytes(past)).sum();
-    if number > REVISIONS_MAX || history + bytes(node) > ENTITY_BYTES_MAX / 2 {
-        return Err(Refusal::State("the node was changed as often as its history can keep".into()));
+    let number_of = |past: &Value| past["n"].as_u64().unwrap_or_default();
+    let mut kept: Vec<&Value> = node["revisions"].as_object().into_iter().flatten().map(|(_, past)| past).collect();
+    kept.sort_by_key(|past| std::cmp::Reverse(number_of(past)));
+    let number = kept.first().map_or(0, |last| number_of(last)) + 1;
+    let mut history: usize = kept.iter().map(|past| bytes(past)).sum();
+    let mut edit = Edit::default();
+    // The oldest versions make room for new ones: no author can close a node to the others.
+    while kept.len() >= REVISIONS_MAX || history + bytes(node) > ENTITY_BYTES_MAX / 2 {
+        let Some(oldest) = kept.pop() else { break };
+        history -= bytes(oldest);
+        edit.remove(format!("{}/revisions/{}", path("nodes", id), number_of(oldest)));
     }
     let past = json!({"n": number, "title": node["title"], "body": node["body"], "by": ask.who.id, "reason": reason, "at": ask.at, "rev": ask.rev});
-    let mut edit = Edit::default();
     edit.put(format!("{}/revisions/{number}", path("nodes", id)), past);
     edit.then(changed("nodes", id, &[("title", json!(title)), ("body", json!(body))], ask));
     Ok(edit)

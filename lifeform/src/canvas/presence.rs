@@ -10,6 +10,8 @@ use tokio::time::Instant;
 
 /// Whoever is there at once; past it the rest is not shown.
 const PRESENT_MAX: usize = 1024;
+/// Sessions of one principal that are shown; the one that would end first makes room for another.
+const SESSIONS_MAX: usize = 16;
 /// The largest state, in bytes.
 pub(super) const STATE_BYTES_MAX: usize = 2048;
 /// The longest a sign of presence holds.
@@ -45,6 +47,13 @@ impl Presence {
     ) -> bool {
         self.present.retain(|_, (_, until)| *until > now);
         let name = (who.clone(), session);
+        // One principal's sessions leave room for others.
+        let own = self.present.iter().filter(|((other, _), _)| other == who && !self.present.contains_key(&name));
+        if let Some(oldest) = own.clone().min_by_key(|(_, (_, until))| *until).map(|(name, _)| name.clone())
+            && own.count() >= SESSIONS_MAX
+        {
+            self.present.remove(&oldest);
+        }
         let room = self.present.len() < PRESENT_MAX || self.present.contains_key(&name);
         if room {
             self.present.insert(name, (state, until));

@@ -110,22 +110,11 @@ impl Hands {
             Self::act(&canvas, chat::Op::TopicCreate { id: topic.clone(), title, turns }, origin).await?;
             let rests_on = rests_on(context);
             let content = said.chars().take(chat::CONTENT_BYTES_MAX / 4).collect();
-            let op = match chat::Op::say(&topic, Self::answer_id(context), content, None) {
-                chat::Op::Append {
-                    topic, id, content, reply_to, supplements, urgent, attachments, answers, ..
-                } => chat::Op::Append {
-                    topic,
-                    id,
-                    content,
-                    reply_to,
-                    supplements,
-                    urgent,
-                    attachments,
-                    answers,
-                    rests_on,
-                },
-                other => other,
-            };
+            let mut op = chat::Op::say(&topic, Self::answer_id(context), content, None);
+            if let chat::Op::Append { rests_on: on, behind, .. } = &mut op {
+                let names = errand["behind"].as_array().into_iter().flatten().filter_map(Value::as_str);
+                (*on, *behind) = (rests_on, names.filter(|who| *who != &*self.me.id.0).map(Arc::from).collect());
+            }
             Self::act(&canvas, op, origin).await?;
         }
         let kept = self.plans.change(origin, "progress", |agenda, now| {

@@ -67,9 +67,14 @@ impl Hands {
             .map(|said| format!("{}: {}", called(&state, &said.sender), cut(&said.content, MESSAGE_CHARS)))
             .collect();
         let Some(map) = self.map_meant(here).filter(|_| !asked.is_empty()) else { return json!({"events": []}) };
-        let outline = cut(&outline(&map.title, &map.snapshot().state), OUTLINE_CHARS);
+        let shown = map.snapshot().state;
+        // The map may be another canvas than the one that is spoken on.
+        let mut writers = shown.children("/users").filter_map(|user| user["id"].as_str());
+        let untrusted = writers.any(|who| *who != *self.me.id.0 && !self.knowing.trusts_word_of(who));
+        let outline = cut(&outline(&map.title, &shown), OUTLINE_CHARS);
         let asked = json!({"role": "user", "content": asked.join("\n"), "metadata": {MAP: map.name()}});
-        json!({"events": [{"role": "system", "content": self.identity}, {"role": "user", "content": outline}, asked]})
+        let outline = super::marked(json!({"role": "user", "content": outline}), untrusted);
+        json!({"events": [{"role": "system", "content": self.identity}, outline, asked]})
     }
 
     /// The map itself that something was said on; from a chat, the one that is named there.

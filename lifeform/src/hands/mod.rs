@@ -162,6 +162,16 @@ impl Here {
         now.is_some_and(|now| now["content"] == *said.content && now["status"] != "retracted")
     }
 
+    /// Returns the text of a message without what a lifeform says about reminders in it.
+    fn without_confirmations(&self, said: &Said) -> String {
+        let message = self.message(&said.message).filter(|_| said.sender.starts_with("lifeform:")).unwrap_or_default();
+        let answered = message["answers"].as_array().into_iter().flatten().chain([&message["reply_to"]]);
+        let asked: Vec<String> =
+            answered.filter_map(|id| Some(self.message(id.as_str()?)?["content"].as_str()?.to_owned())).collect();
+        let left = asked.iter().map(|asked| reminders::without_confirmations(&said.content, asked));
+        left.min_by_key(|left| left.len()).unwrap_or(&said.content).to_owned()
+    }
+
     /// Returns `true` if a message said something else before. A message that is new to this thought may have been
     /// heard by one that was interrupted.
     fn is_changed(&self, said: &Said) -> bool {
@@ -347,7 +357,7 @@ impl Hands {
         let content = match (told.is_empty(), answer.trim().is_empty()) {
             (true, _) => content,
             (false, true) => told.join("\n"),
-            (false, false) => format!("{}\n\n{content}", told.join("\n")),
+            (false, false) => format!("{}{}{content}", told.join("\n"), reminders::PARAGRAPH),
         };
         if here.canvas.kind == Kind::ZMind {
             return self.say_on_map(context, here, &content, origin).await;
@@ -368,6 +378,7 @@ impl Hands {
                     attachments: Vec::new(),
                     answers,
                     rests_on,
+                    behind: Vec::new(),
                 };
                 Self::act(&here.canvas, op, origin).await?;
             }
@@ -433,10 +444,7 @@ impl Hands {
                 self.memory.meet(stated, origin).await?;
                 let stands = || here.says_still(said);
                 // What was kept before a model read it is kept no second time.
-                let content = match said.sender.starts_with("lifeform:") {
-                    true => reminders::without_confirmations(&said.content),
-                    false => said.content.clone(),
-                };
+                let content = here.without_confirmations(said);
                 let kept_before = if unsaid { Vec::new() } else { statements(&content) };
                 let (facts, people) = (facts(&content, &read), here.people(&self.me));
                 self.memory.learn(stated, &facts, &people, &kept_before, stands, origin).await

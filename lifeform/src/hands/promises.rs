@@ -70,16 +70,14 @@ impl Hands {
         (name.as_deref().and_then(|name| TimeZone::get(name).ok()).unwrap_or(TimeZone::UTC), name)
     }
 
-    /// Returns `true` if this lifeform is the one to keep what a message asks to be reminded of. Of several on a canvas it is the
-    /// canvas's own, or the one that is addressed.
-    fn is_keeper_of(&self, here: &Here, said: &Said) -> bool {
-        let is_at_home = self.home.split_once('/').is_some_and(|(me, _)| here.canvas.is_of(me));
-        said.to_answer && said.change == Change::New && (is_at_home || said.is_addressed)
+    /// Returns `true` if this lifeform keeps the reminders that a message asks for.
+    fn is_keeper_of(said: &Said) -> bool {
+        said.to_answer && said.change == Change::New && said.keeps_reminders
     }
 
     /// Returns the reminders that a message asks for, by rule.
     fn reminders_in(&self, here: &Here, said: &Said) -> Request {
-        if !self.is_keeper_of(here, said) {
+        if !Self::is_keeper_of(said) {
             return Request::default();
         }
         reminders::read(&said.content, &self.said_at(here, &said.message).to_zoned(self.zone().0))
@@ -209,7 +207,7 @@ impl Hands {
         let asks = |said: &&Said| {
             let content = said.content.to_lowercase();
             let is_read = !self.reminders_in(here, said).readings.is_empty();
-            self.is_keeper_of(here, said) && !is_read && LATER.iter().any(|words| content.contains(words))
+            Self::is_keeper_of(said) && !is_read && LATER.iter().any(|words| content.contains(words))
         };
         let asking: Vec<&Said> = here.perception.said.iter().filter(asks).collect();
         let Some(said) = asking.last() else { return json!({"events": []}) };

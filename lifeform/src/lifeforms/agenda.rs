@@ -11,13 +11,17 @@ use serde::Serialize;
 use super::Lifeforms;
 use crate::LifeformError;
 use crate::agenda::{Agenda, AimId, GoalChange, GoalSpec, ScheduleSpec};
-use crate::canvas::Refusal;
+use crate::canvas::{Refusal, chat};
+use crate::hands::speakers;
 use crate::life::Head;
 use crate::plans::Plans;
 use crate::spec::LifeformId;
 
 /// The tolerance for the time of a single run in the past: a client's clock may be slow.
 const LATE_MAX: SignedDuration = SignedDuration::from_mins(1);
+
+/// The shortest period of a participant's schedule.
+const PERIOD_MIN: SignedDuration = SignedDuration::from_mins(10);
 
 impl Lifeforms {
     /// Returns the agenda of a lifeform for a change.
@@ -171,12 +175,25 @@ impl Lifeforms {
         key: Option<Arc<str>>,
     ) -> Result<AimId, LifeformError> {
         let by = &origin.principal.id;
+        let is_bound = origin.principal.is_bound();
+        if let Some(topic) = schedule.topic.as_ref().filter(|_| is_bound) {
+            let state = self.canvas(id).await?.snapshot().state;
+            let is_theirs = state.get(&chat::topic_path(topic)).is_some_and(|topic| topic["created_by"] == *by.0);
+            if !is_theirs && !speakers(&state, topic).contains(&*by.0) {
+                let why = "a schedule speaks in a topic of its own, or in one where you have spoken";
+                return Err(LifeformError::Refused(Refusal::Forbidden(why.into())));
+            }
+        }
         let set = |agenda: &mut Agenda, now| {
             agenda.has_room_for_schedule(&origin.principal)?;
             if schedule.at.is_some_and(|at| at < now - LATE_MAX) {
                 return Err(Refusal::schema("at", "is over: name a time to come"));
             }
-            agenda.set_schedule(schedule.clone(), by, now)
+            let made = agenda.set_schedule(schedule.clone(), by, now)?;
+            match agenda.comes_every(&made).filter(|period| is_bound && *period < PERIOD_MIN) {
+                Some(_) => Err(Refusal::schema("cron", "comes at most every ten minutes")),
+                None => Ok(made),
+            }
         };
         self.set(origin, id, "schedule", &schedule, key, set).await
     }

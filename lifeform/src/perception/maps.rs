@@ -92,7 +92,7 @@ pub(super) fn perceive(me: Me, entry: &Entry, op: &Op, state: &State, source: Ar
         source,
         change: Change::New,
         urgent: false,
-        is_addressed: to_answer,
+        keeps_reminders: to_answer,
         supplements: None,
         cause: entry.cause.clone(),
         at: entry.at,

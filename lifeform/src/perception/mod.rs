@@ -90,9 +90,10 @@ pub(crate) struct Said {
     /// `true` if this lifeform is to answer it, `false` if it is only to be noted.
     #[serde(default)]
     pub(crate) to_answer: bool,
-    /// `true` if it is addressed to this lifeform: by a mention, or as a reply to its message.
+    /// `true` if this lifeform keeps the reminders that it asks for. Of several on a canvas it is the one that is addressed, else
+    /// the canvas's own; where that only listens, each of the others.
     #[serde(default)]
-    pub(crate) is_addressed: bool,
+    pub(crate) keeps_reminders: bool,
     /// The message that it adds to.
     #[serde(default)]
     pub(crate) supplements: Option<Arc<str>>,
@@ -204,8 +205,8 @@ pub(crate) struct Me<'a> {
     pub(crate) id: &'a PrincipalId,
     /// By its name.
     pub(crate) name: &'a str,
-    /// `true` if the canvas is its own.
-    pub(crate) is_at_home: bool,
+    /// The lifeform that the canvas belongs to.
+    pub(crate) home_of: &'a str,
 }
 
 /// Returns the meaning of `entry`, which did `op` and left `state`, for `me`.
@@ -250,11 +251,13 @@ pub(crate) fn perceive(me: Me, entry: &Entry, op: Op, state: &State, source: Arc
     }
     let link = |member: &str| message[member].as_str().map(Arc::from);
     let is_addressed = is_addressed(whom, state, &topic, message);
+    let keeps_reminders = is_addressed || keeps_unaddressed_reminders(whom, state, &topic);
     let said = Said {
         rev: entry.seq,
         since: entry.seq,
-        to_answer: is_for(whom, state, &topic, message, is_addressed, &change),
-        is_addressed,
+        to_answer: is_for(whom, state, &topic, message, is_addressed, &change)
+            && (keeps_reminders || !reminders::asks_for_nothing_else(message["content"].as_str().unwrap_or_default())),
+        keeps_reminders,
         content: content.unwrap_or_else(|| message["content"].as_str().unwrap_or_default().to_owned()),
         urgent: change == Change::New && message["urgent"] == true,
         supplements: link("supplements"),
@@ -286,9 +289,15 @@ fn is_addressed(Me { id: me, name, .. }: Me<'_>, state: &State, topic: &str, mes
     is_called || sender_of(&message["reply_to"]).unwrap_or(false)
 }
 
+/// Returns `true` if `me` keeps reminders that are asked for without an address.
+fn keeps_unaddressed_reminders(Me { id: me, home_of, .. }: Me<'_>, state: &State, topic: &str) -> bool {
+    let home = format!("lifeform:{home_of}");
+    let role = || serde_json::from_value(state.get(&chat::topic_path(topic))?["roles"][&home].clone()).ok();
+    *me.0 == *home || role() == Some(TopicRole::Listener)
+}
+
 /// Returns `true` if `me` is to answer a message, by the turns and roles of its topic. A lifeform's message is answered
-/// only by the lifeform that it addresses: two that answer everything would never end. A request for reminders alone is
-/// answered by one lifeform: the canvas's own, or the one that is addressed.
+/// only by the lifeform that it addresses: two that answer everything would never end.
 fn is_for(me: Me<'_>, state: &State, topic: &str, message: &Value, addressed: bool, change: &Change) -> bool {
     let Some(in_topic) = state.get(&chat::topic_path(topic)) else { return false };
     let role = serde_json::from_value::<TopicRole>(in_topic["roles"][&*me.id.0].clone()).ok();
@@ -296,8 +305,6 @@ fn is_for(me: Me<'_>, state: &State, topic: &str, message: &Value, addressed: bo
     let mut called = message["mentions"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let calls_another = called.any(|who| who.starts_with("lifeform:") && *who != *me.id.0);
     let from_lifeform = message["sender"].as_str().is_some_and(is_lifeform);
-    let is_anothers =
-        || !me.is_at_home && reminders::asks_for_nothing_else(message["content"].as_str().unwrap_or_default());
     role != Some(TopicRole::Listener)
         && match (change, turns) {
             (Change::Retracted, _) => false,
@@ -305,7 +312,7 @@ fn is_for(me: Me<'_>, state: &State, topic: &str, message: &Value, addressed: bo
             (Change::Amended { .. }, _) => is_answered(me.id, state, topic, &message["id"]),
             (Change::New, Turns::Mentioned) => addressed && !(from_lifeform && is_echo(state, topic)),
             (Change::New, _) if from_lifeform => addressed && !is_echo(state, topic),
-            (Change::New, _) => addressed || !(calls_another || is_anothers()),
+            (Change::New, _) => addressed || !calls_another,
         }
 }
 
@@ -397,7 +404,7 @@ mod tests {
             change: Change::New,
             urgent: false,
             to_answer: true,
-            is_addressed: false,
+            keeps_reminders: true,
             supplements: None,
             cause: Cause::default(),
             at: Timestamp::UNIX_EPOCH,

@@ -56,6 +56,8 @@ pub(crate) struct Request {
     pub(crate) is_all: bool,
 }
 
+/// The separator of the paragraph about reminders from the rest of an answer.
+pub(crate) const PARAGRAPH: &str = "\n\n";
 /// Reminders that one message asks for.
 const REMINDERS_MAX: usize = 3;
 /// The most characters of a reminder's text.
@@ -137,14 +139,14 @@ pub(crate) fn asks_for_nothing_else(message: &str) -> bool {
     read(message, &Timestamp::UNIX_EPOCH.to_zoned(TimeZone::UTC)).is_all
 }
 
-/// The beginning or the end of a line in which a lifeform confirms a reminder.
-static CONFIRMATION: LazyLock<Regex> = LazyLock::new(|| {
-    regex(r"^(?:I will remind you (?:at|on|every)\b|我会.{1,20}提醒你|.{1,20}お知らせします(?:。|：))")
-});
-
-/// Returns what a lifeform said without its confirmations of reminders: they are no facts.
-pub(crate) fn without_confirmations(message: &str) -> String {
-    message.lines().filter(|line| !CONFIRMATION.is_match(line)).collect::<Vec<_>>().join("\n")
+/// Returns a lifeform's answer to `asked` without the paragraph about reminders: its confirmations are no facts.
+pub(crate) fn without_confirmations<'a>(answer: &'a str, asked: &str) -> &'a str {
+    let request = read(asked, &Timestamp::UNIX_EPOCH.to_zoned(TimeZone::UTC));
+    match (request.is_all, request.readings.is_empty()) {
+        (true, _) => "",
+        (false, true) => answer,
+        (false, false) => answer.split_once(PARAGRAPH).map_or(answer, |(_, rest)| rest),
+    }
 }
 
 fn is_filler(sentence: &str) -> bool {
@@ -169,7 +171,26 @@ fn is_filler(sentence: &str) -> bool {
 }
 
 /// The names that a message calls at its beginning.
-static CALL: LazyLock<Regex> = LazyLock::new(|| regex(r"^\s*(?:@\S+?[,:，：]?\s+)+"));
+static CALL: LazyLock<Regex> = LazyLock::new(|| regex(r"^\s*(?:@\S+?(?:[,，]\s*|:\s+|：\s*|\s+))+"));
+/// A name that is called without a mark: "Ben, remind me ...".
+static VOCATIVE: LazyLock<Regex> = LazyLock::new(|| regex(r"^(\p{Lu}[\p{L}'’-]*),\s+"));
+/// The rest of a time at the edges of a reminder's text: "2027 to renew", "Thursday to run", "除了周末".
+static TIME_LEFT: LazyLock<Regex> = LazyLock::new(|| {
+    regex(concat!(
+        r"(?i)^(?:(?:19|20)\d\d|every|each|and|or|except|until|till|but|weekends?|next year|(?:mon|tues|wednes|thurs|fri|satur|sun)days?)\b",
+        r"|\b(?:next year|from (?:now|today|tomorrow)|(?:except|until) (?:on )?(?:weekends?|(?:mon|tues|wednes|thurs|fri|satur|sun)days?|tomorrow|noon))$",
+        r"|^(?:年|明年|后年|来年|再来|隔|和|与|除了|直到|前|负)|(?:除了周末|前)$|^(?:と|再)",
+    ))
+});
+/// Times that no rule reads.
+static TIME_UNREAD: LazyLock<Regex> = LazyLock::new(|| {
+    regex(concat!(
+        r"(?i)\b(?:\d+|an?|one|two|three|half an?) (?:minutes?|hours?|days?|weeks?) before\b|\bnot (?:today|tomorrow|on)\b|\bnext year\b.*\bremind|\bremind me\b.*\b(?:next year|the 13th)$",
+        r"|\b(?:2[5-9]|[3-9]\d):\d\d\b|\b\d{1,2}:[6-9]\d\b",
+        r"|(?:明年|后年|来年|每两周|隔周|隔週|再来週|再来月|除了|直到|以外)",
+        r"|点(?:半)?前|時の?\d+分前|周[一二三四五六日天][一二三四五六日天和]|周[一二三四五六日天]和|曜日と|点和|時と\d|负",
+    ))
+});
 /// A time that is over, said of the reminder itself: "remind me tomorrow what we said yesterday" is none.
 static PAST: LazyLock<Regex> = LazyLock::new(|| {
     regex(concat!(
@@ -186,6 +207,7 @@ fn of_sentence(sentence: &str, now: &Zoned) -> Option<Reading> {
     if let Some(cancel) = cancel::of_sentence(sentence, now) {
         return Some(Reading::Cancel(cancel));
     }
+    let sentence = without_vocative(sentence);
     let (language, cue) = cue_of(sentence)?;
     if PAST.is_match(sentence.trim()) {
         return Some(Reading::Over(language));
@@ -207,7 +229,19 @@ fn of_sentence(sentence: &str, now: &Zoned) -> Option<Reading> {
     let Some(when) = when else { return Some(Reading::Over(language)) };
     spans.push(cue);
     let what = what_of(sentence, spans, language);
+    // A part of the time that was not read would set another time than the one that was said.
+    if TIME_LEFT.is_match(&what) || TIME_UNREAD.is_match(sentence) {
+        return Some(Reading::Unclear(language));
+    }
     Some(Reading::Asked(Reminder { what, when, language }))
+}
+
+/// Returns a request without the name before it, unless that is a time: "Tomorrow, remind me ...".
+fn without_vocative(sentence: &str) -> &str {
+    let Some(found) = VOCATIVE.captures(sentence) else { return sentence };
+    let rest = &sentence[found[0].len()..];
+    let is_time = BEGINS_WITH_A_TIME.is_match(&found[1].to_lowercase());
+    if !is_time && ENGLISH.is_match(rest) { rest } else { sentence }
 }
 
 /// Returns `true` if a sentence asks for a reminder, or for one to be taken off: it states nothing.
@@ -386,22 +420,19 @@ mod tests {
     }
 
     #[test]
-    fn confirmations_are_known_as_such() {
-        for (message, words) in [
-            ("Remind me", "every day at 7 to rest"),
-            ("Remind me", "in two hours"),
-            ("提醒我", "每天早上七点吃药"),
-            ("", "两小时后提醒我喝水"),
-            ("", "毎日7時に薬を飲むようにリマインドして"),
-            ("", "3時間後に薬を飲むようにリマインドして"),
+    fn what_is_said_of_reminders_is_left_out_of_an_answer() {
+        for (asked, answer, rest) in [
+            ("Remind me in two hours to rest.", "I will remind you at 16:30: rest", ""),
+            ("Cancel my rest reminder.", "I will not remind you of this any more: rest (2026-01-01 16:30)", ""),
+            (
+                "Remind me in two hours to rest. How is the sea?",
+                "I will remind you at 16:30: rest\n\nIt is calm.",
+                "It is calm.",
+            ),
+            ("How is the sea?", "It is calm.\n\nIt was rough.", "It is calm.\n\nIt was rough."),
         ] {
-            let readings = read(format!("{message} {words}").trim(), &now()).readings;
-            let Some(Reading::Asked(reminder)) = readings.first() else { panic!("{message} {words}: {readings:?}") };
-            let confirmed = reminder.confirmation(now().timestamp(), &now());
-            assert_eq!(without_confirmations(&format!("{confirmed}\n\nIt rains.")).trim(), "It rains.", "{confirmed}");
+            assert_eq!(without_confirmations(answer, asked), rest, "{asked}");
         }
-        let said = "I will remind him of it.";
-        assert_eq!(without_confirmations(said), said);
     }
 
     #[test]
@@ -409,6 +440,20 @@ mod tests {
         for (message, wanted) in [
             ("Remind me in an hour to ring Ada.", "01-01 15:30 ring Ada"),
             ("@Bo remind me in an hour to ring Ada.", "01-01 15:30 ring Ada"),
+            ("@Bo, remind me in an hour to ring Ada.", "01-01 15:30 ring Ada"),
+            ("Ben, remind me in an hour to ring Ada.", "01-01 15:30 ring Ada"),
+            ("Tomorrow, remind me to ring Ada.", "01-02 09:00 ring Ada"),
+            ("Remind me every weekend at 9 to rest.", "unclear"),
+            ("Remind me on 1 December 2027 to renew.", "unclear"),
+            ("Remind me on December 1 next year to renew.", "unclear"),
+            ("Remind me every Monday and Thursday to run.", "unclear"),
+            ("Remind me every day at 7 except weekends to run.", "unclear"),
+            ("Remind me an hour before 5 pm to leave.", "unclear"),
+            ("Remind me a week from tomorrow to call.", "unclear"),
+            ("Remind me on Friday at 25:00 to sleep.", "unclear"),
+            ("Remind me tomorrow at 13:75 to eat.", "unclear"),
+            ("Remind me not tomorrow but on Sunday at 9 to rest.", "unclear"),
+            ("Remind me tomorrow at 9 to plan next year's trip.", "01-02 09:00 plan next year's trip"),
             ("@lifeform:01a @Bo: please remind me in an hour to ring Ada.", "01-01 15:30 ring Ada"),
             ("remind me in 1 minute to drink some water", "01-01 14:31 drink some water"),
             ("Please remind me in two hours to water the plants", "01-01 16:30 water the plants"),
@@ -449,6 +494,14 @@ mod tests {
     fn time_and_text_come_from_the_words_in_chinese_and_japanese() {
         for (message, wanted) in [
             ("10分钟后提醒我喝水", "01-01 14:40 喝水"),
+            ("@Iris，10分钟后提醒我喝水", "01-01 14:40 喝水"),
+            ("明年12月1日提醒我买票", "unclear"),
+            ("后年3月1日提醒我换护照", "unclear"),
+            ("每周一和周四提醒我跑步", "unclear"),
+            ("明天9点前十分钟提醒我出门", "unclear"),
+            ("再来週の月曜日9時に歯医者をリマインドして", "unclear"),
+            ("毎週月曜日と木曜日に走ることをリマインドして", "unclear"),
+            ("10時の15分前に出かけることをリマインドして", "unclear"),
             ("请两小时后提醒我给妈妈打电话。", "01-01 16:30 给妈妈打电话"),
             ("半小时后提醒我关火", "01-01 15:00 关火"),
             ("半小时后叫我关火", "01-01 15:00 关火"),

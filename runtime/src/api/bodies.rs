@@ -15,7 +15,7 @@ use serde_json::Value;
 use tower_http::timeout::TimeoutBody;
 
 use super::error::ApiError;
-use super::{BODY_BYTES_MAX, exchange};
+use super::{BODY_BYTES_MAX, exchange, extract};
 
 /// Bytes up to which a body is small: it is not counted.
 const SMALL_BYTES: u64 = 16 << 10;
@@ -63,24 +63,44 @@ pub(super) fn patient(request: Request) -> Request {
     request.map(|body| Body::new(TimeoutBody::new(PATIENCE, Box::pin(body))))
 }
 
-/// The operations that read no body.
-pub(super) type WithoutBody = Arc<HashSet<(Method, String)>>;
-
-/// The operations that read no body, by the OpenAPI document.
-pub(super) fn without_body(described: &Value) -> WithoutBody {
-    let paths = described["paths"].as_object().into_iter().flatten();
-    let operations = paths.flat_map(|(path, item)| item.as_object().into_iter().flatten().map(move |one| (path, one)));
-    let reads_none =
-        operations.filter(|(_, (method, operation))| *method != "get" && operation.get("requestBody").is_none());
-    let named = reads_none.filter_map(|(path, (method, _))| Some((method.to_uppercase().parse().ok()?, path.clone())));
-    Arc::new(named.collect())
+/// The operations that read no body, and those that read no query.
+#[derive(Default)]
+pub(super) struct Unread {
+    body: HashSet<(Method, String)>,
+    query: HashSet<(Method, String)>,
 }
 
-/// Refuses a body that an operation would not read: its members would be dropped. `{}` has none and passes.
-pub(super) async fn refuse_unread(State(without): State<WithoutBody>, request: Request, next: Next) -> Response {
+/// Monitors add members of their own to it.
+const HEALTH: &str = "/health";
+
+/// The operations that read no body or no query, by the OpenAPI document.
+pub(super) fn unread(described: &Value) -> Arc<Unread> {
+    let paths = described["paths"].as_object().into_iter().flatten();
+    let mut unread = Unread::default();
+    for (path, item) in paths {
+        for (method, operation) in item.as_object().into_iter().flatten() {
+            let Ok(method) = method.to_uppercase().parse::<Method>() else { continue };
+            let mut parameters = operation["parameters"].as_array().into_iter().flatten();
+            if !parameters.any(|one| one["in"] == "query") && path != HEALTH {
+                unread.query.insert((method.clone(), path.clone()));
+            }
+            if operation.get("requestBody").is_none() {
+                unread.body.insert((method, path.clone()));
+            }
+        }
+    }
+    Arc::new(unread)
+}
+
+/// Refuses a query or a body that an operation would not read: its members would be dropped. The body `{}` has none and passes.
+pub(super) async fn refuse_unread(State(unread): State<Arc<Unread>>, request: Request, next: Next) -> Response {
     let path = request.extensions().get::<MatchedPath>().map(|path| path.as_str().replace("{*", "{"));
-    let reads_none = path.is_some_and(|path| without.contains(&(request.method().clone(), path)));
-    if !reads_none || request.body().is_end_stream() {
+    let Some(operation) = path.map(|path| (request.method().clone(), path)) else { return next.run(request).await };
+    if request.uri().query().is_some_and(|query| !query.is_empty()) && unread.query.contains(&operation) {
+        let refused = ApiError::new(StatusCode::BAD_REQUEST, "query", "this route reads no query: leave it out");
+        return refused.into_response();
+    }
+    if request.body().is_end_stream() || !unread.body.contains(&operation) {
         return next.run(request).await;
     }
     let (parts, body) = request.into_parts();
@@ -89,6 +109,9 @@ pub(super) async fn refuse_unread(State(without): State<WithoutBody>, request: R
             let read = serde_json::from_slice::<Value>(&bytes);
             bytes.trim_ascii().is_empty()
                 || read.is_ok_and(|it| it.is_null() || it.as_object().is_some_and(|it| it.is_empty()))
+        }
+        Err(error) if error.to_string().contains(extract::STOOD_STILL) => {
+            return ApiError::stood_still().into_response();
         }
         Err(_) => false,
     };

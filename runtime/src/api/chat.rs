@@ -214,6 +214,7 @@ pub(super) async fn append(
         attachments,
         answers: Vec::new(),
         rests_on: Vec::new(),
+        behind: Vec::new(),
     };
     apply(&canvas, one(op), key, None, &origin, StatusCode::CREATED, Some(&message)).await
 }
@@ -243,6 +244,7 @@ pub(super) async fn say(
         attachments: Vec::new(),
         answers: Vec::new(),
         rests_on: Vec::new(),
+        behind: Vec::new(),
     };
     ops.push(append.into());
     let applied = canvas.write(What::Ops(ops), None, None, origin).await?;

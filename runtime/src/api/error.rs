@@ -140,6 +140,11 @@ impl ApiError {
         &self.detail
     }
 
+    /// The client sent nothing of its body for too long.
+    pub(super) fn stood_still() -> Self {
+        Self::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", "nothing of the body came for 30 seconds")
+    }
+
     /// A body that is not what the route takes.
     pub(crate) fn invalid(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", detail)

@@ -21,6 +21,9 @@ use utoipa::openapi::schema::{ObjectBuilder, Type};
 use super::App;
 use super::error::ApiError;
 
+/// The message of tower-http's error for a body of which nothing comes for too long.
+pub(super) const STOOD_STILL: &str = "was not received within";
+
 /// A JSON body whose refusal says what is wrong and where.
 pub(crate) struct ApiJson<T>(pub(crate) T);
 
@@ -44,6 +47,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for ApiJson<T> {
                     other if other.status() == StatusCode::PAYLOAD_TOO_LARGE => {
                         ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", detail)
                     }
+                    _ if detail.contains(STOOD_STILL) => ApiError::stood_still(),
                     other => ApiError::new(other.status(), "body", detail),
                 })
             }
@@ -86,6 +90,7 @@ impl<S: Send + Sync> FromRequest<S> for ApiBytes {
             StatusCode::PAYLOAD_TOO_LARGE => {
                 ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", rejection.body_text())
             }
+            _ if rejection.body_text().contains(STOOD_STILL) => ApiError::stood_still(),
             other => ApiError::new(other, "body", rejection.body_text()),
         };
         Bytes::from_request(request, state).await.map(Self).map_err(large)

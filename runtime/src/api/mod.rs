@@ -43,7 +43,7 @@ use ::fascicles::{Fascicles, Toolbox};
 use ::knowledge::Knowledge;
 use ::lifeform::Lifeforms;
 use ::neurons::Neurons;
-use ::nexus::{Nexus, Principal, Shares, Store};
+use ::nexus::{Nexus, Principal, Shares, Store, Turns, Wants};
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::{HeaderValue, Method, StatusCode, header};
@@ -105,6 +105,18 @@ pub struct Shared {
     patience: Arc<tokio::sync::Semaphore>,
     /// The pace of each participant that defines neurons and fascicles.
     pace: pace::Pace,
+    /// The turns of requests that may read much: participants take them one after the other.
+    reads: Turns<()>,
+}
+
+/// Requests that may read much, answered at once.
+const READS_AT_ONCE: usize = 8;
+
+/// Returns `true` for a request that may take long: it reads or searches many elements.
+fn reads_much(path: &str) -> bool {
+    let ends = ["/kip", "/export", "/state", "/archive", "/journal", "/capsules", "/trace"];
+    let begins = ["/api/knowledge", "/api/resource", "/v1/knowledge", "/v1/skills", "/v1/reputation"];
+    ends.iter().any(|end| path.ends_with(end)) || begins.iter().any(|begin| path.starts_with(begin))
 }
 
 /// WebSockets open at once.
@@ -157,6 +169,7 @@ impl App {
             hosts,
             patience: Arc::new(tokio::sync::Semaphore::new(WAITING_MAX)),
             pace: pace::Pace::default(),
+            reads: Turns::new(READS_AT_ONCE),
         }))
     }
 
@@ -295,7 +308,7 @@ pub fn router(app: App) -> Router {
     described.info.version = env!("CARGO_PKG_VERSION").into();
     let mut described = document::complete(serde_json::json!(described));
     access::describe(&mut described);
-    let without_body = bodies::without_body(&described);
+    let unread = bodies::unread(&described);
     let text = axum::body::Bytes::from(described.to_string());
     let openapi = move || {
         let text = text.clone();
@@ -313,7 +326,7 @@ pub fn router(app: App) -> Router {
         .merge(ui::router())
         .fallback(unknown)
         .method_not_allowed_fallback(wrong_method)
-        .layer(middleware::from_fn_with_state(without_body, bodies::refuse_unread))
+        .layer(middleware::from_fn_with_state(unread, bodies::refuse_unread))
         .layer(middleware::from_fn_with_state(app.clone(), guard))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(middleware::from_fn_with_state(app.clone(), units::in_own_shape))
@@ -379,6 +392,10 @@ async fn guarded(app: &App, is_page: bool, request: Request, next: Next) -> Resu
     let sender = admitted.as_ref().map_or_else(Principal::anybody, |admitted| admitted.principal().clone());
     let _body = bodies::place(&app.bodies, &sender, &request)?;
     let request = bodies::patient(request);
+    let _turn = match sender.is_bound() && reads_much(request.uri().path()) {
+        true => Some(app.reads.take(Wants { class: (), who: sender.id.0.clone(), is_bound: true }).await),
+        false => None,
+    };
     let answered = tokio::time::timeout(REQUEST_MAX, next.run(request)).await;
     let response =
         answered.map_err(|_| ApiError::new(StatusCode::GATEWAY_TIMEOUT, "timeout", "the request took too long"))?;

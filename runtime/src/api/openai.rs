@@ -186,6 +186,9 @@ impl Engine for Door {
         if !matches!(named, Named::Model(_)) {
             request.only_harmless().map_err(Refusal::wrong)?;
         }
+        if matches!(named, Named::Fascicle(_)) && !request.tools.is_empty() {
+            return Err(Refusal::wrong("tools: a fascicle has its own; leave them out"));
+        }
         let (parts, receiver) = mpsc::channel(PIECES);
         let (deltas, mut pieces) = mpsc::channel(PIECES);
         let streaming = request.stream;

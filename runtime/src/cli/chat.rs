@@ -163,11 +163,14 @@ impl Screen {
         for op in frame["patch"].as_array().into_iter().flatten() {
             let Some(rest) = op["path"].as_str().and_then(|path| path.strip_prefix(&prefix)) else { continue };
             let (message, member) = rest.split_once('/').unwrap_or((rest, ""));
-            if by_lifeform {
+            if by_lifeform && member.is_empty() && op["value"].is_object() {
                 let all = op["value"]["answers"].as_array().into_iter().flatten().chain([&op["value"]["reply_to"]]);
-                let all = all.filter_map(|id| id.as_str().map(str::to_owned));
-                self.answers.entry(message.to_owned()).or_default().extend(all);
-                finished = is_over.then(|| message.to_owned());
+                let all = all.filter_map(|id| id.as_str().map(str::to_owned)).collect();
+                self.answers.insert(message.to_owned(), all);
+            }
+            // Another client may interrupt an answer, too.
+            if is_over && self.answers.contains_key(message) {
+                finished = Some(message.to_owned());
             }
             let text = if member == "content" {
                 op["value"].as_str()

@@ -106,6 +106,10 @@ fn privacy(report: &mut Report, config: &Config) {
 }
 
 async fn store(report: &mut Report, config: &Config, deep: bool) {
+    if config.has_lost_its_store() {
+        let what = "is missing, and the folder has keys: put it back from a backup, or start with `up --accept-loss`";
+        return report.bad("store", &format!("{} {what}", config.store().display()));
+    }
     if !config.store().exists() {
         return report
             .note("store", &format!("{} is not there yet; the first start makes it", config.store().display()));

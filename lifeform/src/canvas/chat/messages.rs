@@ -15,6 +15,8 @@ use super::{
 
 /// Signs on one message, and who may put the same one.
 const REACTIONS_MAX: usize = 64;
+/// Signs of one principal on one message.
+const OWN_REACTIONS_MAX: usize = 8;
 /// Attachments of one message.
 const ATTACHMENTS_MAX: usize = 16;
 /// Messages that one answers, and concepts it rests on.
@@ -294,6 +296,11 @@ pub(super) fn react(
         given.push(who);
     }
     let kinds = reactions.as_object().map_or(0, serde_json::Map::len);
+    let all = reactions.as_object().into_iter().flatten();
+    let own = all.filter(|(_, who_gave)| who_gave.as_array().is_some_and(|all| all.iter().any(|one| *one == *who)));
+    if on && own.count() >= OWN_REACTIONS_MAX && !is_operator(ask) {
+        return Err(Refusal::State(format!("you have {OWN_REACTIONS_MAX} reactions on this message")));
+    }
     if given.len() > REACTIONS_MAX || (kinds >= REACTIONS_MAX && reactions.get(reaction).is_none()) {
         return Err(Refusal::State(format!("a message takes at most {REACTIONS_MAX} reactions")));
     }

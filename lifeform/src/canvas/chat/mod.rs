@@ -180,6 +180,9 @@ pub enum Op {
         /// The concepts it rests on, by their ids in its author's mind.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         rests_on: Vec<Arc<str>>,
+        /// The principals whose goal or schedule a lifeform speaks of.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        behind: Vec<Arc<str>>,
     },
     /// Begins to say something that is not finished yet.
     #[serde(rename = "message.stream_open")]
@@ -370,6 +373,7 @@ impl Op {
             attachments: Vec::new(),
             answers: Vec::new(),
             rests_on: Vec::new(),
+            behind: Vec::new(),
         }
     }
 
@@ -399,6 +403,18 @@ impl Op {
     }
 }
 
+/// The most principals behind one message.
+const BEHIND_MAX: usize = 64;
+
+/// Checks the principals behind a message.
+fn principals(behind: &[Arc<str>]) -> Result<&[Arc<str>], Refusal> {
+    let is_one = |who: &Arc<str>| nexus::Principal::parse_id(who).is_ok();
+    match behind.len() <= BEHIND_MAX && behind.iter().all(is_one) {
+        true => Ok(behind),
+        false => Err(Refusal::schema("behind", format!("at most {BEHIND_MAX} ids of principals"))),
+    }
+}
+
 /// Returns the pointer of a topic in the state.
 pub fn topic_path(topic: &str) -> String {
     format!("/topics/{}", escape(topic))
@@ -425,7 +441,7 @@ pub(super) fn decide(state: &State, op: &Op, ask: &Ask) -> Result<Edit, Refusal>
         Op::TopicRole { id, who, role } => give_role(state, id, who, *role, ask)?,
         Op::Read { id, upto } => read(state, id, upto, ask)?,
         Op::Summarize { id, upto, content } => summarize(state, id, upto, content, ask)?,
-        Op::Append { topic, id, content, reply_to, supplements, urgent, attachments, answers, rests_on } => {
+        Op::Append { topic, id, content, reply_to, supplements, urgent, attachments, answers, rests_on, behind } => {
             check_text("content", content, CONTENT_BYTES_MAX)?;
             let mut message = message(state, topic, id, reply_to.as_deref(), supplements.as_deref(), ask)?;
             link(&mut message, state, topic, answers)?;
@@ -436,6 +452,9 @@ pub(super) fn decide(state: &State, op: &Op, ask: &Ask) -> Result<Edit, Refusal>
             let mentioned = mentions(state, content);
             if !mentioned.is_empty() {
                 message["mentions"] = json!(mentioned);
+            }
+            if !behind.is_empty() {
+                message["behind"] = json!(principals(behind)?);
             }
             if *urgent {
                 message["urgent"] = json!(true);

@@ -84,6 +84,22 @@ impl ChatRequest {
             "modalities" => *value == serde_json::json!(["text"]),
             _ => false,
         };
+        let is_auto = |choice: &Value| *choice == "auto" || *choice == "none" && self.tools.is_empty();
+        let is_text = |format: &Value| format["type"] == "text";
+        let given = [
+            ("temperature", self.temperature.is_some_and(|temperature| temperature != 1.0)),
+            ("seed", self.seed.is_some()),
+            ("max_tokens", self.max_tokens.is_some()),
+            ("stop", self.stop.as_ref().is_some_and(|stop| !stop.is_null() && *stop != serde_json::json!([]))),
+            ("tool_choice", self.tool_choice.as_ref().is_some_and(|choice| !choice.is_null() && !is_auto(choice))),
+            ("response_format", self.response_format.as_ref().is_some_and(|it| !it.is_null() && !is_text(it))),
+        ];
+        if let Some((name, _)) = given.iter().find(|(_, is_given)| *is_given) {
+            return Err(format!("{name} is the neuron's or fascicle's own: leave it out"));
+        }
+        if self.messages.is_empty() {
+            return Err("messages: there must be at least one".into());
+        }
         match self.extra.iter().find(|(name, value)| !value.is_null() && !is_harmless(name, value)) {
             Some((name, _)) => Err(format!("{name} cannot be done here: leave it out")),
             None => Ok(()),

@@ -25,7 +25,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::{OwnedRwLockReadGuard, RwLock, oneshot};
 
 use super::rows::{LogRow, bytes_of};
-use super::{StoreError, io, schema, settle};
+use super::{StoreError, before, io, schema, settle};
 use crate::clock::Timestamp;
 use crate::store::backend::Opened;
 
@@ -88,6 +88,11 @@ pub(super) struct Database {
     opened: Arc<RwLock<Option<Open>>>,
     /// Set between opening and closing, also while it is opened again.
     in_use: Arc<AtomicBool>,
+    /// The lock of the folder. SurrealKV locks a file in it, which may be removed by hand while it runs.
+    folder: Mutex<Option<std::fs::File>>,
+    /// Set when the last opening recovered the database from its own logs, and when it made no progress.
+    recovered: Arc<AtomicBool>,
+    stands_still: AtomicBool,
     /// Set by a write that failed, until the database was opened again.
     distrusted: Arc<AtomicBool>,
     /// The lock of reopening, with the last failure.
@@ -109,6 +114,9 @@ impl Database {
             runtime: Mutex::new(Some(threads()?)),
             opened: Arc::default(),
             in_use: Arc::default(),
+            folder: Mutex::default(),
+            recovered: Arc::default(),
+            stands_still: AtomicBool::default(),
             distrusted: Arc::default(),
             reopening: Arc::default(),
             epoch: AtomicI64::new(0),
@@ -132,8 +140,18 @@ impl Database {
     /// opening makes no progress.
     pub(super) async fn open(&self, now: Timestamp) -> Result<(Opened, Option<u64>), StoreError> {
         let path = self.path.clone();
+        *locked(&self.folder) = Some(lock_folder(&path)?);
         // A process that was killed may have left it.
         let _ = std::fs::remove_file(path.join(PROBE));
+        let io = |error: std::io::Error| StoreError::Io(format!("{}: {error}", path.display()));
+        if before::put_back(&path).map_err(io)? {
+            tracing::warn!("a recovery of the database was cut short and begins again");
+        }
+        let recovers = needs_recovery(&path);
+        self.recovered.store(recovers, Ordering::SeqCst);
+        if recovers && let Err(error) = before::keep(&path) {
+            tracing::warn!(%error, "the database recovers without copies of its files");
+        }
         let opening = async move {
             let open = open_database(&path).await?;
             schema::migrate(&open.client).await?;
@@ -141,13 +159,24 @@ impl Database {
             let (found, segment) = read_opened(&open.client).await?;
             Ok((open, epoch, found, segment))
         };
-        let (open, epoch, found, segment) = self.watched(Box::pin(opening)).await?;
+        let opening = self.watched(Box::pin(opening)).await;
+        let (open, epoch, found, segment) = opening.map_err(|error| with_advice(&self.path, error))?;
         *self.opened.write().await = Some(open);
         self.epoch.store(epoch, Ordering::SeqCst);
         self.checkpoint.store(found.checkpoint, Ordering::SeqCst);
         self.distrusted.store(false, Ordering::SeqCst);
         self.in_use.store(true, Ordering::SeqCst);
         Ok((found, segment))
+    }
+
+    /// Returns `true` if the last opening recovered the database from its own logs.
+    pub(super) fn has_recovered(&self) -> bool {
+        self.recovered.load(Ordering::SeqCst)
+    }
+
+    /// Returns `true` if the last opening made no progress: it may go on in the background.
+    pub(super) fn stands_still(&self) -> bool {
+        self.stands_still.load(Ordering::SeqCst)
     }
 
     /// Runs `work` on the database's own threads.
@@ -196,10 +225,12 @@ impl Database {
         let outcome = tokio::select! {
             outcome = self.run(work) => outcome,
             Ok(()) = standing => {
+                self.stands_still.store(true, Ordering::SeqCst);
                 let file = last_opened(&self.path).unwrap_or_else(|| self.path.clone());
                 let seconds = STANDSTILL_MAX.as_secs();
                 Err(StoreError::Corrupt(format!(
-                    "opening it stood still for {seconds} s, so a file of it is damaged; {} was opened last",
+                    "opening it stood still for {seconds} s, so a file in {} is damaged; {} was opened last",
+                    self.path.display(),
                     file.display()
                 )))
             }
@@ -279,6 +310,16 @@ impl Database {
     /// # Errors
     /// When its memory table cannot be flushed; its log still holds what is in it.
     pub(super) async fn close(&self) -> Result<(), StoreError> {
+        let closed = self.close_locked().await;
+        self.unlock();
+        closed
+    }
+
+    /// Closes the database, and keeps the lock of its folder.
+    ///
+    /// # Errors
+    /// As [`Self::close`].
+    pub(super) async fn close_locked(&self) -> Result<(), StoreError> {
         if !self.in_use.swap(false, Ordering::SeqCst) {
             return Ok(());
         }
@@ -290,6 +331,11 @@ impl Database {
             }
         })
         .await
+    }
+
+    /// Lets another process have the folder.
+    pub(super) fn unlock(&self) {
+        locked(&self.folder).take();
     }
 }
 
@@ -335,7 +381,7 @@ async fn shut(datastore: Arc<Datastore>, path: &Path) -> Result<(), StoreError> 
 }
 
 /// Returns `true` if a process, this one included, holds the lock of the database in `path`.
-fn is_locked(path: &Path) -> bool {
+pub(super) fn is_locked(path: &Path) -> bool {
     let tried = std::fs::File::open(path.join(LOCK)).map(|file| file.try_lock());
     matches!(tried, Ok(Err(std::fs::TryLockError::WouldBlock)))
 }
@@ -390,6 +436,38 @@ async fn opened_again(path: &Path, epoch: i64, checkpoint: u64) -> Result<Open, 
         return Err(StoreError::Corrupt(format!("{behind}: a restart reads what is missing from the log")));
     }
     Ok(open)
+}
+
+/// Locks the folder of a database for this process.
+///
+/// # Errors
+/// [`StoreError::Locked`] when another process has it.
+fn lock_folder(path: &Path) -> Result<std::fs::File, StoreError> {
+    let failed = |error: std::io::Error| StoreError::Io(format!("{}: {error}", path.display()));
+    let folder = std::fs::File::open(path).map_err(failed)?;
+    match rustix::fs::flock(&folder, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(folder),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(StoreError::Locked(path.display().to_string())),
+        // A file system without such locks: SurrealKV's own has to do.
+        Err(rustix::io::Errno::NOTSUP | rustix::io::Errno::NOSYS) => Ok(folder),
+        Err(error) => Err(failed(error.into())),
+    }
+}
+
+/// Words of SurrealKV's errors about damaged files.
+const DAMAGES: [&str; 7] = ["manifest", "sst", "block", "sequence", "fill whole buffer", "checksum", "corrupt"];
+
+/// Adds to an error about damaged files of the database where they are and how to go on.
+fn with_advice(path: &Path, error: StoreError) -> StoreError {
+    let advise = |why: String| match DAMAGES.iter().any(|word| why.to_lowercase().contains(word)) {
+        true => format!("{why}. The files of the database are in {}: put them back from a backup", path.display()),
+        false => why,
+    };
+    match error {
+        StoreError::Io(why) => StoreError::Io(advise(why)),
+        StoreError::Corrupt(why) => StoreError::Corrupt(advise(why)),
+        other => other,
+    }
 }
 
 /// Ends the process: a database that could not be closed whole, or not be opened again, leaves tasks of its own behind, which

@@ -116,7 +116,7 @@ impl Log {
         let parent = folder.parent().unwrap_or(folder);
         File::open(parent).and_then(|parent| parent.sync_all()).map_err(io(parent))?;
         let segments = segments(folder)?;
-        let newest = newest_begun(folder)?.max(named);
+        let (mut newest, mut is_named) = (newest_begun(folder)?.max(named), true);
         let mut found = Found {
             log: Self {
                 folder: folder.to_path_buf(),
@@ -136,18 +136,26 @@ impl Log {
         for (number, path) in &segments {
             let bytes = Bytes::from(std::fs::read(path).map_err(io(path))?);
             let (mut at, mut last) = (0, 0);
-            while let Some((n, row, length)) = record(&bytes[at..]) {
-                if n > after {
-                    found.rows.insert(n, bytes.slice_ref(row));
+            loop {
+                while let Some((n, row, length)) = record(&bytes[at..]) {
+                    if n > after {
+                        found.rows.insert(n, bytes.slice_ref(row));
+                    }
+                    (at, last) = (at + length, n);
                 }
-                (at, last) = (at + length, n);
-            }
-            // What a torn record carries is no record, though it may look like one.
-            let rest = at + torn_length(&bytes[at..]).unwrap_or(0).min(bytes.len() - at);
-            let is_lost = |from: usize| record(&bytes[from..]).is_some_and(|(n, ..)| n > last);
-            if let Some(later) = memmem(&bytes[rest..], MAGIC).map(|place| rest + place).find(|from| is_lost(*from)) {
-                let why = format!("{}: a record at byte {at} cannot be read, and one at {later} can", path.display());
-                return Err(StoreError::Corrupt(why));
+                // What a torn record carries is no record, though it may look like one.
+                let rest = at + torn_length(&bytes[at..]).unwrap_or(0).min(bytes.len() - at);
+                let later = memmem(&bytes[rest..], MAGIC).map(|place| rest + place);
+                let mut later = later.filter_map(|from| Some((from, record(&bytes[from..])?.0)));
+                let Some((from, n)) = later.find(|(_, n)| *n > last) else { break };
+                let why = format!("{}: a record at byte {at} cannot be read, and one at {from} can", path.display());
+                // The database holds everything up to there: nothing that is needed is lost.
+                if n <= after.saturating_add(1) {
+                    tracing::warn!(damage = why, "a part of the log that is needed no more is damaged");
+                } else {
+                    found.losses.push(why);
+                }
+                at = from;
             }
             if let Some((n, _, _)) = record(&bytes) {
                 // A row that failed may be there once more, at the beginning of the next segment; others may not.
@@ -165,6 +173,12 @@ impl Log {
             {
                 tracing::debug!(row = n, "a segment of the log that is cut lacks nothing");
                 cut = None;
+            }
+            // A segment with rows was begun, whatever the file that names the newest one says.
+            if at > 0 && newest.is_some_and(|newest| *number > newest) {
+                tracing::warn!(path = %path.display(), "a segment of the log has rows, and is newer than the named one");
+                newest = Some(*number);
+                is_named = false;
             }
             let is_begun = newest.is_none_or(|newest| *number <= newest);
             let upto = before.map_or(after, |(last, _)| last.max(after));
@@ -187,7 +201,11 @@ impl Log {
             let last = rows.map_or(String::new(), |last| format!("; what is left ends with row {last}"));
             found.losses.push(format!("{} is missing{last}", path_of(folder, newest).display()));
         }
+        found.log.newest = newest;
         if found.losses.is_empty() {
+            if let Some(newest) = newest.filter(|_| !is_named) {
+                name_newest(folder, newest)?;
+            }
             // They were made ahead and never begun. A start that is refused leaves everything as it is.
             unbegun.into_iter().for_each(|path| remove(path));
         }

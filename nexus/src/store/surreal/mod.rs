@@ -2,6 +2,7 @@
 //!
 //! The log of an embedded store is files beside the database (`log.rs`), which is written by checkpoints alone (`checkpoint.rs`).
 
+mod before;
 mod checkpoint;
 mod database;
 mod log;
@@ -43,6 +44,20 @@ pub struct Surreal {
 }
 
 impl Surreal {
+    /// Closes the database after a start that is refused, and puts its files back as they were before.
+    async fn leave_as_it_was(&self, refused: &StoreError) {
+        let path = self.database.path();
+        // Another process has it, or it may still be at work: the next start puts them back.
+        let is_at_work = matches!(refused, StoreError::Locked(_)) || self.database.stands_still();
+        if is_at_work || self.database.close_locked().await.is_err() || database::is_locked(path) {
+            return;
+        }
+        if let Err(error) = before::put_back(path) {
+            tracing::warn!(%error, path = %path.display(), "the files of the database cannot be put back now");
+        }
+        self.database.unlock();
+    }
+
     /// The store in folder `path`, which is created when it is first opened.
     ///
     /// # Errors
@@ -105,26 +120,53 @@ impl Backend for Surreal {
         let mut private = std::fs::DirBuilder::new();
         std::os::unix::fs::DirBuilderExt::mode(&mut private, 0o700);
         private.recursive(true).create(path).map_err(|error| StoreError::Io(format!("{}: {error}", path.display())))?;
-        let (opened, segment) = self.database.open(now).await?;
+        let (opened, segment) = match self.database.open(now).await {
+            Ok(opened) => opened,
+            Err(error) => {
+                self.leave_as_it_was(&error).await;
+                return Err(error);
+            }
+        };
         let (folder, checkpoint) = (path.join("log"), opened.checkpoint);
         let read = tokio::task::spawn_blocking(move || Log::open(&folder, checkpoint, segment));
-        let mut found = read.await.map_err(|panic| StoreError::Io(format!("the log panicked: {panic}")))??;
+        let read = read.await.map_err(|panic| StoreError::Io(format!("the log panicked: {panic}")));
+        let mut found = match read.and_then(|read| read) {
+            Ok(found) => found,
+            Err(error) => {
+                self.leave_as_it_was(&error).await;
+                return Err(error);
+            }
+        };
         // A store of before the log had files holds its last rows in the database.
         let mut rows: BTreeMap<u64, Bytes> = opened.log.into_iter().collect();
         rows.extend(found.rows);
         if let Some((expected, n)) = (checkpoint + 1..).zip(rows.keys()).find(|(expected, n)| expected != *n) {
-            found.losses.push(format!("row {expected} of the log is missing, and row {n} is there"));
+            let gap = format!("row {expected} of the log is missing, and row {n} is there");
+            // The log is trimmed up to what the database held: a gap at its beginning is a loss of the database.
+            let own_logs = path.join("wal");
+            found.losses.push(match expected == checkpoint + 1 && self.database.has_recovered() {
+                true => format!(
+                    "{gap}: the database lost commits that it held; a file in {} is damaged",
+                    own_logs.display()
+                ),
+                false => gap,
+            });
             rows.retain(|n, _| *n < expected);
         }
         if !found.losses.is_empty() {
             let losses = found.losses.join("; ");
             if !self.accept_loss {
-                let _ = self.database.close().await;
-                return Err(StoreError::Lost(losses));
+                let error = StoreError::Lost(losses);
+                self.leave_as_it_was(&error).await;
+                return Err(error);
+            }
+            if let Some(kept) = before::set_aside(path).map_err(|error| StoreError::Io(error.to_string()))? {
+                tracing::warn!(path = %kept.display(), "kept the database's files from before its recovery");
             }
             tracing::warn!(%losses, last = rows.keys().next_back().unwrap_or(&checkpoint), "going on without lost commits");
             found.log.keep_only(&rows)?;
         }
+        before::forget(path).map_err(|error| StoreError::Io(format!("{}: {error}", path.display())))?;
         *locked(&self.log) = Some(found.log);
         Ok(Opened { checkpoint, log: rows.into_iter().collect() })
     }

@@ -10,6 +10,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Args;
+use nexus::kip::lang::parser::seems_to_write;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -101,7 +102,7 @@ pub(super) async fn run(settings: &super::Settings, kip: Kip) -> anyhow::Result<
         Some(table) => say(&table),
         None => say(&serde_json::to_string_pretty(&answer)?),
     }
-    if kip.dry_run {
+    if kip.dry_run && seems_to_write(&command) {
         say_error("nothing was written: this was a dry run");
     }
     Ok(if answer.get("error").is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS })

@@ -1,0 +1,142 @@
+//! Copies of the database's files from before a recovery, so that a start that is refused leaves everything as it was.
+//!
+//! SurrealKV 0.21 removes what it cannot read of its write-ahead log while it recovers, and flushes the rest: after that nothing
+//! is left to repair. So its log and its manifest are copied, and its tables linked, before it recovers.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The folder of the copies, and its names while they are incomplete and when they are kept for the operator.
+const BEFORE: &str = "before-recovery";
+const UNFINISHED: &str = "before-recovery.tmp";
+const KEPT: &str = "before-recovery.lost";
+/// The folders of the database that are copied, and the one whose files never change once they are written.
+const COPIED: [&str; 2] = ["manifest", "wal"];
+const LINKED: &str = "sstables";
+
+/// Copies the files of the database in `store`.
+///
+/// # Errors
+/// The disk's: it may be full. Nothing is left of the copies then.
+pub(super) fn keep(store: &Path) -> io::Result<()> {
+    let unfinished = store.join(UNFINISHED);
+    let _ = std::fs::remove_dir_all(&unfinished);
+    let kept = (|| {
+        for folder in COPIED {
+            each(&store.join(folder), &unfinished.join(folder), |from, to| {
+                std::fs::copy(from, to)?;
+                std::fs::File::open(to)?.sync_all()
+            })?;
+        }
+        each(&store.join(LINKED), &unfinished.join(LINKED), |from, to| std::fs::hard_link(from, to))?;
+        std::fs::File::open(&unfinished)?.sync_all()?;
+        std::fs::rename(&unfinished, store.join(BEFORE))?;
+        std::fs::File::open(store)?.sync_all()
+    })();
+    if kept.is_err() {
+        let _ = std::fs::remove_dir_all(&unfinished);
+    }
+    kept
+}
+
+fn each(from: &Path, to: &Path, then: impl Fn(&Path, &Path) -> io::Result<()>) -> io::Result<()> {
+    std::fs::create_dir_all(to)?;
+    if !from.exists() {
+        return Ok(());
+    }
+    for file in std::fs::read_dir(from)? {
+        let file = file?;
+        then(&file.path(), &to.join(file.file_name()))?;
+    }
+    std::fs::File::open(to)?.sync_all()
+}
+
+/// Puts the copies back in place, if there are any. Returns `true` if there were.
+///
+/// # Errors
+/// The disk's; it may be tried again.
+pub(super) fn put_back(store: &Path) -> io::Result<bool> {
+    let before = store.join(BEFORE);
+    if !before.exists() {
+        return Ok(false);
+    }
+    for folder in COPIED.into_iter().chain([LINKED]) {
+        let (copy, place) = (before.join(folder), store.join(folder));
+        // An attempt that was cut short has moved it already.
+        if copy.exists() {
+            if place.exists() {
+                std::fs::remove_dir_all(&place)?;
+            }
+            std::fs::rename(copy, place)?;
+        }
+    }
+    std::fs::remove_dir_all(before)?;
+    std::fs::File::open(store)?.sync_all()?;
+    Ok(true)
+}
+
+/// Drops the copies: the recovery lost nothing. They must be gone before anything is written, or the next start would put them
+/// back.
+///
+/// # Errors
+/// The disk's.
+pub(super) fn forget(store: &Path) -> io::Result<()> {
+    let (before, unfinished) = (store.join(BEFORE), store.join(UNFINISHED));
+    if !before.exists() {
+        return Ok(());
+    }
+    let _ = std::fs::remove_dir_all(&unfinished);
+    std::fs::rename(before, &unfinished)?;
+    std::fs::File::open(store)?.sync_all()?;
+    if let Err(error) = std::fs::remove_dir_all(&unfinished) {
+        tracing::warn!(path = %unfinished.display(), %error, "copies of the database stay, and are used no more");
+    }
+    Ok(())
+}
+
+/// Keeps the copies for the operator, who went on without lost commits. Returns their folder, if there are any.
+///
+/// # Errors
+/// The disk's.
+pub(super) fn set_aside(store: &Path) -> io::Result<Option<PathBuf>> {
+    let (before, kept) = (store.join(BEFORE), store.join(KEPT));
+    if !before.exists() {
+        return Ok(None);
+    }
+    if kept.exists() {
+        std::fs::remove_dir_all(&kept)?;
+    }
+    std::fs::rename(before, &kept)?;
+    std::fs::File::open(store)?.sync_all()?;
+    Ok(Some(kept))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_recovery_changes_is_put_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = folder.path();
+        for (file, text) in [("wal/1.wal", "log"), ("manifest/0.manifest", "first"), ("sstables/1.sst", "table")] {
+            std::fs::create_dir_all(store.join(file).parent().unwrap()).unwrap();
+            std::fs::write(store.join(file), text).unwrap();
+        }
+        assert!(!put_back(store).unwrap());
+        keep(store).unwrap();
+        std::fs::remove_file(store.join("wal/1.wal")).unwrap();
+        std::fs::write(store.join("manifest/0.manifest"), "second").unwrap();
+        std::fs::remove_file(store.join("sstables/1.sst")).unwrap();
+        std::fs::write(store.join("sstables/2.sst"), "other").unwrap();
+        assert!(put_back(store).unwrap() && !put_back(store).unwrap());
+        let read = |file: &str| std::fs::read_to_string(store.join(file)).ok();
+        assert_eq!(
+            ["wal/1.wal", "manifest/0.manifest", "sstables/1.sst", "sstables/2.sst"].map(read),
+            [Some("log".to_owned()), Some("first".to_owned()), Some("table".to_owned()), None]
+        );
+        keep(store).unwrap();
+        forget(store).unwrap();
+        assert!(!put_back(store).unwrap());
+    }
+}
