@@ -342,11 +342,18 @@ def tampering():
         else:
             judge(f"a start that a flipped bit at {part} of the database's log refuses changes no file", files() == before)
             judge("it names the folder", "/store" in told)
-    for named in ("1", None):
+    for named in ("1", "earlier", None):
         afresh()
         newest = os.path.join(daemon.data, "store", "log", "newest")
+        if named == "earlier":
+            segments = sorted(name for name in os.listdir(os.path.dirname(newest)) if name.endswith(".log"))
+            named = str(int(segments[0].removesuffix(".log")))
         os.remove(newest) if named is None else open(newest, "w").write(named)
-        daemon.up()
+        before = files()
+        if daemon.up(starts=False) is not None:
+            changed = sorted(set(files().items()) ^ set(before.items()))
+            judge(f"a start with {named} as the newest segment is refused and changes no file {[path.split('/store/')[1] for path, _ in changed]}", not changed)
+            continue
         daemon.end()
         daemon.up()
         judge(f"with {named} as the newest segment nothing is lost by two starts", is_whole(said + 20))

@@ -185,7 +185,7 @@ static TIME_LEFT: LazyLock<Regex> = LazyLock::new(|| {
 /// Times that no rule reads.
 static TIME_UNREAD: LazyLock<Regex> = LazyLock::new(|| {
     regex(concat!(
-        r"(?i)\b(?:\d+|an?|one|two|three|half an?) (?:minutes?|hours?|days?|weeks?) before\b|\bnot (?:today|tomorrow|on)\b|\bnext year\b.*\bremind|\bremind me\b.*\b(?:next year|the 13th)$",
+        r"(?i)\b(?:\d+|an?|one|two|three|half an?) (?:minutes?|hours?|days?|weeks?) before\b|\b(?:hours?|days?|weeks?|months?) (?:from|after) (?:today|tomorrow|next|\w+day)\b|\bnot (?:today|tomorrow|on)\b|\bnext year\b.*\bremind|\bremind me\b.*\b(?:next year|the 13th)$",
         r"|\b(?:2[5-9]|[3-9]\d):\d\d\b|\b\d{1,2}:[6-9]\d\b",
         r"|(?:明年|后年|来年|每两周|隔周|隔週|再来週|再来月|除了|直到|以外)",
         r"|点(?:半)?前|時の?\d+分前|周[一二三四五六日天][一二三四五六日天和]|周[一二三四五六日天]和|曜日と|点和|時と\d|负",

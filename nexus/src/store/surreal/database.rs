@@ -333,6 +333,20 @@ impl Database {
         .await
     }
 
+    /// Ends the database's own threads. Returns `true` if they ended within [`WRITE_MAX`].
+    ///
+    /// SurrealKV 0.21 closes a tree a second time in the background when it is dropped, and removes logs by their paths then:
+    /// files must not be put in their places before.
+    pub(super) async fn end_threads(&self) -> bool {
+        let Some(runtime) = locked(&self.runtime).take() else { return true };
+        let end = tokio::task::spawn_blocking(move || {
+            let begun = Instant::now();
+            runtime.shutdown_timeout(WRITE_MAX);
+            begun.elapsed() < WRITE_MAX
+        });
+        end.await.unwrap_or(false)
+    }
+
     /// Lets another process have the folder.
     pub(super) fn unlock(&self) {
         locked(&self.folder).take();

@@ -49,7 +49,10 @@ impl Surreal {
         let path = self.database.path();
         // Another process has it, or it may still be at work: the next start puts them back.
         let is_at_work = matches!(refused, StoreError::Locked(_)) || self.database.stands_still();
-        if is_at_work || self.database.close_locked().await.is_err() || database::is_locked(path) {
+        if is_at_work || self.database.close_locked().await.is_err() {
+            return;
+        }
+        if !self.database.end_threads().await || database::is_locked(path) {
             return;
         }
         if let Err(error) = before::put_back(path) {
