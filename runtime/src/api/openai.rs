@@ -184,7 +184,7 @@ impl Engine for Door {
         let named = self.named(&request.model)?;
         // A remote model is sent what is not known here; nothing else can act on it.
         if !matches!(named, Named::Model(_)) {
-            request.only_harmless().map_err(Refusal::wrong)?;
+            request.only_harmless().and_then(|()| request.without_settings()).map_err(Refusal::wrong)?;
         }
         if matches!(named, Named::Fascicle(_)) && !request.tools.is_empty() {
             return Err(Refusal::wrong("tools: a fascicle has its own; leave them out"));

@@ -39,7 +39,8 @@ pub struct ChatRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream_options: Option<Value>,
     /// Members that this release does not know. A remote provider is sent them as they came; a model in this process, a
-    /// neuron and a fascicle refuse those that would change the answer: see [`ChatRequest::only_harmless`].
+    /// neuron and a fascicle refuse those that would change the answer: see [`ChatRequest::only_harmless`] and
+    /// [`ChatRequest::without_settings`].
     #[serde(flatten)]
     pub extra: serde_json::Map<String, Value>,
     /// `true` if an answer that repeats itself without end is stopped: a text that a lifeform says.
@@ -84,6 +85,17 @@ impl ChatRequest {
             "modalities" => *value == serde_json::json!(["text"]),
             _ => false,
         };
+        match self.extra.iter().find(|(name, value)| !value.is_null() && !is_harmless(name, value)) {
+            Some((name, _)) => Err(format!("{name} cannot be done here: leave it out")),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks that a request leaves the settings of the answer to the neuron or fascicle that gives it, and has messages.
+    ///
+    /// # Errors
+    /// A sentence naming the first setting, or the lack of messages.
+    pub fn without_settings(&self) -> Result<(), String> {
         let is_auto = |choice: &Value| *choice == "auto" || *choice == "none" && self.tools.is_empty();
         let is_text = |format: &Value| format["type"] == "text";
         let given = [
@@ -100,10 +112,7 @@ impl ChatRequest {
         if self.messages.is_empty() {
             return Err("messages: there must be at least one".into());
         }
-        match self.extra.iter().find(|(name, value)| !value.is_null() && !is_harmless(name, value)) {
-            Some((name, _)) => Err(format!("{name} cannot be done here: leave it out")),
-            None => Ok(()),
-        }
+        Ok(())
     }
 }
 
