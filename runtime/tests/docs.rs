@@ -1,5 +1,7 @@
 //! The documents: each `sh` block of the book is run, in the order of the book, against a daemon with the embedded model.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails there and says so")]
+
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
