@@ -266,8 +266,8 @@ impl Knowing {
         Ok(())
     }
 
-    /// Keeps something that the lifeform learned by itself, by a job: its own record, hidden from others. A record that
-    /// it made with people is used where no others read.
+    /// Keeps something that the lifeform learned by itself, by a job: its own record, hidden from others. A record from
+    /// a talk with people is used only where those people alone read.
     ///
     /// # Errors
     /// As [`Self::hear`].

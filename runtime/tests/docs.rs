@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
 
-/// How long all blocks may take together.
+/// The time that all blocks may take together.
 const PATIENCE: Duration = Duration::from_secs(900);
 /// Where the book says that the daemon is, and keeps its data.
 const ADDRESS: &str = "127.0.0.1:7717";

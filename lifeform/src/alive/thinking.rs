@@ -391,7 +391,7 @@ fn writers_of(part: &serde_json::Value) -> Vec<&str> {
             serde_json::Value::Object(members) => {
                 let named = members.iter().filter(|(key, _)| matches!(key.as_str(), "by" | "created_by" | "sender"));
                 writers.extend(named.filter_map(|(_, who)| who.as_str()));
-                // A lifeform's own message about the goal or schedule of somebody else carries that principal's words.
+                // A lifeform's own message about a principal's goal or schedule carries that principal's words.
                 let behind = members.get("behind").and_then(|behind| behind.as_array());
                 writers.extend(behind.into_iter().flatten().filter_map(|who| who.as_str()));
                 waiting.extend(members.values());

@@ -192,8 +192,8 @@ impl Store {
         self.submit(batch).await.await
     }
 
-    /// Writes `batch` and then runs `then`, whether or not it was written. Both happen even when the caller is dropped meanwhile:
-    /// what is remembered of the store outside of it can be marked as out of date by `then`.
+    /// Writes `batch` and then runs `then`, whether or not it was written. Both happen even when the caller is dropped meanwhile,
+    /// so that `then` can mark caches of the store as out of date.
     ///
     /// # Errors
     /// As [`Self::commit`].

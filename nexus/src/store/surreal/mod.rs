@@ -29,8 +29,8 @@ use pages::{next_page, unpack_page};
 use rows::{AccountRow, CHUNK_ENTRIES, DocRow, JournalRow, PageRow, PayloadRow, StreamRow, Summed, bytes_of};
 pub use verify::Verification;
 
-/// Filter directives for the database's own logs. A database that was closed warns when its tree is dropped, and when
-/// it shuts down; both warnings are off.
+/// Filter directives for the database's own logs. A closed database warns when its tree is dropped and when it
+/// shuts down; the directives turn both warnings off.
 pub const LOGS: &str = "surrealdb=warn,surrealkv=warn,surrealkv::lsm=error,surrealdb::core::kvs::ds=off";
 /// Rows asked for at once.
 const ROWS_ASKED: usize = 512;
