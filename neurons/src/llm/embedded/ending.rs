@@ -52,7 +52,9 @@ impl Endings {
         if used < PRESSING && in_word && best.and_then(|best| self.goes_on.get(best)) == Some(&true) {
             return;
         }
-        let known = || self.leads.iter().copied().chain(std::iter::repeat(Leads::Nowhere));
+        let text = closers_are_text(said);
+        let here = move |leads: Leads| if text && leads == Leads::Home { Leads::Nowhere } else { leads };
+        let known = || self.leads.iter().copied().map(here).chain(std::iter::repeat(Leads::Nowhere));
         let possible = scores.iter().zip(known()).filter(|(score, _)| **score > f32::NEG_INFINITY);
         let Some(best) = possible.map(|(_, leads)| leads).max() else { return };
         let worse = scores.iter_mut().zip(known()).filter(|(_, leads)| *leads < best);
@@ -66,6 +68,23 @@ const PRESSING: f64 = 5.0 / 6.0;
 
 fn in_a_word(byte: &u8) -> bool {
     byte.is_ascii_alphanumeric() || *byte == b'_' || !byte.is_ascii()
+}
+
+/// Whether brackets that close are plain text after `said`: within a string in which none is open. Within a command, which
+/// is a string of a call, they are text only within its own strings and where it has none open.
+fn closers_are_text(said: &[u8]) -> bool {
+    let (mut outer, mut inner, mut escaped, mut open) = (false, false, false, 0_u32);
+    for byte in said {
+        match byte {
+            b'"' if escaped => inner ^= outer,
+            b'"' => (outer, inner, open) = (!outer, false, 0),
+            b'(' | b'[' | b'{' if !inner => open += 1,
+            b')' | b']' | b'}' if !inner => open = open.saturating_sub(1),
+            _ => {}
+        }
+        escaped = *byte == b'\\' && !escaped;
+    }
+    outer && (inner || open == 0)
 }
 
 /// The KIP in an answer: all of it, or the command of a call.
@@ -120,6 +139,12 @@ mod tests {
         assert_eq!(left([0.0, 3.0, 2.0, -9.0], "Lisb", 0.7), [true; 4], "a word goes on");
         assert_eq!(left([0.0, 3.0, 2.0, -9.0], "Lisb", 0.9), [false, false, false, true], "but not for ever");
         assert_eq!(left([0.0, 1.0, 2.0, -9.0], "60", 0.9), [true; 4], "a number is another one when it is cut");
+        let word = r#"{"facts":[{"statement":"[one] by "#;
+        assert_eq!(left([0.0, 1.0, 2.0, -9.0], word, 0.9), [false, true, true, true], "a bracket ends no string");
+        let call = r#"{"name":"mind","arguments":{"command":"FIND(?d) WHERE { ?d {type: \"Dr "#;
+        assert_eq!(left([0.0, 1.0, 2.0, -9.0], call, 0.9), [false, true, true, true], "nor one in a command");
+        let call = r#"{"name":"mind","arguments":{"command":"FIND(?d) WHERE { ?d {type: \"Drug\"} "#;
+        assert_eq!(left([0.0, 1.0, 2.0, -9.0], call, 0.9), [false, false, false, true], "it closes the command's");
         let call = r#"{"name":"mind","arguments":{"command":"DELETE CONCEPT ?d DETACH WHERE { ?d {type: \"Drug\" "#;
         assert_eq!(left([0.0, 1.0, 2.0, -9.0], call, 0.9), [true; 4], "what writes would do more than was meant");
     }
