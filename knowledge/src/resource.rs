@@ -446,6 +446,19 @@ impl Knowledge {
         Ok((name, done))
     }
 
+    /// Opens one of the sealed bodies, and returns why it does not open: the ring is that of another daemon, or was changed.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn try_keys(&self) -> Result<Option<SealError>, KnowledgeError> {
+        let Some((id, _)) = self.store.documents::<Sealed>(Kind::Sealed, "", 1).await?.pop() else { return Ok(None) };
+        let Ok(resource) = self.resource(&id, &Origin::system("key ring")).await else { return Ok(None) };
+        match self.opened(&resource).await {
+            Err(KnowledgeError::Sealed(why)) => Ok(Some(why)),
+            opened => opened.map(|_| None),
+        }
+    }
+
     async fn opened(&self, resource: &Resource) -> Result<SecretString, KnowledgeError> {
         let sealed = self.store.document::<Sealed>(&sealed_key(&resource.id)).await?;
         let sealed = sealed.ok_or_else(|| KnowledgeError::NoResource(format!("secure_body of {}", resource.id)))?;

@@ -347,7 +347,10 @@ impl Neurons {
         let (ended, has_ended) = watch::channel(());
         match self.under_way().entry(id.clone()) {
             Entry::Occupied(_) => return Err(NeuronError::InFlight),
-            Entry::Vacant(free) => drop(free.insert(UnderWay { cancel: Some(cancel), ended: has_ended })),
+            Entry::Vacant(free) => {
+                let principal = stretch.record.principal.clone();
+                free.insert(UnderWay { principal, cancel: Some(cancel), ended: has_ended });
+            }
         }
         let this = self.clone();
         let work = tokio::spawn(async move {
@@ -531,6 +534,15 @@ impl Neurons {
         }
     }
 
+    /// Stops the running invocations of a principal, and does not wait for their end.
+    pub fn cancel_all_of(&self, principal: &PrincipalId) {
+        let mut under_way = self.under_way();
+        let own = under_way.values_mut().filter(|known| known.principal == *principal);
+        for cancel in own.filter_map(|known| known.cancel.take()) {
+            let _ = cancel.send(());
+        }
+    }
+
     /// Stops an invocation: its model is no longer listened to, its reservation is settled, and a pause of it cannot be
     /// continued. One that has ended stays as it is.
     ///
@@ -571,6 +583,7 @@ impl Neurons {
 /// Something that is carried.
 #[derive(Debug)]
 pub(crate) struct UnderWay {
+    principal: PrincipalId,
     cancel: Option<oneshot::Sender<()>>,
     /// Closes when it is over.
     ended: watch::Receiver<()>,

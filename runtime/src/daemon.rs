@@ -153,6 +153,13 @@ impl Daemon {
             .with_open_profiles(config.knowledge.open_profiles)
             .with_directory(Arc::new(tokens.clone()))
             .with_schemas(parts.schemas);
+        let locked = match locked {
+            Some(why) => Some(why),
+            None => knowledge.try_keys().await?,
+        };
+        if let Some(error) = &locked {
+            tracing::error!(%error, file = %config.key_file().display(), "what is sealed does not open: put its key file back, and seal nothing with this one");
+        }
         // Before any job is gone on with that may use them.
         let (own, vault): (Arc<dyn Builtins>, Arc<dyn Vault>) =
             (Arc::new(knowledge.clone()), Arc::new(knowledge.clone()));
@@ -255,10 +262,7 @@ async fn first_lifeform(lifeforms: &Lifeforms, definition: LifeformSpec) -> anyh
 fn key_ring(config: &Config, something_is_sealed: bool) -> (KeyRing, Option<SealError>) {
     match KeyRing::open(&config.key_file(), something_is_sealed) {
         Ok(ring) => (ring, None),
-        Err(error) => {
-            tracing::error!(%error, "nothing can be sealed or opened until the key ring can be read");
-            (KeyRing::default(), Some(error))
-        }
+        Err(error) => (KeyRing::default(), Some(error)),
     }
 }
 

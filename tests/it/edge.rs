@@ -26,32 +26,56 @@ async fn a_fascicle_that_unfolds_into_too_many_steps_is_refused_before_any_is_ma
     assert!(refused.to_string().contains("not 9000"), "{refused}");
 }
 
+/// An operation of the OpenAPI document.
+struct Operation {
+    method: Method,
+    /// The path of one lifeform that is there, and of other things that are not.
+    path: String,
+    described: Value,
+}
+
+impl Operation {
+    /// The described parameters of the query.
+    fn query(&self) -> impl Iterator<Item = &Value> {
+        self.described["parameters"].as_array().into_iter().flatten().filter(|parameter| parameter["in"] == "query")
+    }
+}
+
+async fn operations(daemon: &TestDaemon) -> Vec<Operation> {
+    let document = daemon.operator.get("/openapi.json").await.expect(StatusCode::OK);
+    let (life, _) = daemon.lifeform().await;
+    let mut found = Vec::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        let part = |part: &str| match part {
+            "{id}" if path.starts_with("/v1/lifeforms/") => life.clone(),
+            "{id}" if path.starts_with("/v1/nexus/") => "commons".to_owned(),
+            "{canvas}" => "canvas_chat_main".to_owned(),
+            part if part.starts_with('{') => "1".to_owned(),
+            part => part.to_owned(),
+        };
+        let path = path.split('/').map(part).collect::<Vec<_>>().join("/");
+        found.extend(item.as_object().unwrap().iter().map(|(method, described)| Operation {
+            method: method.to_uppercase().parse().unwrap(),
+            path: path.clone(),
+            described: described.clone(),
+        }));
+    }
+    found
+}
+
 #[tokio::test]
-async fn a_member_of_a_query_that_is_not_understood_is_refused_wherever_one_is_taken() {
+async fn a_member_of_a_query_that_is_not_understood_is_refused_wherever_one_is_taken_or_none() {
     let daemon = TestDaemon::start(honest).await;
     let op = &daemon.operator;
-    let document = op.get("/openapi.json").await.expect(StatusCode::OK);
-    let (life, _) = daemon.lifeform().await;
-    let mut asked = 0;
-    for (path, item) in document["paths"].as_object().unwrap() {
-        for (method, operation) in item.as_object().unwrap() {
-            let takes_one = |one: &Value| one["in"] == "query";
-            if !operation["parameters"].as_array().is_some_and(|them| them.iter().any(takes_one)) {
-                continue;
-            }
-            let part = |part: &str| match part {
-                "{id}" if path.starts_with("/v1/lifeforms/") => life.clone(),
-                "{canvas}" => "canvas_chat_main".to_owned(),
-                part if part.starts_with('{') => "1".to_owned(),
-                part => part.to_owned(),
-            };
-            let path = format!("{}?zzz=1", path.split('/').map(part).collect::<Vec<_>>().join("/"));
-            let answer = op.send(method.to_uppercase().parse().unwrap(), &path, &[], None).await;
-            assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{method} {path}: {}", answer.body);
-            asked += 1;
-        }
+    let mut taking = 0;
+    let operations = operations(&daemon).await;
+    for operation in operations.iter().filter(|operation| operation.path != "/health") {
+        let path = format!("{}?zzz=1", operation.path);
+        let answer = op.send(operation.method.clone(), &path, &[], None).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{} {path}: {}", operation.method, answer.body);
+        taking += usize::from(operation.query().count() > 0);
     }
-    assert!(asked > 25, "only {asked} operations take a query");
+    assert!(taking > 25 && operations.len() > taking + 60, "{taking} of {} operations take a query", operations.len());
     op.post("/api/knowledge/slim", json!({"dry_runn": true})).await.refused(422, "invalid");
     // Skills refuse as their origin does.
     let skill = op.post("/v1/skills", json!({"skill_md_content": "x", "zzz": 1})).await;
@@ -59,41 +83,41 @@ async fn a_member_of_a_query_that_is_not_understood_is_refused_wherever_one_is_t
 }
 
 #[tokio::test]
+async fn a_page_of_no_entries_or_of_too_many_is_refused_wherever_pages_are_read() {
+    let daemon = TestDaemon::start(honest).await;
+    let mut asked = 0;
+    for operation in operations(&daemon).await {
+        let limit = operation.query().find(|parameter| parameter["name"] == "limit");
+        let Some(most) = limit.and_then(|limit| limit["schema"]["maximum"].as_f64()) else { continue };
+        for limit in [0.0, most + 1.0] {
+            let path = format!("{}?limit={limit}", operation.path);
+            let answer = daemon.operator.get(&path).await.refused(400, "query");
+            assert!(answer["detail"].as_str().unwrap().contains("from 1 to"), "{path}: {answer}");
+        }
+        let path = format!("{}?limit={most}", operation.path);
+        let status = daemon.operator.get(&path).await.status;
+        assert!(matches!(status.as_u16(), 200 | 404), "{path}: {status}");
+        asked += 1;
+    }
+    assert!(asked >= 10, "only {asked} operations have pages");
+}
+
+#[tokio::test]
 async fn a_body_is_refused_where_none_is_read_and_one_that_says_nothing_passes() {
     let daemon = TestDaemon::start(honest).await;
-    let op = &daemon.operator;
-    let document = op.get("/openapi.json").await.expect(StatusCode::OK);
-    let (life, _) = daemon.lifeform().await;
     let mut asked = 0;
-    for (path, item) in document["paths"].as_object().unwrap() {
-        for (method, operation) in item.as_object().unwrap() {
-            if method == "get" || operation.get("requestBody").is_some() {
-                continue;
-            }
-            let path = path.replace(['{', '}'], "");
-            let answer = op.send(method.to_uppercase().parse().unwrap(), &path, &[], Some(json!({"zzz": 1}))).await;
-            let is_refused = matches!(answer.status.as_u16(), 400 | 422);
-            let says_why = answer.body.to_string().contains("this route reads no body");
-            assert!(is_refused && says_why, "{method} {path}: {} {}", answer.status, answer.body);
-            asked += 1;
-        }
+    let reads_none =
+        |operation: &Operation| operation.method != Method::GET && operation.described.get("requestBody").is_none();
+    for Operation { method, path, .. } in operations(&daemon).await.into_iter().filter(reads_none) {
+        let answer = daemon.operator.send(method.clone(), &path, &[], Some(json!({"zzz": 1}))).await;
+        let is_refused = matches!(answer.status.as_u16(), 400 | 422);
+        let says_why = answer.body.to_string().contains("this route reads no body");
+        assert!(is_refused && says_why, "{method} {path}: {} {}", answer.status, answer.body);
+        asked += 1;
     }
     assert!(asked > 15, "only {asked} operations read no body");
-    let mut asked = 0;
-    for (path, item) in document["paths"].as_object().unwrap() {
-        for (method, operation) in item.as_object().unwrap() {
-            let takes_one = |one: &Value| one["in"] == "query";
-            if path == "/health" || operation["parameters"].as_array().is_some_and(|them| them.iter().any(takes_one)) {
-                continue;
-            }
-            let path = format!("{}?zzz=1", path.replace(['{', '}'], ""));
-            let answer = op.send(method.to_uppercase().parse().unwrap(), &path, &[], None).await;
-            assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{method} {path}: {}", answer.body);
-            asked += 1;
-        }
-    }
-    assert!(asked > 60, "only {asked} operations read no query");
-    op.post(&format!("/v1/lifeforms/{life}/stop"), json!({})).await.expect(StatusCode::OK);
+    let (life, _) = daemon.lifeform().await;
+    daemon.operator.post(&format!("/v1/lifeforms/{life}/stop"), json!({})).await.expect(StatusCode::OK);
 }
 
 #[tokio::test]
@@ -324,6 +348,8 @@ async fn a_name_that_is_not_this_daemons_is_refused_and_a_configured_one_is_serv
     ] {
         ask(ours).await.expect(StatusCode::OK);
     }
+    let two = [("host", "localhost"), ("host", "evil.example")];
+    daemon.operator.send(Method::GET, "/health", &two, None).await.refused(400, "host");
     for foreign in ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example:80", "life.example.org.evil"] {
         ask(foreign).await.refused(421, "host");
         let page = daemon.operator.send(Method::GET, "/", &[("host", foreign)], None).await;

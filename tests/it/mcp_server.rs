@@ -134,6 +134,8 @@ async fn what_a_tool_does_not_know_is_refused_and_a_trial_run_writes_nothing() {
     let listed = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}});
     let accept = [("accept", "application/json, text/event-stream")];
     let listed = op.send(Method::POST, "/mcp", &accept, Some(listed)).await.expect(StatusCode::OK);
+    let odd = op.send(Method::POST, "/mcp", &accept, Some(json!({"zzz": 1}))).await.expect(StatusCode::BAD_REQUEST);
+    assert_eq!(odd["error"]["code"], -32700, "{odd}");
     let tools = listed["result"]["tools"].as_array().unwrap();
     assert_eq!(tools.len(), 21);
     for known in tools {

@@ -119,11 +119,19 @@ async fn what_a_client_asks_for_arrives_or_is_refused_in_the_shape_of_openai() {
         (image, "image_url"),
         (json!({"max_completion_tokens": "many"}), "max_completion_tokens"),
         (json!({"messages": [{"role": "user", "content": "hello", "zzz": 1}]}), "messages[0].zzz"),
+        (json!({"messages": [{"role": "boss", "content": "hello"}]}), "messages[0].role"),
+        (
+            json!({"messages": [{"role": "user", "content": [{"type": "text", "text": "a", "zzz": 1}]}]}),
+            "zzz of a part",
+        ),
     ] {
         let refused = ask(more).await;
         assert_eq!((refused.status.as_u16(), &refused.body["error"]["type"]), (400, &json!("invalid_request_error")));
         assert!(refused.body["error"]["message"].as_str().unwrap().contains(named), "{}", refused.body);
     }
+    let twice = r#"{"model": "standard", "messages": [{"role": "user", "content": "a", "content": "b"}]}"#;
+    let refused = daemon.operator.raw("/v1/chat/completions", twice).await;
+    assert!(refused.status == 400 && refused.body.to_string().contains("content stands twice"), "{}", refused.body);
     assert_eq!(asked.lock().unwrap().len(), 2, "what is refused is not asked");
     // Who says it is said on, and what clients send back of an answer passes.
     let told = json!({"messages": [{"role": "user", "name": "ada", "content": "hello"},

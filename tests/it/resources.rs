@@ -1,5 +1,6 @@
 //! Resources and what is secret of them (MISSION H4): sealed, shown on purpose, and found nowhere else.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use base64::Engine;
@@ -190,8 +191,14 @@ async fn without_the_key_everything_else_works_and_a_body_put_elsewhere_does_not
     op.post("/api/knowledge", json!({"task": "t", "content": "c", "types": ["tool"]}))
         .await
         .expect(StatusCode::CREATED);
-    // The key is back.
     std::fs::remove_dir(&file).unwrap();
+    // The ring of another daemon opens nothing, and that is said at the start.
+    std::fs::write(&file, format!("k1-other {}\n", "A".repeat(43))).unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let daemon = daemon.kill_and_restart().await;
+    assert!(daemon.daemon.locked.as_ref().is_some_and(|why| why.to_string().contains("is not in the key ring")));
+    daemon.operator.get(&reveal).await.refused(423, "sealed");
+    // The key is back.
     std::fs::rename(folder.path().join("kept"), &file).unwrap();
     let daemon = daemon.kill_and_restart().await;
     let shown = daemon.operator.get(&reveal).await.expect(StatusCode::OK);

@@ -1,10 +1,13 @@
 //! Definitions have owners, run with no more rights than their authors have, and are approved by operators; a token that is
 //! taken back closes what it opened.
 
+use std::sync::Arc;
+
 use neurons::llm::scripted::Reply;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use tests::{Client, TestDaemon, honest};
+use tests::{Client, TestDaemon, again, honest};
+use tokio::sync::Notify;
 
 use crate::knowledge::kip;
 
@@ -189,6 +192,35 @@ async fn a_token_that_is_taken_back_closes_its_sockets_and_streams_at_once() {
     stays.until(|frame| frame["t"] == "acked").await;
     op.delete("/v1/tokens/user:eve").await;
     assert_eq!(stays.closed().await.1, 4401);
+}
+
+#[tokio::test]
+async fn what_was_asked_for_with_a_token_ends_when_the_token_is_taken_back() {
+    let held = Arc::new(Notify::new());
+    let daemon = TestDaemon::start(move |_, _| Reply::Held("Once ".into(), held.clone(), "more".into())).await;
+    let op = &daemon.operator;
+    let eve = daemon.person("user:eve", "participant").await;
+    op.post("/v1/neurons", json!({"id": "slow", "kind": "base"})).await.expect(StatusCode::CREATED);
+    op.post("/v1/fascicles", thinking("slow")).await.expect(StatusCode::CREATED);
+    let (one, other) = (eve.clone(), eve);
+    let under_a_key = [("idempotency-key", "k")];
+    let invoked = tokio::spawn(async move {
+        one.send(Method::POST, "/v1/neurons/slow/invoke", &under_a_key, Some(json!({"input": "a"}))).await
+    });
+    let executed = tokio::spawn(async move {
+        other.send(Method::POST, "/v1/fascicles/slow/execute", &WAIT, Some(json!({"input": "b"}))).await
+    });
+    while daemon.model.asked().len() < 2 {
+        again().await;
+    }
+    op.delete("/v1/tokens/user:eve").await.expect(StatusCode::NO_CONTENT);
+    invoked.await.unwrap().refused(401, "bad_token");
+    executed.await.unwrap().refused(401, "bad_token");
+    for (path, list) in [("/v1/invocations", "invocations"), ("/v1/jobs", "jobs")] {
+        while op.get(path).await.expect(StatusCode::OK)[list][0]["status"] != "cancelled" {
+            again().await;
+        }
+    }
 }
 
 #[tokio::test]

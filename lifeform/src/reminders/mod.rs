@@ -199,9 +199,13 @@ static PAST: LazyLock<Regex> = LazyLock::new(|| {
         r"|^(?:昨日|おととい|一昨日|先週)の?(?:朝|昼|夜|午前|午後)?[0-9時半分:：]*に.*(?:リマインド|思い出させ)",
     ))
 });
-/// A Chinese request for a reminder that comes again, however often.
-static CHINESE_REPEATED: LazyLock<Regex> =
-    LazyLock::new(|| regex(r"^(?:请)?每(?:隔)?[^，。]{0,6}(?:秒|分钟|小时|天|周|星期|月|年)[^，。]{0,2}提醒我"));
+/// A Chinese request for a reminder with a time before it that repeats, or a date, whether or not they can be.
+static CHINESE_TIMED: LazyLock<Regex> = LazyLock::new(|| {
+    regex(concat!(
+        r"^(?:请)?(?:每(?:隔)?[^，。]{0,6}(?:秒|分钟|小时|天|周|星期|月|年)[^，。]{0,2}",
+        r"|[0-9〇一二三四五六七八九十]{1,3}月[0-9〇一二三四五六七八九十]{1,3}(?:日|号)[^，。]{0,8})提醒我"
+    ))
+});
 
 fn of_sentence(sentence: &str, now: &Zoned) -> Option<Reading> {
     if let Some(cancel) = cancel::of_sentence(sentence, now) {
@@ -220,7 +224,7 @@ fn of_sentence(sentence: &str, now: &Zoned) -> Option<Reading> {
             Language::English => ENGLISH.is_match(sentence.trim()) && (!asks || OF_DEEDS.is_match(sentence)),
             Language::Chinese => {
                 let sentence = sentence.trim();
-                !asks && (CHINESE_BEGINS.is_match(sentence) || CHINESE_REPEATED.is_match(sentence))
+                !asks && (CHINESE_BEGINS.is_match(sentence) || CHINESE_TIMED.is_match(sentence))
             }
             Language::Japanese => !asks,
         };
@@ -510,6 +514,8 @@ mod tests {
             ("每天早上七点提醒我吃药", "0 7 * * * | 吃药"),
             ("每周一上午10点提醒我写周报", "0 10 * * 1 | 写周报"),
             ("后天下午三点提醒我开会", "01-03 15:00 开会"),
+            ("二月三十号提醒我交税", "unclear"),
+            ("2月30日早上九点提醒我交税", "unclear"),
             ("12月24日提醒我买树", "12-24 09:00 买树"),
             ("三天后下午两点提醒我开会", "01-04 14:00 开会"),
             ("晚上12点提醒我睡觉", "01-02 00:00 睡觉"),

@@ -77,15 +77,22 @@ pub(super) async fn bounded(
     Ok(Response::from_parts(parts, Body::new(Pieces::new(whole, place))))
 }
 
+/// Waits until the token is taken back; without one, for ever.
+pub(super) async fn revoked(admitted: Option<&mut Admitted>) {
+    let Some(admitted) = admitted else { return std::future::pending().await };
+    loop {
+        admitted.changed().await;
+        if !admitted.renew() {
+            return;
+        }
+    }
+}
+
 /// The pieces of an answer, and an error once the token of its client was taken back.
 fn until_revoked(body: Body, mut admitted: Admitted) -> impl Stream<Item = Result<Bytes, axum::Error>> {
     let revoked = async move {
-        loop {
-            admitted.changed().await;
-            if !admitted.renew() {
-                return Err(axum::Error::new("the token of this answer was taken back"));
-            }
-        }
+        revoked(Some(&mut admitted)).await;
+        Err(axum::Error::new("the token of this answer was taken back"))
     };
     let pieces = body.into_data_stream().map(Some).chain(stream::iter([None]));
     let revoked = stream::once(revoked).map(Some);

@@ -18,7 +18,7 @@ use utoipa::ToSchema;
 use super::App;
 use super::error::ApiError;
 use super::extract::{ApiBytes, ApiJson, ApiPath, ApiQuery, Caller, IdempotencyKey, Participant};
-use super::neurons::Entries;
+use super::paging::Entries;
 
 pub(super) type CanvasPath = ApiPath<(LifeformId, CanvasId)>;
 
@@ -160,7 +160,7 @@ pub(super) async fn ops(
     let canvas = app.lifeforms.named_canvas(&id, &canvas).await?;
     match canvas.frames(after).await? {
         Frames::Deltas(frames) => {
-            let deltas = frames.iter().take(page.limit());
+            let deltas = frames.iter().take(page.limit.0);
             let deltas: Vec<Value> = deltas.filter_map(|frame| serde_json::from_str(&frame.text).ok()).collect();
             Ok(Json(json!({"ops": deltas, "rev": canvas.rev()})))
         }

@@ -1,6 +1,7 @@
 //! The routes of a chat: topics and their messages (seed 003 §6.3.4). Every route is one op of
 //! `lifeform::canvas::chat`.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use axum::Json;
@@ -261,7 +262,8 @@ pub(super) struct Stretch {
     before: Option<String>,
     /// Only so many, the latest; all when absent.
     #[serde(default)]
-    limit: Option<usize>,
+    #[param(value_type = Option<usize>, minimum = 1)]
+    limit: Option<NonZeroUsize>,
 }
 
 /// The messages of a topic in order.
@@ -283,7 +285,7 @@ pub(super) async fn messages(
     };
     let latest = state.children(&format!("{}/messages", topic_path(&topic))).rev();
     let latest = latest.filter(|message| before.as_ref().is_none_or(|before| ord(message) < *before));
-    let latest = latest.take(asked.limit.unwrap_or(usize::MAX));
+    let latest = latest.take(asked.limit.map_or(usize::MAX, NonZeroUsize::get));
     let mut messages: Vec<Value> = latest.map(|message| with_lists(message.clone())).collect();
     messages.reverse();
     Ok(Json(json!({"messages": messages, "rev": rev})))

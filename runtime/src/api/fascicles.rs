@@ -17,8 +17,8 @@ use super::App;
 use super::error::ApiError;
 use super::extract::{ApiJson, ApiPath, ApiQuery, Caller, IdempotencyKey, Participant, Patience, if_match};
 use super::jobs::{self, JobBody};
-use super::neurons::{Entries, Page};
 use super::pace::Definer;
+use super::paging::{Entries, Page};
 use crate::house;
 
 /// The longest deadline of a job, in seconds: thirty days.
@@ -68,8 +68,8 @@ pub(super) async fn list(
     _caller: Caller,
     ApiQuery(page): ApiQuery<Page>,
 ) -> Result<Json<Value>, ApiError> {
-    let found = app.fascicles.list(&page.after, page.limit()).await?;
-    let next = (found.len() == page.limit()).then(|| found.last().map(|(id, _)| id.clone())).flatten();
+    let found = app.fascicles.list(&page.after, page.limit.0).await?;
+    let next = (found.len() == page.limit.0).then(|| found.last().map(|(id, _)| id.clone())).flatten();
     let fascicles: Vec<Value> = found.iter().map(|(_, found)| shown(&app, found)).collect();
     Ok(Json(json!({"fascicles": fascicles, "next": next})))
 }
@@ -140,7 +140,7 @@ pub(super) async fn versions(
     ApiPath(id): ApiPath<FascicleId>,
     ApiQuery(asked): ApiQuery<Entries>,
 ) -> Result<Json<Value>, ApiError> {
-    let limit = asked.limit();
+    let limit = asked.limit.0;
     let (versions, next) = app.fascicles.versions(&id, asked.after, limit).await?;
     if versions.is_empty() && app.fascicles.versions(&id, 0, 1).await?.0.is_empty() {
         app.fascicles.get(&id).await?;

@@ -25,6 +25,7 @@ use utoipa::ToSchema;
 use super::App;
 use super::error::ApiError;
 use super::extract::{ApiJson, ApiPath, ApiQuery, Caller, IdempotencyKey, Participant};
+use super::paging::Limit;
 
 /// The longest deadline a caller may set, in seconds.
 const DEADLINE_S_MAX: f64 = 600.0;
@@ -294,17 +295,14 @@ pub(super) struct Invocations {
     /// Start after this id.
     #[serde(default)]
     after: String,
-    /// At most so many, up to 200.
-    #[serde(default = "fifty")]
-    limit: usize,
+    /// The number of entries, up to 200.
+    #[serde(default)]
+    #[param(inline)]
+    limit: Limit,
     /// The status.
     #[serde(default)]
     #[param(inline)]
     status: Option<InvocationStatus>,
-}
-
-fn fifty() -> usize {
-    50
 }
 
 /// Lists invocations by id; one sees one's own, operators see all. A page may be short although `next` names more.
@@ -314,8 +312,7 @@ pub(super) async fn list(
     Caller(origin): Caller,
     ApiQuery(asked): ApiQuery<Invocations>,
 ) -> Result<Json<Value>, ApiError> {
-    let limit = asked.limit.clamp(1, 200);
-    let (found, next) = app.neurons.invocations(&origin, asked.status, &asked.after, limit).await?;
+    let (found, next) = app.neurons.invocations(&origin, asked.status, &asked.after, asked.limit.0).await?;
     let invocations: Vec<InvocationBody> = found.into_iter().map(|found| known(found).0).collect();
     Ok(Json(json!({"invocations": invocations, "next": next})))
 }

@@ -25,6 +25,7 @@ use utoipa::ToSchema;
 use super::App;
 use super::error::ApiError;
 use super::extract::{ApiJson, ApiJsonOr, ApiPath, ApiQuery, ApiUpgrade, Caller, Participant, Patience, bearer};
+use super::paging::Limit;
 use super::ws;
 use crate::tokens::Admitted;
 
@@ -183,9 +184,10 @@ pub(super) struct Jobs {
     /// Start after this id.
     #[serde(default)]
     after: String,
-    /// At most so many, up to 200.
-    #[serde(default = "fifty")]
-    limit: usize,
+    /// The number of entries, up to 200.
+    #[serde(default)]
+    #[param(inline)]
+    limit: Limit,
     /// The status.
     #[serde(default)]
     #[param(inline)]
@@ -193,10 +195,6 @@ pub(super) struct Jobs {
     /// The fascicle.
     #[serde(default)]
     fascicle: Option<String>,
-}
-
-fn fifty() -> usize {
-    50
 }
 
 /// Lists jobs by id; one sees one's own, operators see all. A page may be short although `next` names more.
@@ -207,8 +205,7 @@ pub(super) async fn list(
     ApiQuery(asked): ApiQuery<Jobs>,
 ) -> Result<Json<Value>, ApiError> {
     let filter = JobFilter { status: asked.status, fascicle: asked.fascicle.map(Into::into) };
-    let limit = asked.limit.clamp(1, 200);
-    let (heads, next) = app.fascicles.jobs(&origin.principal, &filter, &asked.after, limit).await?;
+    let (heads, next) = app.fascicles.jobs(&origin.principal, &filter, &asked.after, asked.limit.0).await?;
     let jobs: Vec<Value> = heads
         .into_iter()
         .map(|head| json!({"job_id": head.id, "fascicle": head.fascicle, "status": head.status, "current_stage": head.current_stage, "error": head.error, "created_at": head.created_at, "updated_at": head.updated_at}))

@@ -18,7 +18,7 @@ use utoipa::ToSchema;
 use super::App;
 use super::error::ApiError;
 use super::extract::{ApiJson, ApiPath, ApiQuery, Caller, IdempotencyKey, Operator};
-use super::neurons::Entries;
+use super::paging::{Entries, Limit};
 use crate::daemon::shipped_lifeform;
 
 /// A request for a new lifeform.
@@ -85,6 +85,8 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, summed_up(&app, &head).await?))
 }
 
+type LifeformsLimit = Limit<100, 1000>;
+
 /// A page of lifeforms.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -93,9 +95,10 @@ pub(super) struct Page {
     /// The id after which the page begins.
     #[serde(default)]
     after: String,
-    /// At most so many, up to 1000.
+    /// The number of lifeforms, up to 1000.
     #[serde(default)]
-    limit: Option<usize>,
+    #[param(inline)]
+    limit: LifeformsLimit,
 }
 
 /// Lists lifeforms by id, those that were not terminated.
@@ -105,7 +108,7 @@ pub(super) async fn list(
     _caller: Caller,
     ApiQuery(page): ApiQuery<Page>,
 ) -> Result<Json<Value>, ApiError> {
-    let (heads, next) = app.lifeforms.page(&page.after, page.limit.unwrap_or(100)).await?;
+    let (heads, next) = app.lifeforms.page(&page.after, page.limit.0).await?;
     let mut shown = Vec::new();
     for head in heads {
         shown.push(summed_up(&app, &app.lifeforms.get(&head.id).await?).await?.0);
@@ -337,8 +340,8 @@ pub(super) async fn house_calls(
 
 /// A page of a journal and where the next one starts.
 pub(super) async fn journal(app: &App, stream: Arc<str>, page: &Entries) -> Result<(Vec<Value>, Value), ApiError> {
-    let entries = app.store.entries(&stream, page.after, page.limit()).await?;
-    let next = (entries.len() == page.limit()).then(|| entries.last().map(|entry| entry.seq)).flatten();
+    let entries = app.store.entries(&stream, page.after, page.limit.0).await?;
+    let next = (entries.len() == page.limit.0).then(|| entries.last().map(|entry| entry.seq)).flatten();
     Ok((entries.iter().map(nexus::store::Entry::to_json).collect(), json!(next)))
 }
 

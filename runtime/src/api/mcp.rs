@@ -4,11 +4,16 @@
 
 use std::sync::Arc;
 
+use axum::Json;
+use axum::extract::Request;
 use axum::http::request::Parts;
+use axum::http::{StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
 use knowledge::KnowledgeError;
 use lifeform::canvas::CHAT;
 use neurons::tools::BuiltinTool;
-use nexus::{COMMONS, Cause, NexusId, Origin, Request, Role};
+use nexus::{COMMONS, Cause, NexusId, Origin, Request as KipRequest, Role};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, GetPromptRequestParams, GetPromptResponse,
     GetPromptResult, Implementation, ListPromptsResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
@@ -39,6 +44,18 @@ pub(super) fn service(app: App) -> StreamableHttpService<Door, NeverSessionManag
         // Who may come in is decided before this, as for every route.
         .disable_allowed_hosts();
     StreamableHttpService::new(move || Ok(Door { app: app.clone() }), Arc::default(), config)
+}
+
+/// Answers a body that is no JSON-RPC message as JSON-RPC 2.0 §5.1 has it, where the service answers 415.
+pub(super) async fn refuse_malformed(request: Request, next: Next) -> Response {
+    let content_type = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let is_json = content_type.is_some_and(|value| value.starts_with("application/json"));
+    let response = next.run(request).await;
+    if !is_json || response.status() != StatusCode::UNSUPPORTED_MEDIA_TYPE {
+        return response;
+    }
+    let error = json!({"code": -32700, "message": "the body is no JSON-RPC message"});
+    (StatusCode::BAD_REQUEST, Json(json!({"jsonrpc": "2.0", "id": null, "error": error}))).into_response()
 }
 
 /// See the module.
@@ -163,7 +180,7 @@ impl Door {
             "execute_kip" => {
                 let mut arguments = arguments;
                 let nexus: NexusId = arguments.remove("nexus").map_or_else(|| Ok(commons()), of_value)?;
-                let request: Request = read(arguments)?;
+                let request: KipRequest = read(arguments)?;
                 if &*nexus != COMMONS {
                     self.app.lifeforms.get(&nexus).await.map_err(ApiError::from)?;
                 }
@@ -190,7 +207,7 @@ impl Door {
 
     /// Returns the primer of the commons for a principal.
     async fn primer(&self, origin: &Origin) -> Result<String, ErrorData> {
-        let asked = self.app.nexus.execute(&commons(), Request::new("DESCRIBE PRIMER"), origin).await;
+        let asked = self.app.nexus.execute(&commons(), KipRequest::new("DESCRIBE PRIMER"), origin).await;
         let answer = asked.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
         Ok(serde_json::to_string_pretty(&answer["result"]).unwrap_or_default())
     }

@@ -23,6 +23,7 @@ mod neurons;
 mod nexus;
 mod openai;
 mod pace;
+mod paging;
 mod reputation;
 mod resources;
 mod skills;
@@ -314,12 +315,14 @@ pub fn router(app: App) -> Router {
         let text = text.clone();
         async move { ([(header::CONTENT_TYPE, "application/json")], text) }
     };
+    let mcp = Router::new().route_service("/mcp", mcp::service(app.clone()));
+    let mcp = mcp.layer(middleware::from_fn(mcp::refuse_malformed));
     Router::new()
         .merge(routes)
         .route("/v1/lifeforms/{id}/canvases/{canvas}/subscribe", on(SOCKET, ws::subscribe))
         .route("/v1/jobs/{id}/subscribe", on(SOCKET, jobs::subscribe))
         .route("/api/resource/{*id}", get(resources::read).patch(resources::change).delete(resources::delete))
-        .route_service("/mcp", mcp::service(app.clone()))
+        .merge(mcp)
         // The undo of a lifeform's own mind, where the readings of KIP name it.
         .route("/v1/lifeforms/{id}/nexus/undo", post(nexus::undo))
         .route("/openapi.json", get(openapi))
@@ -361,7 +364,7 @@ async fn guard(axum::extract::State(app): axum::extract::State<App>, request: Re
 async fn guarded(app: &App, is_page: bool, request: Request, next: Next) -> Result<Response, ApiError> {
     const REQUEST_MAX: Duration = Duration::from_secs(600);
     let host = check_host(app, &request)?;
-    if let Some(origin) = request.headers().get(header::ORIGIN) {
+    for origin in request.headers().get_all(header::ORIGIN) {
         // A browser sends ASCII: what is none is nobody's page.
         let origin = origin.to_str().map_err(|_| ApiError::forbidden("the Origin header is no ASCII text"))?;
         check_origin(app, origin, host.as_deref().unwrap_or_default())?;
@@ -382,11 +385,7 @@ async fn guarded(app: &App, is_page: bool, request: Request, next: Next) -> Resu
         let token = token.to_str().ok().and_then(|value| value.split_once(' ')).map_or("", |(_, token)| token.trim());
         admitted = app.tokens.admit(token);
         if !open && admitted.is_none() {
-            return Err(ApiError::new(
-                StatusCode::UNAUTHORIZED,
-                "bad_token",
-                "this token is not known here, or it was taken back",
-            ));
+            return Err(unknown_token());
         }
     }
     let sender = admitted.as_ref().map_or_else(Principal::anybody, |admitted| admitted.principal().clone());
@@ -396,10 +395,19 @@ async fn guarded(app: &App, is_page: bool, request: Request, next: Next) -> Resu
         true => Some(app.reads.take(Wants { class: (), who: sender.id.0.clone(), is_bound: true }).await),
         false => None,
     };
-    let answered = tokio::time::timeout(REQUEST_MAX, next.run(request)).await;
+    let answered = tokio::select! {
+        // Who revokes the own token is answered: what is ready comes first.
+        biased;
+        answered = tokio::time::timeout(REQUEST_MAX, next.run(request)) => answered,
+        () = answers::revoked(admitted.as_mut()) => return Err(unknown_token()),
+    };
     let response =
         answered.map_err(|_| ApiError::new(StatusCode::GATEWAY_TIMEOUT, "timeout", "the request took too long"))?;
     answers::bounded(&app.answers, admitted, response).await
+}
+
+fn unknown_token() -> ApiError {
+    ApiError::new(StatusCode::UNAUTHORIZED, "bad_token", "this token is not known here, or it was taken back")
 }
 
 /// The host that a request names, if it is one of this daemon's: an address, `localhost`, or a configured name. A page of
@@ -409,7 +417,13 @@ fn check_host(app: &App, request: &Request) -> Result<Option<String>, ApiError> 
         ApiError::new(StatusCode::MISDIRECTED_REQUEST, "host", format!("this daemon is not reached by the name {host}"))
             .hint("name it under hosts in the configuration, or use its address")
     };
-    let named = match (request.uri().authority(), request.headers().get(header::HOST)) {
+    let mut named = request.headers().get_all(header::HOST).iter();
+    let (host, another) = (named.next(), named.next());
+    if another.is_some() {
+        // RFC 9112 §3.2.
+        return Err(ApiError::new(StatusCode::BAD_REQUEST, "host", "a request has one Host header"));
+    }
+    let named = match (request.uri().authority(), host) {
         (Some(authority), _) => authority.as_str(),
         (None, Some(host)) => host.to_str().map_err(|_| refused("that it sent"))?,
         (None, None) => return Ok(None),

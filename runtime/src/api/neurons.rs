@@ -14,29 +14,7 @@ use super::error::ApiError;
 use super::extract::{ApiJson, ApiPath, ApiQuery, Caller, if_match};
 use super::fascicles::Forced;
 use super::pace::Definer;
-
-/// A page of a list.
-#[derive(Deserialize, utoipa::IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Page {
-    /// Start after this id or number.
-    #[serde(default)]
-    pub(super) after: String,
-    /// At most so many, up to 200.
-    #[serde(default = "fifty")]
-    pub(super) limit: usize,
-}
-
-fn fifty() -> usize {
-    50
-}
-
-impl Page {
-    pub(super) fn limit(&self) -> usize {
-        self.limit.clamp(1, 200)
-    }
-}
+use super::paging::{Entries, Page};
 
 /// A definition as it is kept.
 #[derive(ToSchema)]
@@ -74,8 +52,8 @@ pub(super) async fn list(
     _caller: Caller,
     ApiQuery(page): ApiQuery<Page>,
 ) -> Result<Json<Value>, ApiError> {
-    let found = app.neurons.list(&page.after, page.limit()).await?;
-    let next = (found.len() == page.limit()).then(|| found.last().map(|(id, _)| id.clone())).flatten();
+    let found = app.neurons.list(&page.after, page.limit.0).await?;
+    let next = (found.len() == page.limit.0).then(|| found.last().map(|(id, _)| id.clone())).flatten();
     Ok(Json(json!({"neurons": found.iter().map(|(id, found)| shown(id, found)).collect::<Vec<_>>(), "next": next})))
 }
 
@@ -103,25 +81,6 @@ pub(super) async fn update(
     Ok(Json(shown(&id, &made)))
 }
 
-/// A selection of versions.
-#[derive(Deserialize, utoipa::IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Entries {
-    /// Start after the entry of this number.
-    #[serde(default)]
-    pub(super) after: u64,
-    /// At most so many, up to 200.
-    #[serde(default = "fifty")]
-    pub(super) limit: usize,
-}
-
-impl Entries {
-    pub(super) fn limit(&self) -> usize {
-        self.limit.clamp(1, 200)
-    }
-}
-
 /// Every version of a neuron, who wrote it and why; also of one that was removed.
 #[utoipa::path(get, path = "/v1/neurons/{id}/versions", params(("id" = String, Path), Entries), responses((status = 200, description = "{versions: [{version, at, by, cause, spec}], next}"), (status = 404, description = "there never was one")))]
 pub(super) async fn versions(
@@ -130,7 +89,7 @@ pub(super) async fn versions(
     ApiPath(id): ApiPath<NeuronId>,
     ApiQuery(asked): ApiQuery<Entries>,
 ) -> Result<Json<Value>, ApiError> {
-    let limit = asked.limit();
+    let limit = asked.limit.0;
     let (versions, next) = app.neurons.versions(&id, asked.after, limit).await?;
     if versions.is_empty() && app.neurons.versions(&id, 0, 1).await?.0.is_empty() {
         app.neurons.get(&id).await?;

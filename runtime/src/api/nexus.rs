@@ -12,6 +12,7 @@ use utoipa::ToSchema;
 use super::App;
 use super::error::ApiError;
 use super::extract::{ApiJson, ApiPath, ApiQuery, ApiText, Caller};
+use super::paging::{Entries, EntriesLimit};
 
 /// Returns the nexus of a path: a lifeform's mind, or the commons.
 async fn known(app: &App, id: LifeformId) -> Result<NexusId, ApiError> {
@@ -96,7 +97,7 @@ struct Logs {
     /// The number of the entry before the first, as `next_cursor` of the last page has it.
     cursor: Option<String>,
     /// Entries of a page, 1 to 256; 50 when absent.
-    limit: Option<usize>,
+    limit: EntriesLimit,
 }
 
 impl Asked {
@@ -131,7 +132,7 @@ async fn answer(app: &App, nexus: &NexusId, asked: Asked, origin: &Origin) -> Re
     }
     let wrong = |_| ApiError::invalid("cursor is one that next_cursor brought");
     let after: u64 = logs.cursor.map_or(Ok(0), |cursor| cursor.parse()).map_err(wrong)?;
-    let limit = logs.limit.unwrap_or(50).clamp(1, 256);
+    let limit = logs.limit.0;
     let entries = app.nexus.journal(nexus, after, limit).await?;
     let next = entries.last().filter(|_| entries.len() == limit).map(|last| last["seq"].to_string());
     Ok(Json(json!({"result": entries, "next_cursor": next})))
@@ -169,32 +170,21 @@ pub(super) async fn undo(
     Ok(Json(app.nexus.undo(&nexus, body.seq, &origin).await?))
 }
 
-/// A range of a journal.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Stretch {
-    /// Entries after this one.
-    #[serde(default)]
-    after: u64,
-    /// At most so many.
-    limit: Option<usize>,
-}
-
 /// The journal of a nexus: who wrote what, when and why, and what stood there before. For operators and the
 /// lifeform itself, since it shows what scopes may hide.
-#[utoipa::path(get, path = "/v1/nexus/{id}/journal", params(("id" = String, Path), ("after" = Option<u64>, Query), ("limit" = Option<usize>, Query)), responses((status = 200, description = "{entries, next_after}")))]
+#[utoipa::path(get, path = "/v1/nexus/{id}/journal", params(("id" = String, Path), Entries), responses((status = 200, description = "{entries, next_after}")))]
 pub(super) async fn journal(
     State(app): State<App>,
     Caller(origin): Caller,
     ApiPath(id): ApiPath<LifeformId>,
-    ApiQuery(stretch): ApiQuery<Stretch>,
+    ApiQuery(page): ApiQuery<Entries>,
 ) -> Result<Json<Value>, ApiError> {
     let nexus = known(&app, id).await?;
     if !nexus::may_write(&origin.principal, &nexus) {
         return Err(ApiError::forbidden("only an operator or the lifeform itself reads its journal"));
     }
-    let entries = app.nexus.journal(&nexus, stretch.after, stretch.limit.unwrap_or(50).clamp(1, 256)).await?;
-    let next = entries.last().map_or(stretch.after, |entry| entry["seq"].as_u64().unwrap_or(stretch.after));
+    let entries = app.nexus.journal(&nexus, page.after, page.limit.0).await?;
+    let next = entries.last().map_or(page.after, |entry| entry["seq"].as_u64().unwrap_or(page.after));
     Ok(Json(json!({"entries": entries, "next_after": next})))
 }
 

@@ -3,7 +3,8 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use nexus::{Principal, PrincipalId, Role};
+use fascicles::JobFilter;
+use nexus::{Origin, Principal, PrincipalId, Role};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
@@ -94,7 +95,7 @@ pub(super) struct RevokeQuery {
     token: Option<String>,
 }
 
-/// Takes the tokens of a principal back.
+/// Takes the tokens of a principal back. With the last one its running invocations and its unfinished jobs are stopped.
 #[utoipa::path(delete, path = "/v1/tokens/{principal}", params(("principal" = String, Path), RevokeQuery), responses((status = 204, description = "taken back"), (status = 404, description = "it has none")))]
 pub(super) async fn revoke(
     State(app): State<App>,
@@ -112,10 +113,22 @@ pub(super) async fn revoke(
         }
         Ok(_) => {
             if !app.tokens.has_one(&principal) {
-                app.lifeforms.show_gone(&PrincipalId(principal.as_str().into()));
+                let gone = PrincipalId(principal.as_str().into());
+                app.lifeforms.show_gone(&gone);
+                app.neurons.cancel_all_of(&gone);
+                stop_jobs(&app, &origin, &gone).await?;
             }
             Ok(StatusCode::NO_CONTENT)
         }
         Err(error) => Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "store", error.to_string())),
+    }
+}
+
+async fn stop_jobs(app: &App, origin: &Origin, of: &PrincipalId) -> Result<(), ApiError> {
+    loop {
+        let (_, are_more) = app.fascicles.cancel_many(&origin.principal, of, &JobFilter::default()).await?;
+        if !are_more {
+            return Ok(());
+        }
     }
 }

@@ -18,7 +18,7 @@ use super::chat::MessagePath;
 use super::error::ApiError;
 use super::extract::{ApiPath, ApiQuery, Caller};
 use super::lifeforms::journal;
-use super::neurons::Entries;
+use super::paging::{Entries, EntriesLimit};
 use crate::otlp;
 
 /// The requested part of a trace.
@@ -37,9 +37,10 @@ pub(super) struct Asked {
     /// Entries after this number.
     #[serde(default)]
     after: u64,
-    /// At most so many entries.
+    /// The number of entries, up to 256.
     #[serde(default)]
-    limit: Option<usize>,
+    #[param(inline)]
+    limit: EntriesLimit,
 }
 
 #[derive(Clone, Copy, Default, Deserialize, PartialEq, ToSchema)]
@@ -64,7 +65,7 @@ pub(super) async fn trace(
             return Err(ApiError::invalid("format=otlp wants from=: spans are of one walk"));
         }
         app.lifeforms.get(&id).await?;
-        let page = Entries { after: asked.after, limit: asked.limit.unwrap_or(50) };
+        let page = Entries { after: asked.after, limit: asked.limit };
         let (entries, next) = journal(&app, format!("trace:{id}").into(), &page).await?;
         return Ok(Json(json!({"entries": entries, "next": next})));
     };

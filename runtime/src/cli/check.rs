@@ -117,7 +117,13 @@ async fn store(report: &mut Report, config: &Config, deep: bool) {
     let opened = async {
         let backend = Arc::new(Surreal::embedded(config.store())?);
         let store = Store::open(backend.clone(), Arc::new(SystemClock)).await?;
-        let read = if deep { Some(backend.verify().await?) } else { None };
+        let read = if deep {
+            // What the log alone has is written to the database, where it is read with the rest.
+            store.checkpoint().await?;
+            Some(backend.verify().await?)
+        } else {
+            None
+        };
         store.close().await?;
         Ok::<_, nexus::StoreError>(read)
     };

@@ -33,7 +33,7 @@ pub(super) async fn run(config: Config) -> anyhow::Result<ExitCode> {
         say_error(&format!("no model is configured, and none in this process: {WITHOUT}"));
     }
     if let Some(why) = &daemon.locked {
-        say_error(&format!("what is sealed stays so, and nothing can be sealed: {why}"));
+        say_error(&format!("what is sealed does not open: {why}"));
     }
     if !config.providers.is_empty() {
         let config = config.clone();

@@ -15,12 +15,12 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use futures::{Stream, StreamExt, stream};
 use nexus::Clock;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 use tokio::sync::mpsc;
 
 pub use body::Object;
 
-use body::Body;
+use body::{Body, Unique};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -144,8 +144,7 @@ pub fn error(status: u16, message: &str) -> Response {
         .into_response()
 }
 
-async fn chat(State(engine): State<Arc<dyn Engine>>, Body(request): Body<Map<String, Value>>) -> Response {
-    let request = Value::Object(request);
+async fn chat(State(engine): State<Arc<dyn Engine>>, Body(Unique(request)): Body<Unique>) -> Response {
     let read = types::only_text(&request)
         .and_then(|()| serde_json::from_value::<ChatRequest>(request).map_err(|error| error.to_string()))
         .and_then(ChatRequest::normalized);

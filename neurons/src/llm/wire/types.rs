@@ -130,27 +130,43 @@ const OF_MESSAGE: [&str; 10] = [
     "reasoning_content",
 ];
 
+/// Roles of messages, and members of their parts, that are understood.
+const ROLES: [&str; 5] = ["system", "developer", "user", "assistant", "tool"];
+const OF_PART: [&str; 4] = ["type", "text", "refusal", "annotations"];
+
 /// Checks that the messages of a request are text, and say nothing that would be lost: parts of another type (images, audio,
-/// files), and members that are not understood.
+/// files), and roles and members that are not understood.
 ///
 /// # Errors
 /// A sentence naming the first that is not.
 pub fn only_text(request: &Value) -> Result<(), String> {
     let messages = request["messages"].as_array().into_iter().flatten().enumerate();
     for (place, message) in messages {
+        let role = message["role"].as_str().unwrap_or_default();
+        if !ROLES.contains(&role) {
+            return Err(format!("messages[{place}].role is one of {}", ROLES.join(", ")));
+        }
         for part in message["content"].as_array().into_iter().flatten() {
             let kind = part["type"].as_str().unwrap_or("text");
             if !matches!(kind, "text" | "refusal") {
                 return Err(format!("messages[{place}].content: this door takes text, not a part of type {kind}"));
             }
+            if let Some(name) = unknown_member(part, &OF_PART) {
+                return Err(format!(
+                    "messages[{place}].content: {name} of a part is not understood here: leave it out"
+                ));
+            }
         }
-        let members = message.as_object().into_iter().flatten();
-        let mut unknown = members.filter(|(name, value)| !value.is_null() && !OF_MESSAGE.contains(&name.as_str()));
-        if let Some((name, _)) = unknown.next() {
+        if let Some(name) = unknown_member(message, &OF_MESSAGE) {
             return Err(format!("messages[{place}].{name} is not understood here: leave it out"));
         }
     }
     Ok(())
+}
+
+fn unknown_member<'v>(value: &'v Value, known: &[&str]) -> Option<&'v str> {
+    let mut members = value.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
+    members.find(|(name, _)| !known.contains(&name.as_str())).map(|(name, _)| name.as_str())
 }
 
 /// Reads null as the default.
@@ -186,7 +202,9 @@ fn content<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<S
     Ok(match Value::deserialize(deserializer)? {
         Value::Null => None,
         Value::String(text) => Some(text),
-        Value::Array(parts) => Some(parts.iter().filter_map(|part| part["text"].as_str()).collect()),
+        Value::Array(parts) => {
+            Some(parts.iter().filter_map(|part| part["text"].as_str().or(part["refusal"].as_str())).collect())
+        }
         _ => return Err(serde::de::Error::custom("content is a text or a list of parts")),
     })
 }

@@ -54,6 +54,8 @@ const WRITE_MAX: Duration = Duration::from_secs(120);
 const UNLOCK_MAX: Duration = Duration::from_secs(2);
 /// Room that must be left on the disk beside what the database flushes, for the log to go on.
 const ROOM_BYTES: u64 = 4 << 20;
+/// Bytes that are left on a disk below which a failed opening is put down to it.
+const LOW_BYTES: u64 = 64 << 20;
 /// SurrealKV's message about a manifest that names a log without a file.
 const LOG_AHEAD: &str = "exceeds WAL segments";
 /// The file that SurrealKV holds locked.
@@ -471,11 +473,17 @@ fn lock_folder(path: &Path) -> Result<std::fs::File, StoreError> {
 /// Words of SurrealKV's errors about damaged files.
 const DAMAGES: [&str; 7] = ["manifest", "sst", "block", "sequence", "fill whole buffer", "checksum", "corrupt"];
 
-/// Adds to an error about damaged files of the database where they are and how to go on.
+/// Adds to an error about a full disk or damaged files of the database where they are and how to go on.
 fn with_advice(path: &Path, error: StoreError) -> StoreError {
-    let advise = |why: String| match DAMAGES.iter().any(|word| why.to_lowercase().contains(word)) {
-        true => format!("{why}. The files of the database are in {}: put them back from a backup", path.display()),
-        false => why,
+    let left = rustix::fs::statvfs(path).ok().map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize));
+    let advise = |why: String| match left.filter(|left| *left < LOW_BYTES) {
+        Some(left) => {
+            format!("{why}. The disk of {} has {} KiB left: make room and start again", path.display(), left >> 10)
+        }
+        None if DAMAGES.iter().any(|word| why.to_lowercase().contains(word)) => {
+            format!("{why}. The files of the database are in {}: put them back from a backup", path.display())
+        }
+        None => why,
     };
     match error {
         StoreError::Io(why) => StoreError::Io(advise(why)),
