@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::{SinkExt, StreamExt};
-use nexus::store::surreal::Surreal;
-use nexus::{Batch, Origin, Store, SystemClock};
 use serde_json::{Value, json};
+use store::surreal::Surreal;
+use store::{Batch, Origin, Store, SystemClock};
 use tokio_tungstenite::tungstenite::Message;
 
 use crate::daemon::{Process, TOKEN, port};

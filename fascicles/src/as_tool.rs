@@ -4,9 +4,8 @@
 
 use async_trait::async_trait;
 use neurons::tools::{FascicleCall, FascicleRunner};
-use nexus::store::{Hash, json};
-use nexus::{Cause, Event, Principal};
 use serde_json::Value;
+use store::{Cause, Event, Hash, Principal, json};
 
 use crate::fascicles::{Fascicles, JobOrder, WeakFascicles};
 use crate::run::{Fact, Status};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use neurons::NeuronSpec;
 use neurons::spec::{Kind, Runner, ToolSpec, check_id, compile};
-use nexus::PrincipalId;
 use serde_json::{Value, json};
+use store::PrincipalId;
 
 use crate::fault::{Fault, Faults};
 use crate::graph::{Body, DEPTH_MAX, Graph, Leaf, NODES_MAX, Node, Plan, Shape, Way, Work};

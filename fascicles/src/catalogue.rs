@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use neurons::{NeuronId, NeuronSpec};
-use nexus::store::{Entry, Expect, Hash, Key, Kind, Receipt, Stream, Versioned, json, last_version};
-use nexus::{Batch, Cause, Origin, Principal, PrincipalId, Role, StoreError, Timestamp};
 use serde::{Deserialize, Serialize};
+use store::{
+    Batch, Cause, Entry, Expect, Hash, Key, Kind, Origin, Principal, PrincipalId, Receipt, Role, StoreError, Stream,
+    Timestamp, Versioned, json, last_version,
+};
 
 use crate::FascicleError;
 use crate::fascicles::Fascicles;

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use neurons::spec::Kind;
-use nexus::Event;
 use serde::Serialize;
 use serde_json::{Value, json};
+use store::Event;
 use utoipa::ToSchema;
 
 use crate::FascicleError;

@@ -8,11 +8,13 @@ use futures::stream::{self, StreamExt};
 use neurons::llm::{Class, Usage};
 use neurons::tools::DEPTH_MAX;
 use neurons::{Neurons, Tier};
-use nexus::ledger::{AccountOp, Amount};
-use nexus::store::{Entry, Expect, Follow, Key, Kind, Op, Stream};
-use nexus::{Batch, Event, Origin, Place, Principal, PrincipalId, Role, Shares, Store, Timestamp};
 use ractor::ActorCell;
 use serde_json::Value;
+use store::ledger::{AccountOp, Amount};
+use store::{
+    Batch, Entry, Event, Expect, Follow, Key, Kind, Op, Origin, Place, Principal, PrincipalId, Role, Shares, Store,
+    Stream, Timestamp,
+};
 use tokio::sync::broadcast;
 
 use crate::as_tool::Runner;
@@ -356,7 +358,7 @@ impl Fascicles {
                     Ok(())
                 }
                 Ok(_) => this.spawn(head, run, toolbox, out.effects, None, Some(place)).await,
-                Err(nexus::StoreError::Conflict { what, .. })
+                Err(store::StoreError::Conflict { what, .. })
                     if what.starts_with("job:") || what.starts_with("running:") =>
                 {
                     Ok(())
@@ -575,7 +577,7 @@ impl Fascicles {
             match this.inner.store.commit(batch).await {
                 Ok(_) if head.status.is_final() => this.inner.has_ended(&head),
                 Ok(_) => this.spawn(head.clone(), run, toolbox, out.effects, None, Some(place)).await?,
-                Err(nexus::StoreError::Conflict { what, .. }) if what.starts_with("running:") => {
+                Err(store::StoreError::Conflict { what, .. }) if what.starts_with("running:") => {
                     return Err(FascicleError::NotFailed(job));
                 }
                 Err(error) => return Err(error.into()),
@@ -743,11 +745,11 @@ impl Fascicles {
 ///
 /// # Errors
 /// The store's own.
-pub(crate) async fn replay(store: &Store, id: &JobId, run: &mut Run) -> Result<(), nexus::StoreError> {
+pub(crate) async fn replay(store: &Store, id: &JobId, run: &mut Run) -> Result<(), store::StoreError> {
     each_fact(store, id, |fact| run.apply(&fact)).await
 }
 
-pub(crate) async fn each_fact(store: &Store, id: &JobId, mut take: impl FnMut(Fact)) -> Result<(), nexus::StoreError> {
+pub(crate) async fn each_fact(store: &Store, id: &JobId, mut take: impl FnMut(Fact)) -> Result<(), store::StoreError> {
     each_entry(store, id, |entry| {
         take(entry.decode()?);
         Ok(())
@@ -758,8 +760,8 @@ pub(crate) async fn each_fact(store: &Store, id: &JobId, mut take: impl FnMut(Fa
 async fn each_entry(
     store: &Store,
     id: &JobId,
-    mut take: impl FnMut(&Entry) -> Result<(), nexus::StoreError>,
-) -> Result<(), nexus::StoreError> {
+    mut take: impl FnMut(&Entry) -> Result<(), store::StoreError>,
+) -> Result<(), store::StoreError> {
     let (stream, mut after) = (job_stream(id), 0);
     loop {
         let page = store.entries(&stream, after, usize::MAX).await?;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use neurons::spec::ToolSpec;
 use neurons::{NeuronId, NeuronSpec};
-use nexus::{Event, PrincipalId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use store::{Event, PrincipalId};
 
 use crate::part::{Mapping, Test, events_of, routed};
 use crate::spec::{

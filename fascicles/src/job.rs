@@ -7,12 +7,11 @@ use std::sync::Arc;
 use neurons::llm::Class;
 use neurons::neuron::ToolResult;
 use neurons::{Neurons, Tier};
-use nexus::ledger::{AccountOp, Amount};
-use nexus::store::{Expect, Key, Kind, json};
-use nexus::{Batch, Origin, Place, PrincipalId, Timestamp};
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SupervisionEvent};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use store::ledger::{AccountOp, Amount};
+use store::{Batch, Expect, Key, Kind, Origin, Place, PrincipalId, Timestamp, json};
 use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
@@ -257,17 +256,17 @@ impl Job {
     }
 
     /// Decide, commit, act.
-    async fn take(&mut self, me: &ActorRef<JobMsg>, news: News) -> Result<(), nexus::StoreError> {
+    async fn take(&mut self, me: &ActorRef<JobMsg>, news: News) -> Result<(), store::StoreError> {
         let empty = Batch::new(&self.args.head.origin);
         match self.take_with(me, news, empty).await {
             // It has ended with that.
-            Err(nexus::StoreError::TooLarge { .. }) => Ok(()),
+            Err(store::StoreError::TooLarge { .. }) => Ok(()),
             taken => taken,
         }
     }
 
     /// The same; `with` is committed together with what follows.
-    async fn take_with(&mut self, me: &ActorRef<JobMsg>, news: News, with: Batch) -> Result<(), nexus::StoreError> {
+    async fn take_with(&mut self, me: &ActorRef<JobMsg>, news: News, with: Batch) -> Result<(), store::StoreError> {
         if let News::Done { step, .. } | News::Failed { step, .. } | News::Paused { step, .. } = &news {
             self.under_way.remove(step);
         }
@@ -293,7 +292,7 @@ impl Job {
             // The work is done and must not be done again, however long the disk fails.
             match self.args.inner.store.commit_at_last(batch).await {
                 Ok(_) => self.perform(me, effects),
-                Err(error @ nexus::StoreError::TooLarge { .. }) => {
+                Err(error @ store::StoreError::TooLarge { .. }) => {
                     self.give_up(&error).await?;
                     return Err(error);
                 }
@@ -319,7 +318,7 @@ impl Job {
     }
 
     /// Ends a job of which a step cannot be stored: it fails in the state of its journal.
-    async fn give_up(&mut self, error: &nexus::StoreError) -> Result<(), nexus::StoreError> {
+    async fn give_up(&mut self, error: &store::StoreError) -> Result<(), store::StoreError> {
         let now = self.args.inner.store.clock().now();
         let mut run = Run::new(self.args.run.graph().clone());
         crate::fascicles::replay(&self.args.inner.store, &self.args.head.id, &mut run).await?;
@@ -478,7 +477,7 @@ pub(crate) fn commit_of(head: &mut Head, run: &Run, facts: &[Fact], expect: Expe
     let stream = job_stream(&head.id);
     let mut batch = Batch::new(&head.origin.because(format!("job:{}", head.id)));
     for fact in facts {
-        batch.ops.push(nexus::store::Op::Append {
+        batch.ops.push(store::Op::Append {
             stream: stream.clone(),
             expect: None,
             kind: "fact".into(),

@@ -54,7 +54,7 @@ pub enum FascicleError {
     NotApprover,
     /// Only its owner and operators change it.
     #[error("fascicle {0} belongs to {1}")]
-    NotOwner(FascicleId, nexus::PrincipalId),
+    NotOwner(FascicleId, store::PrincipalId),
     /// Others are made of it.
     #[error("fascicle {0} is used by {1:?}")]
     InUse(FascicleId, Vec<FascicleId>),
@@ -98,14 +98,14 @@ pub enum FascicleError {
     Died(String),
     /// The store failed.
     #[error(transparent)]
-    Store(#[from] nexus::StoreError),
+    Store(#[from] store::StoreError),
 }
 
-impl From<nexus::NoPlace> for FascicleError {
-    fn from(why: nexus::NoPlace) -> Self {
+impl From<store::NoPlace> for FascicleError {
+    fn from(why: store::NoPlace) -> Self {
         match why {
-            nexus::NoPlace::Share => Self::Share,
-            nexus::NoPlace::All => Self::Overloaded,
+            store::NoPlace::Share => Self::Share,
+            store::NoPlace::All => Self::Overloaded,
         }
     }
 }

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use jsonschema::Validator;
-use nexus::{Cause, Event};
 use serde_json::{Map, Value};
+use store::{Cause, Event};
 
 use crate::spec::{Condition, Part, Take, Taken};
 

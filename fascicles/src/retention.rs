@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use nexus::store::{Expect, Key, Kind};
-use nexus::{Batch, Origin, StoreError, Timestamp};
+use store::{Batch, Expect, Key, Kind, Origin, StoreError, Timestamp};
 
 use crate::FascicleError;
 use crate::fascicles::{Fascicles, each_fact, job_stream};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use neurons::llm::Delta;
-use nexus::{Event, Origin};
 use serde_json::Value;
+use store::{Event, Origin};
 use tokio::sync::mpsc;
 
 use crate::JobId;

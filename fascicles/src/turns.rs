@@ -5,8 +5,8 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use neurons::llm::Class;
-use nexus::{Turn, Turns, Wants};
 use serde::{Deserialize, Serialize};
+use store::{Turn, Turns, Wants};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use utoipa::ToSchema;

@@ -9,8 +9,8 @@ use neurons::llm::Class;
 use neurons::neuron::ToolCall;
 use neurons::tools::Caller;
 use neurons::{CallOptions, LlmError, NeuronError, NeuronSpec, Stop};
-use nexus::{Event, PrincipalId};
 use serde_json::{Value, json};
+use store::{Event, PrincipalId};
 use tokio::time::Instant;
 
 use crate::fascicles::Inner;

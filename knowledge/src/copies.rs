@@ -1,9 +1,8 @@
 //! Copies: a person's statement is kept as a fact in a mind and as a record here, and deleting one deletes the other.
 
-use nexus::store::Op;
-use nexus::{Origin, PrincipalKind};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use store::{Op, Origin, PrincipalKind};
 
 use crate::learn::EXTRACTED;
 use crate::likeness::{likeness, telling, words};

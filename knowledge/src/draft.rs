@@ -1,10 +1,10 @@
 //! A record as a client posts it, and the rule of each member (MISSION R1, H2).
 
-use nexus::Principal;
 use nexus::kip::graph::Ids;
-use nexus::secrets::redacted;
 use serde::Serialize;
 use serde_json::{Map, Value};
+use store::Principal;
+use store::secrets::redacted;
 
 use crate::fields::{Fault, Fields, is_invisible};
 use crate::record::{SCORE, Type, UNIT_KEY};

@@ -1,9 +1,10 @@
 //! Records that improve by feedback (MISSION H2): a wish is kept with its record until the owner, or a model for the
 //! owner, has rewritten the record. The earlier content remains a version.
 
-use nexus::secrets::redacted;
-use nexus::{Batch, Origin, Right, Role};
+use nexus::Right;
 use serde_json::json;
+use store::secrets::redacted;
+use store::{Batch, Origin, Role};
 
 use crate::draft::{Body, CONTENT_CHARS_MAX, TASK_CHARS_MAX};
 use crate::likeness::facts;

@@ -2,10 +2,10 @@
 //! judge it; a judgement that names its message or trace is counted once.
 
 use jiff::Timestamp;
-use nexus::store::{Entry, Expect, Hash, Key, Kind, Op, Stream};
-use nexus::{Batch, Origin, Right};
+use nexus::Right;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use store::{Batch, Entry, Expect, Hash, Key, Kind, Op, Origin, Stream};
 
 use crate::fields::Fields;
 use crate::{Knowledge, KnowledgeError, Record};
@@ -113,7 +113,7 @@ impl Judgement {
     /// Returns the judgement without secrets, named by its cleaned content: others will read it.
     fn cleaned(self) -> Self {
         let mut case = Value::Object(self.case);
-        let _ = nexus::secrets::clean(&mut case);
+        let _ = store::secrets::clean(&mut case);
         let Value::Object(case) = case else { unreachable!("an object stays one") };
         Self { case, ..self }
     }

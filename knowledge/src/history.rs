@@ -2,10 +2,10 @@
 
 use jiff::Timestamp;
 use nexus::kip::graph::SCOPES_KEY;
-use nexus::store::Entry;
-use nexus::{Origin, Right, Role, StoreError, Version, versions_stream};
+use nexus::{Right, Version, versions_stream};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use store::{Entry, Origin, Role, StoreError};
 
 use crate::draft::Body;
 use crate::names::claims;

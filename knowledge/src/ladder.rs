@@ -2,10 +2,10 @@
 //! held becomes an SOP. Each step up is a record of its own, linked to those it was made from, which stay.
 
 use jiff::Timestamp;
-use nexus::store::Hash;
-use nexus::{Origin, Right};
+use nexus::Right;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use store::{Hash, Origin};
 
 use crate::likeness::{Words, likeness, words};
 use crate::list::Which;

@@ -7,12 +7,12 @@ use std::sync::LazyLock;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use nexus::secrets::redacted;
-use nexus::store::{Entry, Hash, Key, Kind};
-use nexus::{Batch, Origin, Right, Version};
+use nexus::{Right, Version};
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use store::secrets::redacted;
+use store::{Batch, Entry, Hash, Key, Kind, Origin};
 
 use crate::copies::{HEARD_BY, is_copy};
 use crate::cues::sentences;

@@ -43,8 +43,9 @@ use governor::{Quota, RateLimiter};
 use neurons::Neurons;
 use nexus::kip::datum::Sym;
 use nexus::kip::graph::{El, GraphRead, Look};
-use nexus::{COMMONS, Directory, Nexus, NexusError, NexusId, NoDirectory, Origin, Store, StoreError};
+use nexus::{COMMONS, Nexus, NexusError, NexusId};
 use serde_json::Value;
+use store::{Directory, NoDirectory, Origin, Store, StoreError};
 use thinking::Thinker;
 use tokio::sync::Mutex;
 use unit::versions::{Schemas, VersionError};
@@ -155,9 +156,9 @@ pub struct Knowledge {
     /// One change of a record, or of a resource, after the other; several share a lock.
     changing: Arc<[Mutex<()>; CHANGED_AT_ONCE]>,
     /// Places of those who wait for their records to be merged.
-    slims: nexus::Shares,
+    slims: store::Shares,
     /// Places for exports.
-    exports: nexus::Shares,
+    exports: store::Shares,
     /// Records of one caller are merged after those of the other.
     slimming: Arc<Mutex<()>>,
     /// The rate limit of reveals.
@@ -201,8 +202,8 @@ impl Knowledge {
             once,
             taking,
             changing,
-            slims: nexus::Shares::new(SLIMS_MAX, 1),
-            exports: nexus::Shares::new(EXPORTS_MAX, 1),
+            slims: store::Shares::new(SLIMS_MAX, 1),
+            exports: store::Shares::new(EXPORTS_MAX, 1),
             slimming: Arc::default(),
             reveals,
             directory,

@@ -4,8 +4,9 @@ use std::fmt::Write;
 
 use nexus::kip::Call;
 use nexus::kip::graph::SCOPES_KEY;
-use nexus::{OWNER_KEY, Origin, Right};
+use nexus::{OWNER_KEY, Right};
 use serde_json::{Map, Value, json};
+use store::Origin;
 
 use crate::record::{KIND, Record};
 use crate::write::write_object;

@@ -6,10 +6,10 @@ use std::fmt;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
-use nexus::Origin;
 use nexus::kip::datum::{Bag, Datum, Sym};
 use nexus::kip::graph::{Concept, El, GraphRead, Look, SCOPES_KEY};
 use serde::Serialize;
+use store::Origin;
 
 use crate::record::{Eval, KIND, Record, Status, Type, status_of, texts, types_of};
 use crate::scope::PUBLIC;

@@ -1,7 +1,6 @@
 //! Names of the unit protocol (MISSION P1): whose each is, from the commit that gives it.
 
-use nexus::store::{Key, Kind, Op};
-use nexus::{Batch, Origin};
+use store::{Batch, Key, Kind, Op, Origin};
 
 use crate::draft::Body;
 use crate::record::{Record, Status};

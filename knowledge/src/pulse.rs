@@ -1,10 +1,11 @@
 //! KnowledgePulse (MISSION P1–P3): records contributed, found and judged as units.
 
+use nexus::Right;
 use nexus::kip::datum::{Datum, Sym};
 use nexus::kip::graph::{Concept, El, Look};
-use nexus::secrets::same_json_but_for_secrets;
-use nexus::{Origin, Principal, Right, Role};
 use serde_json::{Map, Value, json};
+use store::secrets::same_json_but_for_secrets;
+use store::{Origin, Principal, Role};
 
 use crate::draft::{Body, Draft};
 use crate::feedback::{Judgement, VALIDATION};

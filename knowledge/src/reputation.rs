@@ -1,7 +1,7 @@
 //! The contributions of agents, and the providers of units (MISSION P4), for clients of the protocol.
 
-use nexus::Origin;
 use serde_json::{Value, json};
+use store::Origin;
 
 use crate::list::Which;
 use crate::pulse::shows;

@@ -7,12 +7,12 @@ use std::fmt::Write;
 use jiff::Timestamp;
 use nexus::kip::datum::{Datum, Sym};
 use nexus::kip::graph::{Concept, El, GraphRead, Look, SCOPES_KEY};
-use nexus::secrets::redacted;
-use nexus::store::{Expect, Key, Kind, Stream};
-use nexus::{Batch, HAS_SECRET_KEY, OWNER_KEY, Origin, Principal, Right, Role, SEAL_KEY};
+use nexus::{HAS_SECRET_KEY, OWNER_KEY, Right, SEAL_KEY};
 use secrecy::SecretString;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use store::secrets::redacted;
+use store::{Batch, Expect, Key, Kind, Origin, Principal, Role, Stream};
 
 use crate::draft::{CONTENT_CHARS_MAX, check_resource_id, scopes as read_scopes};
 use crate::fields::{Fault, Fields};
@@ -412,7 +412,7 @@ impl Knowledge {
         // What was shown of another one that had this name is no affair of this one's owner.
         let mut entries = self.store.entries(&reveals(id), after, 256).await?;
         entries.retain(|entry| entry.at >= resource.created_at);
-        let shown = |entry: &nexus::store::Entry| {
+        let shown = |entry: &store::Entry| {
             let data: Value = entry.decode()?;
             Ok(json!({"seq": entry.seq, "at": entry.at, "by": entry.by, "cause": entry.cause, "why": data["why"]}))
         };
@@ -438,7 +438,7 @@ impl Knowledge {
                 let batch = Batch::new(origin).put_expecting(sealed_key(&id), Expect::Version(found.version), &anew);
                 match self.store.commit(batch).await {
                     Ok(_) => done += 1,
-                    Err(nexus::StoreError::Conflict { .. }) => {}
+                    Err(store::StoreError::Conflict { .. }) => {}
                     Err(error) => return Err(error.into()),
                 }
             }

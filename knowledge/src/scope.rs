@@ -1,7 +1,7 @@
 //! Circles of visibility: who is in them, which is the nearest, and what they come to in older words (MISSION R2).
 
-use nexus::{Principal, Role};
 use serde::Serialize;
+use store::{Principal, Role};
 
 use crate::record::Record;
 
@@ -18,7 +18,7 @@ pub(crate) fn distance(scope: &str) -> usize {
 
 /// Returns the distance of the nearest of `scopes` that a principal is in; an operator, who sees everything, is in all.
 pub(crate) fn nearest(scopes: &[String], by: &Principal) -> usize {
-    let operator = by.may(nexus::Role::Operator);
+    let operator = by.may(store::Role::Operator);
     let is_in = |scope: &&String| operator || by.scopes.iter().any(|own| *own.0 == ***scope);
     scopes.iter().filter(is_in).map(|scope| distance(scope)).min().unwrap_or(NEAREST.len())
 }

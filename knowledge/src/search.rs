@@ -7,12 +7,12 @@
 
 use std::collections::BTreeMap;
 
-use nexus::Origin;
 use nexus::kip::exec::Semantic;
 use nexus::kip::graph::text::terms_of_query;
 use nexus::kip::graph::{El, GraphRead, Look};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use store::Origin;
 
 use crate::list::{Which, newest};
 use crate::record::Record;

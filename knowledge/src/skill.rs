@@ -4,11 +4,11 @@
 
 use std::sync::LazyLock;
 
-use nexus::Origin;
-use nexus::secrets::{redacted, same_but_for_secrets, same_json_but_for_secrets};
 use regex::{Captures, Regex};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use store::Origin;
+use store::secrets::{redacted, same_but_for_secrets, same_json_but_for_secrets};
 
 use crate::draft::{Body, Draft};
 use crate::fields::{Fault, is_invisible};
@@ -371,7 +371,7 @@ impl Knowledge {
                 let saved = self.put(draft, &|id| claims(&names, id, origin), origin).await?;
                 (saved.record, true, saved.warnings)
             }
-            Some(known) if by.answers_for(&known.owner) || by.may(nexus::Role::Operator) => {
+            Some(known) if by.answers_for(&known.owner) || by.may(store::Role::Operator) => {
                 let head = |extra: &Map<String, Value>| json!(extra.get(MEMBER));
                 let is_same = body.content.as_ref().is_some_and(|said| same_but_for_secrets(said, &known.content))
                     && same_json_but_for_secrets(&head(&body.extra), &head(&known.extra));

@@ -5,10 +5,11 @@ use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{Hash, Hasher};
 
+use nexus::Right;
 use nexus::kip::graph::text::terms;
-use nexus::{Origin, Right, Role};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use store::{Origin, Role};
 
 use crate::draft::Body;
 use crate::likeness::Tenor;

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use neurons::neuron::Completed;
 use neurons::{CallOptions, HOUSE, NeuronError, NeuronSpec, Neurons, Stop};
-use nexus::Origin;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use store::Origin;
 
 /// The longest time that a search waits for a model's choice.
 const PATIENCE: Duration = Duration::from_secs(3);

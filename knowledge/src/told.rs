@@ -6,9 +6,9 @@ use std::fmt::Write;
 use std::sync::PoisonError;
 
 use jiff::{SignedDuration, Timestamp};
-use nexus::Origin;
 use nexus::kip::datum::Sym;
 use nexus::kip::graph::{El, Look};
+use store::Origin;
 
 use crate::list::{Which, newest};
 use crate::record::{KIND, Record, Type};

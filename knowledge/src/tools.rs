@@ -3,11 +3,11 @@
 
 use async_trait::async_trait;
 use neurons::tools::{BuiltinTool, Builtins, Caller, Vault};
-use nexus::Origin;
 use secrecy::SecretString;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
+use store::Origin;
 
 use crate::list::Which;
 use crate::record::{SCORE, Type};

@@ -8,12 +8,12 @@ use std::time::Duration;
 use jiff::tz::TimeZone;
 use nexus::kip::Call;
 use nexus::kip::graph::SCOPES_KEY;
-use nexus::secrets::replaced;
-use nexus::store::{Hash, Key, Kind, Op};
-use nexus::{Batch, OWNER_KEY, Origin, Right, Role, SecretPolicy, versions_stream};
+use nexus::{OWNER_KEY, Right, SecretPolicy, versions_stream};
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use store::secrets::replaced;
+use store::{Batch, Hash, Key, Kind, Op, Origin, Role};
 
 use crate::draft::{self, Body, Draft, OWNERS_OWN};
 use crate::feedback::{self, Judgement};
@@ -207,7 +207,7 @@ impl Knowledge {
             return Err(KnowledgeError::Forbidden(format!("a record cannot be shown to {other}")));
         }
         let Some(id) = id else { return Ok(()) };
-        if nexus::secrets::redacted(id).is_some() {
+        if store::secrets::redacted(id).is_some() {
             return Err(KnowledgeError::Forbidden("a secret cannot be the name of what others read".to_owned()));
         }
         let origin = Origin::system("whether an id is taken");

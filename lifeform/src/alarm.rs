@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::SignedDuration;
-use nexus::store::{Key, Kind};
-use nexus::{Store, StoreError, Timestamp};
+use store::{Key, Kind, Store, StoreError, Timestamp};
 use tokio::sync::Notify;
 
 use crate::spec::LifeformId;

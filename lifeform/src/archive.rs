@@ -14,13 +14,15 @@ use bytes::Bytes;
 use fascicles::run::Fact;
 use fascicles::{Definitions, FascicleSpec};
 use neurons::{NeuronId, NeuronSpec};
-use nexus::ledger::{Account, AccountOp, Amount};
-use nexus::store::{Entry, Expect, Hash, Key, Kind, Op, Stream, last_version};
-use nexus::{Batch, Cause, Origin, Principal, PrincipalId, Store, StoreError, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use store::ledger::{Account, AccountOp, Amount};
+use store::{
+    Batch, Cause, Entry, Expect, Hash, Key, Kind, Op, Origin, Principal, PrincipalId, Store, StoreError, Stream,
+    Timestamp, last_version,
+};
 use tokio::fs::File;
 use tokio::io::{AsyncWriteExt, BufWriter};
 

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use nexus::store::{Key, Kind};
 use serde::{Deserialize, Serialize};
+use store::{Key, Kind};
 
 use crate::perception::{Change, Perception, Place, Said, Thought};
 
@@ -310,7 +310,7 @@ fn add(waiting: &mut Vec<Said>, mut said: Said) {
 
 #[cfg(test)]
 mod tests {
-    use nexus::Cause;
+    use store::Cause;
 
     use super::*;
 
@@ -343,7 +343,7 @@ mod tests {
             keeps_reminders: true,
             supplements: None,
             cause: Cause::default(),
-            at: nexus::Timestamp::UNIX_EPOCH,
+            at: store::Timestamp::UNIX_EPOCH,
         }
     }
 

@@ -5,9 +5,9 @@
 use std::collections::VecDeque;
 
 use jiff::SignedDuration;
-use nexus::{PrincipalId, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use store::{PrincipalId, Timestamp};
 
 /// The limits of the guard, `[guard]` in the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

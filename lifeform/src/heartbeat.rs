@@ -6,7 +6,7 @@ use std::collections::{BinaryHeap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::SignedDuration;
-use nexus::{Clock, Timestamp};
+use store::{Clock, Timestamp};
 use tokio::sync::Notify;
 
 use crate::life::Handle;

@@ -8,8 +8,8 @@ use knowledge::{
     Cue, Deed, Judgement, Knowledge, KnowledgeError, Learned, Lesson, Query, Record, Router, TOP_K_MAX, Type, Which,
 };
 use nexus::kip::graph::Ids;
-use nexus::{Cause, Clock, Origin, Principal, PrincipalId, Scope, Timestamp};
 use serde_json::{Map, Value, json};
+use store::{Cause, Clock, Origin, Principal, PrincipalId, Scope, Timestamp};
 
 use crate::agenda::Goal;
 

@@ -68,5 +68,5 @@ pub enum LifeformError {
     Neuron(#[from] neurons::NeuronError),
     /// The store failed.
     #[error(transparent)]
-    Store(#[from] nexus::StoreError),
+    Store(#[from] store::StoreError),
 }

@@ -5,10 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use fascicles::Fascicles;
 use fascicles::run::Status as JobStatus;
-use nexus::store::{Entry, Key, Kind};
-use nexus::{Origin, Principal, Scope, Store, Timestamp};
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SupervisionEvent};
 use serde::{Deserialize, Serialize};
+use store::{Entry, Key, Kind, Origin, Principal, Scope, Store, Timestamp};
 use tokio::sync::oneshot;
 
 use crate::LifeformError;

@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::SignedDuration;
 use nexus::kip::graph::text::terms;
-use nexus::{Cause, NexusError, Origin, Principal, PrincipalKind, Request, Role};
+use nexus::{NexusError, Request};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use store::{Cause, Origin, Principal, PrincipalKind, Role};
 
 use crate::memory::{Memory, Place, also_in, earlier_places_of, holds, places_of};
 
@@ -144,7 +145,7 @@ impl Gardener<'_> {
         let mut archived = Vec::new();
         for person in self.run(PERSONS, json!({"limit": LOOKED_AT_MAX})).await? {
             let seen = person["attributes"]["interaction_summary"]["last_seen_at"].as_str();
-            let seen = seen.and_then(|seen| seen.parse::<nexus::Timestamp>().ok());
+            let seen = seen.and_then(|seen| seen.parse::<store::Timestamp>().ok());
             let is_archived = person["attributes"]["status"] == "archived";
             if let (Some(id), Some(name), false, true) =
                 (person["id"].as_str(), person["name"].as_str(), is_archived, seen.is_some_and(|seen| seen < before))

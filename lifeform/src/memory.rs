@@ -7,9 +7,10 @@ use std::sync::Arc;
 use nexus::kip::Call;
 use nexus::kip::graph::text::terms;
 use nexus::kip::lang::parser::seems_to_write;
-use nexus::{Clock, Nexus, NexusError, NexusId, Origin, Request, Right};
+use nexus::{Nexus, NexusError, NexusId, Request, Right};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use store::{Clock, Origin};
 use tokio::sync::Mutex;
 
 /// Names a speaker, and keeps the time, the number and the topics of the talks (K13).
@@ -149,7 +150,7 @@ impl Memory {
     }
 
     /// Now.
-    pub(crate) fn now(&self) -> nexus::Timestamp {
+    pub(crate) fn now(&self) -> store::Timestamp {
         self.clock.now()
     }
 

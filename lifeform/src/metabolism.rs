@@ -1,9 +1,9 @@
 //! The means of the next thought: plain functions of the balance and the policy.
 
 use neurons::Tier;
-use nexus::Timestamp;
-use nexus::ledger::Account;
 use serde::{Deserialize, Serialize};
+use store::Timestamp;
+use store::ledger::Account;
 
 use crate::spec::Metabolism;
 
@@ -30,7 +30,7 @@ pub struct Policy {
     pub reason: String,
     /// The author.
     #[serde(default)]
-    pub set_by: Option<nexus::PrincipalId>,
+    pub set_by: Option<store::PrincipalId>,
     /// The end.
     #[serde(default)]
     pub expires_at: Option<Timestamp>,

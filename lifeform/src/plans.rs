@@ -3,9 +3,8 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use nexus::store::{Expect, Key, Kind};
-use nexus::{Batch, Origin, Store, StoreError, Timestamp};
 use serde_json::json;
+use store::{Batch, Expect, Key, Kind, Origin, Store, StoreError, Timestamp};
 
 use crate::LifeformError;
 use crate::agenda::Agenda;
@@ -133,7 +132,7 @@ impl Plans {
             if next == *agenda {
                 return Ok(made);
             }
-            if nexus::store::json(&next).len() > AGENDA_BYTES_MAX {
+            if store::json(&next).len() > AGENDA_BYTES_MAX {
                 let full = format!("an agenda has at most {AGENDA_BYTES_MAX} bytes: remove goals that are over");
                 return Err(LifeformError::Refused(Refusal::State(full)));
             }

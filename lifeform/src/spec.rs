@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use fascicles::FascicleId;
-use nexus::PrincipalId;
-use nexus::ledger::{Amount, Release, SHARE_DEFAULT, SHARE_WHOLE, share_of};
 use serde::{Deserialize, Serialize};
+use store::PrincipalId;
+use store::ledger::{Amount, Release, SHARE_DEFAULT, SHARE_WHOLE, share_of};
 
 use crate::agenda::{Agenda, GoalSpec, Quiet, ScheduleSpec};
 use crate::metabolism::Mode;
@@ -243,8 +243,8 @@ impl LifeformSpec {
     ///
     /// # Errors
     /// The fault of the definition.
-    pub fn agenda(&self, now: nexus::Timestamp) -> Result<Agenda, String> {
-        let (mut agenda, by) = (Agenda::default(), nexus::PrincipalId::new("system:definition"));
+    pub fn agenda(&self, now: store::Timestamp) -> Result<Agenda, String> {
+        let (mut agenda, by) = (Agenda::default(), store::PrincipalId::new("system:definition"));
         for goal in &self.initiative.goals {
             agenda.set_goal(goal.clone(), &by, now).map_err(|refusal| format!("goals: {refusal}"))?;
         }
@@ -284,7 +284,7 @@ impl LifeformSpec {
             }
         }
         for who in &self.trusts {
-            nexus::Principal::parse_id(&who.0).map_err(|why| format!("trusts: {why}"))?;
+            store::Principal::parse_id(&who.0).map_err(|why| format!("trusts: {why}"))?;
         }
         let m = &self.metabolism;
         if !(0 <= m.rest_below_tokens
@@ -304,7 +304,7 @@ impl LifeformSpec {
             return Err("initiative.sleep_after_s is at most 30 days".into());
         }
         initiative.quiet.as_ref().map_or(Ok(()), Quiet::check).map_err(|why| format!("initiative.quiet.{why}"))?;
-        self.agenda(nexus::Timestamp::UNIX_EPOCH).map_err(|why| format!("initiative: {why}"))?;
+        self.agenda(store::Timestamp::UNIX_EPOCH).map_err(|why| format!("initiative: {why}"))?;
         check_release(&m.release).map_err(|message| format!("metabolism.{message}"))?;
         share_of(m.person_share).map_err(|message| format!("metabolism.{message}"))?;
         if !(100..=86_400_000).contains(&m.beat_ms) {

@@ -6,11 +6,10 @@ use std::sync::Arc;
 
 use fascicles::Fascicles;
 use neurons::llm::paid::calls_stream;
-use nexus::ledger::Amount;
-use nexus::store::{Entry, Expect, Key, Kind};
-use nexus::{Batch, Origin, Store, StoreError};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use store::ledger::Amount;
+use store::{Batch, Entry, Expect, Key, Kind, Origin, Store, StoreError};
 
 /// Names in one dimension; past it the rest is counted as `other`.
 const NAMES_MAX: usize = 1_000;

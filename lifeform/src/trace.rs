@@ -6,9 +6,8 @@ use std::sync::Arc;
 
 use fascicles::run::Fact;
 use neurons::llm::paid::calls_stream;
-use nexus::store::{Entry, Stream};
-use nexus::{Store, StoreError, Timestamp};
 use serde_json::{Value, json};
+use store::{Entry, Store, StoreError, Stream, Timestamp};
 
 /// Entries that a walk in one direction answers.
 const STEPS_MAX: usize = 200;

@@ -4,8 +4,7 @@
 use std::sync::Arc;
 
 use futures::{FutureExt, StreamExt};
-use nexus::Batch;
-use nexus::store::{Hash, json};
+use store::{Batch, Hash, json};
 
 use crate::NeuronError;
 use crate::conversation::Conversation;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use nexus::store::Op;
+use store::Op;
 
 use crate::invocation::Spent;
 use crate::kinds::Event;

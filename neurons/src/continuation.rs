@@ -9,10 +9,10 @@ use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{Key, XChaCha20Poly1305, XNonce};
-use nexus::{PrincipalId, Timestamp};
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use store::{PrincipalId, Timestamp};
 
 use crate::invocation::Answer;
 use crate::neuron::ToolResult;

@@ -3,10 +3,9 @@
 
 use std::sync::Arc;
 
-use nexus::store::{Hash, Op, Stream, json};
-use nexus::{Batch, Store, StoreError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json as value};
+use store::{Batch, Hash, Op, Store, StoreError, Stream, json};
 
 use crate::invocation::tool_message;
 use crate::llm::{ChatMessage, ChatReply, Usage, WireToolCall};

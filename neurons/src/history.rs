@@ -3,10 +3,12 @@
 
 use std::time::Duration;
 
-use nexus::store::{Entry, Key, Kind, Stream, Versioned, last_version};
-use nexus::{Batch, Cause, Origin, Principal, PrincipalId, Role, StoreError, Timestamp};
 use serde::{Deserialize, Serialize};
 use similar::TextDiff;
+use store::{
+    Batch, Cause, Entry, Key, Kind, Origin, Principal, PrincipalId, Role, StoreError, Stream, Timestamp, Versioned,
+    last_version,
+};
 
 use crate::NeuronError;
 use crate::neurons::{FIRST_VERSION, Neurons};
@@ -163,7 +165,7 @@ impl Neurons {
         let read = |entry: &Entry| {
             let Written { version, spec, .. } = entry.decode()?;
             let (at, by, cause) = (entry.at, entry.by.clone(), entry.cause.clone());
-            Ok::<_, nexus::StoreError>(Version { version, at, by, cause, spec })
+            Ok::<_, store::StoreError>(Version { version, at, by, cause, spec })
         };
         Ok((entries.iter().map(read).collect::<Result<_, _>>()?, next))
     }
@@ -230,10 +232,10 @@ mod tests {
     #[test]
     fn a_stored_definition_is_read_with_and_without_its_author() {
         let spec = NeuronSpec { id: Some("n1".into()), temperature: Some(0.7), ..NeuronSpec::default() };
-        let old: Stored = serde_json::from_slice(&nexus::store::json(&spec)).unwrap();
+        let old: Stored = serde_json::from_slice(&store::json(&spec)).unwrap();
         assert_eq!((old.spec, old.author), (spec.clone(), None));
         let stored = Stored { spec: spec.clone(), author: Some(PrincipalId::new("ada")) };
-        let read: Stored = serde_json::from_slice(&nexus::store::json(&stored)).unwrap();
+        let read: Stored = serde_json::from_slice(&store::json(&stored)).unwrap();
         assert_eq!((read.spec, read.author), (spec, Some(PrincipalId::new("ada"))));
     }
 }

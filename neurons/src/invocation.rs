@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use nexus::{Batch, Origin, PrincipalId, Store};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use store::{Batch, Origin, PrincipalId, Store};
 use tokio::sync::mpsc;
 
 use crate::NeuronError;

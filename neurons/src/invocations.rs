@@ -8,10 +8,12 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nexus::store::{Expect, Hash, Key, Kind as Document, Op, Versioned, json};
-use nexus::{Batch, Origin, Place, PrincipalId, PrincipalKind, Role, StoreError, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use store::{
+    Batch, Expect, Hash, Key, Kind as Document, Op, Origin, Place, PrincipalId, PrincipalKind, Role, StoreError,
+    Timestamp, Versioned, json,
+};
 use tokio::sync::{mpsc, oneshot, watch};
 use utoipa::ToSchema;
 

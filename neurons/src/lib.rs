@@ -22,7 +22,7 @@ pub mod tools;
 
 use std::sync::Arc;
 
-use nexus::PrincipalId;
+use store::PrincipalId;
 
 pub use history::Version;
 pub use invocation::{Answer, Stop};
@@ -115,17 +115,17 @@ pub enum NeuronError {
     Llm(#[from] LlmError),
     /// The store or the ledger refused.
     #[error(transparent)]
-    Store(#[from] nexus::StoreError),
+    Store(#[from] store::StoreError),
 }
 
 /// Names an account of the ledger.
 pub type AccountId = Arc<str>;
 
-impl From<nexus::NoPlace> for NeuronError {
-    fn from(why: nexus::NoPlace) -> Self {
+impl From<store::NoPlace> for NeuronError {
+    fn from(why: store::NoPlace) -> Self {
         match why {
-            nexus::NoPlace::Share => Self::Share,
-            nexus::NoPlace::All => Self::Overloaded,
+            store::NoPlace::Share => Self::Share,
+            store::NoPlace::All => Self::Overloaded,
         }
     }
 }

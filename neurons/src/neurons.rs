@@ -4,9 +4,11 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use nexus::store::{Expect, Key, Kind as Document, Receipt, Versioned};
-use nexus::{Batch, Directory, NoDirectory, Origin, PrincipalId, Role, Shares, Store, StoreError};
 use serde_json::Value;
+use store::{
+    Batch, Directory, Expect, Key, Kind as Document, NoDirectory, Origin, PrincipalId, Receipt, Role, Shares, Store,
+    StoreError, Versioned,
+};
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::NeuronError;

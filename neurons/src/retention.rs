@@ -1,10 +1,9 @@
 //! The retention of calls. An invocation is removed with its record, its journal and its pauses; its payments stay in
 //! the ledger and in `calls:{account}`.
 
-use nexus::store::{Expect, Key, Kind as Document};
-use nexus::{Batch, Origin, StoreError, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use store::{Batch, Expect, Key, Kind as Document, Origin, StoreError, Timestamp};
 
 use crate::NeuronError;
 use crate::conversation::{PREFIX, stream};

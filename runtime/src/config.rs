@@ -14,8 +14,8 @@ use neurons::Tier;
 use neurons::llm::{Abilities, Price};
 use neurons::tools::Reach;
 use nexus::SecretPolicy;
-use nexus::ledger::share_of;
 use serde::Deserialize;
+use store::ledger::share_of;
 pub use telemetry::Telemetry;
 pub use tools::{Host, Server, Tools};
 

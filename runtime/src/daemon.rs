@@ -13,10 +13,10 @@ use lifeform::{LifeformHead, LifeformSpec, Lifeforms, Status};
 use neurons::llm::Meaning;
 use neurons::tools::{Builtins, Tools, Vault};
 use neurons::{HOUSE, Models, Neurons};
-use nexus::ledger::{AccountOp, Amount, share_of};
-use nexus::store::surreal::Surreal;
-use nexus::store::{Backend, Kind};
-use nexus::{Batch, Cause, Clock, Nexus, Origin, Principal, PrincipalKind, Role, Store, SystemClock};
+use nexus::Nexus;
+use store::ledger::{AccountOp, Amount, share_of};
+use store::surreal::Surreal;
+use store::{Backend, Batch, Cause, Clock, Kind, Origin, Principal, PrincipalKind, Role, Store, SystemClock};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -200,7 +200,7 @@ impl Daemon {
             app.neurons.clone(),
             app.fascicles.clone(),
         );
-        let keeper = tokio::spawn(nexus::vital("retention", retention));
+        let keeper = tokio::spawn(store::vital("retention", retention));
         // Made once: a bare router is built again for each connection.
         let service = api::router(app.clone()).into_make_service();
         let door = axum_server::Handle::new();

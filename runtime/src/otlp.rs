@@ -6,9 +6,8 @@ use std::sync::Arc;
 
 use fascicles::run::{Fact, Status};
 use lifeform::trace::{Step, Walk};
-use nexus::Timestamp;
-use nexus::store::Hash;
 use serde_json::{Value, json};
+use store::{Hash, Timestamp};
 
 /// One span on its way.
 struct Span {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fascicles::Fascicles;
 use jiff::SignedDuration;
 use neurons::Neurons;
-use nexus::Clock;
+use store::Clock;
 
 use crate::config::Keep;
 

@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal;
 
-use nexus::store::surreal;
+use store::surreal;
 use tracing::Dispatch;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;

@@ -8,9 +8,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use anyhow::{Context, bail};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use nexus::store::{Expect, Hash, Key, Kind};
-use nexus::{Batch, Directory, Origin, Principal, PrincipalKind, Role, Scope, Store};
 use rand::RngExt;
+use store::{Batch, Directory, Expect, Hash, Key, Kind, Origin, Principal, PrincipalKind, Role, Scope, Store};
 use tokio::sync::{Mutex, watch};
 
 use crate::config::Config;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use neurons::llm::scripted::Reply;
-use nexus::store::Hash;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
+use store::Hash;
 use tests::{Client, TestDaemon, honest, text_of};
 use tokio::sync::Notify;
 

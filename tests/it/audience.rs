@@ -1,10 +1,9 @@
 //! Who hears what (MISSION K11): what is said where somebody is not is told to nobody else, in the same lifeform or in another;
 //! what is forgotten is forgotten in every copy; and what others wrote makes a thought untrusted.
 
-use nexus::store::{Key, Kind};
-use nexus::{Batch, Origin};
 use reqwest::StatusCode;
 use serde_json::{Value, json};
+use store::{Batch, Key, Kind, Origin};
 use tests::{Client, Socket, TestDaemon, honest, obedient, text_of};
 
 use super::tools::Outside;

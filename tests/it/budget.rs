@@ -4,12 +4,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use nexus::ledger::{AccountOp, Amount};
-use nexus::store::{Backend, Entry, Memory};
-use nexus::{Batch, ManualClock, Origin, Store};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::Value;
+use store::ledger::{AccountOp, Amount};
+use store::{Backend, Batch, Entry, ManualClock, Memory, Origin, Store};
 
 const ACCOUNT: &str = "lf";
 

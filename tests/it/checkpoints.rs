@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use nexus::store::faulty::{Fault, Faulty};
-use nexus::store::surreal::Surreal;
-use nexus::store::{Entry, Expect, Key, Kind, Op, Stream};
-use nexus::{Batch, ManualClock, Origin, Store};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+use store::faulty::{Fault, Faulty};
+use store::surreal::Surreal;
+use store::{Batch, Entry, Expect, Key, Kind, ManualClock, Op, Origin, Store, Stream};
 
 /// What must be there.
 #[derive(Clone, Debug, Default, PartialEq)]

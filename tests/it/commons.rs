@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use nexus::store::Memory;
-use nexus::store::faulty::{Fault, Faulty};
-use nexus::{COMMONS, ManualClock, Nexus, NexusId, Origin, Principal, Request, Shelves, Store};
+use nexus::{COMMONS, Nexus, NexusId, Request, Shelves};
 use serde_json::{Value, json};
+use store::faulty::{Fault, Faulty};
+use store::{ManualClock, Memory, Origin, Principal, Store};
 
 /// A nexus of several minds, and who writes in it.
 struct World {

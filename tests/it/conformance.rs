@@ -4,9 +4,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use nexus::kip::{Engine, Request};
-use nexus::{ManualClock, Nexus, Origin, Shelves, Store};
+use nexus::{Nexus, Shelves};
 use reqwest::StatusCode;
 use serde_json::json;
+use store::{ManualClock, Origin, Store};
 use tests::{TestDaemon, conformance, honest};
 
 #[tokio::test]

@@ -280,9 +280,8 @@ async fn pages_of_other_sites_are_kept_out() {
 
 #[tokio::test]
 async fn without_any_model_everything_else_works_and_says_so() {
-    use nexus::store::Memory;
-    use nexus::{Clock, SystemClock};
     use std::sync::Arc;
+    use store::{Clock, Memory, SystemClock};
     let folder = tempfile::tempdir().unwrap();
     let config =
         runtime::Config::load(None, &[("data", folder.path().display().to_string()), ("listen", "127.0.0.1:0".into())])

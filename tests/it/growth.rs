@@ -12,12 +12,12 @@ use neurons::llm::scripted::{Reply, Scripted};
 use neurons::llm::{ChatRequest, Delta};
 use neurons::neuron::ToolResult;
 use neurons::{Answer, HOUSE, InvokeOptions, Neurons};
-use nexus::ledger::{AccountOp, Amount};
-use nexus::store::{Backend, Kind, Memory};
-use nexus::{Batch, Event, ManualClock, Nexus, Origin, Store};
+use nexus::Nexus;
 use reqwest::StatusCode;
 use runtime::{Config, Daemon, Parts};
 use serde_json::{Value, json};
+use store::ledger::{AccountOp, Amount};
+use store::{Backend, Batch, Event, Kind, ManualClock, Memory, Origin, Store};
 use tests::disk::{Watch, Watched};
 use tests::{Client, honest, models_of};
 use tokio::sync::mpsc;
@@ -100,7 +100,7 @@ async fn a_job_costs_as_much_as_the_one_before() {
             fascicle: "f".into(),
             owner: HOUSE.into(),
             account: HOUSE.into(),
-            events: vec![Event::text("user", "hello", nexus::Cause::default())],
+            events: vec![Event::text("user", "hello", store::Cause::default())],
             ..JobOrder::default()
         };
         let job = fascicles.start(&Origin::system("test"), order, Arc::new(NoTools), |batch| batch).await.unwrap();
@@ -140,7 +140,7 @@ async fn what_ended_long_ago_is_let_go_with_all_that_was_said_in_it() {
     let store = daemon.daemon.app.store().clone();
     let calls = store.entries(&"calls:house".into(), 0, 200).await.unwrap();
     let said = calls.iter().filter_map(|call| call.to_json()["data"]["conversation"].as_str().map(str::to_owned));
-    let mut said: Vec<nexus::store::Stream> = said.map(Into::into).collect();
+    let mut said: Vec<store::Stream> = said.map(Into::into).collect();
     said.push(format!("job:{ended}").into());
     // Two invocations, a chat, a step of a job, and the job.
     said.sort();

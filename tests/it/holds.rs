@@ -6,11 +6,11 @@ use std::time::Duration;
 use neurons::llm::paid::calls_stream;
 use neurons::llm::scripted::{Reply, Scripted};
 use neurons::{CallOptions, HOUSE, NeuronSpec, Neurons};
-use nexus::ledger::{AccountOp, Amount};
-use nexus::store::Memory;
-use nexus::store::faulty::{Fault, Faulty};
-use nexus::{Batch, Nexus, Origin, Store, SystemClock};
+use nexus::Nexus;
 use serde_json::{Value, json};
+use store::faulty::{Fault, Faulty};
+use store::ledger::{AccountOp, Amount};
+use store::{Batch, Memory, Origin, Store, SystemClock};
 use tokio::sync::Notify;
 
 #[tokio::test(flavor = "multi_thread")]

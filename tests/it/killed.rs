@@ -60,7 +60,7 @@ fn the_daemon_that_is_killed() {
         }
         let mut parts = Parts::real(&config, models).unwrap();
         if let Ok(when) = std::env::var(KILL) {
-            let inner = Arc::new(nexus::store::surreal::Surreal::embedded(config.store()).unwrap());
+            let inner = Arc::new(store::surreal::Surreal::embedded(config.store()).unwrap());
             parts.backend = Arc::new(Watched::new(inner, Deadly::new(&when)));
         }
         // Under a failing disk this is no defect: the log keeps to one line of it.
@@ -81,13 +81,13 @@ const DIES: &str = "A_VITAL_TASK_DIES";
 fn a_panic_of_a_task_that_the_daemon_cannot_do_without_ends_the_process() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     if std::env::var(DIES).is_ok() {
-        runtime.block_on(nexus::vital("test", async { panic!("on purpose") }))
+        runtime.block_on(store::vital("test", async { panic!("on purpose") }))
     }
-    assert_eq!(runtime.block_on(nexus::vital("test", async { 7 })), 7);
+    assert_eq!(runtime.block_on(store::vital("test", async { 7 })), 7);
     let itself = "killed::a_panic_of_a_task_that_the_daemon_cannot_do_without_ends_the_process";
     let mut command = Command::new(std::env::current_exe().unwrap());
     let ended = command.args(["--exact", itself]).env(DIES, "1").output().unwrap();
-    assert_eq!(ended.status.code(), Some(nexus::vital::EXIT_STATUS));
+    assert_eq!(ended.status.code(), Some(store::vital::EXIT_STATUS));
 }
 
 pub(crate) struct Victim {

@@ -3,12 +3,12 @@
 use neurons::llm::scripted::{Reply, Scripted};
 use neurons::llm::{Abilities, ChatRequest, CompletionMode, JsonMode, LlmProvider, Model, Models, Price};
 use neurons::{CallOptions, HOUSE, NeuronSpec, Neurons, Stop, Tier};
-use nexus::ledger::{AccountOp, Amount};
-use nexus::store::Memory;
-use nexus::{Batch, ManualClock, Nexus, Origin, Store};
+use nexus::Nexus;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 use std::sync::Arc;
+use store::ledger::{AccountOp, Amount};
+use store::{Batch, ManualClock, Memory, Origin, Store};
 use tests::TestDaemon;
 
 async fn invoke(daemon: &TestDaemon, spec: Value, input: Value) -> Value {

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use nexus::{ManualClock, Nexus, Origin, Principal, PrincipalKind, Request, Role, Store};
+use nexus::{Nexus, Request};
 use reqwest::StatusCode;
 use serde_json::{Value, json};
+use store::{ManualClock, Origin, Principal, PrincipalKind, Role, Store};
 use tests::{TestDaemon, honest};
 
 struct Mind {
@@ -168,7 +169,7 @@ async fn a_dry_run_and_a_reader_write_nothing() {
     let dry = Request { dry_run: true, ..Request::new(command) };
     let told = mind.nexus.execute(&"test".into(), dry, &mind.origin).await.unwrap();
     assert_eq!(told, json!({"result": {"deleted_concepts": 2, "deleted_propositions": 2}}));
-    let ada = Origin::new(Principal::new("user:ada", PrincipalKind::User, Role::Participant), nexus::Cause::default());
+    let ada = Origin::new(Principal::new("user:ada", PrincipalKind::User, Role::Participant), store::Cause::default());
     let refused = mind.nexus.execute(&"test".into(), Request::new(command), &ada).await.unwrap();
     assert_eq!(refused["error"]["kind"], "execution");
     assert_eq!(mind.run(r#"FIND(COUNT(?s)) WHERE { ?s {type: "Ship"} }"#).await, json!({"result": [2]}));

@@ -15,7 +15,7 @@ async fn ask(client: &Client, base: &str, topic: &str, question: &str) -> String
 }
 
 /// Waits until every job of the lifeform has ended: what was said is then also learned.
-pub(crate) async fn settled(store: &nexus::Store, id: &str, topic: &str, rev: u64) {
+pub(crate) async fn settled(store: &store::Store, id: &str, topic: &str, rev: u64) {
     let mut follow = store.follow(format!("job:{id}.{topic}.r{rev}").into(), 0);
     while let Ok(entry) = follow.next().await {
         if entry.to_json()["data"]["fact"] == "ended" {

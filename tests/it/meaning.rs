@@ -7,13 +7,10 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use neurons::llm::scripted::Scripted;
 use neurons::llm::{Model, Price};
-use nexus::store::Memory;
-use nexus::{
-    Cause, Clock, EmbedError, Embedder, ManualClock, Nexus, NexusId, Origin, Principal, PrincipalKind, Request, Role,
-    Scope, Store, SystemClock,
-};
+use nexus::{EmbedError, Embedder, Nexus, NexusId, Request};
 use reqwest::StatusCode;
 use serde_json::{Value, json};
+use store::{Cause, Clock, ManualClock, Memory, Origin, Principal, PrincipalKind, Role, Scope, Store, SystemClock};
 use tests::{Client, honest, models_of};
 use tokio::sync::Semaphore;
 

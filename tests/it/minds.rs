@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use nexus::store::faulty::{Fault, Faulty};
-use nexus::store::{Backend, Batch, Key, Kind, Memory, Versioned};
-use nexus::{
-    Cause, Clock, Export, ManualClock, Nexus, NexusId, Origin, Principal, PrincipalKind, Request, Right, Role, Scope,
-    Store,
-};
+use nexus::{Export, Nexus, NexusId, Request, Right};
 use reqwest::StatusCode;
 use serde_json::{Value, json};
+use store::faulty::{Fault, Faulty};
+use store::{
+    Backend, Batch, Cause, Clock, Key, Kind, ManualClock, Memory, Origin, Principal, PrincipalKind, Role, Scope, Store,
+    Versioned,
+};
 use tests::{TestDaemon, honest};
 
 struct Mind {

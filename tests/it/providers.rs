@@ -9,9 +9,10 @@ use neurons::llm::{
     ChatMessage, ChatRequest, Class, Delta, Endpoint, Limits, LlmProvider, Model, OpenAi, Price, Transport, paid,
 };
 use neurons::{CallOptions, HOUSE, LlmError, Models, NeuronSpec, Neurons, Stop, Tier};
-use nexus::ledger::{AccountOp, Amount};
-use nexus::{Batch, ManualClock, Nexus, Origin, Store, Wants};
+use nexus::Nexus;
 use serde_json::{Value, json};
+use store::ledger::{AccountOp, Amount};
+use store::{Batch, ManualClock, Origin, Store, Wants};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;

@@ -187,9 +187,9 @@ async fn a_model_chooses_among_what_the_caller_sees_and_gives_way_when_it_does_n
 
 #[tokio::test(start_paused = true)]
 async fn a_model_that_does_not_answer_in_time_gives_way() {
-    let store = nexus::Store::open(
-        std::sync::Arc::new(nexus::store::Memory::default()),
-        std::sync::Arc::new(nexus::ManualClock::default()),
+    let store = store::Store::open(
+        std::sync::Arc::new(store::Memory::default()),
+        std::sync::Arc::new(store::ManualClock::default()),
     );
     let store = store.await.unwrap();
     let minds = nexus::Nexus::new(store.clone());
@@ -197,9 +197,9 @@ async fn a_model_that_does_not_answer_in_time_gives_way() {
     let model = neurons::llm::scripted::Scripted::new(move |_, _| Reply::Held("[".into(), never.clone(), "]".into()));
     let models = tests::models_of(&model.provider("silent").unwrap());
     let thinking = neurons::Neurons::open(store.clone(), tests::tools_of(minds.clone()), models).await.unwrap();
-    let funds = nexus::ledger::AccountOp::Open(nexus::ledger::Amount::tokens(100_000));
-    let system = nexus::Origin::system("test");
-    store.commit(nexus::Batch::new(&system).account(neurons::HOUSE, funds, "house")).await.unwrap();
+    let funds = store::ledger::AccountOp::Open(store::ledger::Amount::tokens(100_000));
+    let system = store::Origin::system("test");
+    store.commit(store::Batch::new(&system).account(neurons::HOUSE, funds, "house")).await.unwrap();
     let records = knowledge::Knowledge::new(store, minds).with_neurons(thinking);
     let Value::Object(body) = record("the harbour", "hail on channel 9") else { panic!() };
     let draft = knowledge::Draft::read(body, &system.principal).unwrap();

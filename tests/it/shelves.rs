@@ -3,12 +3,9 @@
 use std::sync::Arc;
 
 use nexus::kip::graph::Ids;
-use nexus::store::Memory;
-use nexus::{
-    Cause, ManualClock, Nexus, NexusId, Origin, Principal, PrincipalKind, Request, Role, Scope, Shelves, Store,
-    StoreError,
-};
+use nexus::{Nexus, NexusId, Request, Shelves};
 use serde_json::{Value, json};
+use store::{Cause, ManualClock, Memory, Origin, Principal, PrincipalKind, Role, Scope, Store, StoreError};
 
 struct Mind {
     nexus: Nexus,

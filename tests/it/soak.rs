@@ -6,12 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use neurons::llm::scripted::Scripted;
-use nexus::store::surreal::Surreal;
-use nexus::store::{Backend, Memory};
-use nexus::{Clock, ManualClock};
 use reqwest::StatusCode;
 use runtime::{Config, Daemon, Parts};
 use serde_json::json;
+use store::surreal::Surreal;
+use store::{Backend, Clock, ManualClock, Memory};
 use tests::{Client, honest, models_of, text_of};
 
 const HOUR_MS: i64 = 3_600_000;

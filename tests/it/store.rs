@@ -3,10 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use nexus::StoreError;
-use nexus::store::surreal::Surreal;
-use nexus::store::{Backend, Memory, suite};
 use serde_json::json;
+use store::surreal::Surreal;
+use store::{Backend, Memory, StoreError, suite};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn memory_passes_the_suite() {
@@ -28,9 +27,8 @@ async fn surreal_passes_the_suite() {
 
 mod failing {
     use super::*;
-    use nexus::store::faulty::{Fault, Faulty};
-    use nexus::store::{Key, Kind};
-    use nexus::{Batch, ManualClock, Origin, Store, StoreError};
+    use store::faulty::{Fault, Faulty};
+    use store::{Batch, Key, Kind, ManualClock, Origin, Store, StoreError};
 
     fn batch(n: u64) -> Batch {
         Batch::new(&Origin::system("test")).put(Key::new(Kind::Meta, format!("k{n}")), &n).append("s", "k", &n)
@@ -145,9 +143,8 @@ mod failing {
 
 mod on_disk {
     use super::*;
-    use nexus::store::{Key, Kind};
-    use nexus::{Batch, ManualClock, Origin, Store};
     use std::path::{Path, PathBuf};
+    use store::{Batch, Key, Kind, ManualClock, Origin, Store};
 
     fn copy(from: &Path, to: &Path) {
         std::fs::create_dir_all(to).unwrap();
@@ -266,18 +263,18 @@ fn copied(store: &std::path::Path, copy: &std::path::Path) {
 /// would be replayed a second time.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_checkpoint_that_fills_the_databases_memory_survives_a_kill() {
-    use nexus::store::{Entry, Key, Kind, Projected, Projection, Versioned};
+    use store::{Entry, Key, Kind, Projected, Projection, Versioned};
     let folder = tempfile::tempdir().unwrap();
     let (store, copy) = (folder.path().join("store"), folder.path().join("copy"));
     let disk = Surreal::embedded(&store).unwrap();
-    disk.open(nexus::Timestamp::UNIX_EPOCH).await.unwrap();
+    disk.open(store::Timestamp::UNIX_EPOCH).await.unwrap();
     let logs = || logs(&store);
     let (key, stream) = (|n: u64| Key::new(Kind::Meta, format!("d{n}")), |n: u64| format!("s{n}").into());
     let entry = Entry {
         seq: 1,
-        at: nexus::Timestamp::UNIX_EPOCH,
-        by: nexus::PrincipalId::new("user:ada"),
-        cause: nexus::Cause::of("test"),
+        at: store::Timestamp::UNIX_EPOCH,
+        by: store::PrincipalId::new("user:ada"),
+        cause: store::Cause::of("test"),
         kind: "k".into(),
         data: "1".into(),
     };
@@ -305,7 +302,7 @@ async fn a_checkpoint_that_fills_the_databases_memory_survives_a_kill() {
     }
     copied(&store, &copy);
     let disk = Surreal::embedded(&copy).unwrap();
-    let left = disk.open(nexus::Timestamp::UNIX_EPOCH).await.unwrap();
+    let left = disk.open(store::Timestamp::UNIX_EPOCH).await.unwrap();
     assert_eq!((left.checkpoint, left.log.len()), (n, 0));
     for known in 1..=n {
         let there = disk.document(&key(known)).await.unwrap().is_some();
@@ -317,11 +314,11 @@ async fn a_checkpoint_that_fills_the_databases_memory_survives_a_kill() {
 /// SurrealKV splits a log that its memory table cannot hold, and a second kill loses the other part: see `Surreal::open`.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_read_back_after_a_kill_survives_the_next_one() {
-    use nexus::store::{Key, Kind, Projected, Projection, Versioned};
+    use store::{Key, Kind, Projected, Projection, Versioned};
     let folder = tempfile::tempdir().unwrap();
     let [store, once, twice] = ["store", "once", "twice"].map(|name| folder.path().join(name));
     let disk = Surreal::embedded(&store).unwrap();
-    disk.open(nexus::Timestamp::UNIX_EPOCH).await.unwrap();
+    disk.open(store::Timestamp::UNIX_EPOCH).await.unwrap();
     let key = |n: u64| Key::new(Kind::Meta, format!("d{n}"));
     let large: bytes::Bytes = vec![b'7'; 300 << 10].into();
     let (first, mut n) = (logs(&store), 0);
@@ -335,10 +332,10 @@ async fn what_is_read_back_after_a_kill_survives_the_next_one() {
     }
     copied(&store, &once);
     let disk = Surreal::embedded(&once).unwrap();
-    disk.open(nexus::Timestamp::UNIX_EPOCH).await.unwrap();
+    disk.open(store::Timestamp::UNIX_EPOCH).await.unwrap();
     copied(&once, &twice);
     let disk = Surreal::embedded(&twice).unwrap();
-    assert_eq!(disk.open(nexus::Timestamp::UNIX_EPOCH).await.unwrap().checkpoint, n);
+    assert_eq!(disk.open(store::Timestamp::UNIX_EPOCH).await.unwrap().checkpoint, n);
     for known in 1..=n {
         assert!(disk.document(&key(known)).await.unwrap().is_some(), "{known} of {n}");
     }
@@ -361,7 +358,7 @@ fn rot(store: &Path, of: &[u8]) -> usize {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_changed_on_the_disk_by_itself_is_refused_by_name() {
-    use nexus::store::{Key, Kind, Projected, Projection, Versioned};
+    use store::{Key, Kind, Projected, Projection, Versioned};
     let folder = tempfile::tempdir().unwrap();
     let store = folder.path().join("store");
     let key = |name: &str| Key::new(Kind::Meta, name);
@@ -372,14 +369,14 @@ async fn what_changed_on_the_disk_by_itself_is_refused_by_name() {
     };
     {
         let disk = Surreal::embedded(&store).unwrap();
-        disk.open(nexus::Timestamp::UNIX_EPOCH).await.unwrap();
+        disk.open(store::Timestamp::UNIX_EPOCH).await.unwrap();
         disk.append(1, vec![7; 64].into()).await.unwrap();
         // Many, so that what rots lies in a block of its own.
         let others = (0..200).map(|n| made(&format!("other {n:03}"), "something"));
         let documents = [made("other 100 rots", "exactly-1000"), made("stays", "exactly-2000")];
         let documents = documents.into_iter().chain(others).collect();
         let payload: bytes::Bytes = format!("payload {}", "p".repeat(9_000)).into();
-        let payloads = vec![(nexus::store::Hash::of(&payload), payload)];
+        let payloads = vec![(store::Hash::of(&payload), payload)];
         disk.project(Projection { upto: 1, documents, payloads, ..Projection::default() }).await.unwrap();
         let read = disk.verify().await.unwrap();
         assert_eq!((read.whole, read.unchecked, read.damaged), (203, 0, 0), "{read:?}");
@@ -387,7 +384,7 @@ async fn what_changed_on_the_disk_by_itself_is_refused_by_name() {
     }
     assert_eq!(rot(&store, b"exactly-1000"), 1);
     let disk = Surreal::embedded(&store).unwrap();
-    disk.open(nexus::Timestamp::UNIX_EPOCH).await.unwrap();
+    disk.open(store::Timestamp::UNIX_EPOCH).await.unwrap();
     match disk.document(&key("other 100 rots")).await {
         Err(StoreError::Corrupt(why)) => {
             assert!(why.contains("meta:other 100 rots") && why.contains("damaged"), "{why}")
@@ -406,7 +403,7 @@ async fn what_changed_on_the_disk_by_itself_is_refused_by_name() {
 async fn a_log_that_lost_its_end_is_reported_and_opens_without_it_when_that_is_accepted() {
     let folder = tempfile::tempdir().unwrap();
     let store = folder.path().join("store");
-    let now = nexus::Timestamp::UNIX_EPOCH;
+    let now = store::Timestamp::UNIX_EPOCH;
     {
         let disk = Surreal::embedded(&store).unwrap();
         disk.open(now).await.unwrap();
@@ -433,10 +430,10 @@ async fn a_log_that_lost_its_end_is_reported_and_opens_without_it_when_that_is_a
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tables_without_a_manifest_are_refused_and_left_as_they_are() {
-    use nexus::store::{Key, Kind, Projected, Projection, Versioned};
+    use store::{Key, Kind, Projected, Projection, Versioned};
     let folder = tempfile::tempdir().unwrap();
     let (store, aside) = (folder.path().join("store"), folder.path().join("manifest"));
-    let now = nexus::Timestamp::UNIX_EPOCH;
+    let now = store::Timestamp::UNIX_EPOCH;
     let key = Key::new(Kind::Meta, "kept");
     {
         let disk = Surreal::embedded(&store).unwrap();
@@ -464,9 +461,8 @@ async fn tables_without_a_manifest_are_refused_and_left_as_they_are() {
 
 mod much {
     use super::*;
-    use nexus::store::{Key, Kind, Op, PAGE_ELEMENTS};
-    use nexus::{Batch, ManualClock, Origin, Store};
     use serde_json::{Value, json};
+    use store::{Batch, Key, Kind, ManualClock, Op, Origin, PAGE_ELEMENTS, Store};
 
     #[tokio::test(flavor = "multi_thread")]
     async fn however_fast_it_is_written_a_checkpoint_fits_into_the_database() {
@@ -488,7 +484,7 @@ mod much {
             store.commit(batch).await.unwrap();
             // Short entries of many streams, with as many references as there may be.
             let causes = (0..16).map(|n| Arc::from(format!("canvas:somebody/canvas_chat_main@{round}{n}"))).collect();
-            let origin = Origin::new(origin.principal.clone(), nexus::Cause(causes));
+            let origin = Origin::new(origin.principal.clone(), store::Cause(causes));
             let entries = (0..1_000).fold(Batch::new(&origin), |batch, n| batch.append(format!("s{n}"), "k", &n));
             let several = (0..4).map(|_| store.commit(entries.clone()));
             futures::future::try_join_all(several).await.unwrap();

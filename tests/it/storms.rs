@@ -8,8 +8,9 @@ use fascicles::run::{Fact, Status};
 use fascicles::{Fascicles, JobOrder, ToolContext, ToolFailure, Toolbox};
 use neurons::llm::Delta;
 use neurons::{HOUSE, Models, Neurons};
-use nexus::{ManualClock, Nexus, Origin, Store};
+use nexus::Nexus;
 use serde_json::{Value, json};
+use store::{ManualClock, Origin, Store};
 use tokio::sync::mpsc;
 
 /// One of its tools panics.

@@ -10,7 +10,7 @@ import statistics
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-CRATES = ["nexus/kip", "nexus", "neurons", "knowledge", "fascicles", "lifeform", "runtime"]
+CRATES = ["store", "nexus/kip", "nexus", "neurons", "knowledge", "fascicles", "lifeform", "runtime"]
 BEGINNINGS = "What|Whether|How|Which|Who|Whose|Where|When|Why|It|Its|Those"
 WORDS = re.compile(r"\b(told|somebody|whoever|anew|stands)\b")
 LINES_MAX, FUNCTION_MAX, COLUMNS_MAX = 500, 70, 120

@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use nexus::Timestamp;
-use nexus::ledger::Account;
-use nexus::store::{Backend, Entry, Hash, Key, Kind, Opened, Page, Projection, StoreError, Stream, Versioned};
+use store::ledger::Account;
+use store::{Backend, Entry, Hash, Key, Kind, Opened, Page, Projection, StoreError, Stream, Timestamp, Versioned};
 
 /// What watches a disk.
 #[async_trait]

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use neurons::neuron::ToolCall;
-use nexus::{Event, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use store::{Event, Timestamp};
 use utoipa::ToSchema;
 
 /// Names a step: a node, `each[3]` of a map or a repeat, `plan/draft` within a fascicle, `plan!/draft` within the one that is
@@ -232,14 +232,14 @@ mod tests {
     #[test]
     fn what_others_look_for_is_told_apart_by_its_beginning() {
         let told = Observed { id: "evt_001".into(), stage: "a".into(), ..Observed::default() };
-        assert!(Fact::is_observed(&nexus::store::json(&Fact::Observed(told))));
+        assert!(Fact::is_observed(&store::json(&Fact::Observed(told))));
         let output = serde_json::json!({"fact": "observed"});
-        let done = nexus::store::json(&Fact::Done { step: "a".into(), output });
+        let done = store::json(&Fact::Done { step: "a".into(), output });
         assert!(!Fact::is_observed(&done) && !Fact::ends_or_waits(&done));
         let ended = Fact::Ended { status: Status::Completed, error: None };
         let wait = Wait { n: 1, pause: Pause::Event { event: "e".into() }, expires_at: None };
         for fact in [ended, Fact::Paused { step: "a".into(), wait }] {
-            assert!(Fact::ends_or_waits(&nexus::store::json(&fact)));
+            assert!(Fact::ends_or_waits(&store::json(&fact)));
         }
     }
 }

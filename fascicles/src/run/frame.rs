@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use nexus::Event;
 use serde_json::{Map, Value, json};
+use store::Event;
 
 use super::step::FALL_BACK;
 use crate::graph::{Body, Graph, Leaf, Node, Work};

@@ -19,8 +19,8 @@ mod tree;
 use std::sync::Arc;
 
 use neurons::neuron::ToolResult;
-use nexus::Timestamp;
 use serde_json::{Value, json};
+use store::Timestamp;
 
 pub use fact::{Fact, Observed, Pause, Status, Step, Wait, ordinal};
 use frame::{Doing, Frame, Slot, State};

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use nexus::{Cause, Event, Timestamp};
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 use serde_json::{Value, json};
+use store::{Cause, Event, Timestamp};
 
 use super::frame::joined;
 use super::{Answer, Effect, Fact, News, Pause, Run, Start, Status, Step};

@@ -1,7 +1,7 @@
 //! The moves that follow from a state, computed repeatedly until there are none.
 
-use nexus::{Event, Timestamp};
 use serde_json::json;
+use store::{Event, Timestamp};
 
 use super::frame::{Doing, Frame, Slot, State, joined};
 use super::{Fact, JOINED_BYTES_MAX, OUTPUT_BYTES_MAX, Pause, Step, Wait};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use neurons::neuron::{ToolCall, ToolResult};
-use nexus::{Event, Timestamp};
 use serde_json::Value;
+use store::{Event, Timestamp};
 
 use super::{Fact, Step};
 use crate::graph::{Authors, Leaf};

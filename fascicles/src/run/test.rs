@@ -1,7 +1,7 @@
 //! Single claims about a run.
 
-use nexus::{Event, Timestamp};
 use serde_json::{Value, json};
+use store::{Event, Timestamp};
 
 use super::{Answer, Effect, Fact, News, Outcome, Run, Standing, Start, Status, Step};
 use crate::graph::{Graph, Plan};
@@ -23,7 +23,7 @@ fn now() -> Timestamp {
 }
 
 fn accepted() -> News {
-    News::Accepted { events: vec![Event::text("user", "hello", nexus::Cause::default())], deadline_at: None }
+    News::Accepted { events: vec![Event::text("user", "hello", store::Cause::default())], deadline_at: None }
 }
 
 fn done(step: &str) -> News {
@@ -112,7 +112,7 @@ fn a_map_works_on_so_many_items_at_once_and_keeps_their_order() {
         json!([{"id": "each", "run": {"map": {"over": {"at": "/items"}, "parallel": 2, "run": {"tool": {"name": "t"}}}}}]),
         "each",
     );
-    let events = vec![Event::json("user", json!({"items": ["a", "b", "c"]}), nexus::Cause::default())];
+    let events = vec![Event::json("user", json!({"items": ["a", "b", "c"]}), store::Cause::default())];
     let out = run.on(News::Accepted { events, deadline_at: None }, now());
     assert_eq!(started(&out), ["each[0]", "each[1]"]);
     assert_eq!(starts(&out)[1].events[0].content, json!("b"));
@@ -125,7 +125,7 @@ fn a_map_works_on_so_many_items_at_once_and_keeps_their_order() {
 #[test]
 fn what_is_too_large_to_be_kept_fails_its_node_and_nothing_hangs() {
     let large = "x".repeat(super::OUTPUT_BYTES_MAX * 3);
-    let events = || (0..2).map(|_| Event::json("user", json!(large), nexus::Cause::default())).collect();
+    let events = || (0..2).map(|_| Event::json("user", json!(large), store::Cause::default())).collect();
     for (run_of, says) in [
         (json!({"join": "list"}), "its output has"),
         (json!({"branch": {"cases": [{"route": "a", "is": {"type": "string"}}]}}), "its output has"),

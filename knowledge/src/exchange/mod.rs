@@ -8,11 +8,10 @@ mod tree;
 
 use std::collections::{BTreeSet, HashMap};
 
-use nexus::secrets::{same_but_for_secrets, same_json_but_for_secrets};
-use nexus::store::Hash;
-use nexus::{NoPlace, Origin, Principal};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use store::secrets::{same_but_for_secrets, same_json_but_for_secrets};
+use store::{Hash, NoPlace, Origin, Principal};
 
 use crate::draft::{Body, Draft};
 use crate::list::Which;
@@ -287,7 +286,7 @@ impl Knowledge {
                                 told[member] = said;
                             }
                         }
-                        nexus::secrets::clean(&mut told);
+                        store::secrets::clean(&mut told);
                         done.errors.push(told);
                     }
                 }
@@ -321,7 +320,7 @@ impl Knowledge {
         let draft = Draft::read(record, &origin.principal)?;
         let id = draft.id.clone().unwrap_or_default();
         let by = &origin.principal;
-        let is_operator = by.may(nexus::Role::Operator);
+        let is_operator = by.may(store::Role::Operator);
         match self.any(&id, origin).await {
             Ok(known) if known.status == Status::Active => match says(&known, &draft) {
                 true => {
@@ -373,7 +372,7 @@ impl Knowledge {
             let own = Origin::system("whose a unit was");
             let is = async |wanted: Status| self.unit_that(id, &|status| status == wanted, &own).await;
             let by = &origin.principal;
-            let was_deleted = |record: Record| by.may(nexus::Role::Operator) || by.answers_for(&record.owner);
+            let was_deleted = |record: Record| by.may(store::Role::Operator) || by.answers_for(&record.owner);
             if is(Status::Active).await?.is_none() && is(Status::Retracted).await?.is_some_and(was_deleted) {
                 return Err(KnowledgeError::Conflict(format!("{id} was deleted here: a rollback has it back")));
             }

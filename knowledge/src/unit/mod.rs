@@ -8,8 +8,8 @@ pub mod versions;
 use std::sync::LazyLock;
 
 use jsonschema::Validator;
-use nexus::secrets::redacted;
 use serde_json::{Map, Value, json};
+use store::secrets::redacted;
 
 use crate::fields::Fault;
 use crate::record::{Record, Type};

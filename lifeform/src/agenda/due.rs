@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use nexus::PrincipalId;
 use serde_json::{Value, json};
+use store::PrincipalId;
 
 use super::{
     AGAIN_MIN, Act, Agenda, DEPTH_MAX, Goal, GoalSpec, GoalStatus, NOTES_MAX, Note, Outcome, OwnSchedule, Schedule,

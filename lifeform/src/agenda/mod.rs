@@ -11,8 +11,8 @@ use croner::Cron;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use knowledge::Record;
-use nexus::{Principal, PrincipalId, Role};
 use serde::{Deserialize, Serialize};
+use store::{Principal, PrincipalId, Role};
 
 use crate::canvas::Refusal;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fascicles::FascicleError;
 use fascicles::run::Status as JobStatus;
 use jiff::SignedDuration;
-use nexus::{Batch, Origin};
+use store::{Batch, Origin};
 
 use super::Alive;
 use super::thinking::word;

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use fascicles::FascicleError;
 use jiff::SignedDuration;
-use nexus::store::Entry;
-use nexus::{Batch, Cause, PrincipalId, Timestamp};
 use serde_json::Value;
+use store::{Batch, Cause, Entry, PrincipalId, Timestamp};
 use tokio::sync::oneshot;
 
 use super::{Alive, next_of};

@@ -7,8 +7,7 @@ use fascicles::{FascicleError, JobOrder, Priority};
 use jiff::SignedDuration;
 use knowledge::Record;
 use neurons::llm::Class;
-use nexus::store::{Entry, Hash};
-use nexus::{Event, Origin, StoreError, Timestamp};
+use store::{Entry, Event, Hash, Origin, StoreError, Timestamp};
 
 use super::{Alive, is_passing};
 use crate::LifeformError;

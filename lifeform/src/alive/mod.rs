@@ -14,8 +14,7 @@ use std::time::Duration;
 
 use fascicles::run::{Fact, Status as JobStatus};
 use fascicles::{FascicleError, Fascicles, Toolbox};
-use nexus::store::{Entry, Expect, Follow, Key, json};
-use nexus::{Batch, Cause, Origin, Principal, Store, StoreError, Timestamp};
+use store::{Batch, Cause, Entry, Expect, Follow, Key, Origin, Principal, Store, StoreError, Timestamp, json};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -247,7 +246,7 @@ impl Alive {
             json(&serde_json::json!({"what": what, "status": status, "mode": mode, "policy": policy, "guard": guard}));
         let mut batch =
             Batch::new(origin).put_expecting(Head::key(&self.head.id), Expect::Version(self.version), &self.head);
-        batch.push(nexus::store::Op::Append {
+        batch.push(store::Op::Append {
             stream: format!("trace:{}", self.head.id).into(),
             expect: None,
             kind: "lifeform".into(),

@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use fascicles::{FascicleError, JobOrder};
 use neurons::llm::Usage;
-use nexus::ledger::Amount;
-use nexus::store::Hash;
-use nexus::{Event, Origin, PrincipalId, StoreError, Timestamp};
+use store::ledger::Amount;
+use store::{Event, Hash, Origin, PrincipalId, StoreError, Timestamp};
 
 use super::{Alive, is_passing};
 use crate::LifeformError;

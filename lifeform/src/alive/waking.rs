@@ -6,8 +6,7 @@ use std::sync::atomic::Ordering;
 
 use fascicles::run::{Fact, Status as JobStatus};
 use jiff::SignedDuration;
-use nexus::store::{Entry, Expect, Kind};
-use nexus::{Batch, Origin, StoreError, Timestamp};
+use store::{Batch, Entry, Expect, Kind, Origin, StoreError, Timestamp};
 use tokio::task::JoinHandle;
 
 use super::Alive;

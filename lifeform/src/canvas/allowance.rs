@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use nexus::PrincipalId;
 use serde::{Deserialize, Serialize};
+use store::PrincipalId;
 use tokio::time::Instant;
 
 use super::Refusal;

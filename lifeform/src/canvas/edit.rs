@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, Patch, PatchOperation, RemoveOperation};
-use nexus::{PrincipalKind, Role};
 use serde_json::{Value, json};
+use store::{PrincipalKind, Role};
 
 use super::state::escape;
 use super::{Ask, Refusal, State};

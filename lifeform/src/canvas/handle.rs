@@ -4,10 +4,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, We
 use std::time::Duration;
 
 use bytes::Bytes;
-use nexus::store::{Hash, Stream};
-use nexus::{Batch, Origin, PrincipalId, Store, StoreError, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use store::{Batch, Hash, Origin, PrincipalId, Store, StoreError, Stream, Timestamp};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::time::Instant;
 
@@ -171,8 +170,8 @@ impl Canvas {
         let (owner, shared) =
             Owner::new(log.clone(), loaded, limits, sleepers.clone(), inbox, published, closed, alive.clone());
         let crowd: Arc<Crowd> = Arc::default();
-        tokio::spawn(nexus::vital("fan-out", telling::run(newest.clone(), told, ephemeral.downgrade(), crowd.clone())));
-        tokio::spawn(nexus::vital("canvas", owner.run()));
+        tokio::spawn(store::vital("fan-out", telling::run(newest.clone(), told, ephemeral.downgrade(), crowd.clone())));
+        tokio::spawn(store::vital("canvas", owner.run()));
         let presence = Arc::default();
         let close = Arc::new(close);
         let uploads = Arc::default();

@@ -9,10 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use json_patch::{AddOperation, Patch, PatchOperation, ReplaceOperation};
-use nexus::store::{Entry, Expect, Key, Kind as Rows, Stream};
-use nexus::{Batch, Origin, PrincipalId, Store, StoreError, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use store::{Batch, Entry, Expect, Key, Kind as Rows, Origin, PrincipalId, Store, StoreError, Stream, Timestamp};
 
 use super::chat::PURGE;
 use super::{CanvasId, Kind, Limits, Op, State};

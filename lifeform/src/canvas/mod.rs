@@ -19,9 +19,9 @@ mod telling;
 
 use std::sync::Arc;
 
-use nexus::{Principal, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use store::{Principal, Timestamp};
 
 pub use allowance::Limits;
 pub use edit::Edit;

@@ -7,9 +7,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use json_patch::Patch;
-use nexus::store::{Entry, Hash, Op as StoreOp, Receipt};
-use nexus::{Batch, Cause, Origin, Principal, PrincipalId, PrincipalKind, StoreError, Timestamp};
 use serde_json::{Value, json};
+use store::{
+    Batch, Cause, Entry, Hash, Op as StoreOp, Origin, Principal, PrincipalId, PrincipalKind, Receipt, StoreError,
+    Timestamp,
+};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -258,7 +260,7 @@ impl Owner {
 
     /// Decides one write and starts its commit; answers refusals and repetitions at once.
     async fn decide(&mut self, write: Write) -> Option<UnderWay> {
-        let request = nexus::store::json(&match &write.what {
+        let request = store::json(&match &write.what {
             What::Ops(ops) => json!(ops),
             What::Patch(patch, _) => json!(patch),
         });
@@ -386,7 +388,7 @@ impl Owner {
             // What was taken away for good cannot be looked back at.
             let inverse = Patch(if is_purge { Vec::new() } else { touched.inverse });
             let delta = Delta { op: json!(op), patch, inverse, op_id, asked };
-            let body = nexus::store::json(&delta);
+            let body = store::json(&delta);
             written += body.len();
             if written > WRITTEN_MAX {
                 let why = format!("all of it changes over {WRITTEN_MAX} bytes of the canvas: do it in several writes");
@@ -427,7 +429,7 @@ impl Owner {
                         by: write.origin.principal.id.clone(),
                         cause: write.origin.cause.clone(),
                         kind: name.clone(),
-                        data: nexus::store::json(&Value::Null),
+                        data: store::json(&Value::Null),
                     };
                     frame(&entry, delta)
                 });

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use nexus::PrincipalId;
 use serde::Serialize;
 use serde_json::Value;
+use store::PrincipalId;
 use tokio::time::Instant;
 
 /// Whoever is there at once; past it the rest is not shown.

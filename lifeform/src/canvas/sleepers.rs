@@ -4,8 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use nexus::store::Receipt;
-use nexus::{Batch, PrincipalId, Store, StoreError};
+use store::{Batch, PrincipalId, Receipt, Store, StoreError};
 use tokio::sync::Mutex;
 
 use crate::alarm::Alarm;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use fascicles::{ToolContext, ToolFailure};
 use knowledge::{Learned, Type, is_borne_out, without_told};
-use nexus::{Event, Origin};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use store::{Event, Origin};
 
 use super::{Hands, MESSAGE_CHARS, called, cut, failed, speakers};
 use crate::canvas::{Canvas, State, chat};

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fascicles::{ToolContext, ToolFailure};
-use nexus::Origin;
 use serde_json::{Map, Value, json};
+use store::Origin;
 
 use super::{Hands, Here, hears, speakers};
 use crate::canvas::{Canvas, chat};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use fascicles::{ToolContext, ToolFailure};
 use knowledge::{Deed, KnowledgeError, Learned, Type};
-use nexus::Origin;
 use serde_json::{Value, json};
+use store::Origin;
 
 use super::{ERRAND, Hands, failed, hears, line_of, marked, rests_on, speakers, told_of};
 use crate::agenda::{GoalStatus, Outcome};

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use fascicles::{ToolContext, ToolFailure};
-use nexus::Origin;
-use nexus::store::Hash;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use store::{Hash, Origin};
 
 use super::{Hands, Here, MESSAGE_CHARS, called, cut};
 use crate::LifeformError;

@@ -15,9 +15,9 @@ use async_trait::async_trait;
 use fascicles::{ToolContext, ToolFailure, Toolbox};
 use knowledge::{KnowledgeError, Record};
 use neurons::llm::Delta;
-use nexus::{Event, Origin, Principal};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use store::{Event, Origin, Principal};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -286,13 +286,13 @@ impl Hands {
                     sender if sender.starts_with("system:") => "system",
                     _ => "user",
                 };
-                Some(Event::text(role, text, nexus::Cause::default()))
+                Some(Event::text(role, text, store::Cause::default()))
             })
             .collect();
         if let Some((content, _)) = in_short {
             // Others said what is in it: it is no order either.
             let told = format!("(Earlier in this talk, in short: {})", cut(content, MESSAGE_CHARS));
-            events.insert(0, Event::text("user", told, nexus::Cause::default()));
+            events.insert(0, Event::text("user", told, store::Cause::default()));
         }
         let begun = resumes.as_ref().and_then(|resumed| here.message(resumed));
         let begun = begun.filter(|message| message["content"].as_str().is_some_and(|text| !text.trim().is_empty()));
@@ -302,7 +302,7 @@ impl Hands {
             let go_on = format!(
                 "(You were interrupted while you answered \"{asked}\". You had said: \"{begun}\". Complete that answer now.)"
             );
-            events.push(Event::text("user", go_on, nexus::Cause::default()));
+            events.push(Event::text("user", go_on, store::Cause::default()));
         }
         events
     }
@@ -630,7 +630,7 @@ impl Toolbox for Hands {
                 let said = here.perception.said.iter().filter(|said| said.change != Change::Retracted);
                 let worth_learning = said.filter(|said| !crate::memory::statements(&said.content).is_empty());
                 let events: Vec<Event> = worth_learning
-                    .map(|said| Event::text("user", cut(&said.content, MESSAGE_CHARS), nexus::Cause::default()))
+                    .map(|said| Event::text("user", cut(&said.content, MESSAGE_CHARS), store::Cause::default()))
                     .collect();
                 Ok(json!({"events": events}))
             }

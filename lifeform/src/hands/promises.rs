@@ -8,9 +8,9 @@ use croner::Cron;
 use fascicles::{ToolContext, ToolFailure};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, civil};
-use nexus::{Origin, PrincipalId, Timestamp};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use store::{Origin, PrincipalId, Timestamp};
 
 use super::{Hands, Here, MESSAGE_CHARS, cut};
 use crate::LifeformError;

@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use fascicles::FascicleError;
 use jiff::SignedDuration;
-use nexus::store::{Hash, Key, Kind, json};
-use nexus::{Batch, Origin, Principal, StoreError, Timestamp};
 use serde::Serialize;
+use store::{Batch, Hash, Key, Kind, Origin, Principal, StoreError, Timestamp, json};
 
 use super::Lifeforms;
 use crate::LifeformError;
@@ -214,8 +213,8 @@ impl Lifeforms {
 }
 
 /// Checks that a principal may change an entry: its author, or an operator.
-fn may_change(origin: &Origin, by: &nexus::PrincipalId) -> Result<(), Refusal> {
-    match origin.principal.answers_for(&by.0) || origin.principal.may(nexus::Role::Operator) {
+fn may_change(origin: &Origin, by: &store::PrincipalId) -> Result<(), Refusal> {
+    match origin.principal.answers_for(&by.0) || origin.principal.may(store::Role::Operator) {
         true => Ok(()),
         false => Err(Refusal::Forbidden(format!("{by} set that; only {by} or an operator changes it"))),
     }

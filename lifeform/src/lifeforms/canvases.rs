@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use nexus::store::{Expect, Hash, Key, Kind};
-use nexus::{Batch, Origin, PrincipalId, Role, Store, Timestamp};
+use store::{Batch, Expect, Hash, Key, Kind, Origin, PrincipalId, Role, Store, Timestamp};
 
 use super::{Lifeforms, OPENINGS};
 use crate::LifeformError;

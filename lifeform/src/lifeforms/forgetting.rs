@@ -5,9 +5,9 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use knowledge::{Deleted, is_copy};
-use nexus::store::{Expect, Key, Kind, Versioned};
-use nexus::{Batch, Cause, Forgotten, NexusError, Origin, Principal, Scope, StoreError};
+use nexus::{Forgotten, NexusError};
 use serde_json::Value;
+use store::{Batch, Cause, Expect, Key, Kind, Origin, Principal, Scope, StoreError, Versioned};
 
 use super::{Inner, Lifeforms};
 use crate::LifeformError;
@@ -23,7 +23,7 @@ impl Lifeforms {
     pub(super) fn keep_copies_together(&self) {
         let Some(mut signals) = self.inner.nexus.outbox().listen() else { return };
         let this = Arc::downgrade(&self.inner);
-        tokio::spawn(nexus::vital("removal of copies", async move {
+        tokio::spawn(store::vital("removal of copies", async move {
             while let Some(lifeforms) = upgraded(&this) {
                 let is_done = lifeforms.remove_copies().await;
                 drop(lifeforms);

@@ -6,9 +6,9 @@ use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
 use neurons::tools::{BuiltinTool, Builtins, Caller};
-use nexus::Origin;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use store::Origin;
 
 use super::{Inner, Lifeforms};
 use crate::LifeformError;

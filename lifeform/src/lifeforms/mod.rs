@@ -17,10 +17,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use fascicles::Fascicles;
 use knowledge::Knowledge;
 use neurons::tools::Builtins;
-use nexus::ledger::{AccountOp, Release, SHARE_DEFAULT, share_of};
-use nexus::store::{Hash, Key, Kind};
-use nexus::{Batch, Nexus, Origin, Store, StoreError, Timestamp};
+use nexus::Nexus;
 use ractor::ActorCell;
+use store::ledger::{AccountOp, Release, SHARE_DEFAULT, share_of};
+use store::{Batch, Hash, Key, Kind, Origin, Store, StoreError, Timestamp};
 
 use crate::LifeformError;
 use crate::agenda::Agenda;
@@ -119,7 +119,7 @@ impl Lifeforms {
         // Before anything is roused that may use them.
         let goals: Arc<dyn Builtins> = Arc::new(Goals::of(&lifeforms));
         lifeforms.inner.fascicles.neurons().tools().add(&goals);
-        tokio::spawn(nexus::vital("heartbeat", lifeforms.inner.heartbeat.clone().run()));
+        tokio::spawn(store::vital("heartbeat", lifeforms.inner.heartbeat.clone().run()));
         lifeforms.mark_those_from_before().await?;
         lifeforms.rouse_all().await?;
         let weak = Arc::downgrade(&lifeforms.inner);
@@ -129,11 +129,11 @@ impl Lifeforms {
             // It need not wait for its next beat.
             awake.inspect(Handle::replanned).is_some()
         };
-        tokio::spawn(nexus::vital(
+        tokio::spawn(store::vital(
             "wake queue",
             lifeforms.inner.alarm.clone().run(lifeforms.inner.store.clone(), is_awake),
         ));
-        tokio::spawn(nexus::vital("calls", lifeforms.clone().answer_calls()));
+        tokio::spawn(store::vital("calls", lifeforms.clone().answer_calls()));
         lifeforms.keep_copies_together();
         Ok(lifeforms)
     }
@@ -306,7 +306,7 @@ impl Lifeforms {
     }
 
     fn memory(&self, head: &Head) -> Memory {
-        let me = Origin::new(head.principal(), nexus::Cause::default());
+        let me = Origin::new(head.principal(), store::Cause::default());
         Memory::new(self.inner.nexus.clone(), self.inner.store.clock().clone(), head.id.clone(), me)
     }
 

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use nexus::store::Kind;
-use nexus::{Origin, StoreError};
+use store::{Kind, Origin, StoreError};
 use tokio::fs::File;
 use tokio::io::{
     AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncSeekExt, AsyncWriteExt, BufReader, BufWriter,

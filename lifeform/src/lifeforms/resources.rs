@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use nexus::ledger::{Account, AccountOp, Amount, Release, share_of};
-use nexus::store::{Expect, Key, Kind};
-use nexus::{Batch, Origin, StoreError};
+use store::ledger::{Account, AccountOp, Amount, Release, share_of};
+use store::{Batch, Expect, Key, Kind, Origin, StoreError};
 
 use super::Lifeforms;
 use crate::LifeformError;

@@ -6,9 +6,8 @@ use std::time::Duration;
 use futures::StreamExt;
 use jiff::SignedDuration;
 use neurons::llm::paid;
-use nexus::store::{Expect, Hash, Key, Kind};
-use nexus::{Batch, Origin, StoreError};
 use serde_json::Value;
+use store::{Batch, Expect, Hash, Key, Kind, Origin, StoreError};
 use tokio::sync::Semaphore;
 
 use super::{Lifeforms, PAGE_MAX, STANDINGS, members_under};

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use nexus::store::Entry;
 use serde_json::Value;
+use store::Entry;
 
 use super::{Change, Heard, Me, Said, is_lifeform};
 use crate::canvas::mind_map::{Op, path};

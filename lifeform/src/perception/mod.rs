@@ -5,10 +5,9 @@ mod maps;
 
 use std::sync::Arc;
 
-use nexus::store::Entry;
-use nexus::{Cause, PrincipalId, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use store::{Cause, Entry, PrincipalId, Timestamp};
 
 use crate::canvas::chat::{self, TopicRole, Turns};
 use crate::canvas::{Op, State, called as calls};

@@ -11,9 +11,9 @@ use async_openai::error::OpenAIError;
 use async_openai::middleware::HttpRequestFactory;
 use axum::Router;
 use axum::body::Body;
-use nexus::{Turn, Turns, Wants};
 use rand::RngExt;
 use reqwest::Response;
+use store::{Turn, Turns, Wants};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tower::{Service, ServiceExt};
@@ -209,7 +209,7 @@ impl Endpoint {
         let cut = |text: &str| text.chars().take(ERROR_BYTES_MAX).collect::<String>();
         // A provider that refuses a key may say it again.
         let message = said.map_or_else(|| cut(&text), cut);
-        let message = nexus::secrets::redacted(&message).map_or(message, |(left, _)| left);
+        let message = store::secrets::redacted(&message).map_or(message, |(left, _)| left);
         let provider = self.provider.to_string();
         let quota =
             status == 402 || ["insufficient_quota", "billing_hard_limit_reached"].iter().any(|it| text.contains(it));

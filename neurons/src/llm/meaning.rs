@@ -1,7 +1,8 @@
 //! The embedder of the minds: what they search by, paid by the house.
 
 use async_trait::async_trait;
-use nexus::{EmbedError, Embedder, Origin, Store};
+use nexus::{EmbedError, Embedder};
+use store::{Origin, Store};
 
 use super::paid::{self, Payer};
 use super::{Class, LlmError, Model};

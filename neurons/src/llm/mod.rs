@@ -19,8 +19,8 @@ pub mod wire;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use nexus::{Origin, PrincipalKind, Role, Turn, Wants};
 use serde::{Deserialize, Serialize};
+use store::{Origin, PrincipalKind, Role, Turn, Wants};
 use tokio::sync::mpsc;
 
 pub use abilities::{Abilities, CompletionMode, JsonMode};

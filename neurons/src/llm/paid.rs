@@ -6,11 +6,10 @@ use std::collections::hash_map;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
-use nexus::ledger::{AccountOp, Amount};
-use nexus::store::{Entry, Op, PAGE_MAX, Stream};
-use nexus::{Batch, Origin, Principal, Store, StoreError, Turn};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use store::ledger::{AccountOp, Amount};
+use store::{Batch, Entry, Op, Origin, PAGE_MAX, Principal, Store, StoreError, Stream, Turn};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{ChatReply, ChatRequest, Class, Delta, LlmError, Model, Usage, WireToolCall};
@@ -407,7 +406,7 @@ impl Reserved<'_> {
             // What was paid must be written, however long the disk fails.
             match hold.store.commit_at_last(batch).await {
                 Ok(_) => hold.close(),
-                Err(error @ nexus::StoreError::TooLarge { .. }) => {
+                Err(error @ store::StoreError::TooLarge { .. }) => {
                     hold.store.commit_at_last(hold.failed(used, &error)).await?;
                     hold.close();
                     // It is the provider's answer that is too large, and not what its caller asked.

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use nexus::ledger::Amount;
 use serde::{Deserialize, Serialize};
+use store::ledger::Amount;
 use utoipa::ToSchema;
 
 use super::{LlmError, LlmProvider, Usage};

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use async_trait::async_trait;
-use nexus::Origin;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use regex::Regex;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value};
+use store::Origin;
 
 use super::{Caller, Failure};
 
@@ -258,8 +258,8 @@ fn put(value: &mut Value, filled: &Filled) {
 
 #[cfg(test)]
 mod tests {
-    use nexus::{Cause, Principal};
     use serde_json::json;
+    use store::{Cause, Principal};
 
     use super::*;
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use nexus::{Origin, PrincipalId};
 use serde_json::Value;
+use store::{Origin, PrincipalId};
 
 /// Fascicles within fascicles, by way of tools.
 pub const DEPTH_MAX: usize = 4;

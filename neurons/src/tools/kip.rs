@@ -6,8 +6,9 @@ use std::sync::Arc;
 use nexus::kip::One;
 use nexus::kip::lang::card;
 use nexus::kip::lang::parser::seems_to_write;
-use nexus::{Nexus, Origin, Request};
+use nexus::{Nexus, Request};
 use serde_json::{Value, json};
+use store::Origin;
 
 /// Returns the description of the tool for the model, with the grammar card.
 pub(crate) fn description() -> String {

@@ -18,9 +18,9 @@ pub use builtin::{BuiltinTool, Builtins, Vault};
 pub use fascicle::{Caller, DEPTH_MAX, FascicleCall, FascicleRunner};
 pub use hosts::Host;
 pub use mcp::{At, McpServer};
-use nexus::store::{Hash, json as text};
-use nexus::{Nexus, Origin};
+use nexus::Nexus;
 use serde_json::{Map, Value, json};
+use store::{Hash, Origin, json as text};
 use tokio::sync::Semaphore;
 
 use crate::NeuronError;

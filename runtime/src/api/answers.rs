@@ -12,7 +12,7 @@ use futures::future::ready;
 use futures::stream::{self, Stream, StreamExt};
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
-use nexus::{NoPlace, Place, Principal, Shares};
+use store::{NoPlace, Place, Principal, Shares};
 use tokio::time::Instant;
 
 use super::error::ApiError;

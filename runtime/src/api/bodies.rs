@@ -10,8 +10,8 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::{Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use nexus::{NoPlace, Place, Principal, Shares};
 use serde_json::Value;
+use store::{NoPlace, Place, Principal, Shares};
 use tower_http::timeout::TimeoutBody;
 
 use super::error::ApiError;

@@ -10,9 +10,9 @@ use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use lifeform::canvas::{Applied, Frames, Kind, Snapshot, What};
 use lifeform::{Canvas, CanvasId, LifeformId};
-use nexus::Origin;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use store::Origin;
 use utoipa::ToSchema;
 
 use super::App;
@@ -338,11 +338,10 @@ pub(super) async fn apply(
 pub(super) fn fresh(prefix: &str, key: Option<&Arc<str>>, origin: &Origin) -> Arc<str> {
     match key {
         // The same key names the same thing, so that a repetition finds it.
-        Some(key) => format!(
-            "{prefix}_{}",
-            &nexus::store::Hash::of(format!("{}\n{key}", origin.principal.id).as_bytes()).hex()[..24]
-        )
-        .into(),
+        Some(key) => {
+            format!("{prefix}_{}", &store::Hash::of(format!("{}\n{key}", origin.principal.id).as_bytes()).hex()[..24])
+                .into()
+        }
         None => format!("{prefix}_{}", uuid::Uuid::now_v7().simple()).into(),
     }
 }

@@ -11,9 +11,9 @@ use axum::response::{IntoResponse, Response};
 use lifeform::canvas::chat::{Attachment, Op, Turns, message_path, topic_path};
 use lifeform::canvas::{Kind, Snapshot, What, with_lists};
 use lifeform::{Canvas, CanvasId, LifeformId};
-use nexus::Origin;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use store::Origin;
 use utoipa::ToSchema;
 
 use super::App;

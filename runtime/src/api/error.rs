@@ -11,10 +11,11 @@ use knowledge::{KnowledgeError, SealError};
 use lifeform::{LifeformError, Refusal as CanvasRefusal};
 use neurons::llm::wire::Refusal;
 use neurons::{LlmError, NeuronError};
-use nexus::ledger::LedgerError;
-use nexus::{NexusError, StoreError};
+use nexus::NexusError;
 use serde::Serialize;
 use serde_json::Value;
+use store::StoreError;
+use store::ledger::LedgerError;
 use utoipa::ToSchema;
 
 /// A refusal as a client sees it (RFC 9457).
@@ -69,7 +70,7 @@ impl ApiError {
     pub(crate) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
         // A secret in the wrong place is not repeated to its sender.
         let detail = detail.into();
-        let detail = nexus::secrets::redacted(&detail).map_or(detail, |(detail, _)| detail);
+        let detail = store::secrets::redacted(&detail).map_or(detail, |(detail, _)| detail);
         Self { status, code, detail, hint: "", retry_after_s: None, faults: Vec::new(), about: None }
     }
 
@@ -102,7 +103,7 @@ impl ApiError {
             detail: self.detail,
             hint: self.hint,
             faults: self.faults,
-            path: path.map(|path| nexus::secrets::redacted(&path).map_or(path, |(path, _)| path)),
+            path: path.map(|path| store::secrets::redacted(&path).map_or(path, |(path, _)| path)),
             current,
         }
     }

@@ -12,8 +12,8 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::{Json, RequestPartsExt};
 use neurons::llm::wire::Object;
-use nexus::{Cause, Origin, Role};
 use serde::de::DeserializeOwned;
+use store::{Cause, Origin, Role};
 use utoipa::IntoParams;
 use utoipa::openapi::path::{Parameter, ParameterIn};
 use utoipa::openapi::schema::{ObjectBuilder, Type};
@@ -267,7 +267,7 @@ impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
         let Some(value) = parts.headers.get("idempotency-key") else { return Ok(Self(None)) };
         match value.to_str() {
-            Ok(key) if nexus::secrets::redacted(key).is_some() => Err(ApiError::new(
+            Ok(key) if store::secrets::redacted(key).is_some() => Err(ApiError::new(
                 StatusCode::BAD_REQUEST,
                 "idempotency_key",
                 "a secret is no Idempotency-Key: it is kept",

@@ -7,10 +7,9 @@ use axum::response::{IntoResponse, Response};
 use fascicles::run::Status;
 use fascicles::{DryRun, FascicleId, FascicleSpec, JobId, JobOrder, Priority, Script};
 use neurons::HOUSE;
-use nexus::Event;
-use nexus::store::{Hash, Versioned, json};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use store::{Event, Hash, Versioned, json};
 use utoipa::ToSchema;
 
 use super::App;
@@ -170,7 +169,7 @@ pub(super) struct JobEvents {
 impl JobInput {
     fn events(self) -> Vec<Event> {
         match self {
-            Self::Text(text) => vec![Event::text("user", text, nexus::Cause::default())],
+            Self::Text(text) => vec![Event::text("user", text, store::Cause::default())],
             Self::Events(JobEvents { events }) => events,
         }
     }

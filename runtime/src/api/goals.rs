@@ -6,8 +6,8 @@ use axum::http::StatusCode;
 use knowledge::KnowledgeError;
 use lifeform::LifeformId;
 use lifeform::agenda::{Agenda, AimId, Goal, GoalChange, GoalSpec, ScheduleSpec};
-use nexus::Origin;
 use serde_json::{Value, json};
+use store::Origin;
 
 use super::App;
 use super::error::ApiError;

@@ -5,9 +5,8 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use nexus::store::{Key, Kind};
-use nexus::{Batch, Origin};
 use serde_json::{Value, json};
+use store::{Batch, Key, Kind, Origin};
 
 use super::App;
 

@@ -16,9 +16,9 @@ use neurons::kinds::{base, completion, router, structured_output, tool_augmented
 use neurons::llm::Delta;
 use neurons::neuron::{ToolCall, ToolResult};
 use neurons::{Answer, InvocationStatus, InvokeOptions, Invoked, NeuronError, NeuronId};
-use nexus::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use store::Timestamp;
 use tokio::sync::mpsc;
 use utoipa::ToSchema;
 

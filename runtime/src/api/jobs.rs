@@ -15,10 +15,9 @@ use futures::stream::{self, Stream};
 use futures::{SinkExt, StreamExt};
 use neurons::continuation::body_hash;
 use neurons::neuron::ToolResult;
-use nexus::store::{Follow, Hash, json};
-use nexus::{PrincipalId, Role, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use store::{Follow, Hash, PrincipalId, Role, Timestamp, json};
 use tokio::time::timeout;
 use utoipa::ToSchema;
 

@@ -9,10 +9,10 @@ use lifeform::metabolism::{self, Policy, Strategy};
 use lifeform::{LifeformHead, LifeformId, LifeformSpec, Status};
 use neurons::HOUSE;
 use neurons::llm::paid;
-use nexus::Timestamp;
-use nexus::ledger::{Account, Amount, Release, SHARE_WHOLE};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use store::Timestamp;
+use store::ledger::{Account, Amount, Release, SHARE_WHOLE};
 use utoipa::ToSchema;
 
 use super::App;
@@ -342,7 +342,7 @@ pub(super) async fn house_calls(
 pub(super) async fn journal(app: &App, stream: Arc<str>, page: &Entries) -> Result<(Vec<Value>, Value), ApiError> {
     let entries = app.store.entries(&stream, page.after, page.limit.0).await?;
     let next = (entries.len() == page.limit.0).then(|| entries.last().map(|entry| entry.seq)).flatten();
-    Ok((entries.iter().map(nexus::store::Entry::to_json).collect(), json!(next)))
+    Ok((entries.iter().map(store::Entry::to_json).collect(), json!(next)))
 }
 
 /// A policy.

@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 use knowledge::KnowledgeError;
 use lifeform::canvas::CHAT;
 use neurons::tools::BuiltinTool;
-use nexus::{COMMONS, Cause, NexusId, Origin, Request as KipRequest, Role};
+use nexus::{COMMONS, NexusId, Request as KipRequest};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, GetPromptRequestParams, GetPromptResponse,
     GetPromptResult, Implementation, ListPromptsResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
@@ -27,6 +27,7 @@ use rmcp::{ErrorData, ServerHandler};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
+use store::{Cause, Origin, Role};
 
 use super::error::ApiError;
 use super::extract::bearer;

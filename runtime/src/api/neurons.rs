@@ -4,9 +4,9 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use neurons::{NeuronId, NeuronSpec};
-use nexus::store::Versioned;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use store::Versioned;
 use utoipa::ToSchema;
 
 use super::App;

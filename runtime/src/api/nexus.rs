@@ -4,9 +4,10 @@
 use axum::Json;
 use axum::extract::State;
 use lifeform::LifeformId;
-use nexus::{Export, NexusId, Origin, Request};
+use nexus::{Export, NexusId, Request};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use store::Origin;
 use utoipa::ToSchema;
 
 use super::App;

@@ -18,8 +18,8 @@ use neurons::llm::{ChatMessage, ChatReply, ChatRequest, Delta, Model, Usage, Wir
 use neurons::neuron::Completed;
 use neurons::spec::ToolSpec;
 use neurons::{HOUSE, NeuronId, Stop};
-use nexus::{Cause, Event, Origin};
 use serde_json::Value;
+use store::{Cause, Event, Origin};
 use tokio::sync::mpsc;
 use tower::ServiceExt;
 use utoipa::ToSchema;

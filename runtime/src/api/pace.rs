@@ -11,7 +11,7 @@ use governor::clock::{Clock, MonotonicClock};
 use governor::middleware::NoOpMiddleware;
 use governor::state::keyed::HashMapStateStore;
 use governor::{Quota, RateLimiter};
-use nexus::{Origin, Principal, Role};
+use store::{Origin, Principal, Role};
 
 use super::App;
 use super::error::ApiError;

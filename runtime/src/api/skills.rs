@@ -6,9 +6,9 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use knowledge::skill::{PREFIX, SkillsWanted, as_markdown, told};
 use knowledge::{KnowledgeError, Record};
-use nexus::Origin;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use store::Origin;
 use utoipa::{IntoParams, ToSchema};
 
 use super::App;

@@ -10,9 +10,9 @@ use lifeform::LifeformId;
 use lifeform::canvas::chat::Op;
 use lifeform::canvas::{CHAT, What};
 use lifeform::maintenance::Task;
-use nexus::{Origin, Principal, PrincipalKind, Role};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use store::{Origin, Principal, PrincipalKind, Role};
 use utoipa::ToSchema;
 
 use super::App;

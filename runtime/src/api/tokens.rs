@@ -4,9 +4,9 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use fascicles::JobFilter;
-use nexus::{Origin, Principal, PrincipalId, Role};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use store::{Origin, Principal, PrincipalId, Role};
 use utoipa::{IntoParams, ToSchema};
 
 use super::App;

@@ -7,10 +7,11 @@ use knowledge::KnowledgeError;
 use lifeform::LifeformId;
 use lifeform::canvas::chat::message_path;
 use lifeform::trace::{Step, Walk};
+use nexus::Request;
 use nexus::kip::graph::Ids;
-use nexus::{Request, Role};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use store::Role;
 use utoipa::ToSchema;
 
 use super::App;

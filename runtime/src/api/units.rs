@@ -10,9 +10,9 @@ use axum::response::{IntoResponse, Response};
 use knowledge::unit::versions::{Resolved, VersionError, major_of};
 use knowledge::unit::{Form, Vocabulary, id_of, quality_of, visibility_of};
 use knowledge::{KnowledgeError, Record, UnitsWanted};
-use nexus::store::Hash;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use store::Hash;
 use utoipa::{IntoParams, ToSchema};
 
 use super::App;
@@ -72,7 +72,7 @@ impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         // A secret in the wrong place is not repeated to its sender.
         let mut body = self.body;
-        nexus::secrets::clean(&mut body);
+        store::secrets::clean(&mut body);
         ([(header::VARY, VARY)], (self.status, Json(body))).into_response()
     }
 }

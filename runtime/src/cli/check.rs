@@ -6,9 +6,9 @@ use std::sync::Arc;
 use knowledge::KeyRing;
 use neurons::LlmError;
 use neurons::llm::weights::{Kept, Task};
-use nexus::store::surreal::Surreal;
-use nexus::{Store, SystemClock};
 use reqwest::Method;
+use store::surreal::Surreal;
+use store::{Store, SystemClock};
 use tokio::net::TcpListener;
 
 use super::client::Client;
@@ -125,7 +125,7 @@ async fn store(report: &mut Report, config: &Config, deep: bool) {
             None
         };
         store.close().await?;
-        Ok::<_, nexus::StoreError>(read)
+        Ok::<_, store::StoreError>(read)
     };
     match Box::pin(opened).await {
         Ok(None) => report.good("store", &format!("{} opens", config.store().display())),

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use nexus::store::surreal::Surreal;
-use nexus::{Nexus, Origin, Request, Store, SystemClock};
+use nexus::{Nexus, Request};
 use serde_json::Value;
+use store::surreal::Surreal;
+use store::{Origin, Store, SystemClock};
 
 use super::generator::{all, queries};
 use super::{percentile, round, row};

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use nexus::store::surreal::Surreal;
-use nexus::{Batch, Nexus, Origin, Request, Shelves, Store, SystemClock};
+use nexus::{Nexus, Request, Shelves};
 use serde_json::Value;
+use store::surreal::Surreal;
+use store::{Batch, Origin, Store, SystemClock};
 
 use super::generator::{all, queries};
 use super::{percentile, resident, round, row};

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use nexus::PrincipalKind;
 use serde_json::{Value, json};
+use store::PrincipalKind;
 
 use super::super::edit::{check_id, check_length, check_text, is_operator, mentions, order, unchanged};
 use super::super::state::escape;
@@ -109,7 +109,7 @@ pub(super) fn check_attachments(attachments: &[Attachment]) -> Result<(), Refusa
         return Err(Refusal::schema("attachments", format!("at most {ATTACHMENTS_MAX}")));
     }
     for one in attachments {
-        if nexus::store::Hash::parse(&one.hash).is_none() {
+        if store::Hash::parse(&one.hash).is_none() {
             return Err(Refusal::schema("attachments", format!("\"{}\" is not a SHA-256 in hexadecimal", one.hash)));
         }
         check_text("attachments/name", &one.name, 255)?;

@@ -9,9 +9,9 @@ mod topics;
 
 use std::sync::Arc;
 
-use nexus::PrincipalId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use store::PrincipalId;
 
 use super::edit::{check_text, mentions};
 use super::state::{Collection, escape};
@@ -408,7 +408,7 @@ const BEHIND_MAX: usize = 64;
 
 /// Checks the principals behind a message.
 fn principals(behind: &[Arc<str>]) -> Result<&[Arc<str>], Refusal> {
-    let is_one = |who: &Arc<str>| nexus::Principal::parse_id(who).is_ok();
+    let is_one = |who: &Arc<str>| store::Principal::parse_id(who).is_ok();
     match behind.len() <= BEHIND_MAX && behind.iter().all(is_one) {
         true => Ok(behind),
         false => Err(Refusal::schema("behind", format!("at most {BEHIND_MAX} ids of principals"))),

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use nexus::PrincipalId;
 use serde_json::{Value, json};
+use store::PrincipalId;
 
 use super::super::edit::{check_id, check_text, is_operator, order, unchanged};
 use super::super::state::escape;
@@ -99,7 +99,7 @@ pub(super) fn give_role(
     if !moderates(found, ask) {
         return Err(Refusal::Forbidden("only who opened it, a moderator or an operator gives roles".into()));
     }
-    nexus::Principal::parse_id(&who.0).map_err(|message| Refusal::schema("who", message))?;
+    store::Principal::parse_id(&who.0).map_err(|message| Refusal::schema("who", message))?;
     bounded(found, "roles", &who.0)?;
     let path = format!("{}/roles/{}", topic_path(id), escape(&who.0));
     let mut edit = Edit::default();

@@ -70,8 +70,8 @@ fn in_a_word(byte: &u8) -> bool {
     byte.is_ascii_alphanumeric() || *byte == b'_' || !byte.is_ascii()
 }
 
-/// Whether brackets that close are plain text after `said`: within a string in which none is open. Within a command, which
-/// is a string of a call, they are text only within its own strings and where it has none open.
+/// Returns `true` if brackets that close are plain text after `said`: within a string in which none is open. Within a
+/// command, which is a string of a call, they are text only within its own strings and where it has none open.
 fn closers_are_text(said: &[u8]) -> bool {
     let (mut outer, mut inner, mut escaped, mut open) = (false, false, false, 0_u32);
     for byte in said {

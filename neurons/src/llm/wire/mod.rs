@@ -14,8 +14,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use futures::{Stream, StreamExt, stream};
-use nexus::Clock;
 use serde_json::json;
+use store::Clock;
 use tokio::sync::mpsc;
 
 pub use body::Object;
@@ -239,7 +239,7 @@ struct Head {
 impl Head {
     fn new(model: &str) -> Self {
         let id = format!("chatcmpl-{}", uuid::Uuid::now_v7().simple());
-        Self { id, created: nexus::SystemClock.now().as_second(), model: model.into() }
+        Self { id, created: store::SystemClock.now().as_second(), model: model.into() }
     }
 
     fn response(&self, object: &str, choices: Vec<Choice>) -> ChatResponse {

@@ -16,8 +16,8 @@ use axum::extract::ws::{CloseFrame, Message, WebSocket};
 use axum::http::{HeaderMap, header};
 use axum::response::Response;
 use lifeform::{CanvasId, LifeformId};
-use nexus::{NoPlace, Place, Principal};
 use serde_json::{Value, json};
+use store::{NoPlace, Place, Principal};
 use tokio::time::timeout;
 
 use super::App;

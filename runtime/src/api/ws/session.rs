@@ -11,8 +11,8 @@ use futures::stream::{BoxStream, FuturesOrdered, SelectAll, once, select_all};
 use futures::{FutureExt, StreamExt};
 use lifeform::canvas::{Applied, Frames, Shown, Snapshot, What};
 use lifeform::{Canvas, CanvasId, LifeformError, LifeformId};
-use nexus::{Cause, Origin, Place, Role};
 use serde_json::{Value, json};
+use store::{Cause, Origin, Place, Role};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, MissedTickBehavior, sleep_until, timeout};
 use tokio_stream::wrappers::{BroadcastStream, IntervalStream};
@@ -474,7 +474,7 @@ impl Session {
                 let cid_of_answer = cid.clone();
                 self.pending.push_back(Box::pin(async move {
                     let answer = match answer {
-                        Ok(answer) => answer.await.unwrap_or(Err(LifeformError::Store(nexus::StoreError::Closed))),
+                        Ok(answer) => answer.await.unwrap_or(Err(LifeformError::Store(store::StoreError::Closed))),
                         Err(refused) => Err(refused),
                     };
                     (cid_of_answer, answer)

@@ -4,8 +4,8 @@ use std::io::{BufRead, Write};
 use std::process::ExitCode;
 
 use nexus::kip::{Engine, Request};
-use nexus::{Clock, SystemClock};
 use serde_json::{Value, json};
+use store::{Clock, SystemClock};
 
 fn now() -> i64 {
     SystemClock.now().as_microsecond()

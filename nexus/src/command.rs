@@ -6,6 +6,9 @@ use kip::capsule::Header;
 use kip::exec::{self, Change, Draft};
 use kip::graph::El;
 use kip::{Answer, Call, Dialect, ErrorKind, KipError, Options, bind_and};
+use store::principal::Principal;
+use store::secrets::{clean, redacted};
+use store::{Batch, Op};
 
 use serde_json::Map;
 
@@ -13,9 +16,6 @@ use super::NexusId;
 use super::commons::{Common, Overlay, warnings};
 use super::journal::Written;
 use super::mind::Mind;
-use crate::principal::Principal;
-use crate::secrets::{clean, redacted};
-use crate::store::{Batch, Op};
 
 /// The journal's text of a command that held a secret.
 const SECRET_COMMAND: &str = "// held a secret, which was left out";

@@ -8,8 +8,8 @@ use super::database::Reader;
 use super::pages::unpack_page;
 use super::rows::{AccountRow, DocRow, JournalRow, PageRow, PayloadRow, StreamRow, Summed};
 use super::{StoreError, Surreal, io, settle};
+use crate::batch::{Entry, Hash};
 use crate::ledger::Account;
-use crate::store::batch::{Entry, Hash};
 
 /// Rows read at once.
 const ROWS_AT_ONCE: usize = 256;

@@ -13,6 +13,9 @@ use kip::{CAPSULES, Call, Options, bind_and};
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
 use serde_json::Map;
+use store::clock::Timestamp;
+use store::principal::Origin;
+use store::{Batch, Key, Kind, PAGE_ELEMENTS, StoreError};
 use tokio::sync::{OnceCell, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
@@ -24,9 +27,6 @@ use super::mind::Mind;
 use super::owner::{self, Loan, Owner, STEPS_BACK_MAX, Shared, Snapshot, Task};
 use super::shelf::{Shelved, State};
 use super::{Nexus, NexusError, NexusId, stream};
-use crate::clock::Timestamp;
-use crate::principal::Origin;
-use crate::store::{Batch, Key, Kind, PAGE_ELEMENTS, StoreError};
 
 /// The nexuses that are awake or waking.
 #[derive(Default)]
@@ -84,7 +84,7 @@ impl Head {
 }
 
 /// The types of what all share, which only the commons is born with.
-const KNOWLEDGE: (&str, &str) = ("knowledge", include_str!("../../../config/capsules/knowledge.kip"));
+const KNOWLEDGE: (&str, &str) = ("knowledge", include_str!("../../config/capsules/knowledge.kip"));
 
 /// Elements of a graph, and the page where the next ones begin.
 type Stretch = (Vec<(El, Record)>, Option<u64>);
@@ -203,7 +203,7 @@ impl Nexus {
         let outbox = self.outbox.clone();
         let place = owner::Place { store, nexus, shelves, joint, secrets, outbox, inbox, readers: reading };
         let (owner, shared) = Owner::new(place, mind, version, seq);
-        tokio::spawn(crate::vital("nexus", owner.run()));
+        tokio::spawn(store::vital("nexus", owner.run()));
         let awake = Arc::new(Awake { shared, writer, readers, meaning: Meaning::default() });
         for command in unlearned {
             awake.learn(command).await?;
@@ -362,7 +362,7 @@ fn header_of(name: &str, text: &str) -> Header {
     Header {
         name: name.into(),
         version: env!("CARGO_PKG_VERSION").into(),
-        sha256: crate::store::Hash::of(text.as_bytes()).hex(),
+        sha256: store::Hash::of(text.as_bytes()).hex(),
     }
 }
 

@@ -70,7 +70,7 @@ fn body_of(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::batch::{Key, Kind};
+    use crate::batch::{Key, Kind};
 
     fn row(frames: usize) -> Bytes {
         let mut row = BytesMut::new();

@@ -14,6 +14,8 @@ use kip::graph::{El, Record};
 use kip::{ErrorKind, KipError, envelope};
 use serde::Serialize;
 use serde_json::{Value, json};
+use store::principal::{Origin, Role};
+use store::{Batch, Entry, Expect, Hash, Key, Kind, Op, PAGE_MAX, Receipt, Store, StoreError};
 use tokio::sync::{mpsc, oneshot};
 
 use super::NexusId;
@@ -24,8 +26,6 @@ use super::journal::Written;
 use super::mind::Mind;
 use super::shelf::{self, Shelved, Shelves, State};
 use super::wake::{Awake, Head};
-use crate::principal::{Origin, Role};
-use crate::store::{Batch, Entry, Expect, Hash, Key, Kind, Op, PAGE_MAX, Receipt, Store, StoreError};
 
 /// A graph that does not change any more, and the number of its last journal entry.
 #[derive(Clone)]

@@ -7,15 +7,15 @@ use kip::datum::Sym;
 use kip::exec::Change;
 use kip::graph::{El, GraphRead, GraphWrite, Look, Record, SCOPES_KEY, Scoped, Way};
 use kip::reads_through;
+use store::principal::Principal;
 
 use super::abroad::{homeward, outward};
 use super::rights::own_up;
 use super::{COMMONS, Scopes, is_shared, view};
-use crate::nexus::mind::Mind;
-use crate::principal::Principal;
+use crate::mind::Mind;
 
 /// A mind and the commons, to be written as one.
-pub(in crate::nexus) struct Overlay<'m> {
+pub(crate) struct Overlay<'m> {
     own: &'m mut Mind,
     commons: &'m mut Mind,
     by: &'m Principal,
@@ -31,13 +31,13 @@ const CHANGES_ELSEWHERE: &str = "a definition of the commons is changed at the c
 
 impl<'m> Overlay<'m> {
     /// `own` over `commons`, written by `by`.
-    pub(in crate::nexus) fn new(
+    pub(crate) fn new(
         own: &'m mut Mind,
         commons: &'m mut Mind,
         by: &'m Principal,
         refused: &'m Cell<Option<&'static str>>,
     ) -> Self {
-        let scopes = crate::nexus::scopes(by, &COMMONS.into());
+        let scopes = crate::scopes(by, &COMMONS.into());
         Self { own, commons, by, scopes, refused }
     }
 
@@ -138,7 +138,7 @@ impl GraphWrite for Overlay<'_> {
 }
 
 /// The commons alone, written by a principal that sees a part of it.
-pub(in crate::nexus) struct Common<'m> {
+pub(crate) struct Common<'m> {
     mind: &'m mut Mind,
     by: &'m Principal,
     scopes: Scopes,
@@ -146,8 +146,8 @@ pub(in crate::nexus) struct Common<'m> {
 
 impl<'m> Common<'m> {
     /// The commons, written by `by`.
-    pub(in crate::nexus) fn new(mind: &'m mut Mind, by: &'m Principal) -> Self {
-        Self { mind, by, scopes: crate::nexus::scopes(by, &COMMONS.into()) }
+    pub(crate) fn new(mind: &'m mut Mind, by: &'m Principal) -> Self {
+        Self { mind, by, scopes: crate::scopes(by, &COMMONS.into()) }
     }
 
     fn view<R>(&self, then: impl FnOnce(&dyn GraphRead) -> R) -> R {
@@ -192,7 +192,7 @@ impl GraphWrite for Common<'_> {
 
 /// Returns a warning for each new concept that a write in a mind left in the commons for everyone to read, and for each
 /// definition that the mind now has beside that of the commons.
-pub(in crate::nexus) fn warnings(changes: &[Change], commons: &dyn GraphRead) -> Vec<String> {
+pub(crate) fn warnings(changes: &[Change], commons: &dyn GraphRead) -> Vec<String> {
     let warning = |change: &Change| {
         let (None, Some(Record::Concept(concept))) = (&change.before, &change.after) else { return None };
         let (kind, name) = (concept.kind.as_str(), concept.name.as_str());
@@ -222,7 +222,7 @@ pub(in crate::nexus) fn warnings(changes: &[Change], commons: &dyn GraphRead) ->
 }
 
 /// Changes to a mind, and to the commons as the commons names them.
-pub(in crate::nexus) fn split(changes: Vec<Change>) -> (Vec<Change>, Vec<Change>) {
+pub(crate) fn split(changes: Vec<Change>) -> (Vec<Change>, Vec<Change>) {
     let (theirs, own): (Vec<Change>, Vec<Change>) = changes.into_iter().partition(|change| change.el.is_abroad());
     let home = |change: Change| Change {
         el: change.el.home(),

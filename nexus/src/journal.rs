@@ -9,8 +9,7 @@ use kip::graph::{El, GraphRead, GraphWrite, Ids, Record, Way};
 use kip::{ErrorKind, KipError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-
-use crate::store::Hash;
+use store::Hash;
 
 /// Commands longer than this are kept by their hash only: their effect is in the inverse.
 const COMMAND_BYTES_MAX: usize = 4096;

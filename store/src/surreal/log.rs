@@ -20,7 +20,7 @@ use std::thread::{Builder, JoinHandle};
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use crate::store::StoreError;
+use crate::StoreError;
 
 /// Bytes of a segment; a larger row has one of its own.
 const SEGMENT_BYTES: usize = 8 << 20;

@@ -9,13 +9,13 @@ use kip::graph::{El, INDEXES_MAX, Limited, Look, Record, Rule, text};
 use redb::{ReadTransaction, ReadableTable, Table, TableDefinition, WriteTransaction};
 
 /// A result whose error is the disk's.
-pub(in crate::nexus) type Result<T> = std::result::Result<T, redb::Error>;
+pub(crate) type Result<T> = std::result::Result<T, redb::Error>;
 
 /// Works on a file of tables. The library takes a page that is none for impossible and panics; here that is a disk that rots.
 ///
 /// # Errors
 /// The disk's.
-pub(in crate::nexus) fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(work))
         .unwrap_or_else(|_| Err(redb::Error::Corrupted("a page is none".into())))
 }

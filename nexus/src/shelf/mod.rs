@@ -19,8 +19,8 @@ use kip::reads_through;
 use redb::{Database, Durability, ReadableDatabase, ReadableTable};
 use serde::{Deserialize, Serialize};
 
-use crate::store::StoreError;
 use base::Base;
+use store::StoreError;
 use tables::Tables;
 pub(super) use tables::guarded;
 

@@ -5,9 +5,9 @@ use surrealdb::types::{Array, Bytes as DbBytes, RecordId, SurrealValue};
 
 use super::StoreError;
 use super::pages::PackedPage;
-use crate::store::backend::{Projected, Projection};
-use crate::store::batch::{Hash, Key, Versioned};
-use crate::store::state::ROW_BYTES;
+use crate::backend::{Projected, Projection};
+use crate::batch::{Hash, Key, Versioned};
+use crate::state::ROW_BYTES;
 
 /// Entries packed into one journal row.
 pub(super) const CHUNK_ENTRIES: usize = 256;

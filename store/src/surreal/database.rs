@@ -26,8 +26,8 @@ use tokio::sync::{OwnedRwLockReadGuard, RwLock, oneshot};
 
 use super::rows::{LogRow, bytes_of};
 use super::{StoreError, before, io, schema, settle};
+use crate::backend::Opened;
 use crate::clock::Timestamp;
-use crate::store::backend::Opened;
 
 /// Memory the database may use for unflushed writes; it also bounds how much is replayed after a kill. The largest
 /// checkpoint must fit in twice: see `Surreal::surely`, and `DIRTY_BYTES_MAX` of the committer.

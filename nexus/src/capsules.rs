@@ -6,11 +6,11 @@ use kip::lang::COMMAND_BYTES_MAX;
 use kip::{Answer, Call, Command, Dialect, ErrorKind, KipError, Options, bind_and, envelope};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use store::principal::{Origin, Role};
 
 use super::command::Command as Write;
 use super::owner;
 use super::{Nexus, NexusError, NexusId, Seen, may_write};
-use crate::principal::{Origin, Role};
 
 /// The greatest distance in links between a match and an element of its capsule.
 const HOPS_MAX: usize = 64;
@@ -62,7 +62,7 @@ impl Nexus {
             Ok(header) => header.unwrap_or_else(|| Header {
                 name: "unnamed".into(),
                 version: "0".into(),
-                sha256: crate::store::Hash::of(text.as_bytes()).hex(),
+                sha256: store::Hash::of(text.as_bytes()).hex(),
             }),
             Err(error) => return Ok(json!({"error": error.to_json(text)})),
         };

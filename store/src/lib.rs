@@ -6,16 +6,24 @@
 
 mod backend;
 mod batch;
+pub mod clock;
 mod committer;
+pub mod event;
 #[cfg(feature = "testing")]
 pub mod faulty;
 mod frame;
+pub mod ledger;
 mod memory;
+pub mod principal;
+pub mod secrets;
+pub mod shares;
 mod state;
 #[cfg(feature = "testing")]
 pub mod suite;
 #[cfg(feature = "surreal")]
 pub mod surreal;
+pub mod turns;
+pub mod vital;
 mod written;
 
 use std::sync::{Arc, PoisonError, RwLock};
@@ -27,12 +35,16 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 pub use backend::{Backend, Opened, PAGE_ELEMENTS, Page, Projected, Projection};
 pub use batch::{Batch, Entry, Expect, Hash, Key, Kind, Op, Receipt, Stream, Versioned, json, last_version};
+pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
+pub use event::Event;
 pub use frame::Frame;
 pub use memory::Memory;
+pub use principal::{Cause, Directory, NoDirectory, Origin, Principal, PrincipalId, PrincipalKind, Role, Scope};
+pub use shares::{NoPlace, Place, Shares};
+pub use turns::{Turn, Turns, Wants};
+pub use vital::vital;
 
-use crate::clock::Clock;
 use crate::ledger::{Account, LedgerError};
-use crate::principal::Principal;
 use committer::{Committer, DIRTY_BYTES, Request};
 use state::State;
 use written::Written;

@@ -17,14 +17,14 @@ use kip::graph::text::{GIST_CHARS_MAX, gist_of};
 use kip::graph::{El, GraphRead, Scoped};
 use kip::lang::ast::Lit;
 use kip::{Call, Command, bind_and};
+use store::principal::Origin;
+use store::{Store, StoreError};
 use tokio::sync::{Notify, OnceCell, Semaphore};
 use tokio::time::Instant;
 
 use super::owner::{self, STEPS_BACK_MAX, Snapshot};
 use super::wake::Awake;
 use super::{Nexus, NexusId};
-use crate::principal::Origin;
-use crate::store::{Store, StoreError};
 use kept::{Kept, Name, name};
 pub(super) use vectors::Near;
 use vectors::{Table, Vector};

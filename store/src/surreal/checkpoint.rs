@@ -14,8 +14,8 @@ use super::log::{self, Log};
 use super::pages::{PackedPage, by_the_page, pages_of};
 use super::rows::{Rows, by_the_hundred};
 use super::{StoreError, Surreal, io, settle};
-use crate::store::backend::Projection;
-use crate::store::batch::Stream;
+use crate::backend::Projection;
+use crate::batch::Stream;
 
 /// Bytes of pages and payloads that may stand in one transaction with the rest. A page is written whole for one element
 /// of it, so there may be many times more of them than was committed; they are written before, in transactions of their own.

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use kip::datum::Sym;
 use kip::graph::{El, Graph, GraphRead, GraphWrite, Limited, Numbering};
+use store::StoreError;
 
 use super::shelf::Shelved;
-use crate::store::StoreError;
 
 /// From so many elements on, a command is long enough to be kept off the runtime's other work.
 const LARGE: usize = 20_000;

@@ -7,11 +7,11 @@ use kip::exec::Change;
 use kip::graph::{GraphRead, Look, Record, SCOPES_KEY, Way};
 use kip::{ErrorKind, KipError};
 use serde_json::{Value, json};
+use store::principal::{Principal, Role};
 
 use super::shape::check_shape;
 use super::{OWNER_KEY, is_shared};
-use crate::nexus::command::Right;
-use crate::principal::{Principal, Role};
+use crate::command::Right;
 
 /// Attributes that count the judgements of others; no request sets them by hand.
 const COUNTED: [&str; 3] = ["helpful", "harmful", "validated_by"];
@@ -38,7 +38,7 @@ pub(super) fn own_up(by: &Principal, bag: &Bag) -> Bag {
 ///
 /// # Errors
 /// `KIP_4003` naming what the principal may not do.
-pub(in crate::nexus) fn check_rights(
+pub(crate) fn check_rights(
     commons: &dyn GraphRead,
     changes: &[Change],
     by: &Principal,
@@ -119,7 +119,7 @@ fn named(record: &Record) -> String {
 ///
 /// # Errors
 /// `KIP_4003` if the sealed part would not open any more.
-pub(in crate::nexus) fn check_seal(before: Option<&Record>, after: Option<&Record>) -> Result<(), KipError> {
+pub(crate) fn check_seal(before: Option<&Record>, after: Option<&Record>) -> Result<(), KipError> {
     if after.is_none() || seal_of(before) == seal_of(after) {
         return Ok(());
     }

@@ -6,9 +6,9 @@ use kip::exec::Change;
 use kip::graph::{Concept, OWNER_KEY, Record, SCOPES_KEY};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use store::{Batch, Expect, Key, Kind, Stream};
 
 use super::is_shared;
-use crate::store::{Batch, Expect, Key, Kind, Stream};
 
 /// A record as it stood from some entry of its stream on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,7 +27,7 @@ pub fn versions_stream(kind: &str, name: &str) -> Stream {
 
 /// `batch` with a version for each record whose attributes changed, or who sees it, or that came or went, and without what was sealed with
 /// one that went; and how many changes that is.
-pub(in crate::nexus) fn versions_of(mut batch: Batch, changes: &[Change]) -> (Batch, usize) {
+pub(crate) fn versions_of(mut batch: Batch, changes: &[Change]) -> (Batch, usize) {
     let mut count = 0;
     for change in changes {
         let concept = |record: &Option<Record>| match record {

@@ -16,7 +16,7 @@ const FLOOR: f32 = 0.25;
 
 /// A vector of length one, each number in a byte.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::nexus) struct Vector {
+pub(crate) struct Vector {
     /// The value of one step of the bytes.
     scale: f32,
     bytes: Box<[i8]>,
@@ -81,7 +81,7 @@ impl Chunk {
 
 /// The vectors of a mind, all of the length of the first. A clone is a snapshot of a few pointers.
 #[derive(Clone, Default)]
-pub(in crate::nexus) struct Table {
+pub(crate) struct Table {
     width: usize,
     places: HashMap<El, usize>,
     chunks: Vec<Arc<Chunk>>,
@@ -129,7 +129,7 @@ impl Table {
 }
 
 /// The vectors near to one term, in a mind and in the commons beside it.
-pub(in crate::nexus) struct Near {
+pub(crate) struct Near {
     pub(super) term: Vector,
     pub(super) own: Table,
     /// The vectors of the commons, whose elements have foreign ids here.

@@ -8,10 +8,10 @@ use kip::exec::Change;
 use kip::graph::{Record, SCOPES_KEY};
 use kip::{ErrorKind, KipError};
 use serde::{Deserialize, Serialize};
+use store::secrets::{redacted, redacted_under};
 
 use super::{OWNER_KEY, is_shared};
-use crate::nexus::mind::Mind;
-use crate::secrets::{redacted, redacted_under};
+use crate::mind::Mind;
 
 /// The treatment of a secret in ordinary text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,11 +30,7 @@ pub enum SecretPolicy {
 ///
 /// # Errors
 /// `KIP_4003` if secrets must not be written at all; the caller then reverts the changes.
-pub(in crate::nexus) fn clean(
-    mind: &mut Mind,
-    changes: &mut [Change],
-    policy: SecretPolicy,
-) -> Result<Vec<String>, KipError> {
+pub(crate) fn clean(mind: &mut Mind, changes: &mut [Change], policy: SecretPolicy) -> Result<Vec<String>, KipError> {
     let mut told = Vec::new();
     for change in changes {
         let Some(after) = &mut change.after else { continue };
@@ -106,7 +102,7 @@ fn cleaned(bag: &Bag, was: Option<&Bag>, found: &mut Vec<(String, &'static str)>
             Datum::Json(json) => {
                 let mut json = (**json).clone();
                 let mut under = serde_json::json!({ (key.as_str()): json });
-                kinds = crate::secrets::clean(&mut under);
+                kinds = store::secrets::clean(&mut under);
                 json = under[key.as_str()].take();
                 (!kinds.is_empty()).then(|| Datum::Json(Arc::new(json)))
             }

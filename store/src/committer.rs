@@ -377,9 +377,9 @@ impl Committer {
 
 #[cfg(all(test, feature = "testing"))]
 mod tests {
+    use crate::faulty::{Fault, Faulty};
     use crate::ledger::{AccountOp, Amount};
-    use crate::store::faulty::{Fault, Faulty};
-    use crate::store::{Batch, Key, Kind, Memory, Store};
+    use crate::{Batch, Key, Kind, Memory, Store};
     use crate::{ManualClock, Origin};
     use std::sync::Arc;
 

@@ -10,7 +10,7 @@ use surrealdb::types::{Bytes as DbBytes, RecordId};
 
 use super::rows::{PageRow, Summed, record};
 use super::{StoreError, io, settle};
-use crate::store::backend::PAGE_ELEMENTS;
+use crate::backend::PAGE_ELEMENTS;
 
 /// A changed element: its graph, its number, and itself unless it was removed.
 pub(super) type Element = (Arc<str>, u64, Option<Bytes>);

@@ -8,10 +8,10 @@ use kip::exec::Change;
 use kip::graph::{Concept, Record};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use store::{Expect, Key, Kind, Op, json};
 use tokio::sync::mpsc;
 
 use super::NexusId;
-use crate::store::{Expect, Key, Kind, Op, json};
 
 /// The type of the concepts that facts are.
 const FACT: &str = "Fact";
