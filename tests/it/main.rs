@@ -1,61 +1,87 @@
-//! The claims of this repository, tested through its public doors.
+//! The claims of this repository, tested through its public doors: one folder a subject, one file a behaviour.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test that cannot go on fails there and says so")]
 
-mod archive;
-mod audience;
-mod budget;
-mod canvas_gates;
-mod canvas_protocol;
-mod canvases;
-mod checkpoints;
-mod co_author;
-mod collector;
-mod commons;
-mod compaction;
-mod conformance;
-mod contracts;
-mod crashes;
-mod dialogue;
-mod edge;
-mod embedded;
-mod exchange;
-mod fair;
-mod faults;
-mod goals;
-mod growth;
-mod guard;
-mod holds;
-mod invocations;
-mod jobs;
-mod killed;
-mod kinds;
-mod kip;
-mod knowing;
-mod knowledge;
-mod lifeforms;
-mod matrix;
-mod mcp_server;
-mod meaning;
-mod memory;
-mod metabolism;
-mod mind_maps;
-mod minds;
-mod neurons;
-mod openai;
-mod patience;
-mod providers;
-mod resources;
-mod rights;
-mod scopes;
-mod searches;
-mod shelves;
-mod soak;
-mod store;
-mod storms;
+mod canvas {
+    pub(crate) mod co_author;
+    pub(crate) mod gates;
+    pub(crate) mod mind_maps;
+    pub(crate) mod protocol;
+    pub(crate) mod subscribers;
+}
+mod crash {
+    pub(crate) mod crashes;
+    pub(crate) mod faults;
+    pub(crate) mod killed;
+}
+mod fascicles {
+    pub(crate) mod jobs;
+    pub(crate) mod patience;
+    pub(crate) mod storms;
+}
+mod http {
+    pub(crate) mod collector;
+    pub(crate) mod edge;
+    pub(crate) mod fair;
+    pub(crate) mod matrix;
+    pub(crate) mod rights;
+}
+mod kip {
+    pub(crate) mod commands;
+    pub(crate) mod conformance;
+}
+mod knowledge {
+    pub(crate) mod contracts;
+    pub(crate) mod exchange;
+    pub(crate) mod knowing;
+    pub(crate) mod records;
+    pub(crate) mod resources;
+    pub(crate) mod searches;
+    pub(crate) mod units;
+}
+mod lifeform {
+    pub(crate) mod archive;
+    pub(crate) mod audience;
+    pub(crate) mod compaction;
+    pub(crate) mod dialogue;
+    pub(crate) mod goals;
+    pub(crate) mod guard;
+    pub(crate) mod lifecycle;
+    pub(crate) mod memory;
+    pub(crate) mod metabolism;
+    pub(crate) mod voices;
+}
+mod mcp {
+    pub(crate) mod server;
+}
+mod neurons {
+    pub(crate) mod budget;
+    pub(crate) mod definitions;
+    pub(crate) mod embedded;
+    pub(crate) mod holds;
+    pub(crate) mod invocations;
+    pub(crate) mod kinds;
+    pub(crate) mod providers;
+    pub(crate) mod tool_rules;
+    pub(crate) mod tools;
+    pub(crate) mod weights;
+}
+mod nexus {
+    pub(crate) mod commons;
+    pub(crate) mod meaning;
+    pub(crate) mod minds;
+    pub(crate) mod scopes;
+    pub(crate) mod shelves;
+}
+mod openai {
+    pub(crate) mod completions;
+}
+mod perf {
+    pub(crate) mod soak;
+}
+mod store {
+    pub(crate) mod checkpoints;
+    pub(crate) mod growth;
+    pub(crate) mod suite;
+}
 mod tidy;
-mod tool_rules;
-mod tools;
-mod units;
-mod voices;
-mod weights;

@@ -14,6 +14,8 @@ const CRATES: [(&str, &str); 9] = [
     ("runtime", "runtime"),
     ("tests", "tests"),
 ];
+/// Crates that stand side by side: neither imports the other.
+const SIBLINGS: [(&str, &str); 2] = [("store", "kip"), ("fascicles", "knowledge")];
 /// Folders of code that knows no I/O, and how many files there are at least.
 const PURE: [(&str, usize); 3] = [("nexus/kip/src/lang/", 5), ("nexus/kip/src/plan/", 3), ("nexus/kip/src/exec/", 10)];
 
@@ -53,6 +55,10 @@ fn arrows_between_crates_point_one_way() {
         for (right, _) in &CRATES[place + 1..] {
             let imports = manifest.lines().any(|line| line.split(['.', ' ', '=']).next() == Some(right));
             assert!(!imports, "{name} imports {right}, which stands to its right");
+        }
+        for (_, sibling) in SIBLINGS.iter().filter(|(one, _)| one == name) {
+            let imports = manifest.lines().any(|line| line.starts_with(&format!("{sibling}.")));
+            assert!(!imports, "{name} imports {sibling}, which stands beside it");
         }
     }
 }

@@ -7,7 +7,7 @@ use reqwest::StatusCode;
 use serde_json::{Value, json};
 use tests::{TestDaemon, honest, obedient};
 
-use super::tools::Outside;
+use crate::neurons::tools::Outside;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_stranger_asks_for_outside_waits_for_an_approval_and_is_then_done_once() {

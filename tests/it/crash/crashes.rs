@@ -15,7 +15,7 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tests::disk::Watch;
 
-use super::killed::Victim;
+use crate::crash::killed::Victim;
 
 /// Tells the daemon at which commit it dies, as in `before 7`: the first is the one that holds [`MARK`].
 pub(crate) const KILL: &str = "KILLED_DAEMON_AT";

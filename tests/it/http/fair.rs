@@ -8,7 +8,7 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tests::{Client, TestDaemon, honest, text_of};
 
-use crate::mcp_server::tool;
+use crate::mcp::server::tool;
 
 const INVOKE: &str = "/v1/neurons/helper/invoke";
 

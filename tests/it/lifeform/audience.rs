@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use store::{Batch, Key, Kind, Origin};
 use tests::{Client, Socket, TestDaemon, honest, obedient, text_of};
 
-use super::tools::Outside;
+use crate::neurons::tools::Outside;
 
 async fn live(client: &Client, chat: &str) -> Socket {
     let mut socket = client.subscribe(chat, None).await;

@@ -4,7 +4,7 @@ use reqwest::StatusCode;
 use serde_json::{Value, json};
 use tests::{Client, TestDaemon, honest};
 
-use crate::knowledge::kip;
+use crate::knowledge::records::kip;
 
 const RECORDS: &str = "/api/knowledge";
 

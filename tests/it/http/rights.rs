@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tests::{Client, TestDaemon, again, honest};
 use tokio::sync::Notify;
 
-use crate::knowledge::kip;
+use crate::knowledge::records::kip;
 
 const WAIT: [(&str, &str); 1] = [("prefer", "wait=20")];
 

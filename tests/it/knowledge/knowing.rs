@@ -7,7 +7,7 @@ use reqwest::StatusCode;
 use serde_json::{Value, json};
 use tests::{Client, Socket, TestDaemon, obedient, text_of};
 
-use crate::tools::Outside;
+use crate::neurons::tools::Outside;
 
 const RECORDS: &str = "/api/knowledge";
 

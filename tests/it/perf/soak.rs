@@ -1,5 +1,5 @@
 //! Months of life by stepping the clock: what was told on the first day is still known, and nothing grows that should not.
-//! `SOAK_DAYS=30 cargo test --release -p tests --test it soak -- --nocapture --test-threads=1` is the long form.
+//! `SOAK_DAYS=30 cargo test --release --test it soak -- --nocapture --test-threads=1` is the long form.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -4,7 +4,7 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tests::{Answer, Client, Mirror, TestDaemon};
 
-use super::canvases::quiet;
+use crate::canvas::subscribers::quiet;
 
 struct Map {
     daemon: TestDaemon,

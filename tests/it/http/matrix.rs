@@ -45,7 +45,7 @@ impl World {
         let skill = "---\nname: his\ndescription: what he does\n---\nDo it.";
         let skill =
             id(bob.post("/v1/skills", json!({"skill_md_content": skill})).await.expect(StatusCode::CREATED), "id");
-        let unit = bob.post("/v1/knowledge", crate::units::trace()).await.expect(StatusCode::CREATED);
+        let unit = bob.post("/v1/knowledge", crate::knowledge::units::trace()).await.expect(StatusCode::CREATED);
         let unit = id(unit, "id");
         bob.post("/v1/neurons", json!({"id": "his", "memory": "Be his."})).await.expect(StatusCode::CREATED);
         let waits = json!({"id": "his", "output": "w", "nodes": [{"id": "w", "run": {"wait": {"event": "go"}}}]});

@@ -443,7 +443,7 @@ async fn an_id_is_whose_it_was_given_whatever_others_say_by_other_doors() {
     ada.post("/api/knowledge", first).await.expect(StatusCode::CREATED);
     bob.post(UNITS, trace()).await.expect(StatusCode::CREATED);
     let forged = r#"UPDATE ?k SET ATTRIBUTES { kp_id: "kp:trace:a1b2c3d4" } WHERE { ?k {type: "Knowledge", name: "knowledge-older"} }"#;
-    crate::knowledge::kip(&ada, forged).await;
+    crate::knowledge::records::kip(&ada, forged).await;
     let told = get(&bob, "kp:trace:a1b2c3d4", &[]).await.expect(StatusCode::OK);
     assert_eq!(told["task"]["objective"], "entering the harbour");
     let mut more = trace();

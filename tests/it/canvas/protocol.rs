@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tests::Mirror;
 use tokio::net::TcpStream;
 
-use super::canvases::{limited, quiet};
+use crate::canvas::subscribers::{limited, quiet};
 
 #[tokio::test]
 async fn every_earlier_revision_can_be_looked_at_as_it_was() {

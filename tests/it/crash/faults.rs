@@ -11,7 +11,7 @@ use rand::{RngExt, SeedableRng};
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 
-use crate::killed::Victim;
+use crate::crash::killed::Victim;
 
 /// What fails in a round.
 #[derive(Clone, Copy, Debug)]

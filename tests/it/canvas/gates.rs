@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use tests::{Client, Mirror, TestDaemon, honest};
 use tokio::sync::watch;
 
-use super::canvases::limited;
-use super::killed::{Victim, kill_again_and_again, kills};
+use crate::canvas::subscribers::limited;
+use crate::crash::killed::{Victim, kill_again_and_again, kills};
 
 fn times(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|times| times.parse().ok()).unwrap_or(default)

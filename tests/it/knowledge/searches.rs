@@ -6,7 +6,7 @@ use reqwest::StatusCode;
 use serde_json::{Value, json};
 use tests::{Client, TestDaemon, honest};
 
-use crate::knowledge::{RECORDS, found, record, save};
+use crate::knowledge::records::{RECORDS, found, record, save};
 
 #[tokio::test]
 async fn what_helped_comes_first_and_what_harmed_goes() {

@@ -257,10 +257,10 @@ async fn remembers(count: usize) {
     client.post(&format!("/v1/lifeforms/{id}/start"), json!({})).await.expect(StatusCode::OK);
     let base = format!("/v1/lifeforms/{id}/canvases/canvas_chat_main");
     client.topic(&base, "telling").await;
-    let facts: Vec<_> = crate::lifeforms::twenty().into_iter().take(count).collect();
+    let facts: Vec<_> = crate::lifeform::lifecycle::twenty().into_iter().take(count).collect();
     for (fact, _, _) in &facts {
         let said = client.say(&base, "telling", fact).await;
-        crate::lifeforms::settled(daemon.app.store(), &id, "telling", said["rev"].as_u64().unwrap()).await;
+        crate::lifeform::lifecycle::settled(daemon.app.store(), &id, "telling", said["rev"].as_u64().unwrap()).await;
     }
     daemon.app.lifeforms().halt().await;
     let disk = disk.kill();

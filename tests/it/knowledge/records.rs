@@ -6,7 +6,7 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tests::{Client, TestDaemon, honest};
 
-use crate::searches::said;
+use crate::knowledge::searches::said;
 
 pub(crate) const RECORDS: &str = "/api/knowledge";
 pub(crate) const KIP: &str = "/v1/nexus/commons/kip";

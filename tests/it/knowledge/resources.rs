@@ -9,7 +9,7 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tests::{Client, TestDaemon, honest};
 
-use super::killed::Victim;
+use crate::crash::killed::Victim;
 
 const RESOURCES: &str = "/api/resource";
 const KIP: &str = "/v1/nexus/commons/kip";

@@ -4,7 +4,7 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tests::{Client, TestDaemon, honest};
 
-use crate::knowledge::{RECORDS, kip, record, save};
+use crate::knowledge::records::{RECORDS, kip, record, save};
 
 /// Calls a tool at `/mcp`. Returns its structured content, or the text of its error.
 pub(crate) async fn tool(client: &Client, name: &str, arguments: Value) -> Result<Value, String> {

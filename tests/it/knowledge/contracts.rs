@@ -4,7 +4,7 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tests::{Client, TestDaemon, honest};
 
-use crate::knowledge::{RECORDS, kip, record, save};
+use crate::knowledge::records::{RECORDS, kip, record, save};
 
 const UNITS: &str = "/v1/knowledge";
 

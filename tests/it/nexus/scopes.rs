@@ -4,7 +4,7 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tests::{TestDaemon, honest};
 
-use crate::knowledge::{RECORDS, found, kip, record, save};
+use crate::knowledge::records::{RECORDS, found, kip, record, save};
 
 /// Six people and what they are in, besides themselves and the public.
 const PEOPLE: [(&str, &[&str]); 6] = [
