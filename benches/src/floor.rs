@@ -25,7 +25,14 @@ pub(crate) async fn mock() -> anyhow::Result<()> {
                 let usage = json!({"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18});
                 let choice = json!({"index": 0, "finish_reason": finish, "delta": delta});
                 let usage = if finish.is_null() { Value::Null } else { usage };
-                json!({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "mock", "choices": [choice], "usage": usage})
+                json!({
+                    "id": "c",
+                    "object": "chat.completion.chunk",
+                    "created": 1,
+                    "model": "mock",
+                    "choices": [choice],
+                    "usage": usage,
+                })
             };
             let begin = piece(json!({"role": "assistant", "content": "Hello from "}), Value::Null);
             let end = piece(json!({"content": "the mock."}), json!("stop"));
@@ -45,7 +52,10 @@ pub(crate) async fn mock() -> anyhow::Result<()> {
 pub(crate) async fn passthrough(model: &str) -> anyhow::Result<()> {
     let client = Client::with_config(OpenAIConfig::new().with_api_base(model).with_api_key("x"));
     let invoke = |State(client): State<Client<OpenAIConfig>>, Json(body): Json<Value>| async move {
-        let request = json!({"model": "mock", "messages": [{"role": "system", "content": "You are a neuron."}, {"role": "user", "content": body["input"]}]});
+        let request = json!({
+            "model": "mock",
+            "messages": [{"role": "system", "content": "You are a neuron."}, {"role": "user", "content": body["input"]}],
+        });
         let reply: Value = client.chat().create_byot(request).await.unwrap();
         Json(json!({"status": "completed", "output": reply["choices"][0]["message"]["content"]}))
     };

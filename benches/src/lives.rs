@@ -95,7 +95,8 @@ async fn sleep(binary: &str, count: usize) {
     tokio::time::sleep(Duration::from_secs(5)).await;
     let (bare, bare_start) = (empty.rss_mib(), empty.started.elapsed() - Duration::from_secs(5));
     drop(empty);
-    // The first start after a kill reads back what was not projected; the second is that of a daemon that was stopped well.
+    // The first start after a kill reads back what was not projected; the second is that of a daemon that was stopped
+    // well.
     for which in ["after a kill", "again"] {
         let daemon = quiet_daemon(binary, folder.path()).await;
         let started = daemon.started.elapsed();

@@ -1,7 +1,7 @@
 //! The measured rows of `benches/README.md`, each beside its floor in one run.
 //!
-//! `cargo run --release -p benches -- LIFEFORMD` where LIFEFORMD is the built daemon; `… LIFEFORMD lives` hosts many lifeforms. The same program is
-//! also the mock model and the pass-through, each in a process of its own.
+//! `cargo run --release -p benches -- LIFEFORMD` where LIFEFORMD is the built daemon; `… LIFEFORMD lives` hosts many
+//! lifeforms. The same program is also the mock model and the pass-through, each in a process of its own.
 
 #![allow(clippy::print_stdout, reason = "a benchmark's table is its output")]
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot go on has nothing to save")]

@@ -142,8 +142,8 @@ pub struct Definitions {
 }
 
 impl Fascicles {
-    /// Returns the definitions of some fascicles, of all that are within them, and of the stored neurons that they name. Those
-    /// that are `brought` along go before those that are here.
+    /// Returns the definitions of some fascicles, of all that are within them, and of the stored neurons that they
+    /// name. Those that are `brought` along go before those that are here.
     ///
     /// # Errors
     /// [`FascicleError::NotFound`] when one of `ids` is gone.
@@ -195,8 +195,8 @@ impl Fascicles {
         Ok(Definitions { fascicles, neurons })
     }
 
-    /// Takes over a fascicle from another daemon with all its versions, if there is none of that name here. Answers whether it
-    /// was taken over.
+    /// Takes over a fascicle from another daemon with all its versions, if there is none of that name here. Answers
+    /// whether it was taken over.
     ///
     /// # Errors
     /// [`FascicleError::Invalid`] when it is not well made.
@@ -266,7 +266,8 @@ impl Fascicles {
         }
     }
 
-    /// Commits a change of definitions and counts it: the count invalidates the plans that were built before the change.
+    /// Commits a change of definitions and counts it: the count invalidates the plans that were built before the
+    /// change.
     async fn commit_definition(&self, batch: Batch) -> Result<Receipt, StoreError> {
         let inner = self.inner.clone();
         self.inner
@@ -289,7 +290,8 @@ impl Fascicles {
         found.ok_or_else(|| FascicleError::NotFound(id.clone()))
     }
 
-    /// A definition, and who wrote it; `None` for what is shipped, and where no journal says so: then it is the operator's.
+    /// A definition, and who wrote it; `None` for what is shipped, and where no journal says so: then it is the
+    /// operator's.
     ///
     /// # Errors
     /// [`FascicleError::NotFound`].
@@ -360,8 +362,8 @@ impl Fascicles {
     /// Replaces a definition. Jobs under way keep the one they began with.
     ///
     /// # Errors
-    /// [`FascicleError::Invalid`], [`FascicleError::NotFound`], [`FascicleError::Shipped`], or a conflict when `expect` is
-    /// not the version.
+    /// [`FascicleError::Invalid`], [`FascicleError::NotFound`], [`FascicleError::Shipped`], or a conflict when `expect`
+    /// is not the version.
     pub async fn update(
         &self,
         origin: &Origin,
@@ -419,8 +421,8 @@ impl Fascicles {
         }
     }
 
-    /// The versions of a fascicle after journal entry `after`, oldest first, at most `limit`, and the entry where the next
-    /// ones begin. One that was removed still has its own.
+    /// The versions of a fascicle after journal entry `after`, oldest first, at most `limit`, and the entry where the
+    /// next ones begin. One that was removed still has its own.
     ///
     /// # Errors
     /// The store's own.

@@ -497,8 +497,8 @@ impl Fascicles {
         self.job(job).await
     }
 
-    /// Stops the unfinished jobs that fit `filter` and were ordered by `ordered_by`, at most a thousand and in no order. Returns
-    /// the number of stopped jobs, and `true` if there may be more.
+    /// Stops the unfinished jobs that fit `filter` and were ordered by `ordered_by`, at most a thousand and in no
+    /// order. Returns the number of stopped jobs, and `true` if there may be more.
     ///
     /// # Errors
     /// The store's own.
@@ -684,7 +684,8 @@ impl Fascicles {
         }
     }
 
-    /// Jobs that `who` may see with ids after `after`, at most `limit`, and where the next ones begin, if there may be any.
+    /// Jobs that `who` may see with ids after `after`, at most `limit`, and where the next ones begin, if there may be
+    /// any.
     ///
     /// # Errors
     /// The store's own.

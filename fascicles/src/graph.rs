@@ -1,5 +1,5 @@
-//! A graph that can only be built valid: acyclic, its edges and routes lead somewhere, its mappings fit, its schemas and
-//! templates compile. `build.rs` builds it.
+//! A graph that can only be built valid: acyclic, its edges and routes lead somewhere, its mappings fit, its schemas
+//! and templates compile. `build.rs` builds it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,8 +31,8 @@ pub struct Plan {
     /// The stored neurons it thinks with.
     #[serde(default)]
     pub neurons: BTreeMap<NeuronId, NeuronSpec>,
-    /// Authors by `fascicle:{id}` and `neuron:{id}`; parts without an author are not limited. Each part runs with the rights
-    /// that its authors and its caller share.
+    /// Authors by `fascicle:{id}` and `neuron:{id}`; parts without an author are not limited. Each part runs with the
+    /// rights that its authors and its caller share.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub authors: BTreeMap<String, PrincipalId>,
 }

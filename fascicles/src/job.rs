@@ -79,7 +79,8 @@ pub struct Head {
     /// `true` if an untrusted speaker asked for it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub untrusted: bool,
-    /// Authors of the definitions that ordered it, outermost first. Its steps act with the rights that all of them share.
+    /// Authors of the definitions that ordered it, outermost first. Its steps act with the rights that all of them
+    /// share.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub authors: Vec<PrincipalId>,
     /// The amount that was reserved for its calls.
@@ -237,7 +238,8 @@ impl Job {
             self.busy = busy;
             self.args.inner.count(busy);
         }
-        // A job that waits costs a place only among those that wait. One that goes on was admitted, and needs no place to do so.
+        // A job that waits costs a place only among those that wait. One that goes on was admitted, and needs no place
+        // to do so.
         let principal = &self.args.head.origin.principal;
         if busy && self.waiting.take().is_some() {
             self.args.place = self.args.inner.working.take(principal).ok();

@@ -76,8 +76,8 @@ impl Mapping {
     }
 }
 
-/// An output as events: those it holds under `events`, none for null, else one in that role. An event without an id gets
-/// one from where it comes from, so that the same output is always the same events.
+/// An output as events: those it holds under `events`, none for null, else one in that role. An event without an id
+/// gets one from where it comes from, so that the same output is always the same events.
 pub(crate) fn events_of(role: &str, output: &Value) -> Vec<Event> {
     let named = |(place, event): (usize, &Value)| {
         let mut event = event.clone();

@@ -43,7 +43,8 @@ pub struct NodeSpec {
     /// The name; also the role of its output's event.
     #[schema(value_type = String)]
     pub id: NodeId,
-    /// The edges that lead here, in the order in which their outputs are read. A mere name is an edge that always fires.
+    /// The edges that lead here, in the order in which their outputs are read. A mere name is an edge that always
+    /// fires.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<WrittenEdge>)]
     pub after: Vec<Edge>,

@@ -1,5 +1,5 @@
-//! Turns of steps: so many steps of all jobs are worked on at once ([`Turns`]). Afterthoughts let steps pass for a while whose
-//! output is waited for.
+//! Turns of steps: so many steps of all jobs are worked on at once ([`Turns`]). Afterthoughts let steps pass for a
+//! while whose output is waited for.
 
 use std::cmp::Reverse;
 use std::time::Duration;

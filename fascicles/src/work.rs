@@ -34,8 +34,8 @@ enum Came {
     Paused(Vec<ToolCall>),
 }
 
-/// Does the work of `start` and answers the news of it; an afterthought lets others pass until `lets_pass`. A panic in it
-/// is a failure of its step.
+/// Does the work of `start` and answers the news of it; an afterthought lets others pass until `lets_pass`. A panic in
+/// it is a failure of its step.
 pub(crate) async fn work(
     inner: Arc<Inner>,
     head: Arc<Head>,
@@ -158,7 +158,8 @@ fn came(stop: Stop, untrusted: bool) -> Came {
     }
 }
 
-/// Returns `true` if a tool of the owner marks part of its output as untrusted: an event with `untrusted` in its metadata.
+/// Returns `true` if a tool of the owner marks part of its output as untrusted: an event with `untrusted` in its
+/// metadata.
 fn holds_untrusted(output: &Value) -> bool {
     let events = output["events"].as_array().into_iter().flatten();
     events.into_iter().any(|event| event["metadata"]["untrusted"] == true)

@@ -13,8 +13,8 @@ use crate::{Knowledge, KnowledgeError};
 /// Two texts that share so much of their words are copies.
 const SAME: f64 = 0.8;
 
-/// A deleted record that lifeforms heard of in a talk, and whose deletion was not a lifeform's doing: the body of a note in the
-/// [`Outbox`](nexus::Outbox).
+/// A deleted record that lifeforms heard of in a talk, and whose deletion was not a lifeform's doing: the body of a
+/// note in the [`Outbox`](nexus::Outbox).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Deleted {
     /// The record's id.
@@ -31,7 +31,8 @@ pub struct Deleted {
     pub purged: bool,
 }
 
-/// Returns `true` if a text of the same message says what `statement` does, in more words or in fewer, as a model may read it.
+/// Returns `true` if a text of the same message says what `statement` does, in more words or in fewer, as a model may
+/// read it.
 pub fn is_copy(text: &str, statement: &str) -> bool {
     adds_nothing(statement, text) || adds_nothing(text, statement) || likeness(&words(text), &words(statement)) >= SAME
 }
@@ -48,8 +49,8 @@ pub fn adds_nothing(text: &str, other: &str) -> bool {
 }
 
 impl Record {
-    /// Returns the agents that heard what the record says from its owner: lifeforms by their ids. A record that was not made of
-    /// a talk was heard by none.
+    /// Returns the agents that heard what the record says from its owner: lifeforms by their ids. A record that was not
+    /// made of a talk was heard by none.
     pub fn heard_by(&self) -> impl Iterator<Item = &str> {
         let is_extracted = self.source.get("category").and_then(Value::as_str) == Some(EXTRACTED);
         let first = self.source.get("agent_id").and_then(Value::as_str).filter(|_| is_extracted);
@@ -81,8 +82,8 @@ impl Knowledge {
     }
 
     /// Deletes the records of `owner` that `agent` heard and that say what `statement` does: those of these messages in
-    /// other words, too. What a record said so before stays in its history, and no message that is taken back makes it say
-    /// that again. Returns the number of deleted records.
+    /// other words, too. What a record said so before stays in its history, and no message that is taken back makes it
+    /// say that again. Returns the number of deleted records.
     ///
     /// # Errors
     /// When the commons cannot be read or written.

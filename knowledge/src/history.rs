@@ -71,8 +71,8 @@ impl Knowledge {
         Ok(versions.split_off(ended.map_or(0, |at| at + 1)))
     }
 
-    /// Makes a record say again what it said in `version`, as a version of its own; one that was deleted or merged is there
-    /// again.
+    /// Makes a record say again what it said in `version`, as a version of its own; one that was deleted or merged is
+    /// there again.
     ///
     /// # Errors
     /// [`KnowledgeError::Forbidden`] where it is not the caller's, [`KnowledgeError::Invalid`] where there was no such

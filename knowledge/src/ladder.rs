@@ -1,5 +1,5 @@
-//! The ladder (MISSION P1): what happened is kept as a trace; what worked again and again becomes a pattern; a pattern that
-//! held becomes an SOP. Each step up is a record of its own, linked to those it was made from, which stay.
+//! The ladder (MISSION P1): what happened is kept as a trace; what worked again and again becomes a pattern; a pattern
+//! that held becomes an SOP. Each step up is a record of its own, linked to those it was made from, which stay.
 
 use jiff::Timestamp;
 use nexus::Right;
@@ -93,8 +93,8 @@ impl Knowledge {
         Ok(Box::pin(self.contribute(trace, None, origin)).await?.record)
     }
 
-    /// Makes patterns of the caller's traces, and SOPs of the patterns. The same traces make the same patterns: where nothing
-    /// happened since, nothing is written.
+    /// Makes patterns of the caller's traces, and SOPs of the patterns. The same traces make the same patterns: where
+    /// nothing happened since, nothing is written.
     ///
     /// # Errors
     /// As [`Self::contribute`].

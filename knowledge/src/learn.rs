@@ -313,8 +313,8 @@ impl Knowledge {
         Ok(known.is_some_and(|known| known.value.holds(&record.id)))
     }
 
-    /// Notes of each record that said what `statement` does before it was revised, by one of `messages`, that this message
-    /// does not say it any more: [`Self::unlearn`] does not go back to it.
+    /// Notes of each record that said what `statement` does before it was revised, by one of `messages`, that this
+    /// message does not say it any more: [`Self::unlearn`] does not go back to it.
     pub(crate) async fn unsay_earlier(
         &self,
         records: &[Record],
@@ -367,8 +367,8 @@ impl Knowledge {
         Ok(false)
     }
 
-    /// The records of the same owner that are nearest to what is learned. What others wrote is theirs, and no word for it is
-    /// taken.
+    /// The records of the same owner that are nearest to what is learned. What others wrote is theirs, and no word for
+    /// it is taken.
     async fn near(&self, lesson: &Lesson, origin: &Origin) -> Result<Vec<Record>, KnowledgeError> {
         let text: String = sentences(&lesson.content).join(" ").chars().take(LESSON_CHARS_MAX).collect();
         let which = Which { owner: Some(lesson.owner.clone()), ..Which::default() };

@@ -218,14 +218,15 @@ impl Knowledge {
         Self { directory, ..self }
     }
 
-    /// With profiles that are open to all lifeforms of the daemon; without, what a person said to one comes to the mind of
-    /// that one alone.
+    /// With profiles that are open to all lifeforms of the daemon; without, what a person said to one comes to the mind
+    /// of that one alone.
     #[must_use]
     pub fn with_open_profiles(self, opens_profiles: bool) -> Self {
         Self { opens_profiles, ..self }
     }
 
-    /// Returns `true` if a record may come to the mind of `agent`: it was made of no talk, or of one that the agent had.
+    /// Returns `true` if a record may come to the mind of `agent`: it was made of no talk, or of one that the agent
+    /// had.
     pub fn may_come_to_mind(&self, record: &Record, agent: &str) -> bool {
         self.opens_profiles || !record.is_of_other_talks_than(agent)
     }

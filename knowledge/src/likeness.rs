@@ -67,8 +67,8 @@ pub(crate) fn differ(one: &str, other: &str) -> bool {
     lacks(&in_one, other) && lacks(&in_other, one)
 }
 
-/// The words of a text that say something. Of writings without spaces these are the pairs of letters: a letter by itself is
-/// in too much.
+/// The words of a text that say something. Of writings without spaces these are the pairs of letters: a letter by
+/// itself is in too much.
 pub(crate) fn telling(text: &str) -> Vec<Arc<str>> {
     let all = words(text);
     let mut telling = terms_of_query(text);

@@ -28,7 +28,8 @@ impl Knowledge {
         Ok(())
     }
 
-    /// Links a record to the resources that it names now, where it named others `before`. One that is gone is not linked.
+    /// Links a record to the resources that it names now, where it named others `before`. One that is gone is not
+    /// linked.
     pub(crate) async fn link_anew(&self, before: &Record, origin: &Origin) -> Result<(), KnowledgeError> {
         let id = &before.id;
         let now = self.seen(id, origin).await?;
@@ -70,8 +71,8 @@ impl Knowledge {
     }
 }
 
-/// Writes the links of the record `$id` to resources. They say for themselves whose they are; what else is known of the record
-/// is not known of them.
+/// Writes the links of the record `$id` to resources. They say for themselves whose they are; what else is known of the
+/// record is not known of them.
 pub(crate) fn write_links(
     text: &mut String,
     resources: &[String],

@@ -168,7 +168,8 @@ pub(crate) fn newest(
     now: Timestamp,
 ) -> Vec<(El, Record)> {
     let kind = Sym::new(KIND);
-    // Numbers are given in order of time, and a graph is walked in that order: all are gathered, and looked at backwards.
+    // Numbers are given in order of time, and a graph is walked in that order: all are gathered, and looked at
+    // backwards.
     let mut all: Vec<El> = Vec::new();
     while let Some(stretch) = Some(graph.of_type(kind, all.last().copied().unwrap_or(El::NONE), STRETCH))
         .filter(|stretch| !stretch.is_empty())

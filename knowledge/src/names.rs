@@ -27,8 +27,8 @@ impl Knowledge {
         }
     }
 
-    /// The record that was given an id of the unit protocol, of those that `origin` sees, whatever has become of it; `None`
-    /// where none was.
+    /// The record that was given an id of the unit protocol, of those that `origin` sees, whatever has become of it;
+    /// `None` where none was.
     pub(crate) async fn named(&self, id: &str, origin: &Origin) -> Result<Option<Option<Record>>, KnowledgeError> {
         let Some(claim) = self.store.document::<String>(&Key::new(Kind::Unit, id)).await? else { return Ok(None) };
         match self.any(&claim.value, origin).await {

@@ -317,7 +317,8 @@ impl Knowledge {
         Ok((self.schemas.project(unit, resolved.version), resolved))
     }
 
-    /// The same of several. What was written in no version that is known, as KIP may, is left out: it takes nobody else's away.
+    /// The same of several. What was written in no version that is known, as KIP may, is left out: it takes nobody
+    /// else's away.
     ///
     /// # Errors
     /// As [`Self::as_unit`].

@@ -330,8 +330,8 @@ impl Knowledge {
         }
     }
 
-    /// Removes a resource, and what is sealed with it. One that records need is not removed unless that is meant; they then
-    /// say that it is missing.
+    /// Removes a resource, and what is sealed with it. One that records need is not removed unless that is meant; they
+    /// then say that it is missing.
     ///
     /// # Errors
     /// [`KnowledgeError::Forbidden`], [`KnowledgeError::Conflict`].
@@ -446,7 +446,8 @@ impl Knowledge {
         Ok((name, done))
     }
 
-    /// Opens one of the sealed bodies, and returns why it does not open: the ring is that of another daemon, or was changed.
+    /// Opens one of the sealed bodies, and returns why it does not open: the ring is that of another daemon, or was
+    /// changed.
     ///
     /// # Errors
     /// The store's own.

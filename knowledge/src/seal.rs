@@ -1,5 +1,6 @@
-//! Secret bodies at rest (MISSION H4): XChaCha20-Poly1305, each under a key of its owner's that is derived from the ring, and
-//! bound to its row, its owner and a name drawn for that sealing, so that a sealed body put elsewhere, or put back, does not open.
+//! Secret bodies at rest (MISSION H4): XChaCha20-Poly1305, each under a key of its owner's that is derived from the
+//! ring, and bound to its row, its owner and a name drawn for that sealing, so that a sealed body put elsewhere, or put
+//! back, does not open.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -92,8 +93,8 @@ impl fmt::Debug for KeyRing {
 }
 
 impl KeyRing {
-    /// The ring in a file of lines `name key`, the key 32 bytes in base64, the newest last; made with one key where there is
-    /// none, unless something is sealed already. A file that others may read is refused.
+    /// The ring in a file of lines `name key`, the key 32 bytes in base64, the newest last; made with one key where
+    /// there is none, unless something is sealed already. A file that others may read is refused.
     ///
     /// # Errors
     /// [`SealError::Ring`].
@@ -215,7 +216,8 @@ impl KeyRing {
     }
 }
 
-/// Adds a line to a file that only its owner reads. Whatever comes between, the file is there whole, as it was or as it is.
+/// Adds a line to a file that only its owner reads. Whatever comes between, the file is there whole, as it was or as it
+/// is.
 fn append(file: &Path, line: &str) -> std::io::Result<()> {
     // The file behind a link is written, and not the link.
     let file = file.canonicalize().unwrap_or_else(|_| file.to_owned());

@@ -1,9 +1,9 @@
-//! Search (MISSION H1, R2): who may see what is decided first; then what answers the question is picked, twice as many as
-//! are wanted; then those are ordered by what they are worth.
+//! Search (MISSION H1, R2): who may see what is decided first; then what answers the question is picked, twice as many
+//! as are wanted; then those are ordered by what they are worth.
 //!
-//! What picks is a router. By words alone always works. With an embedder, words and meaning are weighed together. What does
-//! not answer the question at least a third as well as the best does is no candidate, so that what is worth much does
-//! not push itself before what was asked for.
+//! What picks is a router. By words alone always works. With an embedder, words and meaning are weighed together. What
+//! does not answer the question at least a third as well as the best does is no candidate, so that what is worth much
+//! does not push itself before what was asked for.
 
 use std::collections::BTreeMap;
 
@@ -60,8 +60,8 @@ pub struct Query {
     pub router: Option<Router>,
     /// `true` if the distance of its scope comes before a record's quality, as for profiles.
     pub scope_first: bool,
-    /// Answers below this share of the best relevance are left out, from 0 (none, the default) to 1. Somebody who asks two
-    /// things at once wants both answered; where records are put before a model unasked, [`FLOOR`] keeps noise out.
+    /// Answers below this share of the best relevance are left out, from 0 (none, the default) to 1. Somebody who asks
+    /// two things at once wants both answered; where records are put before a model unasked, [`FLOOR`] keeps noise out.
     pub floor: f64,
 }
 

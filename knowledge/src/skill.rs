@@ -1,6 +1,6 @@
-//! Skills (MISSION P1, the SKILL.md extension of KnowledgePulse): a record whose content is a guide, with a head in YAML that
-//! says what it is called, what it is for, and how its use is to be learned from. What a stranger wrote is untrusted: what people
-//! would not see in it is taken out, or the skill is refused.
+//! Skills (MISSION P1, the SKILL.md extension of KnowledgePulse): a record whose content is a guide, with a head in
+//! YAML that says what it is called, what it is for, and how its use is to be learned from. What a stranger wrote is
+//! untrusted: what people would not see in it is taken out, or the skill is refused.
 
 use std::sync::LazyLock;
 
@@ -270,7 +270,10 @@ fn head_for(record: &Record) -> Head {
         version: VERSION.to_owned(),
         more: Map::from_iter([(
             "kp".to_owned(),
-            json!({"domain": record.tags.get("domain").cloned().unwrap_or_else(|| "general".into()), "visibility": visibility_of(record)}),
+            json!({
+                "domain": record.tags.get("domain").cloned().unwrap_or_else(|| "general".into()),
+                "visibility": visibility_of(record),
+            }),
         )]),
     })
 }
@@ -319,10 +322,12 @@ pub fn told(record: &Record) -> Value {
 }
 
 impl Knowledge {
-    /// Keeps a skill; the same again changes nothing, another guide under its name and version is a version of the record.
+    /// Keeps a skill; the same again changes nothing, another guide under its name and version is a version of the
+    /// record.
     ///
     /// # Errors
-    /// [`KnowledgeError::Invalid`] with what is wrong, [`KnowledgeError::Conflict`] where the name and version are taken.
+    /// [`KnowledgeError::Invalid`] with what is wrong, [`KnowledgeError::Conflict`] where the name and version are
+    /// taken.
     pub async fn contribute_skill(
         &self,
         text: &str,

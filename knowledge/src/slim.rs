@@ -21,7 +21,8 @@ use crate::{Knowledge, KnowledgeError};
 pub const THRESHOLD: f64 = 0.85;
 /// Words that stand in a row.
 const ROW: usize = 3;
-/// A row of words in more records than this finds none of them; those that rarer rows find are held against each other whole.
+/// A row of words in more records than this finds none of them; those that rarer rows find are held against each other
+/// whole.
 const COMMON: usize = 500;
 
 /// One record that others were taken into.
@@ -60,7 +61,8 @@ impl Knowledge {
     /// Merges the records of the caller that say the same; an operator's are everybody's. With `dry_run` it only tells.
     ///
     /// # Errors
-    /// When the commons cannot be read or written, and [`KnowledgeError::TooMany`] while the caller's last one is not done.
+    /// When the commons cannot be read or written, and [`KnowledgeError::TooMany`] while the caller's last one is not
+    /// done.
     pub async fn slim(&self, threshold: f64, dry_run: bool, origin: &Origin) -> Result<Slimmed, KnowledgeError> {
         let place = self.slims.take(&origin.principal);
         let _place =
@@ -92,8 +94,8 @@ impl Knowledge {
         Ok(Slimmed { before, after: before - gone, merged })
     }
 
-    /// Takes records into one that stays, in one commit: its labels, resources and addresses are those of all, and what was
-    /// said of the use of any of them counts for it. Answers whether that was done.
+    /// Takes records into one that stays, in one commit: its labels, resources and addresses are those of all, and what
+    /// was said of the use of any of them counts for it. Answers whether that was done.
     async fn absorb(&self, kept: &Record, absorbed: &[Record], origin: &Origin) -> Result<bool, KnowledgeError> {
         let (mut tags, mut resources) = (Map::new(), BTreeSet::new());
         let (mut types, mut urls): (BTreeSet<Type>, Vec<Value>) = Default::default();
@@ -124,7 +126,8 @@ impl Knowledge {
         });
         let expect = format!("EXPECT VERSION {}", kept.version);
         let mut call = crate::write::upsert(&kept.id, &expect, &body, &metadata, (&kept.owner, &kept.scopes));
-        // What was taken in says so itself, and that in the same commit; what it counted is counted once, where it went.
+        // What was taken in says so itself, and that in the same commit; what it counted is counted once, where it
+        // went.
         call.command.pop();
         for (at, record) in absorbed.iter().enumerate() {
             call.command.push_str(&format!(

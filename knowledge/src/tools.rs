@@ -1,5 +1,5 @@
-//! The tools that agents have on records and resources, under the names of both seeds (MISSION H3, P4): what each is called,
-//! what it takes, and what it does. MCP and neurons bring the same ones.
+//! The tools that agents have on records and resources, under the names of both seeds (MISSION H3, P4): what each is
+//! called, what it takes, and what it does. MCP and neurons bring the same ones.
 
 use async_trait::async_trait;
 use neurons::tools::{BuiltinTool, Builtins, Caller, Vault};
@@ -80,7 +80,10 @@ pub fn tools() -> Vec<BuiltinTool> {
         tool(
             "knowledge_slim",
             "Merges one's own records that say the same; they can be restored.",
-            &json!({"type": "object", "properties": {"dry_run": {"type": "boolean"}, "model": {"type": "string", "description": "taken for older clients, without effect: no model is asked"}}}),
+            &json!({
+                "type": "object",
+                "properties": {"dry_run": {"type": "boolean"}, "model": {"type": "string", "description": "taken for older clients, without effect: no model is asked"}},
+            }),
             false,
         ),
         tool(

@@ -1,5 +1,5 @@
-//! Records written: new ones, changes of what they say, and what is deleted. All of it is KIP, so that the writer of the
-//! commons judges it as it judges everybody's (MISSION R2, H2).
+//! Records written: new ones, changes of what they say, and what is deleted. All of it is KIP, so that the writer of
+//! the commons judges it as it judges everybody's (MISSION R2, H2).
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -127,9 +127,9 @@ impl Knowledge {
     /// Writes a new record; under the same key of the same caller, once.
     ///
     /// # Errors
-    /// [`KnowledgeError::Forbidden`] where the owner or a scope is not the caller's, [`KnowledgeError::Conflict`] where the
-    /// id is taken, [`KnowledgeError::KeyReused`] where something else was asked for under the key, [`KnowledgeError::Gone`]
-    /// where what was kept under it is deleted.
+    /// [`KnowledgeError::Forbidden`] where the owner or a scope is not the caller's, [`KnowledgeError::Conflict`] where
+    /// the id is taken, [`KnowledgeError::KeyReused`] where something else was asked for under the key,
+    /// [`KnowledgeError::Gone`] where what was kept under it is deleted.
     pub async fn save(&self, draft: Draft, key: Option<&str>, origin: &Origin) -> Result<Saved, KnowledgeError> {
         let _turn = match key.is_some() || draft.body.is_named() {
             true => Some(self.once.lock().await),
@@ -153,8 +153,8 @@ impl Knowledge {
     /// The record that was kept under a key before.
     ///
     /// # Errors
-    /// [`KnowledgeError::KeyReused`] where something else was asked for under it, [`KnowledgeError::Gone`] where the record is
-    /// deleted since.
+    /// [`KnowledgeError::KeyReused`] where something else was asked for under it, [`KnowledgeError::Gone`] where the
+    /// record is deleted since.
     pub(crate) async fn kept(&self, once: &Once, origin: &Origin) -> Result<Option<Record>, KnowledgeError> {
         let Some(known) = self.store.document::<Kept>(&once.key).await? else { return Ok(None) };
         let Kept { record, of } = known.value;
@@ -261,8 +261,8 @@ impl Knowledge {
         }
     }
 
-    /// Changes a record: what the caller says of its use is counted, what is the owner's is written. With `version` only
-    /// as long as it is the record's.
+    /// Changes a record: what the caller says of its use is counted, what is the owner's is written. With `version`
+    /// only as long as it is the record's.
     ///
     /// # Errors
     /// As [`Self::save`]; nothing is changed where the edit is not the caller's.
@@ -306,7 +306,8 @@ impl Knowledge {
             }
             let needs = body.resource_ids.is_some();
             change.warnings.extend(self.seal_found(&mut body, &record.owner, scopes, &[], origin).await?);
-            // Of two at once the second sees what the first has written. Sealing is over by now: it has turns of its own.
+            // Of two at once the second sees what the first has written. Sealing is over by now: it has turns of its
+            // own.
             let _turn = self.changing(id).lock().await;
             let now = self.seen(id, origin).await?;
             let scopes = change.scopes.as_ref().unwrap_or(&now.scopes);
@@ -379,8 +380,8 @@ impl Knowledge {
         Ok(warnings)
     }
 
-    /// Deletes a record: it is found no more, and its owner may restore it. With `purge` it is gone, with its versions and
-    /// cases; what the journal of the commons keeps of it is an operator's.
+    /// Deletes a record: it is found no more, and its owner may restore it. With `purge` it is gone, with its versions
+    /// and cases; what the journal of the commons keeps of it is an operator's.
     ///
     /// # Errors
     /// [`KnowledgeError::Forbidden`] where it is not the caller's, or others hold on to it.
@@ -452,7 +453,8 @@ const SEALED_BY_ITSELF: &str = "credentials/auto-";
 /// The placeholder of a secret that would be sealed.
 const SEALED: &str = "{{secret:credentials/auto}}";
 
-/// Writes something else in the place of each secret in the texts of a record, of its unit and of what else was sent with it.
+/// Writes something else in the place of each secret in the texts of a record, of its unit and of what else was sent
+/// with it.
 fn replace_secrets(body: &mut Body, by: &mut dyn FnMut(&'static str, &str) -> String) {
     for text in [&mut body.task, &mut body.content].into_iter().flatten() {
         if let Some(left) = replaced(text, by) {

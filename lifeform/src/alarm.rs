@@ -59,8 +59,8 @@ impl Alarm {
         }
     }
 
-    /// Calls each lifeform when its time has come, until the daemon ends. `is_awake` tells those that are awake to look, and
-    /// whether they were.
+    /// Calls each lifeform when its time has come, until the daemon ends. `is_awake` tells those that are awake to
+    /// look, and whether they were.
     pub(crate) async fn run(self, store: Store, is_awake: impl Fn(&str) -> bool + Send + 'static) {
         loop {
             let next = match self.look(&store, &is_awake).await {

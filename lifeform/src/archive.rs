@@ -1,9 +1,9 @@
-//! A whole lifeform as one archive that another daemon can wake (MISSION L1): lines of JSON, the first says what it is, the
-//! last how many there were and what they hash to. Definitions come first, what makes it visible comes last.
+//! A whole lifeform as one archive that another daemon can wake (MISSION L1): lines of JSON, the first says what it is,
+//! the last how many there were and what they hash to. Definitions come first, what makes it visible comes last.
 //!
-//! What is in it: head, agenda, account with its statements and calls, canvases with their logs and attachments, the mind with
-//! its journal, jobs (those under way go on where it wakes) and traces, and the fascicles and stored neurons it lives by. What
-//! is not: links into the commons, memberships in canvases of others, and who has a token.
+//! What is in it: head, agenda, account with its statements and calls, canvases with their logs and attachments, the
+//! mind with its journal, jobs (those under way go on where it wakes) and traces, and the fascicles and stored neurons
+//! it lives by. What is not: links into the commons, memberships in canvases of others, and who has a token.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -401,8 +401,8 @@ async fn conversations(store: &Store, job: &Stream, id: &str) -> Result<Vec<Stre
     Ok(found)
 }
 
-/// An archive that is being read: first to see whether it is whole and what it says it is, then to be taken in. Nothing of it
-/// is seen until its last line was read.
+/// An archive that is being read: first to see whether it is whole and what it says it is, then to be taken in. Nothing
+/// of it is seen until its last line was read.
 pub(crate) struct Reader {
     /// `true` if the archive is imported.
     takes_in: bool,

@@ -17,8 +17,8 @@ pub struct GuardLimits {
     pub acts_per_min: u32,
     /// Things said to it within a minute.
     pub heard_per_min: u32,
-    /// Jobs that it may begin within a minute for each thing that was said to it, once there are more than a few: what brings
-    /// forth more than it was given does not end by itself.
+    /// Jobs that it may begin within a minute for each thing that was said to it, once there are more than a few: what
+    /// brings forth more than it was given does not end by itself.
     pub branching: u32,
     /// Tokens it may spend within an hour on what nobody asked for just now.
     pub unasked_tokens_per_hour: u64,
@@ -199,7 +199,12 @@ impl Counts {
         };
         let (acts, heard) = (self.acts.len(), self.heard.len());
         let branching = acts as f64 / heard.max(1) as f64;
-        let figures = json!({"acts_per_min": acts, "heard_per_min": heard, "branching": branching, "unasked_tokens_per_hour": trickled});
+        let figures = json!({
+            "acts_per_min": acts,
+            "heard_per_min": heard,
+            "branching": branching,
+            "unasked_tokens_per_hour": trickled,
+        });
         let is = |name: &str| json!({"sign": name, "counted": figures, "limits": limits});
         let branches = acts > FEW_ACTS && acts > heard.max(1) * limits.branching as usize;
         if acts > limits.acts_per_min as usize || heard > limits.heard_per_min as usize || branches {

@@ -1,5 +1,5 @@
-//! One timer for all heartbeats, on the clock of the store. A beat is a message; with nothing due it costs neither a token
-//! nor a write.
+//! One timer for all heartbeats, on the clock of the store. A beat is a message; with nothing due it costs neither a
+//! token nor a write.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};

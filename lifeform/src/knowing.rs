@@ -85,7 +85,8 @@ impl Knowing {
             || self.trusts.iter().any(|trusted| *trusted.0 == *owner)
     }
 
-    /// Returns `true` if a word of `who` is as good as one of the lifeform's own: it is, or is of the house, or trusted.
+    /// Returns `true` if a word of `who` is as good as one of the lifeform's own: it is, or is of the house, or
+    /// trusted.
     pub(crate) fn trusts_word_of(&self, who: &str) -> bool {
         self.me.answers_for(who) || who.starts_with("system:") || self.trusts.iter().any(|trusted| *trusted.0 == *who)
     }
@@ -320,7 +321,8 @@ impl Knowing {
         Ok(json!(climbed))
     }
 
-    /// Somebody says that an answer helped, or did not: so did the records that it was given. Each once a person and answer.
+    /// Somebody says that an answer helped, or did not: so did the records that it was given. Each once a person and
+    /// answer.
     ///
     /// # Errors
     /// As [`Self::hear`].

@@ -166,7 +166,11 @@ impl Gardener<'_> {
         let declared: BTreeSet<String> = schema.as_object().into_iter().flat_map(|all| all.keys().cloned()).collect();
         let new: Vec<String> = used.difference(&declared).cloned().collect();
         for name in &new {
-            schema[name] = json!({"type": "any", "is_required": false, "description": "Seen in facts, and declared by maintenance."});
+            schema[name] = json!({
+                "type": "any",
+                "is_required": false,
+                "description": "Seen in facts, and declared by maintenance.",
+            });
         }
         if !new.is_empty() {
             self.run(DECLARE, json!({"schema": schema})).await?;

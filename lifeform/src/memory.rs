@@ -126,7 +126,8 @@ pub(crate) struct Stated<'a> {
     pub(crate) topic: &'a str,
     /// In which message.
     pub(crate) message: &'a str,
-    /// On which canvas, by its name among all: people choose the ids of topics and messages, and may choose the same twice.
+    /// On which canvas, by its name among all: people choose the ids of topics and messages, and may choose the same
+    /// twice.
     pub(crate) canvas: &'a str,
     /// The canvas revision, as a reference.
     pub(crate) source: &'a str,
@@ -252,7 +253,14 @@ impl Memory {
         });
         let is_lifeform = person.starts_with("lifeform:");
         let (class, relation) = if is_lifeform { ("AI", "collaborator") } else { ("Human", "user") };
-        let met = json!({"person": person, "name": name, "source": source, "class": class, "relation": relation, "summary": summary});
+        let met = json!({
+            "person": person,
+            "name": name,
+            "source": source,
+            "class": class,
+            "relation": relation,
+            "summary": summary,
+        });
         self.run(MEET, met, cause).await.map(drop)
     }
 
@@ -293,8 +301,8 @@ impl Memory {
         Ok(kept)
     }
 
-    /// The name of what a person states, where else it stated it, and who heard it there. Two people may say the same and mean two
-    /// things ("my boat is called Petrel"), so each has a fact of its own.
+    /// The name of what a person states, where else it stated it, and who heard it there. Two people may say the same
+    /// and mean two things ("my boat is called Petrel"), so each has a fact of its own.
     async fn name_of(&self, statement: &str, stated: Stated<'_>, cause: &Origin) -> Result<Named, NexusError> {
         let is_his = |row: &Value| row[1].is_null() || row[1] == stated.person;
         let (mut name, mut n) = (statement.to_owned(), 0);
@@ -360,7 +368,13 @@ impl Memory {
             }
             match places.pop() {
                 Some(Place(canvas, topic, message)) => {
-                    let still = json!({"fact": fact["id"], "canvas": canvas, "topic": topic, "message": message, "also_in": also_in(places)});
+                    let still = json!({
+                        "fact": fact["id"],
+                        "canvas": canvas,
+                        "topic": topic,
+                        "message": message,
+                        "also_in": also_in(places),
+                    });
                     self.run(STILL_SAID, still, cause).await?;
                 }
                 None => {
@@ -496,8 +510,8 @@ pub(crate) fn also_in(mut places: Vec<Place>) -> Option<Vec<Place>> {
     Some(places).filter(|places| !places.is_empty())
 }
 
-/// The people who could hear a fact when it was stated; `None` for one that nobody stated in a talk. One that was kept before
-/// audiences were is for the person who stated it.
+/// The people who could hear a fact when it was stated; `None` for one that nobody stated in a talk. One that was kept
+/// before audiences were is for the person who stated it.
 fn audience_of(fact: &Value, person: Option<&str>) -> Option<BTreeSet<String>> {
     let among = fact["attributes"]["among"].as_array();
     let heard = among.map(|among| among.iter().filter_map(|one| one.as_str().map(str::to_owned)).collect());

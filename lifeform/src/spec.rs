@@ -40,7 +40,8 @@ pub struct LifeformSpec {
     /// The fascicle that summarises the beginning of a long topic.
     #[serde(default = "compact")]
     pub compact: Skill,
-    /// Characters of a topic, older than what an answer is given of it, from which on they are said in short; 0 is never.
+    /// Characters of a topic, older than what an answer is given of it, from which on they are said in short; 0 is
+    /// never.
     #[serde(default = "compact_above_chars")]
     pub compact_above_chars: u32,
     /// The principals whose word is enough for tools that change something outside. Requests of others wait for an

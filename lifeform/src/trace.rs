@@ -127,8 +127,8 @@ async fn resolve(store: &Store, lifeform: &str, reference: &str) -> Result<Optio
     Ok(entries.into_iter().find(is_it).map(|entry| Step::at(&stream, entry)))
 }
 
-/// Walks from `reference`, back to roots and forward to effects; `canvases` are the journals of the lifeform's canvases.
-/// `None` when nothing of the lifeform's has that name.
+/// Walks from `reference`, back to roots and forward to effects; `canvases` are the journals of the lifeform's
+/// canvases. `None` when nothing of the lifeform's has that name.
 ///
 /// # Errors
 /// The store's own.

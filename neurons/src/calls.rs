@@ -47,7 +47,8 @@ fn told(call: &ToolCall, error: impl Into<String>) -> Due {
 }
 
 impl Run {
-    /// Makes what of `calls` the server makes, and answers what it waits for: the client's calls, and those to be approved.
+    /// Makes what of `calls` the server makes, and answers what it waits for: the client's calls, and those to be
+    /// approved.
     pub(crate) async fn serve(
         &self,
         calls: Vec<ToolCall>,
@@ -94,7 +95,8 @@ impl Run {
             Hash::of(&json(&(named.unwrap_or(&stream), rounds, &call.id))).hex()
         };
         let made: Vec<_> = due.iter().map(|call| self.make(call, key(call), &name, &caller).boxed()).collect();
-        // What a tool did is not done again: each result is durable as soon as it is there, however long the disk fails.
+        // What a tool did is not done again: each result is durable as soon as it is there, however long the disk
+        // fails.
         let mut results = futures::stream::iter(made).buffer_unordered(AT_ONCE).ready_chunks(AT_ONCE);
         while let Some(some) = results.next().await {
             some.iter().for_each(|result| talk.say_result(result));

@@ -153,8 +153,8 @@ pub fn body_hash(results: &[ToolResult]) -> String {
     Sha256::digest(&text).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Checks that `results` answer exactly the expected calls, in any order, and those among the `approvals` with a word on
-/// whether they may be made.
+/// Checks that `results` answer exactly the expected calls, in any order, and those among the `approvals` with a word
+/// on whether they may be made.
 ///
 /// # Errors
 /// A sentence naming what is missing, unknown or there twice.

@@ -87,7 +87,8 @@ impl Conversation {
         Self { made: Some(invocation.clone()), ..Self::new(invocation) }
     }
 
-    /// One that its caller keeps, and gives again with what comes next: what is said in it is kept once for all of them.
+    /// One that its caller keeps, and gives again with what comes next: what is said in it is kept once for all of
+    /// them.
     pub(crate) fn repeated(invocation: &Arc<str>) -> Self {
         Self { repeated: true, ..Self::first(invocation) }
     }

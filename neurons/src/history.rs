@@ -74,8 +74,8 @@ pub(crate) fn noted(
 }
 
 impl Neurons {
-    /// A definition, and with whose rights it runs besides its caller's; `None` where no journal says who wrote it: then it
-    /// is the operator's.
+    /// A definition, and with whose rights it runs besides its caller's; `None` where no journal says who wrote it:
+    /// then it is the operator's.
     ///
     /// # Errors
     /// [`NeuronError::NotFound`].
@@ -126,8 +126,8 @@ impl Neurons {
         if origin.principal.answers_for(&owner.0) { Ok(found) } else { Err(NeuronError::NotOwner(id.clone(), owner)) }
     }
 
-    /// Takes over a neuron from another daemon with all its versions, if there is none of that name here. Answers whether it
-    /// was taken over.
+    /// Takes over a neuron from another daemon with all its versions, if there is none of that name here. Answers
+    /// whether it was taken over.
     ///
     /// # Errors
     /// [`NeuronError::Spec`] when it is not well made.
@@ -154,8 +154,8 @@ impl Neurons {
         Ok(self.store.all_entries(&stream(id)).await?)
     }
 
-    /// The versions of a neuron after journal entry `after`, oldest first, at most `limit`, and the entry where the next
-    /// ones begin. A neuron that was removed still has its own.
+    /// The versions of a neuron after journal entry `after`, oldest first, at most `limit`, and the entry where the
+    /// next ones begin. A neuron that was removed still has its own.
     ///
     /// # Errors
     /// The store's own.

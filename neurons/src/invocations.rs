@@ -132,8 +132,8 @@ struct Standing {
 }
 
 impl Standing {
-    /// The record as a stretch that came to `answer` leaves it, and what writes it. Nobody else writes it meanwhile: the
-    /// stretch began by changing it from the version it was read at, and is the only one of its invocation.
+    /// The record as a stretch that came to `answer` leaves it, and what writes it. Nobody else writes it meanwhile:
+    /// the stretch began by changing it from the version it was read at, and is the only one of its invocation.
     fn ended(&self, answer: Result<&Answer, &NeuronError>, spent: &Spent, now: Timestamp) -> (Invocation, Vec<Op>) {
         let mut record = self.record.clone();
         record.usage = record.usage.plus(spent.usage);
@@ -269,8 +269,8 @@ impl Neurons {
     ///
     /// # Errors
     /// [`NeuronError::NoContinuation`] for any token that is not this principal's for this neuron,
-    /// [`NeuronError::Expired`], [`NeuronError::InFlight`], [`NeuronError::NotApprover`], and [`NeuronError::Results`] when the
-    /// results are not the ones asked for or not the ones given before.
+    /// [`NeuronError::Expired`], [`NeuronError::InFlight`], [`NeuronError::NotApprover`], and [`NeuronError::Results`]
+    /// when the results are not the ones asked for or not the ones given before.
     pub async fn resume(
         &self,
         origin: &Origin,
@@ -504,8 +504,8 @@ impl Neurons {
         Some(found)
     }
 
-    /// Invocations that `origin` may see with ids after `after`, at most `limit`, and where the next ones begin, if there may
-    /// be any.
+    /// Invocations that `origin` may see with ids after `after`, at most `limit`, and where the next ones begin, if
+    /// there may be any.
     ///
     /// # Errors
     /// The store's own.

@@ -149,8 +149,8 @@ impl Neurons {
         is_participant.then(|| PrincipalId::new(id))
     }
 
-    /// Returns who acts when `origin` runs what `authors` defined, each within what the one before defined: with the rights
-    /// that all of them have.
+    /// Returns who acts when `origin` runs what `authors` defined, each within what the one before defined: with the
+    /// rights that all of them have.
     pub fn acting<'a>(&self, origin: &Origin, authors: impl IntoIterator<Item = &'a PrincipalId>) -> Origin {
         let principal = authors.into_iter().fold(origin.principal.clone(), |acting, author| {
             if *author == acting.id { acting } else { acting.by_definition_of(&self.directory.principal(&author.0)) }
@@ -226,8 +226,8 @@ impl Neurons {
     /// Replaces a definition. Invocations under way keep the one they began with.
     ///
     /// # Errors
-    /// [`NeuronError::Spec`], [`NeuronError::NotFound`], [`NeuronError::NotOwner`], or a conflict when `expect` is not the
-    /// version.
+    /// [`NeuronError::Spec`], [`NeuronError::NotFound`], [`NeuronError::NotOwner`], or a conflict when `expect` is not
+    /// the version.
     pub async fn update(
         &self,
         origin: &Origin,
@@ -271,7 +271,8 @@ impl Neurons {
         Ok(())
     }
 
-    /// Commits a change of definitions and counts it: the count invalidates the plans that were built before the change.
+    /// Commits a change of definitions and counts it: the count invalidates the plans that were built before the
+    /// change.
     pub(crate) async fn commit_definition(&self, batch: Batch) -> Result<Receipt, StoreError> {
         let this = self.clone();
         self.store.commit_then(batch, move || this.changed()).await
@@ -326,8 +327,9 @@ impl Neurons {
         Ok(Thought { stop, usage: outcome.spent.usage, calls: outcome.spent.calls, untrusted })
     }
 
-    /// Calls one tool of the server, for a fascicle. It is recorded like a thought: an earlier try under that name is taken
-    /// up where it ended, and one that must be approved stops there. Its output is JSON where the tool brought JSON.
+    /// Calls one tool of the server, for a fascicle. It is recorded like a thought: an earlier try under that name is
+    /// taken up where it ended, and one that must be approved stops there. Its output is JSON where the tool brought
+    /// JSON.
     ///
     /// # Errors
     /// [`NeuronError::ToolFailed`] with what the tool says went wrong, or any other [`NeuronError`].
@@ -391,8 +393,8 @@ impl Neurons {
         self.tools.may_repeat(tool)
     }
 
-    /// Returns `true` if a result of `tool` makes a thought of `owner` untrusted: a lifeform's, where the tool reads outside the
-    /// daemon or what others wrote.
+    /// Returns `true` if a result of `tool` makes a thought of `owner` untrusted: a lifeform's, where the tool reads
+    /// outside the daemon or what others wrote.
     pub fn brings_in(&self, owner: &str, tool: &ToolSpec) -> bool {
         owner.starts_with("lifeform:") && self.tools.brings_in(tool)
     }
@@ -436,8 +438,8 @@ impl Neurons {
         Ok(paid.reply)
     }
 
-    /// One answer of a neuron to a conversation that its caller keeps. The caller's `tools` stand beside the neuron's own; one
-    /// that is to be called by the caller ends the thought.
+    /// One answer of a neuron to a conversation that its caller keeps. The caller's `tools` stand beside the neuron's
+    /// own; one that is to be called by the caller ends the thought.
     ///
     /// # Errors
     /// Any [`NeuronError`].
@@ -453,7 +455,8 @@ impl Neurons {
         let (found, author) = self.written(id).await?;
         let mut spec = found.value;
         let begun = if spec.kind.calls_tools() {
-            // Its caller keeps the conversation, and what the server's tools did in it would be forgotten and done again.
+            // Its caller keeps the conversation, and what the server's tools did in it would be forgotten and done
+            // again.
             if !tools.is_empty() && spec.tools.iter().any(|tool| self.tools.may_write(tool)) {
                 let why = "this neuron has tools on the server that write, so that its caller cannot bring tools of its own here: \
                            invoke it at /v1/neurons/{id}/invoke";
@@ -466,7 +469,12 @@ impl Neurons {
         } else {
             let events: Vec<Value> = messages
                 .iter()
-                .map(|message| serde_json::json!({"role": message.role, "content": message.content.clone().unwrap_or_default()}))
+                .map(|message| {
+                    serde_json::json!({
+                        "role": message.role,
+                        "content": message.content.clone().unwrap_or_default(),
+                    })
+                })
                 .collect();
             let input = match spec.kind {
                 Kind::Completion => messages.last().and_then(|last| last.content.clone()).unwrap_or_default().into(),

@@ -72,8 +72,8 @@ fn references<'s>(schema: &'s Value, found: &mut HashSet<&'s str>) {
     }
 }
 
-/// A schema that recurs does so once for each part of a value: by one reference, one branch, or its parts. Twice for the
-/// same part would double with each level that a value is deep.
+/// A schema that recurs does so once for each part of a value: by one reference, one branch, or its parts. Twice for
+/// the same part would double with each level that a value is deep.
 fn recurs_by_parts(schema: &Value, recurring: &HashSet<&str>) -> Result<(), String> {
     let recurs = |inner: &Value| {
         let mut found = HashSet::new();
@@ -203,16 +203,24 @@ mod tests {
 
     #[test]
     fn what_doubles_is_refused_and_what_recurs_by_its_parts_is_not() {
-        let tree = json!({"$ref": "#/$defs/t", "$defs": {"t": {"type": "object", "properties": {"left": {"$ref": "#/$defs/t"}, "right": {"$ref": "#/$defs/t"}}}}});
+        let tree = json!({
+            "$ref": "#/$defs/t",
+            "$defs": {"t": {"type": "object", "properties": {"left": {"$ref": "#/$defs/t"}, "right": {"$ref": "#/$defs/t"}}}},
+        });
         assert_eq!(check(&tree), Ok(()));
         assert_eq!(check(&json!({"properties": {"next": {"$ref": "#"}}})), Ok(()));
-        let list = json!({"oneOf": [{"type": "null"}, {"type": "object", "properties": {"next": {"$ref": "#"}, "value": {"type": "string"}}}]});
+        let list = json!({
+            "oneOf": [{"type": "null"}, {"type": "object", "properties": {"next": {"$ref": "#"}, "value": {"type": "string"}}}],
+        });
         assert_eq!(check(&list), Ok(()));
         for deep in [
             json!({"properties": {"a": {"allOf": [{"$ref": "#"}, {"$ref": "#"}]}}}),
             json!({"allOf": [{"properties": {"a": {"$ref": "#"}}}, {"properties": {"a": {"$ref": "#"}}}]}),
             json!({"properties": {"a": {"$ref": "#"}}, "patternProperties": {"a": {"$ref": "#"}}}),
-            json!({"$ref": "#/$defs/x", "$defs": {"x": {"items": {"anyOf": [{"$ref": "#/$defs/y"}, {"$ref": "#/$defs/x"}]}}, "y": {"items": {"$ref": "#/$defs/x"}}}}),
+            json!({
+                "$ref": "#/$defs/x",
+                "$defs": {"x": {"items": {"anyOf": [{"$ref": "#/$defs/y"}, {"$ref": "#/$defs/x"}]}}, "y": {"items": {"$ref": "#/$defs/x"}}},
+            }),
         ] {
             assert!(check(&deep).unwrap_err().contains("once for each part"), "{deep}");
         }

@@ -21,7 +21,8 @@ const FACT: &str = "Fact";
 pub struct Forgotten {
     /// The mind.
     pub nexus: NexusId,
-    /// The attributes of its concept that say what was stated, and where: statement, canvas, topic and message, as they were.
+    /// The attributes of its concept that say what was stated, and where: statement, canvas, topic and message, as they
+    /// were.
     pub attributes: Map<String, Value>,
     /// The metadata of its concept that says who stated it, as it was.
     pub metadata: Map<String, Value>,
@@ -33,14 +34,14 @@ const STATEMENT: &str = "statement";
 /// The metadata by which copies are found. A fact without an author has none.
 const AUTHOR: &str = "author";
 
-/// Notes of what was deleted, as documents of [`Kind::Forgotten`], for the one task that removes copies. Without that task no
-/// notes are made.
+/// Notes of what was deleted, as documents of [`Kind::Forgotten`], for the one task that removes copies. Without that
+/// task no notes are made.
 #[derive(Clone, Default)]
 pub struct Outbox(Arc<OnceLock<mpsc::Sender<()>>>);
 
 impl Outbox {
-    /// Begins to make notes. Returns the receiver of signals that there are new ones, which ends with the last nexus; `None` if
-    /// it was taken already. There may be notes from before.
+    /// Begins to make notes. Returns the receiver of signals that there are new ones, which ends with the last nexus;
+    /// `None` if it was taken already. There may be notes from before.
     pub fn listen(&self) -> Option<mpsc::Receiver<()>> {
         let (sender, receiver) = mpsc::channel(1);
         self.0.set(sender).is_ok().then_some(receiver)
@@ -60,7 +61,8 @@ impl Outbox {
         }
     }
 
-    /// Returns notes of the facts that changes of a mind remove or change. `head` is the version of the mind before them.
+    /// Returns notes of the facts that changes of a mind remove or change. `head` is the version of the mind before
+    /// them.
     pub(super) fn notes_of(&self, nexus: &NexusId, head: u64, changes: &[Change]) -> Vec<Op> {
         let fact = |change: &Change| {
             let Some(Record::Concept(before)) = &change.before else { return None };

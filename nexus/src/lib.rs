@@ -104,8 +104,8 @@ impl Nexus {
         }
     }
 
-    /// The notes of what was deleted and may have copies: a [`Forgotten`] of each fact that was taken out of a mind, or does
-    /// not hold any more.
+    /// The notes of what was deleted and may have copies: a [`Forgotten`] of each fact that was taken out of a mind, or
+    /// does not hold any more.
     pub fn outbox(&self) -> &Outbox {
         &self.outbox
     }

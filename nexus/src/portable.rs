@@ -1,5 +1,5 @@
-//! A mind as another daemon can take it over: its elements as they are packed, without the links into the commons, which is
-//! not the mind's own.
+//! A mind as another daemon can take it over: its elements as they are packed, without the links into the commons,
+//! which is not the mind's own.
 
 use std::collections::HashSet;
 

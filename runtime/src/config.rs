@@ -301,7 +301,8 @@ impl Config {
         self.data.join("store")
     }
 
-    /// Returns `true` if the data folder has keys and no store: it had one, and an empty one in its place would hide the loss.
+    /// Returns `true` if the data folder has keys and no store: it had one, and an empty one in its place would hide
+    /// the loss.
     pub fn has_lost_its_store(&self) -> bool {
         let is_empty = |folder: PathBuf| std::fs::read_dir(folder).map_or(true, |mut files| files.next().is_none());
         self.data.join("keys").exists() && is_empty(self.store())

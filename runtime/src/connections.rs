@@ -1,4 +1,5 @@
-//! Connections: how many clients may be connected at once, so that file descriptors are left for the store, models and tools.
+//! Connections: how many clients may be connected at once, so that file descriptors are left for the store, models and
+//! tools.
 
 use std::io;
 use std::pin::Pin;
@@ -38,8 +39,8 @@ pub(crate) fn raise_limit() -> u64 {
     }
 }
 
-/// Returns how many connections may be open at once: all descriptors but those that are set aside, of a small limit at least a
-/// half.
+/// Returns how many connections may be open at once: all descriptors but those that are set aside, of a small limit at
+/// least a half.
 pub(crate) fn places_within(limit: u64) -> usize {
     let places = limit.saturating_sub(DESCRIPTORS_SET_ASIDE.min(limit / 2)).min(CONNECTIONS_MAX);
     usize::try_from(places).unwrap_or(usize::MAX)

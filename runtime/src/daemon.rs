@@ -31,8 +31,8 @@ use crate::tokens::Tokens;
 
 /// The longest time for a new connection to send the head of its first request.
 const FIRST_HEAD_MAX: Duration = Duration::from_secs(30);
-/// The same for each further request. It counts from the answer before, so it is longer than clients keep connections that
-/// they do not use.
+/// The same for each further request. It counts from the answer before, so it is longer than clients keep connections
+/// that they do not use.
 const HEAD_MAX: Duration = Duration::from_secs(150);
 /// The longest time for answers and open connections to end when the daemon stops.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -258,7 +258,8 @@ async fn first_lifeform(lifeforms: &Lifeforms, definition: LifeformSpec) -> anyh
     Ok(lifeforms.start(&born.id).await?)
 }
 
-/// The keys that secrets are sealed with, or why there are none: then everything else works, and what is sealed stays sealed.
+/// The keys that secrets are sealed with, or why there are none: then everything else works, and what is sealed stays
+/// sealed.
 fn key_ring(config: &Config, something_is_sealed: bool) -> (KeyRing, Option<SealError>) {
     match KeyRing::open(&config.key_file(), something_is_sealed) {
         Ok(ring) => (ring, None),

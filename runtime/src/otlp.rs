@@ -1,5 +1,5 @@
-//! A walk through a trace as OpenTelemetry spans: OTLP in its JSON encoding (`opentelemetry-proto` 1.x, what a collector's
-//! `/v1/traces` takes), with the names of the GenAI semantic conventions.
+//! A walk through a trace as OpenTelemetry spans: OTLP in its JSON encoding (`opentelemetry-proto` 1.x, what a
+//! collector's `/v1/traces` takes), with the names of the GenAI semantic conventions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -124,7 +124,8 @@ impl Spans {
     }
 }
 
-/// A walk as an `ExportTraceServiceRequest`; with `reasons` it says why something failed, which may repeat what was said.
+/// A walk as an `ExportTraceServiceRequest`; with `reasons` it says why something failed, which may repeat what was
+/// said.
 pub(crate) fn export(lifeform: &str, walk: &Walk, reasons: bool) -> Value {
     let mut spans = Spans::default();
     spans.take(&walk.from);
@@ -154,5 +155,7 @@ pub(crate) fn export(lifeform: &str, walk: &Walk, reasons: bool) -> Value {
     });
     let resource = [attribute("service.name", &json!("lifeformd")), attribute("gen_ai.agent.id", &json!(lifeform))];
     let scope = json!({"name": "lifeformd", "version": env!("CARGO_PKG_VERSION")});
-    json!({"resourceSpans": [{"resource": {"attributes": resource}, "scopeSpans": [{"scope": scope, "spans": shown.collect::<Vec<_>>()}]}]})
+    json!({
+        "resourceSpans": [{"resource": {"attributes": resource}, "scopeSpans": [{"scope": scope, "spans": shown.collect::<Vec<_>>()}]}],
+    })
 }

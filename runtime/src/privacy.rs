@@ -15,8 +15,9 @@ pub(crate) fn create_private() {
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
 }
 
-/// Takes the rights of everyone but the owner from `folder` and all that is in it. What others could in fact reach, since
-/// `folder` itself was open to them, is logged as a warning. Symbolic links are left alone, and so is what they lead to.
+/// Takes the rights of everyone but the owner from `folder` and all that is in it. What others could in fact reach,
+/// since `folder` itself was open to them, is logged as a warning. Symbolic links are left alone, and so is what they
+/// lead to.
 ///
 /// # Errors
 /// When something in it belongs to another user, or cannot be read.
@@ -33,8 +34,8 @@ pub(crate) fn make_private(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns what in `folder`, itself included, others than its owner may read, write or enter, each with the mode it should
-/// have. A folder that is not there holds nothing.
+/// Returns what in `folder`, itself included, others than its owner may read, write or enter, each with the mode it
+/// should have. A folder that is not there holds nothing.
 ///
 /// # Errors
 /// When something in it cannot be read.

@@ -13,8 +13,8 @@ pub fn bounded(directives: &str) -> String {
     format!("{directives},async_openai=off,rmcp=warn,{}", surreal::LOGS)
 }
 
-/// Starts logging to standard error by `directives`. What models are asked and say never gets into a log:
-/// the client library's own error log, which holds whole payloads, is off, and so are the requests that the MCP server logs.
+/// Starts logging to standard error by `directives`. What models are asked and say never gets into a log: the client
+/// library's own error log, which holds whole payloads, is off, and so are the requests that the MCP server logs.
 pub(crate) fn start(directives: &str, json: bool) -> anyhow::Result<()> {
     // Colours are for people, not for files.
     let logger = logger(directives, json, std::io::stderr().is_terminal(), std::io::stderr)?;
@@ -28,7 +28,8 @@ where
 {
     let filter = EnvFilter::builder().parse(bounded(directives))?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_target(false);
-    // A line that cannot be written (a full disk, a reader that is gone) is dropped: reporting that would write again, and panic.
+    // A line that cannot be written (a full disk, a reader that is gone) is dropped: reporting that would write again,
+    // and panic.
     let builder = builder.log_internal_errors(false).with_ansi(ansi);
     Ok(if json { Dispatch::new(builder.json().finish()) } else { Dispatch::new(builder.finish()) })
 }

@@ -73,8 +73,8 @@ impl Admitted {
         is_known
     }
 
-    /// Waits until the token has other rights, or was taken back: then it returns, and [`Self::renew`] is `false`. Other
-    /// tokens that change are passed over.
+    /// Waits until the token has other rights, or was taken back: then it returns, and [`Self::renew`] is `false`.
+    /// Other tokens that change are passed over.
     pub async fn changed(&mut self) {
         loop {
             if self.changes.changed().await.is_err() {
@@ -156,8 +156,8 @@ impl Tokens {
         whole
     }
 
-    /// Makes a token for `id` in `role`. It is shown once; only its hash is kept. Who has a token already is in the same scopes
-    /// with every other: it is not put into more by the way.
+    /// Makes a token for `id` in `role`. It is shown once; only its hash is kept. Who has a token already is in the
+    /// same scopes with every other: it is not put into more by the way.
     ///
     /// # Errors
     /// When the id is not well made, when it is in other scopes already, or the store fails.
@@ -199,8 +199,8 @@ impl Tokens {
         tokens.iter().filter(|(_, known)| *known.id.0 == *id).map(|(hash, known)| (*hash, known.clone())).collect()
     }
 
-    /// Puts a principal into these scopes, besides its own and the public one, and into no others: all its tokens hold for
-    /// them at once. Answers what it is then, or `None` where it has no token.
+    /// Puts a principal into these scopes, besides its own and the public one, and into no others: all its tokens hold
+    /// for them at once. Answers what it is then, or `None` where it has no token.
     ///
     /// # Errors
     /// When a scope is not well made, or the store fails.

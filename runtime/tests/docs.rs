@@ -1,4 +1,5 @@
-//! The documents: each `sh` block of the book is run, in the order of the book, against a daemon with the embedded model.
+//! The documents: each `sh` block of the book is run, in the order of the book, against a daemon with the embedded
+//! model.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails there and says so")]
 

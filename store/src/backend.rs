@@ -66,8 +66,8 @@ pub trait Backend: Send + Sync + 'static {
     /// Takes the lease, migrates, and answers where the last life ended.
     async fn open(&self, now: Timestamp) -> Result<Opened, StoreError>;
 
-    /// Writes log row `n`, fenced by whatever keeps a second process out; durable when it returns. A row `n` that is there
-    /// already was never acknowledged and is replaced, so an unknown outcome is resolved by asking again.
+    /// Writes log row `n`, fenced by whatever keeps a second process out; durable when it returns. A row `n` that is
+    /// there already was never acknowledged and is replaced, so an unknown outcome is resolved by asking again.
     async fn append(&self, n: u64, row: Bytes) -> Result<(), StoreError>;
 
     /// Writes a projection, moves the checkpoint to `upto` and drops the log rows up to it, in one

@@ -276,15 +276,16 @@ impl Batch {
         Self { origin: origin.clone(), ops: Vec::new(), made: Vec::new() }
     }
 
-    /// Says that `name` was made at random just now, or is written under for the first time: nothing is kept yet under an
-    /// id or in a stream that ends with it, so the database need not be asked. Saying so of a name in use damages it.
+    /// Says that `name` was made at random just now, or is written under for the first time: nothing is kept yet under
+    /// an id or in a stream that ends with it, so the database need not be asked. Saying so of a name in use damages
+    /// it.
     pub fn made(mut self, name: &Arc<str>) -> Self {
         self.made.push((name.clone(), None));
         self
     }
 
-    /// Says the same as long as document `key` is not there: it must go in the same commit as whatever is kept under `name`,
-    /// or after it.
+    /// Says the same as long as document `key` is not there: it must go in the same commit as whatever is kept under
+    /// `name`, or after it.
     pub fn made_with(mut self, name: &Arc<str>, key: Key) -> Self {
         self.made.push((name.clone(), Some(key)));
         self
@@ -428,7 +429,14 @@ impl Entry {
     /// The entry as the API shows it.
     pub fn to_json(&self) -> Value {
         let data: Value = serde_json::from_slice(&self.data).unwrap_or(Value::Null);
-        serde_json::json!({"seq": self.seq, "at": self.at, "by": self.by, "cause": self.cause, "kind": self.kind, "data": data})
+        serde_json::json!({
+            "seq": self.seq,
+            "at": self.at,
+            "by": self.by,
+            "cause": self.cause,
+            "kind": self.kind,
+            "data": data,
+        })
     }
 }
 

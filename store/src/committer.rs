@@ -31,8 +31,8 @@ const ROW_COST: usize = 1 << 20;
 pub(super) const DIRTY_BYTES: usize = 16 << 20;
 /// Projections are written once the log is this long, however little of it is left to write.
 const LOGGED_BYTES: usize = 64 << 20;
-/// Once there is this much with what is being written, that is waited for. Should it fail, the next one writes both: that must
-/// fit into the database's memory, and twice, since it may have to be written again; else none ever succeeds.
+/// Once there is this much with what is being written, that is waited for. Should it fail, the next one writes both:
+/// that must fit into the database's memory, and twice, since it may have to be written again; else none ever succeeds.
 const DIRTY_BYTES_MAX: usize = 28 << 20;
 /// The most checks of an append whose outcome is unknown.
 const APPEND_TRIES: u32 = 4;
@@ -230,8 +230,8 @@ impl Committer {
         }
     }
 
-    /// Finds out what batches ask about that is not known here, at once for all of them: a look into the database for each
-    /// would be most of what many small ones cost.
+    /// Finds out what batches ask about that is not known here, at once for all of them: a look into the database for
+    /// each would be most of what many small ones cost.
     async fn learn(&self, batches: impl Iterator<Item = &Batch>) -> Result<(), StoreError> {
         let (mut new, mut asked) = (Unknown::default(), Unknown::default());
         let mut without: BTreeMap<&Key, Unknown> = BTreeMap::new();

@@ -4,8 +4,8 @@
 //! call is made; settling charges what was really used and gives the rest back. Holds nest: a
 //! child draws on its parent, beyond that on the balance, and returns to each what it did not use.
 //!
-//! A [`Release`] credits an account over time: so many units an hour, up to a ceiling. The credit is computed from the time that
-//! passed when the account is read, and written with its next change.
+//! A [`Release`] credits an account over time: so many units an hour, up to a ceiling. The credit is computed from the
+//! time that passed when the account is read, and written with its next change.
 //!
 //! A participant draws at most a share of an account in an hour ([`AccountOp::Share`]), so that none can empty it.
 
@@ -433,7 +433,8 @@ impl Account {
         Amount { tokens: charged.tokens / hours, micro_usd: charged.micro_usd / hours }
     }
 
-    /// Milliseconds until nothing is free at the present burn rate, with what comes meanwhile; `None` when that is never.
+    /// Milliseconds until nothing is free at the present burn rate, with what comes meanwhile; `None` when that is
+    /// never.
     pub fn empty_in_ms(&self, now: Timestamp) -> Option<i64> {
         let (free, burn) = (self.at(now).available(), self.burn_per_hour(now));
         let comes = self.release().unwrap_or_default().per_hour;

@@ -172,8 +172,8 @@ impl Store {
         Self { written: Arc::new(Written::new(bytes)), ..self }
     }
 
-    /// Returns how long `principal` has to wait until it may have something written again; `None` when it may now. What is
-    /// under way is written all the same: this is asked where work is admitted. A restart forgets what was written.
+    /// Returns how long `principal` has to wait until it may have something written again; `None` when it may now. What
+    /// is under way is written all the same: this is asked where work is admitted. A restart forgets what was written.
     pub fn disk_wait(&self, principal: &Principal) -> Option<Duration> {
         self.written.wait(principal, self.clock.now())
     }
@@ -204,8 +204,8 @@ impl Store {
         self.submit(batch).await.await
     }
 
-    /// Writes `batch` and then runs `then`, whether or not it was written. Both happen even when the caller is dropped meanwhile,
-    /// so that `then` can mark caches of the store as out of date.
+    /// Writes `batch` and then runs `then`, whether or not it was written. Both happen even when the caller is dropped
+    /// meanwhile, so that `then` can mark caches of the store as out of date.
     ///
     /// # Errors
     /// As [`Self::commit`].

@@ -144,8 +144,9 @@ impl Principal {
         self.roles.contains(&role) || self.roles.contains(&Role::Operator)
     }
 
-    /// Returns the principal that acts when this one runs a definition of `author`: what it does is the author's doing, with
-    /// the roles and scopes that both have. A definition of an operator, or of the principal itself, leaves it as it is.
+    /// Returns the principal that acts when this one runs a definition of `author`: what it does is the author's doing,
+    /// with the roles and scopes that both have. A definition of an operator, or of the principal itself, leaves it as
+    /// it is.
     #[must_use]
     pub fn by_definition_of(&self, author: &Principal) -> Self {
         if author.id == self.id || author.may(Role::Operator) {

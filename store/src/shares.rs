@@ -39,8 +39,8 @@ pub struct Place {
 }
 
 impl Shares {
-    /// `places` in all, of which one principal takes at most `each`. Operators, the daemon and the lifeforms that live here
-    /// are bound by the places alone.
+    /// `places` in all, of which one principal takes at most `each`. Operators, the daemon and the lifeforms that live
+    /// here are bound by the places alone.
     pub fn new(places: usize, each: usize) -> Self {
         Self { all: Arc::new(Semaphore::new(places)), each, kept: places / KEPT, taken: Arc::default() }
     }

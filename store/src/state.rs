@@ -83,7 +83,8 @@ pub(super) struct State {
     projecting: u64,
     /// Bytes that the next checkpoint has to write, roughly.
     pub(super) dirty_bytes: usize,
-    /// Bytes of the log since the checkpoint before: a document that is written a thousand times is in it a thousand times.
+    /// Bytes of the log since the checkpoint before: a document that is written a thousand times is in it a thousand
+    /// times.
     pub(super) logged_bytes: usize,
     /// Bytes of documents that became clean since the clean ones were let go last.
     clean_bytes: usize,
@@ -185,9 +186,9 @@ impl State {
         self.accounts_forgotten
     }
 
-    /// Notes an account that a reader `asked` the backend for, and answers it as it is known. One that was changed since is
-    /// known, unless accounts were `forgotten` since, too: then what was asked is as it stood when it was asked, and nothing
-    /// is noted.
+    /// Notes an account that a reader `asked` the backend for, and answers it as it is known. One that was changed
+    /// since is known, unless accounts were `forgotten` since, too: then what was asked is as it stood when it was
+    /// asked, and nothing is noted.
     pub(super) fn learn_account(&mut self, name: &str, asked: Option<Account>, forgotten: u64) -> Option<Account> {
         match self.accounts.get(name) {
             Some((known, _)) => known.clone(),
@@ -392,7 +393,12 @@ impl State {
                     // The batch was judged before it was written, so this cannot refuse.
                     let before = known.map(|account| account.released).unwrap_or_default();
                     if let Ok(changed) = next_account(account, known, op, frame.at) {
-                        let mut line = serde_json::json!({"op": op, "memo": memo, "balance": changed.balance, "held": changed.held()});
+                        let mut line = serde_json::json!({
+                            "op": op,
+                            "memo": memo,
+                            "balance": changed.balance,
+                            "held": changed.held(),
+                        });
                         // What came by itself since the line before is part of this one.
                         if changed.released != before {
                             line["released"] = serde_json::json!(changed.released.minus(before));
@@ -532,7 +538,8 @@ impl State {
         self.unsure = true;
     }
 
-    /// Lets go of what the projection up to row `upto` holds. Answers it, so that nobody waits here until all of it is given back.
+    /// Lets go of what the projection up to row `upto` holds. Answers it, so that nobody waits here until all of it is
+    /// given back.
     #[must_use]
     pub(super) fn projected(&mut self, upto: u64) -> Gone {
         let mut gone = Gone::default();

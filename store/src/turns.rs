@@ -1,5 +1,5 @@
-//! Turns: so much is done at once. What waits is let in by its class, and within a class each principal is let in in turn, so that
-//! a principal that wants a thousand turns keeps none waiting that wants one.
+//! Turns: so much is done at once. What waits is let in by its class, and within a class each principal is let in in
+//! turn, so that a principal that wants a thousand turns keeps none waiting that wants one.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,5 +1,5 @@
-//! A bound on how long a test lives with a daemon: many tests wait for something in a loop, and one that waits for what does not
-//! come is to fail with its name instead of holding up everything.
+//! A bound on how long a test lives with a daemon: many tests wait for something in a loop, and one that waits for what
+//! does not come is to fail with its name instead of holding up everything.
 
 use std::collections::BTreeMap;
 use std::sync::{LazyLock, Mutex, PoisonError};

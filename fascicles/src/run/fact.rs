@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 use store::{Event, Timestamp};
 use utoipa::ToSchema;
 
-/// Names a step: a node, `each[3]` of a map or a repeat, `plan/draft` within a fascicle, `plan!/draft` within the one that is
-/// run instead when that failed.
+/// Names a step: a node, `each[3]` of a map or a repeat, `plan/draft` within a fascicle, `plan!/draft` within the one
+/// that is run instead when that failed.
 pub type Step = Arc<str>;
 
 /// See the module.
@@ -93,8 +93,8 @@ pub enum Fact {
         #[serde(alias = "node")]
         step: Step,
     },
-    /// A step brought text from a principal that the job's owner does not trust. From here on calls of tools that change something
-    /// outside wait for an approval.
+    /// A step brought text from a principal that the job's owner does not trust. From here on calls of tools that
+    /// change something outside wait for an approval.
     Tainted {
         /// The step's id.
         step: Step,

@@ -1,9 +1,9 @@
 //! A job's decisions, without any I/O: news in, facts and effects out. Replaying the facts of the journal gives
 //! the state a job had when the daemon stopped.
 //!
-//! A [`Run`] is a tree: the fascicle's graph, and within its nodes the graphs of the fascicles they run. A step is named by
-//! its way through that tree. Every change of state is a [`Fact`]; what follows from a state is found by looking at it
-//! until nothing follows any more.
+//! A [`Run`] is a tree: the fascicle's graph, and within its nodes the graphs of the fascicles they run. A step is
+//! named by its way through that tree. Every change of state is a [`Fact`]; what follows from a state is found by
+//! looking at it until nothing follows any more.
 
 mod fact;
 mod frame;

@@ -354,17 +354,23 @@ fn node(place: usize, prefix: &'static str, inner: bool) -> impl Strategy<Value 
         (6, Just(tool.clone()).boxed()),
         (2, Just(json!({"tool": {"name": "client", "by": "client"}})).boxed()),
         (1, prop_oneof![Just("events"), Just("object"), Just("list")].prop_map(|into| json!({"join": into})).boxed()),
-        (1, Just(json!({"branch": {"cases": [{"route": "low", "at": "/n", "is": {"maximum": 1}}], "otherwise": "high"}})).boxed()),
+        (1, Just(json!({
+            "branch": {"cases": [{"route": "low", "at": "/n", "is": {"maximum": 1}}], "otherwise": "high"},
+        })).boxed()),
         (1, Just(json!({"wait": {"event": "e"}})).boxed()),
         (1, Just(json!({"wait": {"event": "late", "timeout_s": 60}})).boxed()),
         (1, Just(json!({"approve": {"message": "?"}})).boxed()),
         (2, (1..4_usize).prop_map({
             let tool = tool.clone();
-            move |parallel| json!({"map": {"over": {"at": "/items"}, "run": tool, "parallel": parallel, "items_max": 2}})
+            move |parallel| json!({
+                "map": {"over": {"at": "/items"}, "run": tool, "parallel": parallel, "items_max": 2},
+            })
         }).boxed()),
         (2, (1..4_u32, any::<bool>()).prop_map({
             let tool = tool.clone();
-            move |(times, accept)| json!({"repeat": {"run": tool, "times": times, "until": {"at": "/n", "is": {"minimum": 3}}, "exhausted": if accept { "accept" } else { "fail" }}})
+            move |(times, accept)| json!({
+                "repeat": {"run": tool, "times": times, "until": {"at": "/n", "is": {"minimum": 3}}, "exhausted": if accept { "accept" } else { "fail" }},
+            })
         }).boxed()),
     ];
     if !inner {
@@ -374,7 +380,9 @@ fn node(place: usize, prefix: &'static str, inner: bool) -> impl Strategy<Value 
             Just(json!({"map": {"over": {"at": "/items"}, "run": {"fascicle": {"id": "inner"}}, "parallel": 2}}))
                 .boxed(),
         ));
-        runs.push((1, Just(json!({"repeat": {"run": {"fascicle": {"id": "inner"}}, "times": 2, "until": {"at": "/n", "is": {"minimum": 3}}}})).boxed()));
+        runs.push((1, Just(json!({
+            "repeat": {"run": {"fascicle": {"id": "inner"}}, "times": 2, "until": {"at": "/n", "is": {"minimum": 3}}},
+        })).boxed()));
     }
     let mut policies = vec![
         (3, Just(json!("fail_job")).boxed()),

@@ -83,7 +83,12 @@ fn a_failure_is_tried_again_and_then_fails_the_job_unless_its_node_says_otherwis
 fn waits_in_parallel_branches_are_answered_one_by_one_and_each_once() {
     let wait = |id: &str| json!({"id": id, "run": {"wait": {"event": "e", "timeout_s": 60}}});
     let mut run = run(
-        json!([wait("x"), wait("y"), {"id": "ok", "run": {"approve": {"message": "sure?"}}}, {"id": "all", "after": ["x", "y", "ok"], "requires": "all", "run": {"join": "object"}}]),
+        json!([
+            wait("x"),
+            wait("y"),
+            {"id": "ok", "run": {"approve": {"message": "sure?"}}},
+            {"id": "all", "after": ["x", "y", "ok"], "requires": "all", "run": {"join": "object"}},
+        ]),
         "all",
     );
     run.on(accepted(), now());
@@ -109,7 +114,9 @@ fn waits_in_parallel_branches_are_answered_one_by_one_and_each_once() {
 #[test]
 fn a_map_works_on_so_many_items_at_once_and_keeps_their_order() {
     let mut run = run(
-        json!([{"id": "each", "run": {"map": {"over": {"at": "/items"}, "parallel": 2, "run": {"tool": {"name": "t"}}}}}]),
+        json!([
+            {"id": "each", "run": {"map": {"over": {"at": "/items"}, "parallel": 2, "run": {"tool": {"name": "t"}}}}},
+        ]),
         "each",
     );
     let events = vec![Event::json("user", json!({"items": ["a", "b", "c"]}), store::Cause::default())];
@@ -133,7 +140,10 @@ fn what_is_too_large_to_be_kept_fails_its_node_and_nothing_hangs() {
         (json!({"map": {"run": {"tool": {"name": "t"}}}}), "is no list"),
     ] {
         for policy in ["fail_job", "fail_branch", "continue"] {
-            let nodes = json!([{"id": "n", "run": run_of, "on_failure": policy}, {"id": "o", "after": [{"node": "n", "take": "nothing"}], "run": {"join": "list"}}]);
+            let nodes = json!([
+                {"id": "n", "run": run_of, "on_failure": policy},
+                {"id": "o", "after": [{"node": "n", "take": "nothing"}], "run": {"join": "list"}},
+            ]);
             let mut run = run(nodes, "o");
             let out = run.on(News::Accepted { events: events(), deadline_at: None }, now());
             assert!(out.facts.len() < 10, "{policy}: {:?}", out.facts.len());
@@ -150,7 +160,13 @@ fn what_is_too_large_to_be_kept_fails_its_node_and_nothing_hangs() {
     }
     // Sixty-four nodes, each of which reads all before it.
     let nodes: Vec<Value> = (0..64)
-        .map(|n| json!({"id": format!("n{n}"), "run": {"join": "events"}, "after": (0..n).map(|m| format!("n{m}")).collect::<Vec<_>>()}))
+        .map(|n| {
+            json!({
+                "id": format!("n{n}"),
+                "run": {"join": "events"},
+                "after": (0..n).map(|m| format!("n{m}")).collect::<Vec<_>>(),
+            })
+        })
         .collect();
     let mut run = run(json!(nodes), "n63");
     run.on(accepted(), now());
@@ -159,10 +175,20 @@ fn what_is_too_large_to_be_kept_fails_its_node_and_nothing_hangs() {
 
 #[test]
 fn two_waits_that_expire_together_fail_a_job_once_and_for_all() {
-    let wait = |id: &str, policy: Value| json!({"id": id, "run": {"wait": {"event": "e", "timeout_s": 2}}, "on_failure": policy});
+    let wait = |id: &str, policy: Value| {
+        json!({
+            "id": id,
+            "run": {"wait": {"event": "e", "timeout_s": 2}},
+            "on_failure": policy,
+        })
+    };
     let instead = json!({"fall_back": {"tool": {"name": "t"}}});
     let mut run = run(
-        json!([wait("a", json!("fail_job")), wait("b", instead), {"id": "z", "after": ["a", "b"], "run": {"join": "list"}}]),
+        json!([
+            wait("a", json!("fail_job")),
+            wait("b", instead),
+            {"id": "z", "after": ["a", "b"], "run": {"join": "list"}},
+        ]),
         "z",
     );
     run.on(accepted(), now());
@@ -198,7 +224,14 @@ fn what_follows_from_a_wait_that_expired_while_the_daemon_was_down_begins_once()
 
 #[test]
 fn a_branch_that_was_given_up_is_tried_again_with_its_job() {
-    let tool = |id: &str, after: &[&str]| json!({"id": id, "after": after, "run": {"tool": {"name": "t"}}, "on_failure": "fail_branch"});
+    let tool = |id: &str, after: &[&str]| {
+        json!({
+            "id": id,
+            "after": after,
+            "run": {"tool": {"name": "t"}},
+            "on_failure": "fail_branch",
+        })
+    };
     let mut run = run(json!([tool("a", &[]), tool("b", &["a"])]), "b");
     run.on(accepted(), now());
     run.on(News::Failed { step: "a".into(), attempt: 1, error: "no".into(), retry: false }, now());

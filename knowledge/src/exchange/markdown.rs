@@ -1,5 +1,5 @@
-//! Records as Markdown: a head of JSON members between `---` lines, the task as a heading, the content. Other Markdown comes
-//! in a record a section.
+//! Records as Markdown: a head of JSON members between `---` lines, the task as a heading, the content. Other Markdown
+//! comes in a record a section.
 
 use std::fmt::Write;
 
@@ -62,7 +62,8 @@ pub(super) fn read(text: &str) -> Result<Records, String> {
     if has_heads(&text) { Ok(heads(&text)) } else { sections(&text) }
 }
 
-/// The lines of the head of a record that a text begins with, if it does, whatever is wrong in them: each begins with a name.
+/// The lines of the head of a record that a text begins with, if it does, whatever is wrong in them: each begins with a
+/// name.
 fn head(text: &str) -> Option<Vec<&str>> {
     let lines: Vec<&str> = text.strip_prefix("---\n")?.lines().take_while(|line| *line != FENCE).collect();
     let is_named = |line: &&str| line.starts_with('"') || line.split_once(':').is_some_and(|(key, _)| is_name(key));

@@ -1,6 +1,7 @@
-//! Records taken out and in (MISSION "One memory"): as lines of JSON, as the file tree of seed 001, as KnowledgeUnits, as
-//! Markdown; and in from what other memories export, where their formats are public. Whatever comes in is a request like any
-//! other, item by item: what is wrong with one keeps none of the others out, and the same again changes nothing.
+//! Records taken out and in (MISSION "One memory"): as lines of JSON, as the file tree of seed 001, as KnowledgeUnits,
+//! as Markdown; and in from what other memories export, where their formats are public. Whatever comes in is a request
+//! like any other, item by item: what is wrong with one keeps none of the others out, and the same again changes
+//! nothing.
 
 mod markdown;
 mod others;
@@ -196,12 +197,12 @@ fn only_read() -> KnowledgeError {
 }
 
 impl Knowledge {
-    /// Writes down the records that the caller sees and asks for; units in the words they came in. It may take seconds, so it
-    /// is done beside the runtime's other work, and once at a time for each participant.
+    /// Writes down the records that the caller sees and asks for; units in the words they came in. It may take seconds,
+    /// so it is done beside the runtime's other work, and once at a time for each participant.
     ///
     /// # Errors
-    /// [`KnowledgeError::Invalid`] of a format that is only read, [`KnowledgeError::TooMany`] while the caller's last export, or
-    /// as many as may be, are not done.
+    /// [`KnowledgeError::Invalid`] of a format that is only read, [`KnowledgeError::TooMany`] while the caller's last
+    /// export, or as many as may be, are not done.
     pub async fn export(&self, format: Format, which: &Which, origin: &Origin) -> Result<String, KnowledgeError> {
         if matches!(format, Format::Mem0 | Format::Letta) {
             return Err(only_read());

@@ -35,7 +35,8 @@ fn source(of: &str, item: &Value) -> Value {
     source
 }
 
-/// Memories of mem0: `{"results": [{id, memory, user_id?, agent_id?, categories?, metadata?, created_at?}]}` or the list.
+/// Memories of mem0: `{"results": [{id, memory, user_id?, agent_id?, categories?, metadata?, created_at?}]}` or the
+/// list.
 pub(super) fn mem0(told: &Value) -> Result<Records, String> {
     let list =
         told["results"].as_array().or(told.as_array()).ok_or("is {\"results\": [memory, …]} or a list of them")?;
@@ -64,7 +65,8 @@ pub(super) fn mem0(told: &Value) -> Result<Records, String> {
     Ok(list.iter().map(read).collect())
 }
 
-/// Blocks of a Letta agent file, `{"blocks": [{label, value}]}` or `{"core_memory": […]}`; or archival passages, `[{text}]`.
+/// Blocks of a Letta agent file, `{"blocks": [{label, value}]}` or `{"core_memory": […]}`; or archival passages,
+/// `[{text}]`.
 pub(super) fn letta(told: &Value) -> Result<Records, String> {
     let blocks = told["blocks"].as_array().or(told["core_memory"].as_array());
     let passages = told["passages"].as_array().or(told.as_array());

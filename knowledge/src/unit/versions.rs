@@ -1,5 +1,5 @@
-//! Versions of the unit protocol (MISSION P2, P3): which there are, which of them answers a request, and documents brought
-//! from one major to the next by pure functions, one step each.
+//! Versions of the unit protocol (MISSION P2, P3): which there are, which of them answers a request, and documents
+//! brought from one major to the next by pure functions, one step each.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -114,7 +114,8 @@ impl Schemas {
     }
 
     /// The version that answers for a document of major `of`, at that time: the one that was asked for, else the newest
-    /// before it of the same major, else the oldest after it; the newest of the document's own where none was asked for.
+    /// before it of the same major, else the oldest after it; the newest of the document's own where none was asked
+    /// for.
     ///
     /// # Errors
     /// [`VersionError`].

@@ -42,7 +42,8 @@ impl Agenda {
         due.into_iter().map(|(_, act)| act).collect()
     }
 
-    /// The reminders whose time has come, the longest overdue first. They come when they were asked for, and cost no thought.
+    /// The reminders whose time has come, the longest overdue first. They come when they were asked for, and cost no
+    /// thought.
     pub(crate) fn reminders_due(&self, now: Timestamp) -> Vec<Schedule> {
         let mut due: Vec<Schedule> =
             self.schedules.values().filter(|one| one.remind && one.next <= now).cloned().collect();
@@ -134,12 +135,30 @@ impl Agenda {
                 let serving: Vec<Value> =
                     serving.map(|goal| json!({"title": goal.title, "status": goal.status})).collect();
                 let notes: Vec<&str> = goal.notes.iter().rev().take(6).rev().map(|note| note.text.as_str()).collect();
-                let errand = json!({"goal": id, "title": goal.title, "description": goal.description, "plan": goal.plan, "notes": notes, "subgoals": serving, "occasion": occasion});
+                let errand = json!({
+                    "goal": id,
+                    "title": goal.title,
+                    "description": goal.description,
+                    "plan": goal.plan,
+                    "notes": notes,
+                    "subgoals": serving,
+                    "occasion": occasion,
+                });
                 Some((format!("{lifeform}.goal.{id}.n{}", goal.pursued + 1).into(), errand))
             }
             Act::Schedule(id) => {
                 let one = self.schedules.get(id)?;
-                let errand = json!({"schedule": id, "topic": one.topic, "asked_by": one.by, "title": one.what, "description": "", "plan": [], "notes": [], "subgoals": [], "occasion": "its time has come"});
+                let errand = json!({
+                    "schedule": id,
+                    "topic": one.topic,
+                    "asked_by": one.by,
+                    "title": one.what,
+                    "description": "",
+                    "plan": [],
+                    "notes": [],
+                    "subgoals": [],
+                    "occasion": "its time has come",
+                });
                 Some((format!("{lifeform}.schedule.{id}.n{}", one.runs + 1).into(), errand))
             }
         }

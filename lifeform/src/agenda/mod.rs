@@ -26,7 +26,8 @@ pub type AimId = Arc<str>;
 pub const GOALS_MAX: usize = 256;
 /// Schedules of one lifeform.
 pub const SCHEDULES_MAX: usize = 64;
-/// One of so many of a lifeform's goals and schedules is for each principal at most, unless it is an operator or lives here.
+/// One of so many of a lifeform's goals and schedules is for each principal at most, unless it is an operator or lives
+/// here.
 const SHARES: usize = 4;
 /// Goals below goals.
 const DEPTH_MAX: usize = 8;

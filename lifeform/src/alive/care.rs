@@ -169,7 +169,11 @@ impl Alive {
                         tracing::warn!(lifeform = %self.head.id, %concept, "a memory is set apart");
                         let origin = self.because(format!("job:{job}"));
                         self.memory.set_apart(&concept, &origin).await?;
-                        let told = serde_json::json!({"what": "memory set apart", "concept": concept, "failures": self.limits.poison_after});
+                        let told = serde_json::json!({
+                            "what": "memory set apart",
+                            "concept": concept,
+                            "failures": self.limits.poison_after,
+                        });
                         let told = Batch::new(&origin).append(format!("trace:{}", self.head.id), "guard", &told);
                         self.store.commit(told).await?;
                     }

@@ -180,8 +180,8 @@ impl Alive {
         })
     }
 
-    /// Says in short what a topic began with, when it has grown longer than what an answer is given of it. Where that failed it
-    /// is not tried again for a while.
+    /// Says in short what a topic began with, when it has grown longer than what an answer is given of it. Where that
+    /// failed it is not tried again for a while.
     pub(super) async fn compact(&mut self, me: &Mailbox, thought: &Thought) -> Result<(), LifeformError> {
         let (means, place) = (means(self.head.mode), &thought.perception.place);
         let above = self.head.definition.compact_above_chars as usize;

@@ -208,7 +208,8 @@ impl Alive {
         Ok(())
     }
 
-    /// Tells the lifeform when a job ends. One that failed and was taken up again has an end in its journal that is none.
+    /// Tells the lifeform when a job ends. One that failed and was taken up again has an end in its journal that is
+    /// none.
     fn watch(&mut self, me: &Mailbox, job: Arc<str>) {
         let mut follow = self.store.follow(format!("job:{job}").into(), 0);
         let (me, name, fascicles) = (me.clone(), job.clone(), self.fascicles.clone());

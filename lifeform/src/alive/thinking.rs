@@ -89,8 +89,8 @@ impl Alive {
         self.fascicles.neurons().participant(who)
     }
 
-    /// Returns the participant for whom something is thought about, unless an operator asks for it, too. What lifeforms say
-    /// beside it unbinds nobody.
+    /// Returns the participant for whom something is thought about, unless an operator asks for it, too. What lifeforms
+    /// say beside it unbinds nobody.
     pub(super) fn participant_of(&self, perception: &Perception) -> Option<PrincipalId> {
         let is_of_the_house = |who: &str| who.starts_with("lifeform:") || who.starts_with("system:");
         let (asked, others): (Vec<&Said>, Vec<&Said>) = perception.said.iter().partition(|said| said.to_answer);
@@ -203,8 +203,9 @@ impl Alive {
         self.say_by_reflex(&perception.place, perception.last(), &name, content, None).await
     }
 
-    /// Returns `true` if everyone is trusted whose words an answer may rest on: those who ever spoke in the topic, since what the
-    /// lifeform said there itself may repeat them, and those who wrote in the mind map, which is shown whole.
+    /// Returns `true` if everyone is trusted whose words an answer may rest on: those who ever spoke in the topic,
+    /// since what the lifeform said there itself may repeat them, and those who wrote in the mind map, which is shown
+    /// whole.
     fn trusts_all_of(&self, perception: &Perception) -> bool {
         let Place { canvas, topic } = &perception.place;
         let now = perception.said.iter().all(|said| self.trusts(&said.sender));
@@ -260,8 +261,8 @@ impl Alive {
         }
     }
 
-    /// Starts the job that thinks about something; its start and how far the canvas is read share a commit. Answers whether
-    /// it was started: where lifeforms speak one at a time, it may not be its turn.
+    /// Starts the job that thinks about something; its start and how far the canvas is read share a commit. Answers
+    /// whether it was started: where lifeforms speak one at a time, it may not be its turn.
     pub(super) async fn think(&mut self, me: &Mailbox, next: Next, means: Means) -> Result<bool, LifeformError> {
         let reading = self.attention.reading_with(&next);
         let Next { mut perception, extended, .. } = next;

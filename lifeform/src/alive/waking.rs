@@ -109,7 +109,8 @@ impl Alive {
         Ok(reading)
     }
 
-    /// Answers that failed when the last life ended, so that nobody could say so: the newest message of each topic tells.
+    /// Answers that failed when the last life ended, so that nobody could say so: the newest message of each topic
+    /// tells.
     async fn admit_what_failed(&self, canvas: &Canvas) -> Result<(), LifeformError> {
         let state = canvas.snapshot().state;
         for topic in state.children("/topics").rev().filter_map(|topic| topic["id"].as_str()).take(TOPICS_LOOKED_AT) {
@@ -219,8 +220,8 @@ impl Alive {
         self.fall_asleep().await.map(|asleep| !asleep)
     }
 
-    /// Leaves memory until it is called, if nothing calls it now. Whatever is said from here on writes the mark of being awake
-    /// again, which keeps this from removing it.
+    /// Leaves memory until it is called, if nothing calls it now. Whatever is said from here on writes the mark of
+    /// being awake again, which keeps this from removing it.
     pub(super) async fn fall_asleep(&mut self) -> Result<bool, LifeformError> {
         let canvases = self.canvases.all();
         for canvas in &canvases {

@@ -133,7 +133,11 @@ mod tests {
         );
         let moved = ops(
             Kind::ZMind,
-            json!([{"op": "add", "path": "/nodes/n", "value": {"title": "N"}}, {"op": "replace", "path": "/nodes/n/parent", "value": "p"}, {"op": "remove", "path": "/links/l"}]),
+            json!([
+                {"op": "add", "path": "/nodes/n", "value": {"title": "N"}},
+                {"op": "replace", "path": "/nodes/n/parent", "value": "p"},
+                {"op": "remove", "path": "/links/l"},
+            ]),
         );
         let names: Vec<Value> = moved.unwrap().iter().map(|op| op["kind"].clone()).collect();
         assert_eq!(names, ["node.add", "node.move", "link.remove"]);

@@ -143,7 +143,16 @@ impl Ring {
 pub(super) fn frame(entry: &Entry, delta: &Delta) -> Frame {
     let by = &*entry.by.0;
     let kind = by.split_once(':').map_or("system", |(kind, _)| kind);
-    let mut shown = json!({"t": "delta", "rev": entry.seq, "prev": entry.seq - 1, "at": entry.at, "actor": {"kind": kind, "id": by}, "kind": entry.kind, "cause": entry.cause, "patch": delta.patch});
+    let mut shown = json!({
+        "t": "delta",
+        "rev": entry.seq,
+        "prev": entry.seq - 1,
+        "at": entry.at,
+        "actor": {"kind": kind, "id": by},
+        "kind": entry.kind,
+        "cause": entry.cause,
+        "patch": delta.patch,
+    });
     if let Some(op_id) = &delta.op_id {
         shown["op_id"] = json!(op_id);
     }
@@ -413,8 +422,8 @@ impl Log {
         self.store.commit(batch).await.map(|_| kept)
     }
 
-    /// Returns the revision up to which the log may be cut: what is older than both bounds. `known` is the last revision that
-    /// was looked at, and its time: it is not read again each time that rows are written.
+    /// Returns the revision up to which the log may be cut: what is older than both bounds. `known` is the last
+    /// revision that was looked at, and its time: it is not read again each time that rows are written.
     pub(super) async fn floor(
         &self,
         head: &Head,

@@ -471,7 +471,15 @@ fn revised(node: &Value, title: &str, body: &str, reason: &str, ask: &Ask) -> Re
         history -= bytes(oldest);
         edit.remove(format!("{}/revisions/{}", path("nodes", id), number_of(oldest)));
     }
-    let past = json!({"n": number, "title": node["title"], "body": node["body"], "by": ask.who.id, "reason": reason, "at": ask.at, "rev": ask.rev});
+    let past = json!({
+        "n": number,
+        "title": node["title"],
+        "body": node["body"],
+        "by": ask.who.id,
+        "reason": reason,
+        "at": ask.at,
+        "rev": ask.rev,
+    });
     edit.put(format!("{}/revisions/{number}", path("nodes", id)), past);
     edit.then(changed("nodes", id, &[("title", json!(title)), ("body", json!(body))], ask));
     Ok(edit)

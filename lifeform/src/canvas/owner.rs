@@ -463,8 +463,8 @@ impl Owner {
         }
     }
 
-    /// Goes back to what is published, and on to what was committed after it: a write that failed was not, or was for all that.
-    /// Only the journal is read; the canvas may be large, and a disk that fails may fail for long.
+    /// Goes back to what is published, and on to what was committed after it: a write that failed was not, or was for
+    /// all that. Only the journal is read; the canvas may be large, and a disk that fails may fail for long.
     async fn reread(&mut self) {
         let published = || self.shared.read().unwrap_or_else(PoisonError::into_inner).snapshot.clone();
         let (mut snapshot, mut done) = (published(), Done::default());

@@ -1,5 +1,5 @@
-//! The lifeforms that take part in a canvas and sleep. What is said there calls them: the mark by which they are roused shares
-//! the commit of what was said, so that a daemon that dies in between rouses them when it starts.
+//! The lifeforms that take part in a canvas and sleep. What is said there calls them: the mark by which they are roused
+//! shares the commit of what was said, so that a daemon that dies in between rouses them when it starts.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -35,7 +35,8 @@ impl Sleepers {
         Self { asleep: Arc::new(Mutex::new(asleep.into_iter().collect())), alarm }
     }
 
-    /// A lifeform reads this canvas no more, and is to be called. What was said before is handed to the store when this returns.
+    /// A lifeform reads this canvas no more, and is to be called. What was said before is handed to the store when this
+    /// returns.
     pub(crate) async fn sleeps(&self, id: &LifeformId) {
         self.asleep.lock().await.insert(id.clone());
     }
@@ -45,8 +46,8 @@ impl Sleepers {
         self.asleep.lock().await.remove(id);
     }
 
-    /// Hands a batch of ops of these names by `writer` to the store, with the marks of those it calls. Answers whom, and the
-    /// wait for it.
+    /// Hands a batch of ops of these names by `writer` to the store, with the marks of those it calls. Answers whom,
+    /// and the wait for it.
     pub(super) async fn submit(
         &self,
         store: &Store,

@@ -360,10 +360,22 @@ mod tests {
         let mut state = State::empty(CHAT);
         let mut plain = state.to_json();
         let patches = [
-            json!([{"op": "add", "path": "/users/a", "value": {"id": "a"}}, {"op": "add", "path": "/topics/t", "value": {"id": "t", "ord": "1", "messages": {}}}]),
-            json!([{"op": "add", "path": "/topics/t/messages/m~1x", "value": {"id": "m/x", "ord": "2", "content": "hi", "revisions": {}}}]),
+            json!([
+                {"op": "add", "path": "/users/a", "value": {"id": "a"}},
+                {"op": "add", "path": "/topics/t", "value": {"id": "t", "ord": "1", "messages": {}}},
+            ]),
+            json!([
+                {
+                    "op": "add",
+                    "path": "/topics/t/messages/m~1x",
+                    "value": {"id": "m/x", "ord": "2", "content": "hi", "revisions": {}},
+                },
+            ]),
             json!([{"op": "add", "path": "/topics/t-x", "value": {"id": "t-x", "ord": "0", "messages": {}}}]),
-            json!([{"op": "replace", "path": "/topics/t/messages/m~1x/content", "value": "ho"}, {"op": "add", "path": "/topics/t/messages/m~1x/revisions/1", "value": {"content": "hi"}}]),
+            json!([
+                {"op": "replace", "path": "/topics/t/messages/m~1x/content", "value": "ho"},
+                {"op": "add", "path": "/topics/t/messages/m~1x/revisions/1", "value": {"content": "hi"}},
+            ]),
             json!([{"op": "remove", "path": "/topics/t-x"}, {"op": "replace", "path": "/topics/t/ord", "value": "9"}]),
         ];
         for patch in patches {
@@ -382,9 +394,21 @@ mod tests {
     fn every_patch_can_be_taken_back() {
         let mut state = State::empty(CHAT);
         let patches = [
-            json!([{"op": "add", "path": "/topics/t", "value": {"id": "t", "ord": "1", "messages": {"m": {"id": "m", "ord": "1"}}}}]),
-            json!([{"op": "add", "path": "/topics/t/messages/n", "value": {"id": "n", "ord": "0"}}, {"op": "add", "path": "/topics/t/messages/n/ord", "value": "2"}]),
-            json!([{"op": "remove", "path": "/topics/t/messages/m"}, {"op": "replace", "path": "/topics/t", "value": {"id": "t", "ord": "3"}}]),
+            json!([
+                {
+                    "op": "add",
+                    "path": "/topics/t",
+                    "value": {"id": "t", "ord": "1", "messages": {"m": {"id": "m", "ord": "1"}}},
+                },
+            ]),
+            json!([
+                {"op": "add", "path": "/topics/t/messages/n", "value": {"id": "n", "ord": "0"}},
+                {"op": "add", "path": "/topics/t/messages/n/ord", "value": "2"},
+            ]),
+            json!([
+                {"op": "remove", "path": "/topics/t/messages/m"},
+                {"op": "replace", "path": "/topics/t", "value": {"id": "t", "ord": "3"}},
+            ]),
             json!([{"op": "remove", "path": "/topics/t"}]),
         ];
         let mut history = Vec::new();

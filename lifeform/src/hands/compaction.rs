@@ -99,8 +99,8 @@ impl Hands {
         Ok(json!({"events": events}))
     }
 
-    /// Keeps what a model found worth knowing in what was said in short, as far as what others said bears it out: what the
-    /// lifeform said itself it knew before.
+    /// Keeps what a model found worth knowing in what was said in short, as far as what others said bears it out: what
+    /// the lifeform said itself it knew before.
     pub(super) async fn distil(&self, context: &ToolContext, origin: &Origin) -> Result<Value, ToolFailure> {
         let (Compaction { place, upto, ord: last }, canvas) = self.compaction(context)?;
         let state = canvas.snapshot().state;

@@ -18,8 +18,8 @@ const ALIKE_MAX: usize = 3;
 const CORRECTED_MAX: usize = 5;
 
 impl Hands {
-    /// Earlier facts that something new may contradict and that own messages rest on, as a question for a model; nothing
-    /// when there are none, so that most of what is learned costs no thought.
+    /// Earlier facts that something new may contradict and that own messages rest on, as a question for a model;
+    /// nothing when there are none, so that most of what is learned costs no thought.
     pub(super) async fn alike(&self, here: &Here, origin: &Origin) -> Result<Value, ToolFailure> {
         let (mut candidates, mut new): (Vec<Recalled>, Vec<Fact>) = (Vec::new(), Vec::new());
         let people = here.people(&self.me);
@@ -49,7 +49,11 @@ impl Hands {
         let earlier: Vec<String> =
             candidates.iter().enumerate().map(|(n, known)| format!("{}. {}", n + 1, known.statement)).collect();
         let text = format!("New: {}\nEarlier:\n{}", news.join(" "), earlier.join("\n"));
-        let metadata = json!({"candidates": candidates.iter().map(|known| &known.id).collect::<Vec<_>>(), "new": news, "people": people});
+        let metadata = json!({
+            "candidates": candidates.iter().map(|known| &known.id).collect::<Vec<_>>(),
+            "new": news,
+            "people": people,
+        });
         Ok(json!({"events": [{"role": "user", "content": text, "metadata": metadata}]}))
     }
 

@@ -132,9 +132,9 @@ impl Hands {
         Ok(json!({"said": !said.is_empty()}))
     }
 
-    /// Keeps what is learned of a goal when it is reached, given up, or cannot go on (R3): what was done as a trace, which says
-    /// whether the goal was reached, and what a model says is worth knowing the next time, as a record. A failure to keep them
-    /// changes nothing about the goal.
+    /// Keeps what is learned of a goal when it is reached, given up, or cannot go on (R3): what was done as a trace,
+    /// which says whether the goal was reached, and what a model says is worth knowing the next time, as a record. A
+    /// failure to keep them changes nothing about the goal.
     async fn learn_of(
         &self,
         context: &ToolContext,

@@ -1,4 +1,5 @@
-//! Mind maps that it writes together with people: what a model is shown of one, and what it changes, by the names of nodes.
+//! Mind maps that it writes together with people: what a model is shown of one, and what it changes, by the names of
+//! nodes.
 
 use std::sync::Arc;
 

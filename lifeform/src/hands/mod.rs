@@ -238,8 +238,8 @@ impl Hands {
         }
     }
 
-    /// The last messages of the topic up to those that are answered, oldest first. Where several speak, each is named: what
-    /// others say is theirs, and no order of the house.
+    /// The last messages of the topic up to those that are answered, oldest first. Where several speak, each is named:
+    /// what others say is theirs, and no order of the house.
     fn history(&self, here: &Here) -> Vec<Event> {
         let state = here.canvas.snapshot().state;
         let Perception { said, history, resumes, .. } = &here.perception;
@@ -417,7 +417,8 @@ impl Hands {
         }
     }
 
-    /// Keeps what was stated, with what a model read in it if one has; with `unsaid`, what was stated before holds no more.
+    /// Keeps what was stated, with what a model read in it if one has; with `unsaid`, what was stated before holds no
+    /// more.
     async fn keep(
         &self,
         context: &ToolContext,
@@ -458,7 +459,8 @@ impl Hands {
 }
 
 impl Hands {
-    /// Makes records of what was said, where it is worth that; and of a word about an answer, a judgement of what it was given.
+    /// Makes records of what was said, where it is worth that; and of a word about an answer, a judgement of what it
+    /// was given.
     async fn make_records(
         &self,
         here: &Here,
@@ -521,8 +523,8 @@ fn told(known: &[Record]) -> Option<Value> {
     told_of(&knowledge::as_told(known), &json!(ids))
 }
 
-/// An event that says of itself whether it is untrusted: what is thought with it waits for an approval before it changes
-/// something outside.
+/// An event that says of itself whether it is untrusted: what is thought with it waits for an approval before it
+/// changes something outside.
 fn marked(mut event: Value, untrusted: bool) -> Value {
     if untrusted {
         event["metadata"]["untrusted"] = true.into();

@@ -123,8 +123,8 @@ impl Hands {
         Ok(told)
     }
 
-    /// Takes off the reminders that a person means, of those that it has in this topic: what it is reminded of elsewhere is
-    /// not named here. Answers what is to be said of it.
+    /// Takes off the reminders that a person means, of those that it has in this topic: what it is reminded of
+    /// elsewhere is not named here. Answers what is to be said of it.
     async fn take_reminders_off(
         &self,
         cancel: &Cancel,

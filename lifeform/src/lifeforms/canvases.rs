@@ -137,12 +137,12 @@ impl Lifeforms {
         Ok(canvases)
     }
 
-    /// Lets a lifeform take part in a canvas of another: it hears what is said there from now on, and speaks when it is spoken
-    /// to. What it is already, it stays.
+    /// Lets a lifeform take part in a canvas of another: it hears what is said there from now on, and speaks when it is
+    /// spoken to. What it is already, it stays.
     ///
     /// # Errors
-    /// [`LifeformError::NotFound`], [`LifeformError::NoCanvas`], [`LifeformError::Refused`] for its own canvas, or when there
-    /// are as many as there may be.
+    /// [`LifeformError::NotFound`], [`LifeformError::NoCanvas`], [`LifeformError::Refused`] for its own canvas, or when
+    /// there are as many as there may be.
     pub async fn join(&self, origin: &Origin, canvas: &Canvas, member: &LifeformId) -> Result<(), LifeformError> {
         self.get(member).await?;
         let refused = |why: String| Err(LifeformError::Refused(Refusal::State(why)));

@@ -1,5 +1,5 @@
-//! Copies of what people said: a fact that goes out of a mind goes out of the commons, too, and a record that is deleted out of
-//! the minds of those who heard it.
+//! Copies of what people said: a fact that goes out of a mind goes out of the commons, too, and a record that is
+//! deleted out of the minds of those who heard it.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -19,7 +19,8 @@ const NOTES_AT_ONCE: usize = 64;
 const RETRY_AFTER: Duration = Duration::from_secs(60);
 
 impl Lifeforms {
-    /// Begins to remove the copies of what is deleted, in the background, and of what was deleted before the daemon ended.
+    /// Begins to remove the copies of what is deleted, in the background, and of what was deleted before the daemon
+    /// ended.
     pub(super) fn keep_copies_together(&self) {
         let Some(mut signals) = self.inner.nexus.outbox().listen() else { return };
         let this = Arc::downgrade(&self.inner);
@@ -103,8 +104,8 @@ impl Lifeforms {
         Ok(())
     }
 
-    /// Deletes the records that say what a fact said, as far as its lifeform heard them in the same messages. Where another
-    /// fact still says it, as one does that duplicates were merged into, they stay.
+    /// Deletes the records that say what a fact said, as far as its lifeform heard them in the same messages. Where
+    /// another fact still says it, as one does that duplicates were merged into, they stay.
     async fn forget_records_of(&self, fact: &Forgotten) -> Result<(), LifeformError> {
         let Forgotten { nexus, attributes, metadata } = fact;
         let text = |value: Option<&serde_json::Value>| value.and_then(|value| value.as_str()).map(str::to_owned);

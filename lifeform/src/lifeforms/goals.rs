@@ -90,7 +90,15 @@ impl Lifeforms {
             Asked::Drop { goal_id, note } => self.end_goal(id, &goal_id, GoalStatus::Dropped, note, origin).await,
             Asked::List => {
                 let agenda = self.agenda(id).await?;
-                let line = |goal: &Goal| json!({"goal_id": goal.id, "title": goal.title, "status": goal.status, "parent": goal.parent, "plan": goal.plan});
+                let line = |goal: &Goal| {
+                    json!({
+                        "goal_id": goal.id,
+                        "title": goal.title,
+                        "status": goal.status,
+                        "parent": goal.parent,
+                        "plan": goal.plan,
+                    })
+                };
                 Ok(json!({"goals": agenda.goals.values().map(line).collect::<Vec<_>>()}))
             }
         }

@@ -210,7 +210,8 @@ impl Lifeforms {
         Ok(head)
     }
 
-    /// Lifeforms that were not terminated with ids after `after`, in order, at most `limit`, and where the next ones begin.
+    /// Lifeforms that were not terminated with ids after `after`, in order, at most `limit`, and where the next ones
+    /// begin.
     ///
     /// # Errors
     /// The store's own.

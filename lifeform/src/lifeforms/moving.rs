@@ -79,11 +79,12 @@ impl Lifeforms {
         Ok(file)
     }
 
-    /// Takes in a lifeform from an archive. It is stopped: a start wakes it. What is cut short or damaged leaves nothing that
-    /// is seen.
+    /// Takes in a lifeform from an archive. It is stopped: a start wakes it. What is cut short or damaged leaves
+    /// nothing that is seen.
     ///
     /// # Errors
-    /// [`LifeformError::Spec`] naming the line and what is wrong with it; [`LifeformError::Refused`] when it lives here.
+    /// [`LifeformError::Spec`] naming the line and what is wrong with it; [`LifeformError::Refused`] when it lives
+    /// here.
     pub async fn import(&self, origin: &Origin, archive: impl AsyncRead + Unpin) -> Result<Imported, LifeformError> {
         // A slow sender delays nobody.
         let mut archive = BufReader::new(spool(archive).await?);

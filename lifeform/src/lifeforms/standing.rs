@@ -364,8 +364,8 @@ impl Lifeforms {
         Ok(head)
     }
 
-    /// Has `$system` tidy the mind of a lifeform, by a job of it; answers the job. With a `key`, the same caller has that
-    /// done once.
+    /// Has `$system` tidy the mind of a lifeform, by a job of it; answers the job. With a `key`, the same caller has
+    /// that done once.
     ///
     /// # Errors
     /// [`LifeformError::NotFound`], [`LifeformError::Refused`] for one that does not live.

@@ -89,8 +89,8 @@ pub(crate) struct Said {
     /// `true` if this lifeform is to answer it, `false` if it is only to be noted.
     #[serde(default)]
     pub(crate) to_answer: bool,
-    /// `true` if this lifeform keeps the reminders that it asks for. Of several on a canvas it is the one that is addressed, else
-    /// the canvas's own; where that only listens, each of the others.
+    /// `true` if this lifeform keeps the reminders that it asks for. Of several on a canvas it is the one that is
+    /// addressed, else the canvas's own; where that only listens, each of the others.
     #[serde(default)]
     pub(crate) keeps_reminders: bool,
     /// The message that it adds to.

@@ -1,5 +1,5 @@
-//! Reminders by rule: "remind me in two hours to ring Ada", 明天早上九点提醒我交房租, 3時間後に薬を飲むようにリマインドして. Time
-//! and text come from the person's own words, so that no model has to be believed. Plain functions of the words and the time.
+//! Reminders by rule: "remind me in two hours to ring Ada", 明天早上九点提醒我交房租, 3時間後に薬を飲むようにリマインドして. Time and text come from
+//! the person's own words, so that no model has to be believed. Plain functions of the words and the time.
 
 mod cancel;
 mod period;

@@ -1,5 +1,5 @@
-//! The kinds of neurons, a file each: what it takes, what a model is asked, and what a reply comes to. `neuron.rs` holds
-//! the `match` that knows them all.
+//! The kinds of neurons, a file each: what it takes, what a model is asked, and what a reply comes to. `neuron.rs`
+//! holds the `match` that knows them all.
 
 pub mod base;
 pub mod completion;
@@ -113,7 +113,10 @@ fn tools(spec: &NeuronSpec) -> Vec<Value> {
         .iter()
         .map(|tool| {
             let (description, parameters) = described(tool);
-            json!({"type": "function", "function": {"name": tool.name, "description": description, "parameters": parameters}})
+            json!({
+                "type": "function",
+                "function": {"name": tool.name, "description": description, "parameters": parameters},
+            })
         })
         .collect()
 }

@@ -191,7 +191,12 @@ impl Transform {
         let defs = content.as_object_mut().and_then(|content| content.remove("$defs"));
         let events =
             json!({"type": "array", "items": super::event_schema(&content), "minItems": least, "maxItems": most});
-        let mut schema = json!({"type": "object", "additionalProperties": false, "required": ["events"], "properties": {"events": events}});
+        let mut schema = json!({
+            "type": "object",
+            "additionalProperties": false,
+            "required": ["events"],
+            "properties": {"events": events},
+        });
         if let Some(defs) = defs {
             schema["$defs"] = defs;
         }

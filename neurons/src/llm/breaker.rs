@@ -54,8 +54,8 @@ impl Breaker {
         self.is_failing
     }
 
-    /// Takes note of what a call came to, a trial or not. What began before a rest says nothing about its end, unless it
-    /// is good.
+    /// Takes note of what a call came to, a trial or not. What began before a rest says nothing about its end, unless
+    /// it is good.
     pub(super) fn note(&mut self, came: Result<(), &LlmError>, is_trial: bool, now: Instant) {
         if is_trial {
             self.trying = None;

@@ -73,8 +73,8 @@ impl Endpoint {
         Self { limits, ..self }
     }
 
-    /// Waits for a turn among the calls at once, by class and by principal ([`Turns`]), and until a request of so many bytes may
-    /// be sent.
+    /// Waits for a turn among the calls at once, by class and by principal ([`Turns`]), and until a request of so many
+    /// bytes may be sent.
     ///
     /// # Errors
     /// [`LlmError::Busy`] when that would take too long.

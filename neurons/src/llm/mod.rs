@@ -170,15 +170,15 @@ pub trait LlmProvider: Send + Sync + 'static {
     /// Returns the name in the configuration.
     fn name(&self) -> &str;
 
-    /// Returns `true` if the last call of `model` got no answer: the provider is down, busy, without quota, or refuses the key
-    /// (default: `false`, it is not known).
+    /// Returns `true` if the last call of `model` got no answer: the provider is down, busy, without quota, or refuses
+    /// the key (default: `false`, it is not known).
     fn is_failing(&self, model: &str) -> bool {
         let _ = model;
         false
     }
 
-    /// Waits until the provider may be asked by a request of so many bytes. The turn is held until the answer is there; a
-    /// call that waits for it has not been sent.
+    /// Waits until the provider may be asked by a request of so many bytes. The turn is held until the answer is there;
+    /// a call that waits for it has not been sent.
     async fn turn(&self, bytes: usize, wants: Wants<Class>) -> Result<Option<Turn<Class>>, LlmError> {
         let _ = (bytes, wants);
         Ok(None)

@@ -77,8 +77,9 @@ pub fn prompt_tokens_bound(request: &ChatRequest) -> u64 {
     messages + tools + schema + 32
 }
 
-/// Asks `model` for the next answer of `talk`, paid from `account`. The reservation and what was said so far are durable
-/// before the request leaves; the settlement, the answer and what `with` makes of it are durable before this returns.
+/// Asks `model` for the next answer of `talk`, paid from `account`. The reservation and what was said so far are
+/// durable before the request leaves; the settlement, the answer and what `with` makes of it are durable before this
+/// returns.
 ///
 /// # Errors
 /// [`NeuronError::Store`] with the ledger's refusal when the account cannot pay, [`NeuronError::Llm`]
@@ -449,7 +450,12 @@ pub async fn settle_unknown(store: &Store, account: &str) -> Result<usize, Neuro
     for hold in &holds {
         let account_now = store.account(account).await?;
         let charged = account_now.and_then(|account| account.holds.get(hold).map(|hold| hold.left));
-        let entry = json!({"call": hold, "charged": charged.unwrap_or_default(), "error": "the daemon stopped while this call was under way; its reservation is charged in full", "outcome": "unknown"});
+        let entry = json!({
+            "call": hold,
+            "charged": charged.unwrap_or_default(),
+            "error": "the daemon stopped while this call was under way; its reservation is charged in full",
+            "outcome": "unknown",
+        });
         // It is charged to what it was made for, and to whom.
         let (origin, entry) = match sent.get(hold) {
             None => (Origin::system("restart"), entry),

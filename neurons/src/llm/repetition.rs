@@ -7,8 +7,8 @@ const TIMES: usize = 4;
 /// The fewest characters of all repetitions together: "no, no, no, no" is emphasis.
 const CHARS_MIN: usize = 80;
 
-/// Returns the length in bytes of a text without the repetitions that it ends with; `None` when it ends with none. Lines of signs
-/// (rules, tables) repeat nothing.
+/// Returns the length in bytes of a text without the repetitions that it ends with; `None` when it ends with none.
+/// Lines of signs (rules, tables) repeat nothing.
 pub(crate) fn without(text: &str) -> Option<usize> {
     let looked_at = (TIMES + 1) * PERIOD_MAX;
     let tail: Vec<(usize, char)> = {

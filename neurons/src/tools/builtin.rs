@@ -1,4 +1,5 @@
-//! Tools of the daemon's own: whatever part of it brings some registers them once. They act as the caller, with what he may.
+//! Tools of the daemon's own: whatever part of it brings some registers them once. They act as the caller, with what he
+//! may.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};

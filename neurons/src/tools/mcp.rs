@@ -220,7 +220,12 @@ impl Servers {
                 .flat_map(|listed| listed.iter())
                 .map(|tool| {
                     let writes = !(server.settings.trusts_hints && tool.reads);
-                    json!({"name": tool.name, "description": tool.description, "parameters": tool.parameters, "writes": writes})
+                    json!({
+                        "name": tool.name,
+                        "description": tool.description,
+                        "parameters": tool.parameters,
+                        "writes": writes,
+                    })
                 })
                 .collect();
             json!({"name": server.name, "approval": server.settings.approval, "error": listed.err(), "tools": tools})
@@ -286,7 +291,8 @@ impl Server {
                 handler.serve(Guarded::new(transport, Some(process))).await
             }
             At::Url { url, secret } => {
-                // A redirect would take the secret elsewhere. There is no time-out: it would cut the stream of notifications.
+                // A redirect would take the secret elsewhere. There is no time-out: it would cut the stream of
+                // notifications.
                 let builder = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).no_proxy();
                 let builder = builder.connect_timeout(START);
                 let http = builder.pool_max_idle_per_host(0).build().map_err(|error| error.to_string())?;

@@ -224,8 +224,8 @@ impl Tools {
         }
     }
 
-    /// Returns `true` if a result of a tool is what others wrote: on the network, in a mind or in the commons, or by whatever a
-    /// fascicle came to.
+    /// Returns `true` if a result of a tool is what others wrote: on the network, in a mind or in the commons, or by
+    /// whatever a fascicle came to.
     pub(crate) fn brings_in(&self, tool: &ToolSpec) -> bool {
         match &tool.run {
             Runner::Client => false,

@@ -278,7 +278,10 @@ fn each_source_keeps_its_claim_and_conflicts_are_told() {
     ok(&mut w, &claim("ada", "active", 0.4));
     ok(&mut w, &claim("bob", "retracted", 0.8));
     let told = r#"FIND(?l.metadata.source, ?l.metadata._claims, ?l.metadata._version) WHERE { ?l ({name: "Petrel"}, "near", {name: "Tern"}) }"#;
-    let both = json!({"ada": {"source": "ada", "status": "active", "confidence": 0.4}, "bob": {"source": "bob", "status": "retracted", "confidence": 0.8}});
+    let both = json!({
+        "ada": {"source": "ada", "status": "active", "confidence": 0.4},
+        "bob": {"source": "bob", "status": "retracted", "confidence": 0.8},
+    });
     assert_eq!(ok(&mut w, told), json!([["bob", both, 2]]));
     ok(&mut w, &claim("bob", "retracted", 0.8));
     assert_eq!(ok(&mut w, told), json!([["bob", both, 2]]));

@@ -25,8 +25,8 @@ pub fn versions_stream(kind: &str, name: &str) -> Stream {
     format!("versions:{kind}/{name}").into()
 }
 
-/// `batch` with a version for each record whose attributes changed, or who sees it, or that came or went, and without what was sealed with
-/// one that went; and how many changes that is.
+/// `batch` with a version for each record whose attributes changed, or who sees it, or that came or went, and without
+/// what was sealed with one that went; and how many changes that is.
 pub(crate) fn versions_of(mut batch: Batch, changes: &[Change]) -> (Batch, usize) {
     let mut count = 0;
     for change in changes {

@@ -53,8 +53,8 @@ impl Vector {
 /// A vector among others: the value of one step of the bytes, and the bytes.
 type Packed<'v> = (f32, &'v [i8]);
 
-/// Some vectors of one length, and places where others were; their bytes stand one after the other, so that all are gone
-/// through as fast as memory is read.
+/// Some vectors of one length, and places where others were; their bytes stand one after the other, so that all are
+/// gone through as fast as memory is read.
 #[derive(Clone, Default)]
 struct Chunk {
     els: Vec<Option<El>>,

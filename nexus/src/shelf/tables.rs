@@ -11,7 +11,8 @@ use redb::{ReadTransaction, ReadableTable, Table, TableDefinition, WriteTransact
 /// A result whose error is the disk's.
 pub(crate) type Result<T> = std::result::Result<T, redb::Error>;
 
-/// Works on a file of tables. The library takes a page that is none for impossible and panics; here that is a disk that rots.
+/// Works on a file of tables. The library takes a page that is none for impossible and panics; here that is a disk that
+/// rots.
 ///
 /// # Errors
 /// The disk's.

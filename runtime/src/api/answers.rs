@@ -43,8 +43,8 @@ pub(super) fn take(places: &Shares, principal: &Principal, bytes: usize) -> Resu
     places.take_many(principal, bytes.div_ceil(PLACE_BYTES))
 }
 
-/// Counts a large answer, and ends it when its client takes nothing of it for ten seconds. One of unknown length is made as
-/// it is taken; it ends when the token that it was asked with is taken back. Small ones pass as they are.
+/// Counts a large answer, and ends it when its client takes nothing of it for ten seconds. One of unknown length is
+/// made as it is taken; it ends when the token that it was asked with is taken back. Small ones pass as they are.
 ///
 /// # Errors
 /// 429 when too much waits already for this principal, 503 when for all.

@@ -19,9 +19,16 @@ pub(super) fn no_limit() -> DefaultBodyLimit {
     DefaultBodyLimit::disable()
 }
 
-/// The whole lifeform, as lines of JSON: mind, canvases, goals, jobs, account, and the fascicles and neurons it lives by. It
-/// rests while it is read. Whoever wakes the copy elsewhere should terminate this one: both would live on.
-#[utoipa::path(get, path = "/v1/lifeforms/{id}/archive", params(("id" = String, Path)), responses((status = 200, content_type = "application/jsonl", description = "the archive"), (status = 404, description = "there is none")))]
+/// The whole lifeform, as lines of JSON: mind, canvases, goals, jobs, account, and the fascicles and neurons it lives
+/// by. It rests while it is read. Whoever wakes the copy elsewhere should terminate this one: both would live on.
+#[utoipa::path(
+    get, path = "/v1/lifeforms/{id}/archive",
+    params(("id" = String, Path)),
+    responses(
+        (status = 200, content_type = "application/jsonl", description = "the archive"),
+        (status = 404, description = "there is none"),
+    ),
+)]
 pub(super) async fn export(
     State(app): State<App>,
     _operator: Operator,
@@ -34,7 +41,19 @@ pub(super) async fn export(
 }
 
 /// Takes in a lifeform from an archive; a start wakes it. One that lives here, too, is refused.
-#[utoipa::path(post, path = "/v1/lifeforms/import", request_body(content = String, content_type = "text/plain", description = "the lines of an archive"), responses((status = 201, body = Object, description = "{id, adopted, kept}: the definitions that came with it, and those that are here already and stay"), (status = 409, description = "it lives here"), (status = 422, description = "the archive is damaged, cut short, or of another form")))]
+#[utoipa::path(
+    post, path = "/v1/lifeforms/import",
+    request_body(content = String, content_type = "text/plain", description = "the lines of an archive"),
+    responses(
+        (
+            status = 201,
+            body = Object,
+            description = "{id, adopted, kept}: the definitions that came with it, and those that are here already and stay",
+        ),
+        (status = 409, description = "it lives here"),
+        (status = 422, description = "the archive is damaged, cut short, or of another form"),
+    ),
+)]
 pub(super) async fn import(
     State(app): State<App>,
     Operator(origin): Operator,

@@ -1,5 +1,5 @@
-//! Bodies of requests: how many bytes of large ones may be under way for one principal and in all, how long one may stand
-//! still, and that none is sent where none is read.
+//! Bodies of requests: how many bytes of large ones may be under way for one principal and in all, how long one may
+//! stand still, and that none is sent where none is read.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -34,8 +34,8 @@ pub(super) fn places() -> Shares {
     Shares::new(BYTES_MAX / PLACE_BYTES, BYTES_EACH_MAX / PLACE_BYTES)
 }
 
-/// Takes places for the body of a request, until it is answered. A body of unknown length counts as the largest that its
-/// route takes. A body longer than any that is kept in memory counts as one of those: it is read as a stream.
+/// Takes places for the body of a request, until it is answered. A body of unknown length counts as the largest that
+/// its route takes. A body longer than any that is kept in memory counts as one of those: it is read as a stream.
 ///
 /// # Errors
 /// 429 when too much is under way for this principal, 503 when for all.
@@ -92,7 +92,8 @@ pub(super) fn unread(described: &Value) -> Arc<Unread> {
     Arc::new(unread)
 }
 
-/// Refuses a query or a body that an operation would not read: its members would be dropped. The body `{}` has none and passes.
+/// Refuses a query or a body that an operation would not read: its members would be dropped. The body `{}` has none and
+/// passes.
 pub(super) async fn refuse_unread(State(unread): State<Arc<Unread>>, request: Request, next: Next) -> Response {
     let path = request.extensions().get::<MatchedPath>().map(|path| path.as_str().replace("{*", "{"));
     let Some(operation) = path.map(|path| (request.method().clone(), path)) else { return next.run(request).await };

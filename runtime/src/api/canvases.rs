@@ -43,7 +43,11 @@ fn meta_of(id: &str, name: &str, kind: Kind, title: &str, epoch: &str, rev: u64,
 }
 
 /// Lists the canvases of a lifeform.
-#[utoipa::path(get, path = "/v1/lifeforms/{id}/canvases", params(("id" = String, Path)), responses((status = 200, description = "its canvases")))]
+#[utoipa::path(
+    get, path = "/v1/lifeforms/{id}/canvases",
+    params(("id" = String, Path)),
+    responses((status = 200, description = "its canvases")),
+)]
 pub(super) async fn list(
     State(app): State<App>,
     _caller: Caller,
@@ -73,7 +77,16 @@ pub(super) struct CanvasBody {
 }
 
 /// Makes a canvas. One of that id and type is answered as it is.
-#[utoipa::path(post, path = "/v1/lifeforms/{id}/canvases", params(("id" = String, Path), IdempotencyKey), request_body = CanvasBody, responses((status = 201, description = "the meta-information"), (status = 404, description = "no such lifeform"), (status = 409, description = "the id is another type's")))]
+#[utoipa::path(
+    post, path = "/v1/lifeforms/{id}/canvases",
+    params(("id" = String, Path), IdempotencyKey),
+    request_body = CanvasBody,
+    responses(
+        (status = 201, description = "the meta-information"),
+        (status = 404, description = "no such lifeform"),
+        (status = 409, description = "the id is another type's"),
+    ),
+)]
 pub(super) async fn create(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -87,7 +100,11 @@ pub(super) async fn create(
 }
 
 /// Returns the head of a canvas and the routes to it.
-#[utoipa::path(get, path = "/v1/lifeforms/{id}/canvases/{canvas}", params(("id" = String, Path), ("canvas" = String, Path)), responses((status = 200, description = "the meta-information")))]
+#[utoipa::path(
+    get, path = "/v1/lifeforms/{id}/canvases/{canvas}",
+    params(("id" = String, Path), ("canvas" = String, Path)),
+    responses((status = 200, description = "the meta-information")),
+)]
 pub(super) async fn read(
     State(app): State<App>,
     _caller: Caller,
@@ -123,7 +140,14 @@ enum Form {
 }
 
 /// The whole canvas, now or at an earlier revision that its log still holds.
-#[utoipa::path(get, path = "/v1/lifeforms/{id}/canvases/{canvas}/state", params(("id" = String, Path), ("canvas" = String, Path), At), responses((status = 200, description = "{epoch, rev, state}"), (status = 409, description = "the log holds that revision no more")))]
+#[utoipa::path(
+    get, path = "/v1/lifeforms/{id}/canvases/{canvas}/state",
+    params(("id" = String, Path), ("canvas" = String, Path), At),
+    responses(
+        (status = 200, description = "{epoch, rev, state}"),
+        (status = 409, description = "the log holds that revision no more"),
+    ),
+)]
 pub(super) async fn state(
     State(app): State<App>,
     _caller: Caller,
@@ -149,7 +173,14 @@ pub(super) fn tag(snapshot: &Snapshot, rev: u64) -> String {
 }
 
 /// The deltas after a revision: the same objects a subscriber gets.
-#[utoipa::path(get, path = "/v1/lifeforms/{id}/canvases/{canvas}/ops", params(("id" = String, Path), ("canvas" = String, Path), Entries), responses((status = 200, description = "deltas in order"), (status = 410, description = "this canvas never had that revision, or its log holds it no more")))]
+#[utoipa::path(
+    get, path = "/v1/lifeforms/{id}/canvases/{canvas}/ops",
+    params(("id" = String, Path), ("canvas" = String, Path), Entries),
+    responses(
+        (status = 200, description = "deltas in order"),
+        (status = 410, description = "this canvas never had that revision, or its log holds it no more"),
+    ),
+)]
 pub(super) async fn ops(
     State(app): State<App>,
     _caller: Caller,
@@ -184,7 +215,19 @@ pub(super) struct OpsBody {
 }
 
 /// Does several ops, all of them or none, each a revision of its own.
-#[utoipa::path(post, path = "/v1/lifeforms/{id}/canvases/{canvas}/ops", params(("id" = String, Path), ("canvas" = String, Path), IdempotencyKey), request_body = OpsBody, responses((status = 200, description = "{rev, ops, epoch}"), (status = 403, description = "one of them is not allowed"), (status = 404, description = "one of them names what is not there"), (status = 409, description = "one of them cannot be done as things stand"), (status = 412, description = "it was changed meanwhile"), (status = 422, description = "one of them is not well made")))]
+#[utoipa::path(
+    post, path = "/v1/lifeforms/{id}/canvases/{canvas}/ops",
+    params(("id" = String, Path), ("canvas" = String, Path), IdempotencyKey),
+    request_body = OpsBody,
+    responses(
+        (status = 200, description = "{rev, ops, epoch}"),
+        (status = 403, description = "one of them is not allowed"),
+        (status = 404, description = "one of them names what is not there"),
+        (status = 409, description = "one of them cannot be done as things stand"),
+        (status = 412, description = "it was changed meanwhile"),
+        (status = 422, description = "one of them is not well made"),
+    ),
+)]
 pub(super) async fn write(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -200,9 +243,21 @@ pub(super) async fn write(
     apply(&canvas, What::Ops(ops), key, base, &origin, StatusCode::OK, None).await
 }
 
-/// Changes a canvas by a JSON Patch (RFC 6902). It is done by the rules of the ops that do the same, and says what it saw: by
-/// `If-Match`, or by a `test`.
-#[utoipa::path(patch, path = "/v1/lifeforms/{id}/canvases/{canvas}", params(("id" = String, Path), ("canvas" = String, Path), IdempotencyKey), request_body(content = Vec<Object>, content_type = "application/json-patch+json"), responses((status = 200, description = "{rev, ops, epoch}"), (status = 403, description = "one of them is not allowed"), (status = 404, description = "it names what is not there"), (status = 409, description = "a test fails, or it cannot be done as things stand"), (status = 412, description = "it was changed meanwhile"), (status = 422, description = "it writes what a patch cannot")))]
+/// Changes a canvas by a JSON Patch (RFC 6902). It is done by the rules of the ops that do the same, and says what it
+/// saw: by `If-Match`, or by a `test`.
+#[utoipa::path(
+    patch, path = "/v1/lifeforms/{id}/canvases/{canvas}",
+    params(("id" = String, Path), ("canvas" = String, Path), IdempotencyKey),
+    request_body(content = Vec<Object>, content_type = "application/json-patch+json"),
+    responses(
+        (status = 200, description = "{rev, ops, epoch}"),
+        (status = 403, description = "one of them is not allowed"),
+        (status = 404, description = "it names what is not there"),
+        (status = 409, description = "a test fails, or it cannot be done as things stand"),
+        (status = 412, description = "it was changed meanwhile"),
+        (status = 422, description = "it writes what a patch cannot"),
+    ),
+)]
 pub(super) async fn patch(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -224,7 +279,11 @@ pub(super) async fn patch(
 }
 
 /// Lists the present principals and their states.
-#[utoipa::path(get, path = "/v1/lifeforms/{id}/canvases/{canvas}/presence", params(("id" = String, Path), ("canvas" = String, Path)), responses((status = 200, description = "{present: [{who, state, ttl}]}")))]
+#[utoipa::path(
+    get, path = "/v1/lifeforms/{id}/canvases/{canvas}/presence",
+    params(("id" = String, Path), ("canvas" = String, Path)),
+    responses((status = 200, description = "{present: [{who, state, ttl}]}")),
+)]
 pub(super) async fn present(
     State(app): State<App>,
     _caller: Caller,
@@ -251,7 +310,12 @@ fn eight() -> u64 {
 }
 
 /// Says that one is there, for those who have no socket. Nothing of it is kept.
-#[utoipa::path(post, path = "/v1/lifeforms/{id}/canvases/{canvas}/presence", params(("id" = String, Path), ("canvas" = String, Path)), request_body = PresenceBody, responses((status = 204, description = "shown")))]
+#[utoipa::path(
+    post, path = "/v1/lifeforms/{id}/canvases/{canvas}/presence",
+    params(("id" = String, Path), ("canvas" = String, Path)),
+    request_body = PresenceBody,
+    responses((status = 204, description = "shown")),
+)]
 pub(super) async fn be_present(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -273,7 +337,12 @@ pub(super) fn upload_limit() -> DefaultBodyLimit {
 }
 
 /// Keeps bytes that messages of this canvas may carry, once, under their SHA-256. Up to 2 MiB.
-#[utoipa::path(post, path = "/v1/lifeforms/{id}/canvases/{canvas}/attachments", params(("id" = String, Path), ("canvas" = String, Path)), request_body(content = String, content_type = "application/octet-stream"), responses((status = 201, description = "{hash, media_type, bytes}"), (status = 413, description = "over 2 MiB")))]
+#[utoipa::path(
+    post, path = "/v1/lifeforms/{id}/canvases/{canvas}/attachments",
+    params(("id" = String, Path), ("canvas" = String, Path)),
+    request_body(content = String, content_type = "application/octet-stream"),
+    responses((status = 201, description = "{hash, media_type, bytes}"), (status = 413, description = "over 2 MiB")),
+)]
 pub(super) async fn attach(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -292,7 +361,11 @@ pub(super) async fn attach(
 }
 
 /// The bytes of an attachment.
-#[utoipa::path(get, path = "/v1/lifeforms/{id}/canvases/{canvas}/attachments/{hash}", params(("id" = String, Path), ("canvas" = String, Path), ("hash" = String, Path)), responses((status = 200, description = "the bytes, in their media type")))]
+#[utoipa::path(
+    get, path = "/v1/lifeforms/{id}/canvases/{canvas}/attachments/{hash}",
+    params(("id" = String, Path), ("canvas" = String, Path), ("hash" = String, Path)),
+    responses((status = 200, description = "the bytes, in their media type")),
+)]
 pub(super) async fn attachment(
     State(app): State<App>,
     _caller: Caller,

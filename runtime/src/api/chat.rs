@@ -59,7 +59,12 @@ pub(super) struct TopicBody {
 }
 
 /// Opens a topic.
-#[utoipa::path(post, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics", params(("id" = String, Path), ("canvas" = String, Path), IdempotencyKey), request_body = TopicBody, responses((status = 201, description = "opened")))]
+#[utoipa::path(
+    post, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics",
+    params(("id" = String, Path), ("canvas" = String, Path), IdempotencyKey),
+    request_body = TopicBody,
+    responses((status = 201, description = "opened")),
+)]
 pub(super) async fn create_topic(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -82,7 +87,11 @@ fn summary(state: &lifeform::canvas::State, topic: &Value) -> Value {
 }
 
 /// Lists topics, without their messages.
-#[utoipa::path(get, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics", params(("id" = String, Path), ("canvas" = String, Path)), responses((status = 200, description = "the topics in order")))]
+#[utoipa::path(
+    get, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics",
+    params(("id" = String, Path), ("canvas" = String, Path)),
+    responses((status = 200, description = "the topics in order")),
+)]
 pub(super) async fn topics(
     State(app): State<App>,
     _caller: Caller,
@@ -98,7 +107,11 @@ fn no_topic(topic: &str) -> ApiError {
 }
 
 /// One topic, without its messages.
-#[utoipa::path(get, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}", params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path)), responses((status = 200, description = "the topic")))]
+#[utoipa::path(
+    get, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}",
+    params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path)),
+    responses((status = 200, description = "the topic")),
+)]
 pub(super) async fn topic(
     State(app): State<App>,
     _caller: Caller,
@@ -127,7 +140,12 @@ pub(super) struct TopicChange {
 }
 
 /// Changes a topic: who opened it, a moderator or an operator may.
-#[utoipa::path(patch, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}", params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), IdempotencyKey), request_body = TopicChange, responses((status = 200, description = "changed"), (status = 412, description = "it was changed meanwhile")))]
+#[utoipa::path(
+    patch, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}",
+    params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), IdempotencyKey),
+    request_body = TopicChange,
+    responses((status = 200, description = "changed"), (status = 412, description = "it was changed meanwhile")),
+)]
 pub(super) async fn edit_topic(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -153,7 +171,12 @@ pub(super) struct ReadBody {
 }
 
 /// Notes how far one has read in a topic.
-#[utoipa::path(post, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/read", params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), IdempotencyKey), request_body = ReadBody, responses((status = 200, description = "noted")))]
+#[utoipa::path(
+    post, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/read",
+    params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), IdempotencyKey),
+    request_body = ReadBody,
+    responses((status = 200, description = "noted")),
+)]
 pub(super) async fn mark_read(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -194,7 +217,16 @@ pub(super) struct MessageBody {
 }
 
 /// Says something. Nobody has to wait for an answer before saying more.
-#[utoipa::path(post, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages", params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), IdempotencyKey), request_body = MessageBody, responses((status = 201, description = "said, durably"), (status = 404, description = "no such topic"), (status = 422, description = "not a message")))]
+#[utoipa::path(
+    post, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages",
+    params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), IdempotencyKey),
+    request_body = MessageBody,
+    responses(
+        (status = 201, description = "said, durably"),
+        (status = 404, description = "no such topic"),
+        (status = 422, description = "not a message"),
+    ),
+)]
 pub(super) async fn append(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -267,7 +299,11 @@ pub(super) struct Stretch {
 }
 
 /// The messages of a topic in order.
-#[utoipa::path(get, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages", params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), Stretch), responses((status = 200, description = "the messages")))]
+#[utoipa::path(
+    get, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages",
+    params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), Stretch),
+    responses((status = 200, description = "the messages")),
+)]
 pub(super) async fn messages(
     State(app): State<App>,
     _caller: Caller,
@@ -310,7 +346,11 @@ async fn find(
 }
 
 /// One message with its history.
-#[utoipa::path(get, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages/{message}", params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), ("message" = String, Path)), responses((status = 200, description = "the message")))]
+#[utoipa::path(
+    get, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages/{message}",
+    params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), ("message" = String, Path)),
+    responses((status = 200, description = "the message")),
+)]
 pub(super) async fn message(
     State(app): State<App>,
     _caller: Caller,
@@ -322,7 +362,11 @@ pub(super) async fn message(
 }
 
 /// Lists the earlier versions of a message, oldest first.
-#[utoipa::path(get, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages/{message}/revisions", params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), ("message" = String, Path)), responses((status = 200, description = "the history")))]
+#[utoipa::path(
+    get, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages/{message}/revisions",
+    params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), ("message" = String, Path)),
+    responses((status = 200, description = "the history")),
+)]
 pub(super) async fn revisions(
     State(app): State<App>,
     _caller: Caller,
@@ -347,7 +391,22 @@ pub(super) struct AmendBody {
 }
 
 /// Says a message differently; what was said before is kept.
-#[utoipa::path(patch, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages/{message}", params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), ("message" = String, Path), IdempotencyKey), request_body = AmendBody, responses((status = 200, description = "amended"), (status = 403, description = "not its author"), (status = 412, description = "it was changed meanwhile; `current` is what there is")))]
+#[utoipa::path(
+    patch, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages/{message}",
+    params(
+        ("id" = String, Path),
+        ("canvas" = String, Path),
+        ("topic" = String, Path),
+        ("message" = String, Path),
+        IdempotencyKey,
+    ),
+    request_body = AmendBody,
+    responses(
+        (status = 200, description = "amended"),
+        (status = 403, description = "not its author"),
+        (status = 412, description = "it was changed meanwhile; `current` is what there is"),
+    ),
+)]
 pub(super) async fn amend(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -386,9 +445,24 @@ pub(super) struct Taken {
     purge: u8,
 }
 
-/// Takes a message back; its text stays in its history, unless it is purged. What a lifeform remembers of it is marked as
-/// retracted either way, and is forgotten by KIP.
-#[utoipa::path(delete, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages/{message}", params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), ("message" = String, Path), Taken, IdempotencyKey), responses((status = 200, description = "retracted"), (status = 403, description = "not its author"), (status = 412, description = "it was changed meanwhile")))]
+/// Takes a message back; its text stays in its history, unless it is purged. What a lifeform remembers of it is marked
+/// as retracted either way, and is forgotten by KIP.
+#[utoipa::path(
+    delete, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages/{message}",
+    params(
+        ("id" = String, Path),
+        ("canvas" = String, Path),
+        ("topic" = String, Path),
+        ("message" = String, Path),
+        Taken,
+        IdempotencyKey,
+    ),
+    responses(
+        (status = 200, description = "retracted"),
+        (status = 403, description = "not its author"),
+        (status = 412, description = "it was changed meanwhile"),
+    ),
+)]
 pub(super) async fn retract(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -421,7 +495,18 @@ async fn act(
 }
 
 /// Interrupts the author of a message that is being written; the text so far stays.
-#[utoipa::path(post, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages/{message}/interrupt", params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), ("message" = String, Path), Why, IdempotencyKey), responses((status = 200, description = "interrupted"), (status = 409, description = "it is not being written")))]
+#[utoipa::path(
+    post, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages/{message}/interrupt",
+    params(
+        ("id" = String, Path),
+        ("canvas" = String, Path),
+        ("topic" = String, Path),
+        ("message" = String, Path),
+        Why,
+        IdempotencyKey,
+    ),
+    responses((status = 200, description = "interrupted"), (status = 409, description = "it is not being written")),
+)]
 pub(super) async fn interrupt(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -434,7 +519,18 @@ pub(super) async fn interrupt(
 }
 
 /// Says again what was taken back.
-#[utoipa::path(post, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages/{message}/restore", params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), ("message" = String, Path), Why, IdempotencyKey), responses((status = 200, description = "restored"), (status = 409, description = "it was not retracted")))]
+#[utoipa::path(
+    post, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages/{message}/restore",
+    params(
+        ("id" = String, Path),
+        ("canvas" = String, Path),
+        ("topic" = String, Path),
+        ("message" = String, Path),
+        Why,
+        IdempotencyKey,
+    ),
+    responses((status = 200, description = "restored"), (status = 409, description = "it was not retracted")),
+)]
 pub(super) async fn restore(
     State(app): State<App>,
     Participant(origin): Participant,

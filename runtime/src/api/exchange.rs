@@ -1,5 +1,5 @@
-//! `GET /api/knowledge/export` and `POST /api/knowledge/import`: records out and in, as lines, files, units or Markdown, and in
-//! from other memories.
+//! `GET /api/knowledge/export` and `POST /api/knowledge/import`: records out and in, as lines, files, units or
+//! Markdown, and in from other memories.
 
 use axum::Json;
 use axum::extract::{DefaultBodyLimit, State};
@@ -58,7 +58,14 @@ fn format(named: Option<String>) -> Result<Format, ApiError> {
 
 /// Exports the records that the caller sees. Counts and judgements of others are not imported again, and sealed bodies
 /// are not exported. Units are the protocol's part of a record: owners, scopes and skills are in the other formats.
-#[utoipa::path(get, path = "/api/knowledge/export", params(ExportQuery), responses((status = 200, description = "a record a line, files by their paths, units, or Markdown"), (status = 422, description = "no such format")))]
+#[utoipa::path(
+    get, path = "/api/knowledge/export",
+    params(ExportQuery),
+    responses(
+        (status = 200, description = "a record a line, files by their paths, units, or Markdown"),
+        (status = 422, description = "no such format"),
+    ),
+)]
 pub(super) async fn export(
     State(app): State<App>,
     Caller(origin): Caller,
@@ -72,7 +79,23 @@ pub(super) async fn export(
 
 /// Imports records, each as a request of the caller: a faulty one is reported by its place, and the others are
 /// imported. A repetition changes nothing.
-#[utoipa::path(post, path = "/api/knowledge/import", params(ImportQuery), request_body(content = String, content_type = "text/plain", description = "what was written down, up to 64 MiB and 10,000 records"), responses((status = 200, body = Object, description = "{imported, unchanged, refused, errors: [{file?, at, id?, error}], warnings, dry_run}"), (status = 422, description = "nothing that can be read")))]
+#[utoipa::path(
+    post, path = "/api/knowledge/import",
+    params(ImportQuery),
+    request_body(
+        content = String,
+        content_type = "text/plain",
+        description = "what was written down, up to 64 MiB and 10,000 records",
+    ),
+    responses(
+        (
+            status = 200,
+            body = Object,
+            description = "{imported, unchanged, refused, errors: [{file?, at, id?, error}], warnings, dry_run}",
+        ),
+        (status = 422, description = "nothing that can be read"),
+    ),
+)]
 pub(super) async fn import(
     State(app): State<App>,
     Participant(origin): Participant,

@@ -212,7 +212,8 @@ impl FromRequestParts<App> for Caller {
     }
 }
 
-/// Whoever reads what may be public: with a token as [`Caller`], without one as anybody, where the configuration lets him.
+/// Whoever reads what may be public: with a token as [`Caller`], without one as anybody, where the configuration lets
+/// him.
 pub(crate) struct Reader(pub(crate) Origin);
 
 impl FromRequestParts<App> for Reader {

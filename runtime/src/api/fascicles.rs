@@ -50,7 +50,15 @@ fn tagged(app: &App, status: StatusCode, found: &Versioned<FascicleSpec>) -> Res
 }
 
 /// Defines a fascicle. A definition with faults is refused with all of them at once.
-#[utoipa::path(post, path = "/v1/fascicles", request_body = FascicleSpec, responses((status = 201, body = DefinedFascicle, description = "defined"), (status = 409, description = "the id is taken"), (status = 422, description = "not well made: `faults` holds {path, reason, cure} for each")))]
+#[utoipa::path(
+    post, path = "/v1/fascicles",
+    request_body = FascicleSpec,
+    responses(
+        (status = 201, body = DefinedFascicle, description = "defined"),
+        (status = 409, description = "the id is taken"),
+        (status = 422, description = "not well made: `faults` holds {path, reason, cure} for each"),
+    ),
+)]
 pub(super) async fn create(
     State(app): State<App>,
     Definer(origin): Definer,
@@ -61,7 +69,11 @@ pub(super) async fn create(
 }
 
 /// Lists fascicles by id.
-#[utoipa::path(get, path = "/v1/fascicles", params(Page), responses((status = 200, description = "{fascicles, next}: a page of definitions")))]
+#[utoipa::path(
+    get, path = "/v1/fascicles",
+    params(Page),
+    responses((status = 200, description = "{fascicles, next}: a page of definitions")),
+)]
 pub(super) async fn list(
     State(app): State<App>,
     _caller: Caller,
@@ -80,7 +92,14 @@ pub(super) async fn schema(_caller: Caller) -> Json<Value> {
 }
 
 /// A fascicle's definition.
-#[utoipa::path(get, path = "/v1/fascicles/{id}", params(("id" = String, Path)), responses((status = 200, body = DefinedFascicle, description = "the definition"), (status = 404, description = "there is none")))]
+#[utoipa::path(
+    get, path = "/v1/fascicles/{id}",
+    params(("id" = String, Path)),
+    responses(
+        (status = 200, body = DefinedFascicle, description = "the definition"),
+        (status = 404, description = "there is none"),
+    ),
+)]
 pub(super) async fn read(
     State(app): State<App>,
     _caller: Caller,
@@ -91,7 +110,17 @@ pub(super) async fn read(
 }
 
 /// Replaces a definition; `If-Match` names the version it must have. Jobs under way keep the one they began with.
-#[utoipa::path(put, path = "/v1/fascicles/{id}", params(("id" = String, Path)), request_body = FascicleSpec, responses((status = 200, body = DefinedFascicle, description = "replaced"), (status = 404, description = "there is none"), (status = 409, description = "it was changed meanwhile, or comes with the daemon"), (status = 422, description = "not well made")))]
+#[utoipa::path(
+    put, path = "/v1/fascicles/{id}",
+    params(("id" = String, Path)),
+    request_body = FascicleSpec,
+    responses(
+        (status = 200, body = DefinedFascicle, description = "replaced"),
+        (status = 404, description = "there is none"),
+        (status = 409, description = "it was changed meanwhile, or comes with the daemon"),
+        (status = 422, description = "not well made"),
+    ),
+)]
 pub(super) async fn update(
     State(app): State<App>,
     Definer(origin): Definer,
@@ -114,7 +143,15 @@ pub(super) struct Forced {
 }
 
 /// Removes a definition; one that is used only when forced.
-#[utoipa::path(delete, path = "/v1/fascicles/{id}", params(("id" = String, Path), Forced), responses((status = 204, description = "removed"), (status = 404, description = "there is none"), (status = 409, description = "it is used, or comes with the daemon")))]
+#[utoipa::path(
+    delete, path = "/v1/fascicles/{id}",
+    params(("id" = String, Path), Forced),
+    responses(
+        (status = 204, description = "removed"),
+        (status = 404, description = "there is none"),
+        (status = 409, description = "it is used, or comes with the daemon"),
+    ),
+)]
 pub(super) async fn delete(
     State(app): State<App>,
     Definer(origin): Definer,
@@ -132,7 +169,14 @@ pub(super) async fn delete(
 }
 
 /// Every version of a fascicle, who wrote it and why; also of one that was removed.
-#[utoipa::path(get, path = "/v1/fascicles/{id}/versions", params(("id" = String, Path), Entries), responses((status = 200, description = "{versions: [{version, at, by, cause, spec}], next}"), (status = 404, description = "there never was one")))]
+#[utoipa::path(
+    get, path = "/v1/fascicles/{id}/versions",
+    params(("id" = String, Path), Entries),
+    responses(
+        (status = 200, description = "{versions: [{version, at, by, cause, spec}], next}"),
+        (status = 404, description = "there never was one"),
+    ),
+)]
 pub(super) async fn versions(
     State(app): State<App>,
     _caller: Caller,
@@ -214,8 +258,19 @@ pub(super) fn links(job: &JobId) -> Links {
 
 /// Starts a job, paid by the house. Under an `Idempotency-Key` it is started once. With `Prefer: wait=30` the answer is
 /// the job itself, with 200, as soon as it has ended or waits for input; after so many seconds (60 at most) it is 202.
-#[utoipa::path(post, path = "/v1/fascicles/{id}/execute", params(("id" = String, Path), IdempotencyKey, ("Prefer" = Option<String>, Header, description = "wait=seconds")), request_body = ExecuteBody,
-    responses((status = 200, body = JobBody, description = "the job as it was waited for"), (status = 202, body = Accepted, description = "accepted, and durable"), (status = 404, description = "there is no such fascicle"), (status = 413, description = "the input is too large"), (status = 422, description = "something it is made of is gone, or the key was used for another job"), (status = 429, description = "too many jobs are running")))]
+#[utoipa::path(
+    post, path = "/v1/fascicles/{id}/execute",
+    params(("id" = String, Path), IdempotencyKey, ("Prefer" = Option<String>, Header, description = "wait=seconds")),
+    request_body = ExecuteBody,
+    responses(
+        (status = 200, body = JobBody, description = "the job as it was waited for"),
+        (status = 202, body = Accepted, description = "accepted, and durable"),
+        (status = 404, description = "there is no such fascicle"),
+        (status = 413, description = "the input is too large"),
+        (status = 422, description = "something it is made of is gone, or the key was used for another job"),
+        (status = 429, description = "too many jobs are running"),
+    ),
+)]
 pub(super) async fn execute(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -295,7 +350,16 @@ pub(super) struct DryRunBody {
 }
 
 /// Tries a fascicle with scripted outputs: no model is asked, nothing is kept and nothing is paid.
-#[utoipa::path(post, path = "/v1/fascicles/{id}/dry-run", params(("id" = String, Path)), request_body = DryRunBody, responses((status = 200, body = DryRun, description = "what became of each step"), (status = 404, description = "there is none"), (status = 422, description = "the script lacks an output that is needed")))]
+#[utoipa::path(
+    post, path = "/v1/fascicles/{id}/dry-run",
+    params(("id" = String, Path)),
+    request_body = DryRunBody,
+    responses(
+        (status = 200, body = DryRun, description = "what became of each step"),
+        (status = 404, description = "there is none"),
+        (status = 422, description = "the script lacks an output that is needed"),
+    ),
+)]
 pub(super) async fn dry_run(
     State(app): State<App>,
     _caller: Participant,
@@ -327,7 +391,14 @@ pub(super) struct Drawing {
 }
 
 /// A drawing of a fascicle as text.
-#[utoipa::path(get, path = "/v1/fascicles/{id}/drawing", params(("id" = String, Path), Drawing), responses((status = 200, body = String, content_type = "text/plain", description = "Mermaid or DOT"), (status = 404, description = "there is none")))]
+#[utoipa::path(
+    get, path = "/v1/fascicles/{id}/drawing",
+    params(("id" = String, Path), Drawing),
+    responses(
+        (status = 200, body = String, content_type = "text/plain", description = "Mermaid or DOT"),
+        (status = 404, description = "there is none"),
+    ),
+)]
 pub(super) async fn drawing(
     State(app): State<App>,
     _caller: Caller,

@@ -31,7 +31,14 @@ async fn tell_related(app: &App, origin: &Origin, goal: &mut Value) -> Result<()
         match app.knowledge.get(known["id"].as_str().unwrap_or_default(), origin).await {
             Ok(record) => {
                 let (task, content, quality) = (record.task, record.content, record.eval.quality());
-                related.push(json!({"id": record.id, "task": task, "content": content, "types": record.types, "quality_score": quality, "at": known["at"]}));
+                related.push(json!({
+                    "id": record.id,
+                    "task": task,
+                    "content": content,
+                    "types": record.types,
+                    "quality_score": quality,
+                    "at": known["at"],
+                }));
             }
             Err(KnowledgeError::NotFound(_)) => {}
             Err(error) => return Err(error.into()),
@@ -45,7 +52,16 @@ async fn tell_related(app: &App, origin: &Origin, goal: &mut Value) -> Result<()
 }
 
 /// The goals of a lifeform as a tree.
-#[utoipa::path(get, path = "/v1/lifeforms/{id}/goals", params(("id" = String, Path)), responses((status = 200, description = "{goals: [{id, title, status, plan, notes, evidence, deadline, next, subgoals, knowledge: [{id, task, content, quality_score}] that came to mind, …}], unasked: how often it spoke unasked within a day}")))]
+#[utoipa::path(
+    get, path = "/v1/lifeforms/{id}/goals",
+    params(("id" = String, Path)),
+    responses(
+        (
+            status = 200,
+            description = "{goals: [{id, title, status, plan, notes, evidence, deadline, next, subgoals, knowledge: [{id, task, content, quality_score}] that came to mind, …}], unasked: how often it spoke unasked within a day}",
+        ),
+    ),
+)]
 pub(super) async fn list(
     State(app): State<App>,
     caller: Caller,
@@ -60,9 +76,20 @@ pub(super) async fn list(
     Ok(Json(json!({"goals": shown, "unasked": agenda.unasked.len()})))
 }
 
-/// Sets a goal: `{title, description?, parent?, at?, deadline?}`. Without `at` it is taken up with the next beat. Under an
-/// `Idempotency-Key` it is set once.
-#[utoipa::path(post, path = "/v1/lifeforms/{id}/goals", params(("id" = String, Path), IdempotencyKey), request_body = Object, responses((status = 201, description = "the goal, or `{id, over: true}` when it was set under this key before and is no more"), (status = 422, description = "not a goal")))]
+/// Sets a goal: `{title, description?, parent?, at?, deadline?}`. Without `at` it is taken up with the next beat. Under
+/// an `Idempotency-Key` it is set once.
+#[utoipa::path(
+    post, path = "/v1/lifeforms/{id}/goals",
+    params(("id" = String, Path), IdempotencyKey),
+    request_body = Object,
+    responses(
+        (
+            status = 201,
+            description = "the goal, or `{id, over: true}` when it was set under this key before and is no more",
+        ),
+        (status = 422, description = "not a goal"),
+    ),
+)]
 pub(super) async fn create(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -92,7 +119,11 @@ async fn shown(app: &App, id: &LifeformId, goal: &AimId, origin: &Origin) -> Res
 }
 
 /// One goal with all that serve it.
-#[utoipa::path(get, path = "/v1/lifeforms/{id}/goals/{goal}", params(("id" = String, Path), ("goal" = String, Path)), responses((status = 200, description = "the goal"), (status = 404, description = "there is none")))]
+#[utoipa::path(
+    get, path = "/v1/lifeforms/{id}/goals/{goal}",
+    params(("id" = String, Path), ("goal" = String, Path)),
+    responses((status = 200, description = "the goal"), (status = 404, description = "there is none")),
+)]
 pub(super) async fn read(
     State(app): State<App>,
     caller: Caller,
@@ -102,7 +133,16 @@ pub(super) async fn read(
 }
 
 /// Changes a goal: any of `{title, description, status, at, deadline, plan, note}`.
-#[utoipa::path(patch, path = "/v1/lifeforms/{id}/goals/{goal}", params(("id" = String, Path), ("goal" = String, Path)), request_body = Object, responses((status = 200, description = "the goal"), (status = 404, description = "there is none"), (status = 422, description = "not a change")))]
+#[utoipa::path(
+    patch, path = "/v1/lifeforms/{id}/goals/{goal}",
+    params(("id" = String, Path), ("goal" = String, Path)),
+    request_body = Object,
+    responses(
+        (status = 200, description = "the goal"),
+        (status = 404, description = "there is none"),
+        (status = 422, description = "not a change"),
+    ),
+)]
 pub(super) async fn change(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -114,7 +154,11 @@ pub(super) async fn change(
 }
 
 /// Removes a goal and all that serve it.
-#[utoipa::path(delete, path = "/v1/lifeforms/{id}/goals/{goal}", params(("id" = String, Path), ("goal" = String, Path)), responses((status = 204, description = "removed"), (status = 404, description = "there is none")))]
+#[utoipa::path(
+    delete, path = "/v1/lifeforms/{id}/goals/{goal}",
+    params(("id" = String, Path), ("goal" = String, Path)),
+    responses((status = 204, description = "removed"), (status = 404, description = "there is none")),
+)]
 pub(super) async fn remove(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -125,7 +169,11 @@ pub(super) async fn remove(
 }
 
 /// The schedules of a lifeform.
-#[utoipa::path(get, path = "/v1/lifeforms/{id}/schedules", params(("id" = String, Path)), responses((status = 200, description = "{schedules: [{id, what, cron, zone, next, by, runs}]}")))]
+#[utoipa::path(
+    get, path = "/v1/lifeforms/{id}/schedules",
+    params(("id" = String, Path)),
+    responses((status = 200, description = "{schedules: [{id, what, cron, zone, next, by, runs}]}")),
+)]
 pub(super) async fn schedules(
     State(app): State<App>,
     _caller: Caller,
@@ -136,7 +184,18 @@ pub(super) async fn schedules(
 }
 
 /// Sets a schedule: `{what, cron, zone?}` or `{what, at}`. Under an `Idempotency-Key` it is set once.
-#[utoipa::path(post, path = "/v1/lifeforms/{id}/schedules", params(("id" = String, Path), IdempotencyKey), request_body = Object, responses((status = 201, description = "the schedule, or `{id, over: true}` when it was set under this key before and is over"), (status = 422, description = "not a schedule")))]
+#[utoipa::path(
+    post, path = "/v1/lifeforms/{id}/schedules",
+    params(("id" = String, Path), IdempotencyKey),
+    request_body = Object,
+    responses(
+        (
+            status = 201,
+            description = "the schedule, or `{id, over: true}` when it was set under this key before and is over",
+        ),
+        (status = 422, description = "not a schedule"),
+    ),
+)]
 pub(super) async fn schedule(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -151,7 +210,11 @@ pub(super) async fn schedule(
 }
 
 /// Removes a schedule.
-#[utoipa::path(delete, path = "/v1/lifeforms/{id}/schedules/{schedule}", params(("id" = String, Path), ("schedule" = String, Path)), responses((status = 204, description = "removed"), (status = 404, description = "there is none")))]
+#[utoipa::path(
+    delete, path = "/v1/lifeforms/{id}/schedules/{schedule}",
+    params(("id" = String, Path), ("schedule" = String, Path)),
+    responses((status = 204, description = "removed"), (status = 404, description = "there is none")),
+)]
 pub(super) async fn unschedule(
     State(app): State<App>,
     Participant(origin): Participant,

@@ -18,7 +18,13 @@ const TRY_MAX: Duration = Duration::from_secs(1);
 
 /// Returns the health of the daemon and of its parts: `models` is `failing` while the last call of each model got no
 /// answer, and `none` without a model. A request tries a log that failed again.
-#[utoipa::path(get, path = "/health", responses((status = 200, description = "it serves"), (status = 503, description = "it is stopping, or nothing can be written")))]
+#[utoipa::path(
+    get, path = "/health",
+    responses(
+        (status = 200, description = "it serves"),
+        (status = 503, description = "it is stopping, or nothing can be written"),
+    ),
+)]
 pub(super) async fn health(State(app): State<App>) -> (StatusCode, Json<Value>) {
     let stopping = *app.stopping.borrow();
     let models = app.neurons.models();
@@ -51,8 +57,12 @@ pub(super) async fn health(State(app): State<App>) -> (StatusCode, Json<Value>) 
     let status = if matches!(word, "ok" | "degraded") { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (
         status,
-        Json(
-            json!({"status": word, "parts": parts, "version": env!("CARGO_PKG_VERSION"), "models": models.describe(), "thinks": thinks}),
-        ),
+        Json(json!({
+            "status": word,
+            "parts": parts,
+            "version": env!("CARGO_PKG_VERSION"),
+            "models": models.describe(),
+            "thinks": thinks,
+        })),
     )
 }

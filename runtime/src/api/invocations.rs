@@ -78,8 +78,8 @@ pub(super) enum InvokeOutput {
 pub(super) struct ContinueBody {
     /// The token that `202` brought.
     context_token: String,
-    /// A result for each call, in any order: `{id, result}` or `{id, error}`; for one with `needs_approval`, `{id, approved}`,
-    /// or `{id, error}` with why not.
+    /// A result for each call, in any order: `{id, result}` or `{id, error}`; for one with `needs_approval`, `{id,
+    /// approved}`, or `{id, error}` with why not.
     tool_results: Vec<ToolResult>,
     /// Seconds after which it is cancelled, up to 600.
     #[serde(default)]
@@ -209,10 +209,22 @@ fn shown(delta: Delta) -> Frame {
 /// Starts a computation.
 ///
 /// Under an `Idempotency-Key` it is started once. With `Accept: text/event-stream` the answer comes as the events
-/// `delta {text}`, `tool_call_delta {index, id, name, params}`, `again` (what came so far did not fit and is taken back),
-/// `usage`, and `done` with the body of a whole answer and `invocation_id`, or `error` with a problem.
-#[utoipa::path(post, path = "/v1/neurons/{id}/invoke", params(("id" = String, Path), IdempotencyKey), request_body = InvokeBody,
-    responses((status = 200, body = InvokeAnswer, description = "it has ended"), (status = 202, body = InvokeAnswer, description = "it waits for tools"), (status = 402, description = "the account cannot pay"), (status = 409, description = "the same call is under way"), (status = 422, description = "the input is not of the kind's shape, or the key was used for another"), (status = 503, description = "no model answers"), (status = 504, description = "the deadline passed")))]
+/// `delta {text}`, `tool_call_delta {index, id, name, params}`, `again` (what came so far did not fit and is taken
+/// back), `usage`, and `done` with the body of a whole answer and `invocation_id`, or `error` with a problem.
+#[utoipa::path(
+    post, path = "/v1/neurons/{id}/invoke",
+    params(("id" = String, Path), IdempotencyKey),
+    request_body = InvokeBody,
+    responses(
+        (status = 200, body = InvokeAnswer, description = "it has ended"),
+        (status = 202, body = InvokeAnswer, description = "it waits for tools"),
+        (status = 402, description = "the account cannot pay"),
+        (status = 409, description = "the same call is under way"),
+        (status = 422, description = "the input is not of the kind's shape, or the key was used for another"),
+        (status = 503, description = "no model answers"),
+        (status = 504, description = "the deadline passed"),
+    ),
+)]
 pub(super) async fn invoke(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -229,8 +241,19 @@ pub(super) async fn invoke(
 }
 
 /// Goes on with a paused computation; it answers as `invoke` does.
-#[utoipa::path(post, path = "/v1/neurons/{id}/continue", params(("id" = String, Path)), request_body = ContinueBody,
-    responses((status = 200, body = InvokeAnswer, description = "it has ended"), (status = 202, body = InvokeAnswer, description = "it waits again"), (status = 404, description = "no call waits under this token"), (status = 409, description = "in flight, or cancelled"), (status = 410, description = "expired"), (status = 422, description = "not the results asked for")))]
+#[utoipa::path(
+    post, path = "/v1/neurons/{id}/continue",
+    params(("id" = String, Path)),
+    request_body = ContinueBody,
+    responses(
+        (status = 200, body = InvokeAnswer, description = "it has ended"),
+        (status = 202, body = InvokeAnswer, description = "it waits again"),
+        (status = 404, description = "no call waits under this token"),
+        (status = 409, description = "in flight, or cancelled"),
+        (status = 410, description = "expired"),
+        (status = 422, description = "not the results asked for"),
+    ),
+)]
 pub(super) async fn resume(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -306,7 +329,11 @@ pub(super) struct Invocations {
 }
 
 /// Lists invocations by id; one sees one's own, operators see all. A page may be short although `next` names more.
-#[utoipa::path(get, path = "/v1/invocations", params(Invocations), responses((status = 200, description = "{invocations, next}")))]
+#[utoipa::path(
+    get, path = "/v1/invocations",
+    params(Invocations),
+    responses((status = 200, description = "{invocations, next}")),
+)]
 pub(super) async fn list(
     State(app): State<App>,
     Caller(origin): Caller,
@@ -318,7 +345,14 @@ pub(super) async fn list(
 }
 
 /// Returns an invocation, to its caller and to operators.
-#[utoipa::path(get, path = "/v1/invocations/{id}", params(("id" = String, Path)), responses((status = 200, body = InvocationBody, description = "how it stands"), (status = 404, description = "there is none of yours")))]
+#[utoipa::path(
+    get, path = "/v1/invocations/{id}",
+    params(("id" = String, Path)),
+    responses(
+        (status = 200, body = InvocationBody, description = "how it stands"),
+        (status = 404, description = "there is none of yours"),
+    ),
+)]
 pub(super) async fn read(
     State(app): State<App>,
     Caller(origin): Caller,
@@ -328,7 +362,14 @@ pub(super) async fn read(
 }
 
 /// Stops an invocation and settles its reservation; one that has ended stays as it is.
-#[utoipa::path(post, path = "/v1/invocations/{id}/cancel", params(("id" = String, Path)), responses((status = 200, body = InvocationBody, description = "how it stands now"), (status = 404, description = "there is none of yours")))]
+#[utoipa::path(
+    post, path = "/v1/invocations/{id}/cancel",
+    params(("id" = String, Path)),
+    responses(
+        (status = 200, body = InvocationBody, description = "how it stands now"),
+        (status = 404, description = "there is none of yours"),
+    ),
+)]
 pub(super) async fn cancel(
     State(app): State<App>,
     Participant(origin): Participant,

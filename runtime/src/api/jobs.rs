@@ -152,7 +152,14 @@ pub(super) async fn answered(app: &App, head: JobHead) -> Result<Response, ApiEr
 
 /// Returns a job with its events. With `Prefer: wait=30` the answer comes as soon as the job has ended or its waits
 /// have changed, or after so many seconds (60 at most).
-#[utoipa::path(get, path = "/v1/jobs/{id}", params(("id" = String, Path), After, ("Prefer" = Option<String>, Header, description = "wait=seconds")), responses((status = 200, body = JobBody, description = "the job"), (status = 404, description = "there is none of yours")))]
+#[utoipa::path(
+    get, path = "/v1/jobs/{id}",
+    params(("id" = String, Path), After, ("Prefer" = Option<String>, Header, description = "wait=seconds")),
+    responses(
+        (status = 200, body = JobBody, description = "the job"),
+        (status = 404, description = "there is none of yours"),
+    ),
+)]
 pub(super) async fn read(
     State(app): State<App>,
     Caller(origin): Caller,
@@ -197,7 +204,16 @@ pub(super) struct Jobs {
 }
 
 /// Lists jobs by id; one sees one's own, operators see all. A page may be short although `next` names more.
-#[utoipa::path(get, path = "/v1/jobs", params(Jobs), responses((status = 200, description = "{jobs: [{job_id, fascicle, status, current_stage, error, created_at, updated_at}], next}")))]
+#[utoipa::path(
+    get, path = "/v1/jobs",
+    params(Jobs),
+    responses(
+        (
+            status = 200,
+            description = "{jobs: [{job_id, fascicle, status, current_stage, error, created_at, updated_at}], next}",
+        ),
+    ),
+)]
 pub(super) async fn list(
     State(app): State<App>,
     Caller(origin): Caller,
@@ -207,13 +223,30 @@ pub(super) async fn list(
     let (heads, next) = app.fascicles.jobs(&origin.principal, &filter, &asked.after, asked.limit.0).await?;
     let jobs: Vec<Value> = heads
         .into_iter()
-        .map(|head| json!({"job_id": head.id, "fascicle": head.fascicle, "status": head.status, "current_stage": head.current_stage, "error": head.error, "created_at": head.created_at, "updated_at": head.updated_at}))
+        .map(|head| {
+            json!({
+                "job_id": head.id,
+                "fascicle": head.fascicle,
+                "status": head.status,
+                "current_stage": head.current_stage,
+                "error": head.error,
+                "created_at": head.created_at,
+                "updated_at": head.updated_at,
+            })
+        })
         .collect();
     Ok(Json(json!({"jobs": jobs, "next": next})))
 }
 
 /// Stops a job for good; one that has ended stays as it is.
-#[utoipa::path(post, path = "/v1/jobs/{id}/cancel", params(("id" = String, Path)), responses((status = 200, body = JobBody, description = "the job as it stands now"), (status = 404, description = "there is none of yours")))]
+#[utoipa::path(
+    post, path = "/v1/jobs/{id}/cancel",
+    params(("id" = String, Path)),
+    responses(
+        (status = 200, body = JobBody, description = "the job as it stands now"),
+        (status = 404, description = "there is none of yours"),
+    ),
+)]
 pub(super) async fn cancel(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -238,7 +271,11 @@ pub(super) struct CancelJobsBody {
 }
 
 /// Stops unfinished jobs, a thousand at most; `more` says that there may be others. Without a body, all of one's own.
-#[utoipa::path(post, path = "/v1/jobs/cancel", request_body = Option<CancelJobsBody>, responses((status = 200, description = "{cancelled, more}"), (status = 403, description = "this is for operators")))]
+#[utoipa::path(
+    post, path = "/v1/jobs/cancel",
+    request_body = Option<CancelJobsBody>,
+    responses((status = 200, description = "{cancelled, more}"), (status = 403, description = "this is for operators")),
+)]
 pub(super) async fn cancel_many(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -256,7 +293,15 @@ pub(super) async fn cancel_many(
 }
 
 /// Takes a job that failed up again where it failed: what had ended is not run again, nor paid again.
-#[utoipa::path(post, path = "/v1/jobs/{id}/retry", params(("id" = String, Path)), responses((status = 202, body = JobBody, description = "it runs again"), (status = 404, description = "there is none of yours"), (status = 409, description = "it has not failed, or its owner is not alive")))]
+#[utoipa::path(
+    post, path = "/v1/jobs/{id}/retry",
+    params(("id" = String, Path)),
+    responses(
+        (status = 202, body = JobBody, description = "it runs again"),
+        (status = 404, description = "there is none of yours"),
+        (status = 409, description = "it has not failed, or its owner is not alive"),
+    ),
+)]
 pub(super) async fn retry(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -300,8 +345,19 @@ pub(super) struct ContinueJobBody {
 
 /// Answers a wait of a job. A repetition changes nothing. With `Prefer: wait=30` the answer comes, with 200, as soon as
 /// the job has ended or waits for input; with 202 after so many seconds (60 at most).
-#[utoipa::path(post, path = "/v1/jobs/{id}/continue", params(("id" = String, Path), ("Prefer" = Option<String>, Header, description = "wait=seconds")), request_body = ContinueJobBody,
-    responses((status = 200, body = JobBody, description = "taken; the job as it was waited for"), (status = 202, body = JobBody, description = "taken; the job goes on"), (status = 404, description = "nothing waits under this token"), (status = 409, description = "its owner is not alive"), (status = 410, description = "it is no longer waited for"), (status = 422, description = "no answer to what was asked, or another than was given before")))]
+#[utoipa::path(
+    post, path = "/v1/jobs/{id}/continue",
+    params(("id" = String, Path), ("Prefer" = Option<String>, Header, description = "wait=seconds")),
+    request_body = ContinueJobBody,
+    responses(
+        (status = 200, body = JobBody, description = "taken; the job as it was waited for"),
+        (status = 202, body = JobBody, description = "taken; the job goes on"),
+        (status = 404, description = "nothing waits under this token"),
+        (status = 409, description = "its owner is not alive"),
+        (status = 410, description = "it is no longer waited for"),
+        (status = 422, description = "no answer to what was asked, or another than was given before"),
+    ),
+)]
 pub(super) async fn resume(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -366,7 +422,14 @@ fn ended(head: &JobHead) -> Value {
 
 /// Returns the events of a job: a page, or with `Accept: text/event-stream` a stream of `new_observable_event` that
 /// continues with the job and ends with `job_ended`. `Last-Event-ID` resumes it.
-#[utoipa::path(get, path = "/v1/jobs/{id}/events", params(("id" = String, Path), After), responses((status = 200, description = "{events, status}, or server-sent events"), (status = 404, description = "there is none of yours")))]
+#[utoipa::path(
+    get, path = "/v1/jobs/{id}/events",
+    params(("id" = String, Path), After),
+    responses(
+        (status = 200, description = "{events, status}, or server-sent events"),
+        (status = 404, description = "there is none of yours"),
+    ),
+)]
 pub(super) async fn events(
     State(app): State<App>,
     Caller(origin): Caller,
@@ -414,9 +477,20 @@ pub(super) async fn events(
     Ok(Sse::new(frames).keep_alive(KeepAlive::default()).into_response())
 }
 
-/// `WS /v1/jobs/{id}/subscribe?after=`: each observable event as `{event_type: "new_observable_event", payload}`, from the
-/// start or after an event, and at the end `{event_type: "job_ended", payload}`. The token comes by header or subprotocol.
-#[utoipa::path(get, path = "/v1/jobs/{id}/subscribe", params(("id" = String, Path), After), responses((status = 101, description = "the socket"), (status = 400, description = "not a WebSocket"), (status = 404, description = "there is no such job"), (status = 426, description = "not a WebSocket"), (status = 429, description = "too many sockets are open")))]
+/// `WS /v1/jobs/{id}/subscribe?after=`: each observable event as `{event_type: "new_observable_event", payload}`, from
+/// the start or after an event, and at the end `{event_type: "job_ended", payload}`. The token comes by header or
+/// subprotocol.
+#[utoipa::path(
+    get, path = "/v1/jobs/{id}/subscribe",
+    params(("id" = String, Path), After),
+    responses(
+        (status = 101, description = "the socket"),
+        (status = 400, description = "not a WebSocket"),
+        (status = 404, description = "there is no such job"),
+        (status = 426, description = "not a WebSocket"),
+        (status = 429, description = "too many sockets are open"),
+    ),
+)]
 pub(super) async fn subscribe(
     State(app): State<App>,
     ApiPath(id): ApiPath<JobId>,

@@ -1,5 +1,5 @@
-//! `/api/knowledge`: the records of the commons as KnowHub's clients know them (MISSION H1, H2), with what the seed leaves
-//! out: one by itself, its history, back to a version, deleting.
+//! `/api/knowledge`: the records of the commons as KnowHub's clients know them (MISSION H1, H2), with what the seed
+//! leaves out: one by itself, its history, back to a version, deleting.
 
 use axum::Json;
 use axum::extract::State;
@@ -165,9 +165,16 @@ pub(super) fn which(types: Option<&String>, scopes: Option<&String>, owner: Opti
     Ok(Which { types, scopes: scopes.into_iter().map(str::to_owned).collect(), owner, ..Which::default() })
 }
 
-/// Finds the records that answer a question best: first those that answer it, twice as many as are wanted, then the best
-/// of them by `score + helpful − 2·harmful`. What one wrote is found at once.
-#[utoipa::path(get, path = "/api/knowledge/search", params(SearchQuery), responses((status = 200, description = "{results, count, router, degraded?}"), (status = 422, description = "no question, or one that cannot be asked")))]
+/// Finds the records that answer a question best: first those that answer it, twice as many as are wanted, then the
+/// best of them by `score + helpful − 2·harmful`. What one wrote is found at once.
+#[utoipa::path(
+    get, path = "/api/knowledge/search",
+    params(SearchQuery),
+    responses(
+        (status = 200, description = "{results, count, router, degraded?}"),
+        (status = 422, description = "no question, or one that cannot be asked"),
+    ),
+)]
 pub(super) async fn search(
     State(app): State<App>,
     Caller(origin): Caller,
@@ -206,7 +213,12 @@ pub(super) async fn search(
 }
 
 /// Keeps a new record. Under the same `Idempotency-Key` of the same caller it is kept once.
-#[utoipa::path(post, path = "/api/knowledge", params(IdempotencyKey), request_body = RecordBody, responses((status = 201, description = "{id, knowledge_id, status, knowledge, warnings?}")))]
+#[utoipa::path(
+    post, path = "/api/knowledge",
+    params(IdempotencyKey),
+    request_body = RecordBody,
+    responses((status = 201, description = "{id, knowledge_id, status, knowledge, warnings?}")),
+)]
 pub(super) async fn create(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -228,7 +240,14 @@ fn done(record: &Record, warnings: &[String]) -> Value {
 }
 
 /// Lists the records that the caller sees, the newest first.
-#[utoipa::path(get, path = "/api/knowledge", params(ListQuery), responses((status = 200, description = "{results, count, next_cursor?}"), (status = 422, description = "a part of the query cannot be")))]
+#[utoipa::path(
+    get, path = "/api/knowledge",
+    params(ListQuery),
+    responses(
+        (status = 200, description = "{results, count, next_cursor?}"),
+        (status = 422, description = "a part of the query cannot be"),
+    ),
+)]
 pub(super) async fn list(
     State(app): State<App>,
     Caller(origin): Caller,
@@ -243,7 +262,11 @@ pub(super) async fn list(
 }
 
 /// One record, with the newest cases in which it helped or did not.
-#[utoipa::path(get, path = "/api/knowledge/{id}", params(("id" = String, Path)), responses((status = 200, description = "the record")))]
+#[utoipa::path(
+    get, path = "/api/knowledge/{id}",
+    params(("id" = String, Path)),
+    responses((status = 200, description = "the record")),
+)]
 pub(super) async fn read(
     State(app): State<App>,
     Caller(origin): Caller,
@@ -252,8 +275,14 @@ pub(super) async fn read(
     Ok(Json(json!(app.knowledge.get(&id, &origin).await?)))
 }
 
-/// Says whether a record helped, and, if it is one's own, changes it. With `If-Match` only as long as its `version` is that.
-#[utoipa::path(put, path = "/api/knowledge/{id}", params(("id" = String, Path)), request_body = ChangeBody, responses((status = 200, description = "{id, knowledge_id, status, knowledge, evolved?, reason?, warnings?}")))]
+/// Says whether a record helped, and, if it is one's own, changes it. With `If-Match` only as long as its `version` is
+/// that.
+#[utoipa::path(
+    put, path = "/api/knowledge/{id}",
+    params(("id" = String, Path)),
+    request_body = ChangeBody,
+    responses((status = 200, description = "{id, knowledge_id, status, knowledge, evolved?, reason?, warnings?}")),
+)]
 pub(super) async fn update(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -287,7 +316,11 @@ pub(super) struct DeleteQuery {
 }
 
 /// Deletes a record: it is found no more, and its owner may roll it back to a version. With `purge=1` it is gone.
-#[utoipa::path(delete, path = "/api/knowledge/{id}", params(("id" = String, Path), DeleteQuery), responses((status = 204, description = "deleted")))]
+#[utoipa::path(
+    delete, path = "/api/knowledge/{id}",
+    params(("id" = String, Path), DeleteQuery),
+    responses((status = 204, description = "deleted")),
+)]
 pub(super) async fn delete(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -309,7 +342,11 @@ pub(super) struct AfterQuery {
 }
 
 /// Returns the versions of a record with their authors and causes: up to 256.
-#[utoipa::path(get, path = "/api/knowledge/{id}/history", params(("id" = String, Path), AfterQuery), responses((status = 200, description = "{versions}")))]
+#[utoipa::path(
+    get, path = "/api/knowledge/{id}/history",
+    params(("id" = String, Path), AfterQuery),
+    responses((status = 200, description = "{versions}")),
+)]
 pub(super) async fn history(
     State(app): State<App>,
     Caller(origin): Caller,
@@ -328,7 +365,12 @@ pub(super) struct RollbackBody {
 }
 
 /// Makes a record say again what it said in a version, as a version of its own. One that was deleted or merged is back.
-#[utoipa::path(post, path = "/api/knowledge/{id}/rollback", params(("id" = String, Path)), request_body = RollbackBody, responses((status = 200, description = "{id, knowledge_id, status, knowledge}")))]
+#[utoipa::path(
+    post, path = "/api/knowledge/{id}/rollback",
+    params(("id" = String, Path)),
+    request_body = RollbackBody,
+    responses((status = 200, description = "{id, knowledge_id, status, knowledge}")),
+)]
 pub(super) async fn rollback(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -348,7 +390,11 @@ pub(super) struct JudgementsBody {
 }
 
 /// Judges several records. A faulty judgement is reported, and the others are counted.
-#[utoipa::path(post, path = "/api/knowledge/batch_update", request_body = JudgementsBody, responses((status = 200, description = "{updated, errors: [{knowledge_id, error}]}")))]
+#[utoipa::path(
+    post, path = "/api/knowledge/batch_update",
+    request_body = JudgementsBody,
+    responses((status = 200, description = "{updated, errors: [{knowledge_id, error}]}")),
+)]
 pub(super) async fn judge(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -369,7 +415,11 @@ pub(super) struct SlimBody {
 }
 
 /// Merges the caller's records that say the same. What is merged is kept with its versions and can be rolled back.
-#[utoipa::path(post, path = "/api/knowledge/slim", request_body = Option<SlimBody>, responses((status = 200, description = "{status, before, after, merged: [{kept, absorbed}], report}")))]
+#[utoipa::path(
+    post, path = "/api/knowledge/slim",
+    request_body = Option<SlimBody>,
+    responses((status = 200, description = "{status, before, after, merged: [{kept, absorbed}], report}")),
+)]
 pub(super) async fn slim(
     State(app): State<App>,
     Participant(origin): Participant,

@@ -48,7 +48,15 @@ fn summary(head: &LifeformHead, account: &Account) -> Value {
 }
 
 fn resources_of(account: &Account) -> Value {
-    json!({"balance": account.balance, "held": account.held(), "available": account.available(), "spent": account.spent, "released": account.released, "release": account.release(), "person_share": f64::from(account.share()) / f64::from(SHARE_WHOLE)})
+    json!({
+        "balance": account.balance,
+        "held": account.held(),
+        "available": account.available(),
+        "spent": account.spent,
+        "released": account.released,
+        "release": account.release(),
+        "person_share": f64::from(account.share()) / f64::from(SHARE_WHOLE),
+    })
 }
 
 /// The same with how fast it goes, and when it will be gone.
@@ -64,7 +72,16 @@ async fn summed_up(app: &App, head: &LifeformHead) -> Result<Json<Value>, ApiErr
 }
 
 /// Makes a lifeform.
-#[utoipa::path(post, path = "/v1/lifeforms", params(IdempotencyKey), request_body = CreateBody, responses((status = 201, description = "made"), (status = 404, description = "no such shipped definition"), (status = 422, description = "not well made")))]
+#[utoipa::path(
+    post, path = "/v1/lifeforms",
+    params(IdempotencyKey),
+    request_body = CreateBody,
+    responses(
+        (status = 201, description = "made"),
+        (status = 404, description = "no such shipped definition"),
+        (status = 422, description = "not well made"),
+    ),
+)]
 pub(super) async fn create(
     State(app): State<App>,
     Operator(origin): Operator,
@@ -102,7 +119,11 @@ pub(super) struct Page {
 }
 
 /// Lists lifeforms by id, those that were not terminated.
-#[utoipa::path(get, path = "/v1/lifeforms", params(Page), responses((status = 200, description = "{lifeforms, next}: `next` is the `after` of the next page")))]
+#[utoipa::path(
+    get, path = "/v1/lifeforms",
+    params(Page),
+    responses((status = 200, description = "{lifeforms, next}: `next` is the `after` of the next page")),
+)]
 pub(super) async fn list(
     State(app): State<App>,
     _caller: Caller,
@@ -117,7 +138,11 @@ pub(super) async fn list(
 }
 
 /// Returns the summary of a lifeform.
-#[utoipa::path(get, path = "/v1/lifeforms/{id}", params(("id" = String, Path)), responses((status = 200, description = "the summary"), (status = 404, description = "there is none")))]
+#[utoipa::path(
+    get, path = "/v1/lifeforms/{id}",
+    params(("id" = String, Path)),
+    responses((status = 200, description = "the summary"), (status = 404, description = "there is none")),
+)]
 pub(super) async fn read(
     State(app): State<App>,
     _caller: Caller,
@@ -128,7 +153,11 @@ pub(super) async fn read(
 }
 
 /// Ends a lifeform.
-#[utoipa::path(delete, path = "/v1/lifeforms/{id}", params(("id" = String, Path)), responses((status = 204, description = "terminated"), (status = 404, description = "there is none")))]
+#[utoipa::path(
+    delete, path = "/v1/lifeforms/{id}",
+    params(("id" = String, Path)),
+    responses((status = 204, description = "terminated"), (status = 404, description = "there is none")),
+)]
 pub(super) async fn terminate(
     State(app): State<App>,
     Operator(origin): Operator,
@@ -149,7 +178,11 @@ enum Action {
 }
 
 /// Starts, stops or reboots a lifeform.
-#[utoipa::path(post, path = "/v1/lifeforms/{id}/{action}", params(("id" = String, Path), ("action" = inline(Action), Path, description = "what it is to do")), responses((status = 200, description = "the summary"), (status = 404, description = "there is none")))]
+#[utoipa::path(
+    post, path = "/v1/lifeforms/{id}/{action}",
+    params(("id" = String, Path), ("action" = inline(Action), Path, description = "what it is to do")),
+    responses((status = 200, description = "the summary"), (status = 404, description = "there is none")),
+)]
 pub(super) async fn act(
     State(app): State<App>,
     Operator(origin): Operator,
@@ -191,7 +224,15 @@ enum Currency {
 }
 
 /// Tops a lifeform up, or takes from it. With `Idempotency-Key` it happens once.
-#[utoipa::path(post, path = "/v1/lifeforms/{id}/resources/transactions", params(("id" = String, Path), IdempotencyKey), request_body = TransactionBody, responses((status = 201, description = "booked"), (status = 422, description = "the key was used for something else")))]
+#[utoipa::path(
+    post, path = "/v1/lifeforms/{id}/resources/transactions",
+    params(("id" = String, Path), IdempotencyKey),
+    request_body = TransactionBody,
+    responses(
+        (status = 201, description = "booked"),
+        (status = 422, description = "the key was used for something else"),
+    ),
+)]
 pub(super) async fn transact(
     State(app): State<App>,
     Operator(origin): Operator,
@@ -215,7 +256,11 @@ pub(super) async fn transact(
 }
 
 /// The balance and the latest statement lines.
-#[utoipa::path(get, path = "/v1/lifeforms/{id}/resources", params(("id" = String, Path), Entries), responses((status = 200, description = "balance and a page of the statement")))]
+#[utoipa::path(
+    get, path = "/v1/lifeforms/{id}/resources",
+    params(("id" = String, Path), Entries),
+    responses((status = 200, description = "balance and a page of the statement")),
+)]
 pub(super) async fn resources(
     State(app): State<App>,
     _caller: Caller,
@@ -231,7 +276,14 @@ pub(super) async fn resources(
 }
 
 /// The account of calls that people make: its balance, what is set aside, and its statement. For operators.
-#[utoipa::path(get, path = "/v1/house/resources", params(Entries), responses((status = 200, description = "balance and a page of the statement"), (status = 403, description = "this is for operators")))]
+#[utoipa::path(
+    get, path = "/v1/house/resources",
+    params(Entries),
+    responses(
+        (status = 200, description = "balance and a page of the statement"),
+        (status = 403, description = "this is for operators"),
+    ),
+)]
 pub(super) async fn house(
     State(app): State<App>,
     _operator: Operator,
@@ -246,7 +298,11 @@ pub(super) async fn house(
 }
 
 /// Returns the spending of a lifeform: by model, neuron, fascicle, person, goal and day.
-#[utoipa::path(get, path = "/v1/lifeforms/{id}/resources/report", params(("id" = String, Path)), responses((status = 200, description = "{upto, total, by: {model: {name: {calls, charged}}, …}}")))]
+#[utoipa::path(
+    get, path = "/v1/lifeforms/{id}/resources/report",
+    params(("id" = String, Path)),
+    responses((status = 200, description = "{upto, total, by: {model: {name: {calls, charged}}, …}}")),
+)]
 pub(super) async fn report(
     State(app): State<App>,
     _caller: Caller,
@@ -257,7 +313,10 @@ pub(super) async fn report(
 }
 
 /// The same for the house. For operators.
-#[utoipa::path(get, path = "/v1/house/resources/report", responses((status = 200, description = "{upto, total, by}"), (status = 403, description = "this is for operators")))]
+#[utoipa::path(
+    get, path = "/v1/house/resources/report",
+    responses((status = 200, description = "{upto, total, by}"), (status = 403, description = "this is for operators")),
+)]
 pub(super) async fn house_report(State(app): State<App>, _operator: Operator) -> Result<Json<Value>, ApiError> {
     Ok(Json(app.lifeforms.spending(HOUSE).await?.into()))
 }
@@ -289,9 +348,14 @@ impl From<Nutrients> for Amount {
     }
 }
 
-/// From now on nutrients come to a lifeform by this rule: so many an hour, as long as its balance is below the ceiling. Nothing
-/// an hour ends it.
-#[utoipa::path(put, path = "/v1/lifeforms/{id}/resources/release", params(("id" = String, Path)), request_body = ReleaseBody, responses((status = 200, description = "balance, rates and the rule")))]
+/// From now on nutrients come to a lifeform by this rule: so many an hour, as long as its balance is below the ceiling.
+/// Nothing an hour ends it.
+#[utoipa::path(
+    put, path = "/v1/lifeforms/{id}/resources/release",
+    params(("id" = String, Path)),
+    request_body = ReleaseBody,
+    responses((status = 200, description = "balance, rates and the rule")),
+)]
 pub(super) async fn set_release(
     State(app): State<App>,
     Operator(origin): Operator,
@@ -310,12 +374,18 @@ pub(super) async fn set_release(
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ShareBody {
-    /// The share of what is free, and of what comes, that a participant may draw in an hour, from 0 to 1; 1 binds nobody.
+    /// The share of what is free, and of what comes, that a participant may draw in an hour, from 0 to 1; 1 binds
+    /// nobody.
     person_share: f64,
 }
 
 /// Sets the share of a lifeform's nutrients that a participant may draw in an hour.
-#[utoipa::path(put, path = "/v1/lifeforms/{id}/resources/share", params(("id" = String, Path)), request_body = ShareBody, responses((status = 200, description = "balance, rates and the share")))]
+#[utoipa::path(
+    put, path = "/v1/lifeforms/{id}/resources/share",
+    params(("id" = String, Path)),
+    request_body = ShareBody,
+    responses((status = 200, description = "balance, rates and the share")),
+)]
 pub(super) async fn set_share(
     State(app): State<App>,
     Operator(origin): Operator,
@@ -327,7 +397,11 @@ pub(super) async fn set_share(
 }
 
 /// Lists the calls that the house paid for, with their messages. For operators.
-#[utoipa::path(get, path = "/v1/house/calls", params(Entries), responses((status = 200, description = "{calls, next}"), (status = 403, description = "this is for operators")))]
+#[utoipa::path(
+    get, path = "/v1/house/calls",
+    params(Entries),
+    responses((status = 200, description = "{calls, next}"), (status = 403, description = "this is for operators")),
+)]
 pub(super) async fn house_calls(
     State(app): State<App>,
     _operator: Operator,
@@ -362,7 +436,12 @@ pub(super) struct PolicyBody {
 }
 
 /// Orders how a lifeform is to live. The cap of its account binds all the same.
-#[utoipa::path(put, path = "/v1/lifeforms/{id}/metabolism/policy", params(("id" = String, Path)), request_body = PolicyBody, responses((status = 200, description = "the summary")))]
+#[utoipa::path(
+    put, path = "/v1/lifeforms/{id}/metabolism/policy",
+    params(("id" = String, Path)),
+    request_body = PolicyBody,
+    responses((status = 200, description = "the summary")),
+)]
 pub(super) async fn set_policy(
     State(app): State<App>,
     Operator(origin): Operator,
@@ -378,7 +457,11 @@ pub(super) async fn set_policy(
 }
 
 /// Ends what the guard of a lifeform does: a quarantine, say. One that was stopped by it is started by `start`.
-#[utoipa::path(delete, path = "/v1/lifeforms/{id}/guard", params(("id" = String, Path)), responses((status = 200, description = "the summary"), (status = 404, description = "there is none")))]
+#[utoipa::path(
+    delete, path = "/v1/lifeforms/{id}/guard",
+    params(("id" = String, Path)),
+    responses((status = 200, description = "the summary"), (status = 404, description = "there is none")),
+)]
 pub(super) async fn calm(
     State(app): State<App>,
     Operator(origin): Operator,
@@ -389,7 +472,11 @@ pub(super) async fn calm(
 }
 
 /// The policy in force.
-#[utoipa::path(get, path = "/v1/lifeforms/{id}/metabolism/policy", params(("id" = String, Path)), responses((status = 200, description = "the policy")))]
+#[utoipa::path(
+    get, path = "/v1/lifeforms/{id}/metabolism/policy",
+    params(("id" = String, Path)),
+    responses((status = 200, description = "the policy")),
+)]
 pub(super) async fn policy(
     State(app): State<App>,
     _caller: Caller,
@@ -400,7 +487,11 @@ pub(super) async fn policy(
 }
 
 /// Every model call of a lifeform, prompts and answers as they were.
-#[utoipa::path(get, path = "/v1/lifeforms/{id}/calls", params(("id" = String, Path), Entries), responses((status = 200, description = "a page of recorded calls")))]
+#[utoipa::path(
+    get, path = "/v1/lifeforms/{id}/calls",
+    params(("id" = String, Path), Entries),
+    responses((status = 200, description = "a page of recorded calls")),
+)]
 pub(super) async fn calls(
     State(app): State<App>,
     _operator: Operator,
@@ -414,7 +505,11 @@ pub(super) async fn calls(
 }
 
 /// The fascicles a lifeform lives by.
-#[utoipa::path(get, path = "/v1/lifeforms/{id}/fascicles", params(("id" = String, Path)), responses((status = 200, description = "its fascicles")))]
+#[utoipa::path(
+    get, path = "/v1/lifeforms/{id}/fascicles",
+    params(("id" = String, Path)),
+    responses((status = 200, description = "its fascicles")),
+)]
 pub(super) async fn list_fascicles(
     State(app): State<App>,
     _caller: Caller,
@@ -441,8 +536,8 @@ pub(super) async fn list_fascicles(
     Ok(Json(json!({"fascicles": fascicles})))
 }
 
-/// The two rules that keep a lifeform alive, listed as a fascicle of two neurons (MISSION L3) with their thresholds and the values
-/// they see. No model runs them and no definition holds them, which `built_in` says.
+/// The two rules that keep a lifeform alive, listed as a fascicle of two neurons (MISSION L3) with their thresholds and
+/// the values they see. No model runs them and no definition holds them, which `built_in` says.
 fn homeostasis(head: &LifeformHead, account: &Account, now: Timestamp) -> Value {
     let (rules, bucket) = (&head.definition.metabolism, account.release());
     let fed = metabolism::Fed::of(account, now);
@@ -463,5 +558,11 @@ fn homeostasis(head: &LifeformHead, account: &Account, now: Timestamp) -> Value 
         },
     });
     let status = if head.status == Status::Running { "active" } else { "idle" };
-    json!({"id": "homeostasis", "skill": "metabolism", "status": status, "built_in": true, "neurons": [heartbeat, monitor]})
+    json!({
+        "id": "homeostasis",
+        "skill": "metabolism",
+        "status": status,
+        "built_in": true,
+        "neurons": [heartbeat, monitor],
+    })
 }

@@ -1,6 +1,6 @@
-//! `/mcp`: the same memory for whatever agent speaks MCP (MISSION "Beside /v1", P4): KIP, records, resources and canvases as
-//! tools, the primer and KIP's card as resources and prompts. Streamable HTTP without sessions: every request brings its
-//! token and is answered as JSON.
+//! `/mcp`: the same memory for whatever agent speaks MCP (MISSION "Beside /v1", P4): KIP, records, resources and
+//! canvases as tools, the primer and KIP's card as resources and prompts. Streamable HTTP without sessions: every
+//! request brings its token and is answered as JSON.
 
 use std::sync::Arc;
 

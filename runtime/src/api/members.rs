@@ -14,7 +14,11 @@ use super::extract::{ApiPath, Caller, Operator};
 type MemberPath = ApiPath<(LifeformId, CanvasId, LifeformId)>;
 
 /// The lifeforms that take part in a canvas besides its own.
-#[utoipa::path(get, path = "/v1/lifeforms/{id}/canvases/{canvas}/members", params(("id" = String, Path), ("canvas" = String, Path)), responses((status = 200, description = "{members: [{id, since}]}"), (status = 404, description = "there is none")))]
+#[utoipa::path(
+    get, path = "/v1/lifeforms/{id}/canvases/{canvas}/members",
+    params(("id" = String, Path), ("canvas" = String, Path)),
+    responses((status = 200, description = "{members: [{id, since}]}"), (status = 404, description = "there is none")),
+)]
 pub(super) async fn list(
     State(app): State<App>,
     _caller: Caller,
@@ -27,7 +31,15 @@ pub(super) async fn list(
 }
 
 /// Lets another lifeform take part: it hears what is said from now on, and answers when it is spoken to.
-#[utoipa::path(put, path = "/v1/lifeforms/{id}/canvases/{canvas}/members/{member}", params(("id" = String, Path), ("canvas" = String, Path), ("member" = String, Path)), responses((status = 204, description = "it takes part"), (status = 404, description = "there is no such lifeform"), (status = 409, description = "it cannot take part")))]
+#[utoipa::path(
+    put, path = "/v1/lifeforms/{id}/canvases/{canvas}/members/{member}",
+    params(("id" = String, Path), ("canvas" = String, Path), ("member" = String, Path)),
+    responses(
+        (status = 204, description = "it takes part"),
+        (status = 404, description = "there is no such lifeform"),
+        (status = 409, description = "it cannot take part"),
+    ),
+)]
 pub(super) async fn join(
     State(app): State<App>,
     Operator(origin): Operator,
@@ -39,7 +51,11 @@ pub(super) async fn join(
 }
 
 /// Lets it take part no more.
-#[utoipa::path(delete, path = "/v1/lifeforms/{id}/canvases/{canvas}/members/{member}", params(("id" = String, Path), ("canvas" = String, Path), ("member" = String, Path)), responses((status = 204, description = "it takes part no more"), (status = 404, description = "it did not")))]
+#[utoipa::path(
+    delete, path = "/v1/lifeforms/{id}/canvases/{canvas}/members/{member}",
+    params(("id" = String, Path), ("canvas" = String, Path), ("member" = String, Path)),
+    responses((status = 204, description = "it takes part no more"), (status = 404, description = "it did not")),
+)]
 pub(super) async fn leave(
     State(app): State<App>,
     Operator(origin): Operator,

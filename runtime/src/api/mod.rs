@@ -411,8 +411,8 @@ fn unknown_token() -> ApiError {
     ApiError::new(StatusCode::UNAUTHORIZED, "bad_token", "this token is not known here, or it was taken back")
 }
 
-/// The host that a request names, if it is one of this daemon's: an address, `localhost`, or a configured name. A page of
-/// another site that had its name resolved to this machine sends that name.
+/// The host that a request names, if it is one of this daemon's: an address, `localhost`, or a configured name. A page
+/// of another site that had its name resolved to this machine sends that name.
 fn check_host(app: &App, request: &Request) -> Result<Option<String>, ApiError> {
     let refused = |host: &str| {
         ApiError::new(StatusCode::MISDIRECTED_REQUEST, "host", format!("this daemon is not reached by the name {host}"))

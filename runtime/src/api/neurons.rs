@@ -35,7 +35,15 @@ fn shown(id: &NeuronId, found: &Versioned<NeuronSpec>) -> Value {
 }
 
 /// Defines a neuron.
-#[utoipa::path(post, path = "/v1/neurons", request_body = NeuronSpec, responses((status = 201, body = Defined, description = "defined"), (status = 409, description = "the id is taken"), (status = 422, description = "not well made")))]
+#[utoipa::path(
+    post, path = "/v1/neurons",
+    request_body = NeuronSpec,
+    responses(
+        (status = 201, body = Defined, description = "defined"),
+        (status = 409, description = "the id is taken"),
+        (status = 422, description = "not well made"),
+    ),
+)]
 pub(super) async fn create(
     State(app): State<App>,
     Definer(origin): Definer,
@@ -46,7 +54,11 @@ pub(super) async fn create(
 }
 
 /// Lists neurons by id.
-#[utoipa::path(get, path = "/v1/neurons", params(Page), responses((status = 200, description = "a page of definitions")))]
+#[utoipa::path(
+    get, path = "/v1/neurons",
+    params(Page),
+    responses((status = 200, description = "a page of definitions")),
+)]
 pub(super) async fn list(
     State(app): State<App>,
     _caller: Caller,
@@ -58,7 +70,14 @@ pub(super) async fn list(
 }
 
 /// A neuron's definition.
-#[utoipa::path(get, path = "/v1/neurons/{id}", params(("id" = String, Path)), responses((status = 200, body = Defined, description = "the definition"), (status = 404, description = "there is none")))]
+#[utoipa::path(
+    get, path = "/v1/neurons/{id}",
+    params(("id" = String, Path)),
+    responses(
+        (status = 200, body = Defined, description = "the definition"),
+        (status = 404, description = "there is none"),
+    ),
+)]
 pub(super) async fn read(
     State(app): State<App>,
     _caller: Caller,
@@ -69,7 +88,15 @@ pub(super) async fn read(
 }
 
 /// Replaces a definition; `If-Match` names the version it must have.
-#[utoipa::path(put, path = "/v1/neurons/{id}", params(("id" = String, Path)), request_body = NeuronSpec, responses((status = 200, body = Defined, description = "replaced"), (status = 409, description = "it was changed meanwhile")))]
+#[utoipa::path(
+    put, path = "/v1/neurons/{id}",
+    params(("id" = String, Path)),
+    request_body = NeuronSpec,
+    responses(
+        (status = 200, body = Defined, description = "replaced"),
+        (status = 409, description = "it was changed meanwhile"),
+    ),
+)]
 pub(super) async fn update(
     State(app): State<App>,
     Definer(origin): Definer,
@@ -82,7 +109,14 @@ pub(super) async fn update(
 }
 
 /// Every version of a neuron, who wrote it and why; also of one that was removed.
-#[utoipa::path(get, path = "/v1/neurons/{id}/versions", params(("id" = String, Path), Entries), responses((status = 200, description = "{versions: [{version, at, by, cause, spec}], next}"), (status = 404, description = "there never was one")))]
+#[utoipa::path(
+    get, path = "/v1/neurons/{id}/versions",
+    params(("id" = String, Path), Entries),
+    responses(
+        (status = 200, description = "{versions: [{version, at, by, cause, spec}], next}"),
+        (status = 404, description = "there never was one"),
+    ),
+)]
 pub(super) async fn versions(
     State(app): State<App>,
     _caller: Caller,
@@ -99,7 +133,14 @@ pub(super) async fn versions(
 }
 
 /// One version of a neuron; the latest of that number.
-#[utoipa::path(get, path = "/v1/neurons/{id}/versions/{version}", params(("id" = String, Path), ("version" = u64, Path)), responses((status = 200, description = "{version, at, by, cause, spec}"), (status = 404, description = "there is none of that number")))]
+#[utoipa::path(
+    get, path = "/v1/neurons/{id}/versions/{version}",
+    params(("id" = String, Path), ("version" = u64, Path)),
+    responses(
+        (status = 200, description = "{version, at, by, cause, spec}"),
+        (status = 404, description = "there is none of that number"),
+    ),
+)]
 pub(super) async fn version(
     State(app): State<App>,
     _caller: Caller,
@@ -117,7 +158,14 @@ pub(super) struct MemoryBody {
 }
 
 /// A neuron's memory.
-#[utoipa::path(get, path = "/v1/neurons/{id}/memory", params(("id" = String, Path)), responses((status = 200, description = "{memory, version}"), (status = 404, description = "there is no such neuron")))]
+#[utoipa::path(
+    get, path = "/v1/neurons/{id}/memory",
+    params(("id" = String, Path)),
+    responses(
+        (status = 200, description = "{memory, version}"),
+        (status = 404, description = "there is no such neuron"),
+    ),
+)]
 pub(super) async fn memory(
     State(app): State<App>,
     _caller: Caller,
@@ -128,7 +176,16 @@ pub(super) async fn memory(
 }
 
 /// Replaces a neuron's memory and nothing else; `If-Match` names the version it must have.
-#[utoipa::path(put, path = "/v1/neurons/{id}/memory", params(("id" = String, Path)), request_body = MemoryBody, responses((status = 200, description = "{memory, version}"), (status = 409, description = "it was changed meanwhile"), (status = 422, description = "too long")))]
+#[utoipa::path(
+    put, path = "/v1/neurons/{id}/memory",
+    params(("id" = String, Path)),
+    request_body = MemoryBody,
+    responses(
+        (status = 200, description = "{memory, version}"),
+        (status = 409, description = "it was changed meanwhile"),
+        (status = 422, description = "too long"),
+    ),
+)]
 pub(super) async fn remember(
     State(app): State<App>,
     Definer(origin): Definer,
@@ -152,7 +209,14 @@ pub(super) struct Between {
 }
 
 /// Returns the changes of a neuron's memory from one version to another.
-#[utoipa::path(get, path = "/v1/neurons/{id}/memory/diff", params(("id" = String, Path), Between), responses((status = 200, description = "{from, to, diff}: a unified difference, empty when nothing changed"), (status = 404, description = "there is no such version")))]
+#[utoipa::path(
+    get, path = "/v1/neurons/{id}/memory/diff",
+    params(("id" = String, Path), Between),
+    responses(
+        (status = 200, description = "{from, to, diff}: a unified difference, empty when nothing changed"),
+        (status = 404, description = "there is no such version"),
+    ),
+)]
 pub(super) async fn memory_diff(
     State(app): State<App>,
     _caller: Caller,
@@ -164,7 +228,15 @@ pub(super) async fn memory_diff(
 }
 
 /// Removes a definition; one that fascicles are made of only when forced.
-#[utoipa::path(delete, path = "/v1/neurons/{id}", params(("id" = String, Path), Forced), responses((status = 204, description = "removed"), (status = 404, description = "there is none"), (status = 409, description = "it is used")))]
+#[utoipa::path(
+    delete, path = "/v1/neurons/{id}",
+    params(("id" = String, Path), Forced),
+    responses(
+        (status = 204, description = "removed"),
+        (status = 404, description = "there is none"),
+        (status = 409, description = "it is used"),
+    ),
+)]
 pub(super) async fn delete(
     State(app): State<App>,
     Definer(origin): Definer,

@@ -73,7 +73,12 @@ enum ResultShape {
 
 /// Runs KIP on a lifeform's nexus: `{command | commands, parameters, dry_run, readonly, dialect, result_shape}`.
 /// Only operators and the lifeform itself may write.
-#[utoipa::path(post, path = "/v1/lifeforms/{id}/kip", params(("id" = String, Path)), request_body = KipBody, responses((status = 200, description = "{result} or {error}"), (status = 404, description = "no such lifeform")))]
+#[utoipa::path(
+    post, path = "/v1/lifeforms/{id}/kip",
+    params(("id" = String, Path)),
+    request_body = KipBody,
+    responses((status = 200, description = "{result} or {error}"), (status = 404, description = "no such lifeform")),
+)]
 pub(super) async fn of_lifeform(
     State(app): State<App>,
     Caller(origin): Caller,
@@ -140,7 +145,12 @@ async fn answer(app: &App, nexus: &NexusId, asked: Asked, origin: &Origin) -> Re
 }
 
 /// Runs KIP on any nexus, the commons included.
-#[utoipa::path(post, path = "/v1/nexus/{id}/kip", params(("id" = String, Path)), request_body = KipBody, responses((status = 200, description = "{result} or {error}"), (status = 404, description = "no such nexus")))]
+#[utoipa::path(
+    post, path = "/v1/nexus/{id}/kip",
+    params(("id" = String, Path)),
+    request_body = KipBody,
+    responses((status = 200, description = "{result} or {error}"), (status = 404, description = "no such nexus")),
+)]
 pub(super) async fn execute(
     State(app): State<App>,
     Caller(origin): Caller,
@@ -160,7 +170,12 @@ pub(super) struct UndoBody {
 }
 
 /// Reverts a journal entry, unless a later entry depends on it (`KIP_3005`).
-#[utoipa::path(post, path = "/v1/nexus/{id}/undo", params(("id" = String, Path)), request_body = UndoBody, responses((status = 200, description = "{result: {undone, elements}} or {error}")))]
+#[utoipa::path(
+    post, path = "/v1/nexus/{id}/undo",
+    params(("id" = String, Path)),
+    request_body = UndoBody,
+    responses((status = 200, description = "{result: {undone, elements}} or {error}")),
+)]
 pub(super) async fn undo(
     State(app): State<App>,
     Caller(origin): Caller,
@@ -173,7 +188,11 @@ pub(super) async fn undo(
 
 /// The journal of a nexus: who wrote what, when and why, and what stood there before. For operators and the
 /// lifeform itself, since it shows what scopes may hide.
-#[utoipa::path(get, path = "/v1/nexus/{id}/journal", params(("id" = String, Path), Entries), responses((status = 200, description = "{entries, next_after}")))]
+#[utoipa::path(
+    get, path = "/v1/nexus/{id}/journal",
+    params(("id" = String, Path), Entries),
+    responses((status = 200, description = "{entries, next_after}")),
+)]
 pub(super) async fn journal(
     State(app): State<App>,
     Caller(origin): Caller,
@@ -199,7 +218,12 @@ pub(super) struct ImportQuery {
 }
 
 /// Imports a capsule, the body's text, as one transaction.
-#[utoipa::path(post, path = "/v1/nexus/{id}/capsules", params(("id" = String, Path), ("dry_run" = Option<bool>, Query)), request_body(content = String, content_type = "text/plain"), responses((status = 200, description = "{result, warnings} or {error}; with dry_run {result: {capsule, diff}}")))]
+#[utoipa::path(
+    post, path = "/v1/nexus/{id}/capsules",
+    params(("id" = String, Path), ("dry_run" = Option<bool>, Query)),
+    request_body(content = String, content_type = "text/plain"),
+    responses((status = 200, description = "{result, warnings} or {error}; with dry_run {result: {capsule, diff}}")),
+)]
 pub(super) async fn import(
     State(app): State<App>,
     Caller(origin): Caller,
@@ -232,7 +256,12 @@ pub(super) struct ExportBody {
 }
 
 /// Exports the neighbourhood of what a WHERE block names as a capsule that imports to the same graph.
-#[utoipa::path(post, path = "/v1/nexus/{id}/export", params(("id" = String, Path)), request_body = ExportBody, responses((status = 200, description = "{result: {capsule, concepts, propositions}} or {error}")))]
+#[utoipa::path(
+    post, path = "/v1/nexus/{id}/export",
+    params(("id" = String, Path)),
+    request_body = ExportBody,
+    responses((status = 200, description = "{result: {capsule, concepts, propositions}} or {error}")),
+)]
 pub(super) async fn export(
     State(app): State<App>,
     Caller(origin): Caller,
@@ -244,7 +273,10 @@ pub(super) async fn export(
 }
 
 /// The grammar card: KIP in as few tokens as a prompt can spare.
-#[utoipa::path(get, path = "/v1/kip/grammar", responses((status = 200, body = String, description = "text", content_type = "text/plain")))]
+#[utoipa::path(
+    get, path = "/v1/kip/grammar",
+    responses((status = 200, body = String, description = "text", content_type = "text/plain")),
+)]
 pub(super) async fn grammar(_caller: Caller) -> String {
     nexus::kip::lang::card::card()
 }

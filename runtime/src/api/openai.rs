@@ -1,8 +1,9 @@
 //! The OpenAI-compatible door (issue 4, N5): `/v1/chat/completions`, `/v1/embeddings`, `/v1/models`.
 //!
-//! `model` is a tier (`economy`, `standard`, `high`), a provider's model by its name or as `provider/model`, one of our neurons
-//! (`neuron:ID`) or fascicles (`fascicle:ID`). Whatever is asked is paid by the house, like any call that people make. The
-//! wire is that of the models in this process; each request brings its own engine, which knows who asks.
+//! `model` is a tier (`economy`, `standard`, `high`), a provider's model by its name or as `provider/model`, one of our
+//! neurons (`neuron:ID`) or fascicles (`fascicle:ID`). Whatever is asked is paid by the house, like any call that
+//! people make. The wire is that of the models in this process; each request brings its own engine, which knows who
+//! asks.
 
 use std::sync::Arc;
 
@@ -85,7 +86,10 @@ impl Door {
 fn tool(given: &serde_json::Value) -> Result<ToolSpec, ApiError> {
     let function = &given["function"];
     let wrong = |error| ApiError::invalid(format!("tools: {error}"));
-    let mut written = serde_json::json!({"name": function["name"], "description": function["description"].as_str().unwrap_or_default()});
+    let mut written = serde_json::json!({
+        "name": function["name"],
+        "description": function["description"].as_str().unwrap_or_default(),
+    });
     if function["parameters"].is_object() {
         written["parameters"] = function["parameters"].clone();
     }
@@ -339,8 +343,17 @@ enum Encoding {
 }
 
 /// An answer of a model, a neuron or a fascicle, in the shape of OpenAI; whole, or with `stream` as chunks.
-#[utoipa::path(post, path = "/v1/chat/completions", request_body(content = ChatBody, description = "as OpenAI has it"),
-    responses((status = 200, description = "a chat.completion, or chat.completion.chunk events"), (status = 400, description = "{error}: not a request"), (status = 402, description = "{error}: the house cannot pay"), (status = 404, description = "{error}: no such model"), (status = 429, description = "{error}: too much at once")))]
+#[utoipa::path(
+    post, path = "/v1/chat/completions",
+    request_body(content = ChatBody, description = "as OpenAI has it"),
+    responses(
+        (status = 200, description = "a chat.completion, or chat.completion.chunk events"),
+        (status = 400, description = "{error}: not a request"),
+        (status = 402, description = "{error}: the house cannot pay"),
+        (status = 404, description = "{error}: no such model"),
+        (status = 429, description = "{error}: too much at once"),
+    ),
+)]
 pub(super) async fn chat(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -350,8 +363,15 @@ pub(super) async fn chat(
 }
 
 /// Embeddings of texts, in the shape of OpenAI.
-#[utoipa::path(post, path = "/v1/embeddings", request_body(content = EmbeddingsBody, description = "as OpenAI has it"),
-    responses((status = 200, description = "a list of embeddings"), (status = 400, description = "{error}: not a request"), (status = 404, description = "{error}: no such model")))]
+#[utoipa::path(
+    post, path = "/v1/embeddings",
+    request_body(content = EmbeddingsBody, description = "as OpenAI has it"),
+    responses(
+        (status = 200, description = "a list of embeddings"),
+        (status = 400, description = "{error}: not a request"),
+        (status = 404, description = "{error}: no such model"),
+    ),
+)]
 pub(super) async fn embeddings(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -361,7 +381,14 @@ pub(super) async fn embeddings(
 }
 
 /// A model by its name, as `GET /v1/models` has it.
-#[utoipa::path(get, path = "/v1/models/{id}", params(("id" = String, Path)), responses((status = 200, description = "{id, object, created, owned_by}"), (status = 404, description = "{error}: no such model")))]
+#[utoipa::path(
+    get, path = "/v1/models/{id}",
+    params(("id" = String, Path)),
+    responses(
+        (status = 200, description = "{id, object, created, owned_by}"),
+        (status = 404, description = "{error}: no such model"),
+    ),
+)]
 pub(super) async fn model(
     State(app): State<App>,
     Caller(origin): Caller,
@@ -395,7 +422,10 @@ async fn known(app: &App) -> Result<Vec<String>, ApiError> {
 }
 
 /// The models that this door knows: tiers, providers' models, neurons and fascicles.
-#[utoipa::path(get, path = "/v1/models", responses((status = 200, description = "{object: \"list\", data: [{id, object, owned_by}]}")))]
+#[utoipa::path(
+    get, path = "/v1/models",
+    responses((status = 200, description = "{object: \"list\", data: [{id, object, owned_by}]}")),
+)]
 pub(super) async fn models(
     State(app): State<App>,
     Caller(origin): Caller,

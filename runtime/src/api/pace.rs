@@ -1,4 +1,5 @@
-//! The pace at which a principal defines neurons and fascicles: each definition is a version that stays, and is compiled again.
+//! The pace at which a principal defines neurons and fascicles: each definition is a version that stays, and is
+//! compiled again.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;

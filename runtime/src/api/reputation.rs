@@ -1,5 +1,5 @@
-//! `/v1/reputation`, `/v1/providers`: what KnowledgePulse's clients ask about agents and about who keeps units (MISSION P4).
-//! Refusals have the protocol's own shape.
+//! `/v1/reputation`, `/v1/providers`: what KnowledgePulse's clients ask about agents and about who keeps units (MISSION
+//! P4). Refusals have the protocol's own shape.
 
 use axum::Json;
 use axum::extract::State;
@@ -12,7 +12,11 @@ use super::extract::{ApiPath, ApiQuery, Reader};
 use super::units::Refusal;
 
 /// Returns the contributions of an agent and how they were rated. An agent that is not known has contributed nothing.
-#[utoipa::path(get, path = "/v1/reputation/{agent_id}", params(("agent_id" = String, Path, description = "`user:ada`, `lifeform:…`, or either after `kp:`")), responses((status = 200, description = "{data: {agent_id, score, contributions, validations, helpful, harmful}}")))]
+#[utoipa::path(
+    get, path = "/v1/reputation/{agent_id}",
+    params(("agent_id" = String, Path, description = "`user:ada`, `lifeform:…`, or either after `kp:`")),
+    responses((status = 200, description = "{data: {agent_id, score, contributions, validations, helpful, harmful}}")),
+)]
 pub(super) async fn of_agent(
     State(app): State<App>,
     Reader(origin): Reader,
@@ -31,7 +35,11 @@ pub(super) struct ProvidersQuery {
 }
 
 /// Lists who keeps units here: this daemon, and no other.
-#[utoipa::path(get, path = "/v1/providers", params(ProvidersQuery), responses((status = 200, description = "{data: [{name, endpoint, schema_version, status, capabilities}], total}")))]
+#[utoipa::path(
+    get, path = "/v1/providers",
+    params(ProvidersQuery),
+    responses((status = 200, description = "{data: [{name, endpoint, schema_version, status, capabilities}], total}")),
+)]
 pub(super) async fn providers(
     State(app): State<App>,
     _reader: Reader,

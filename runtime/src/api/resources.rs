@@ -69,7 +69,14 @@ fn hundred() -> usize {
 }
 
 /// Lists the resources that the caller sees, by their ids.
-#[utoipa::path(get, path = "/api/resource", params(ListQuery), responses((status = 200, description = "{results, count, next_after?}"), (status = 422, description = "a part of the query cannot be")))]
+#[utoipa::path(
+    get, path = "/api/resource",
+    params(ListQuery),
+    responses(
+        (status = 200, description = "{results, count, next_after?}"),
+        (status = 422, description = "a part of the query cannot be"),
+    ),
+)]
 pub(super) async fn list(
     State(app): State<App>,
     Caller(origin): Caller,
@@ -90,7 +97,14 @@ pub(super) async fn list(
 }
 
 /// Keeps a resource; one of the same id that is the caller's is changed.
-#[utoipa::path(post, path = "/api/resource", request_body = ResourceBody, responses((status = 201, description = "{id, status, resource, warnings?}"), (status = 200, description = "the same, of one that was there")))]
+#[utoipa::path(
+    post, path = "/api/resource",
+    request_body = ResourceBody,
+    responses(
+        (status = 201, description = "{id, status, resource, warnings?}"),
+        (status = 200, description = "the same, of one that was there"),
+    ),
+)]
 pub(super) async fn create(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -128,7 +142,16 @@ pub(super) struct ReadQuery {
 }
 
 /// A resource. Its id may have slashes in it, as they are or as %2F.
-#[utoipa::path(get, path = "/api/resource/{id}", params(("id" = String, Path), ReadQuery), responses((status = 200, description = "the resource; with `reveal=1` and `why` what is secret of it"), (status = 410, description = "it was to be used until a time that is over"), (status = 422, description = "why is not said"), (status = 423, description = "the key is missing")))]
+#[utoipa::path(
+    get, path = "/api/resource/{id}",
+    params(("id" = String, Path), ReadQuery),
+    responses(
+        (status = 200, description = "the resource; with `reveal=1` and `why` what is secret of it"),
+        (status = 410, description = "it was to be used until a time that is over"),
+        (status = 422, description = "why is not said"),
+        (status = 423, description = "the key is missing"),
+    ),
+)]
 pub(super) async fn read(
     State(app): State<App>,
     Caller(origin): Caller,
@@ -155,7 +178,12 @@ pub(super) async fn read(
 }
 
 /// Changes a resource of the caller's.
-#[utoipa::path(patch, path = "/api/resource/{id}", params(("id" = String, Path)), request_body = ResourceBody, responses((status = 200, description = "{id, status, resource, warnings?}")))]
+#[utoipa::path(
+    patch, path = "/api/resource/{id}",
+    params(("id" = String, Path)),
+    request_body = ResourceBody,
+    responses((status = 200, description = "{id, status, resource, warnings?}")),
+)]
 pub(super) async fn change(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -179,7 +207,11 @@ pub(super) struct DeleteQuery {
 }
 
 /// Removes a resource of the caller's, with what is secret of it.
-#[utoipa::path(delete, path = "/api/resource/{id}", params(("id" = String, Path), DeleteQuery), responses((status = 204, description = "removed"), (status = 409, description = "records need it")))]
+#[utoipa::path(
+    delete, path = "/api/resource/{id}",
+    params(("id" = String, Path), DeleteQuery),
+    responses((status = 204, description = "removed"), (status = 409, description = "records need it")),
+)]
 pub(super) async fn delete(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -191,7 +223,13 @@ pub(super) async fn delete(
 }
 
 /// Adds a key to the ring and seals everything again with it.
-#[utoipa::path(post, path = "/v1/keys/rotate", responses((status = 200, description = "{key, sealed}"), (status = 423, description = "the ring cannot be written")))]
+#[utoipa::path(
+    post, path = "/v1/keys/rotate",
+    responses(
+        (status = 200, description = "{key, sealed}"),
+        (status = 423, description = "the ring cannot be written"),
+    ),
+)]
 pub(super) async fn rotate(State(app): State<App>, Operator(origin): Operator) -> Result<Json<Value>, ApiError> {
     let (key, sealed) = app.knowledge.rotate_keys(&origin).await?;
     Ok(Json(json!({"key": key, "sealed": sealed})))

@@ -1,4 +1,5 @@
-//! `/v1/skills`: SKILL.md in and out (MISSION P1), as KnowledgePulse's clients know it. Refusals have the protocol's own shape.
+//! `/v1/skills`: SKILL.md in and out (MISSION P1), as KnowledgePulse's clients know it. Refusals have the protocol's
+//! own shape.
 
 use axum::Json;
 use axum::extract::State;
@@ -52,7 +53,16 @@ pub(super) struct SkillsQuery {
 }
 
 /// Keeps a skill. The same again changes nothing; another guide under its name and version is a version of it.
-#[utoipa::path(post, path = "/v1/skills", request_body = SkillBody, responses((status = 201, description = "{id, data, warnings?}"), (status = 200, description = "it was there"), (status = 400, description = "no skill"), (status = 409, description = "its name and version are somebody else's")))]
+#[utoipa::path(
+    post, path = "/v1/skills",
+    request_body = SkillBody,
+    responses(
+        (status = 201, description = "{id, data, warnings?}"),
+        (status = 200, description = "it was there"),
+        (status = 400, description = "no skill"),
+        (status = 409, description = "its name and version are somebody else's"),
+    ),
+)]
 pub(super) async fn contribute(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -69,7 +79,14 @@ pub(super) async fn contribute(
 }
 
 /// Finds skills, or lists them.
-#[utoipa::path(get, path = "/v1/skills", params(SkillsQuery), responses((status = 200, description = "{data, total, offset, limit}"), (status = 400, description = "a question that cannot be asked")))]
+#[utoipa::path(
+    get, path = "/v1/skills",
+    params(SkillsQuery),
+    responses(
+        (status = 200, description = "{data, total, offset, limit}"),
+        (status = 400, description = "a question that cannot be asked"),
+    ),
+)]
 pub(super) async fn list(
     State(app): State<App>,
     Reader(origin): Reader,
@@ -101,7 +118,14 @@ async fn find(app: &App, id: &str, origin: &Origin) -> Result<Record, KnowledgeE
 }
 
 /// Deletes a skill of the caller's; its record can be rolled back.
-#[utoipa::path(delete, path = "/v1/skills/{id}", params(("id" = String, Path)), responses((status = 200, description = "{deleted, skill_id, deleted_at, deleted_by}"), (status = 404, description = "there is none")))]
+#[utoipa::path(
+    delete, path = "/v1/skills/{id}",
+    params(("id" = String, Path)),
+    responses(
+        (status = 200, description = "{deleted, skill_id, deleted_at, deleted_by}"),
+        (status = 404, description = "there is none"),
+    ),
+)]
 pub(super) async fn delete(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -115,7 +139,11 @@ pub(super) async fn delete(
 
 /// Returns a skill: as JSON, or as SKILL.md for a client that accepts `text/markdown`. A unit of the protocol is shown
 /// as a skill, too.
-#[utoipa::path(get, path = "/v1/skills/{id}", params(("id" = String, Path, description = "`kp:skill:{name}:{version}`, or the id of a unit")), responses((status = 200, description = "{data}, or the SKILL.md"), (status = 404, description = "there is none")))]
+#[utoipa::path(
+    get, path = "/v1/skills/{id}",
+    params(("id" = String, Path, description = "`kp:skill:{name}:{version}`, or the id of a unit")),
+    responses((status = 200, description = "{data}, or the SKILL.md"), (status = 404, description = "there is none")),
+)]
 pub(super) async fn read(
     State(app): State<App>,
     Reader(origin): Reader,

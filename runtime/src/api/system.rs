@@ -30,7 +30,16 @@ pub(super) struct MaintenanceBody {
 }
 
 /// Has `$system` tidy the mind of a lifeform, by a job that is paid and traced like all else.
-#[utoipa::path(post, path = "/v1/lifeforms/{id}/system/run-maintenance", params(("id" = String, Path), IdempotencyKey), request_body = MaintenanceBody, responses((status = 202, description = "{job_id, links}"), (status = 409, description = "it does not live"), (status = 422, description = "no such task")))]
+#[utoipa::path(
+    post, path = "/v1/lifeforms/{id}/system/run-maintenance",
+    params(("id" = String, Path), IdempotencyKey),
+    request_body = MaintenanceBody,
+    responses(
+        (status = 202, description = "{job_id, links}"),
+        (status = 409, description = "it does not live"),
+        (status = 422, description = "no such task"),
+    ),
+)]
 pub(super) async fn maintain(
     State(app): State<App>,
     Operator(origin): Operator,
@@ -54,7 +63,16 @@ pub(super) struct WordBody {
 }
 
 /// Intervenes: a message of `$system`, sent as `system:{id}`, which the lifeform heeds above what people say.
-#[utoipa::path(post, path = "/v1/lifeforms/{id}/system/messages", params(("id" = String, Path), IdempotencyKey), request_body = WordBody, responses((status = 201, description = "said, durably"), (status = 404, description = "no such lifeform or topic"), (status = 422, description = "not a message")))]
+#[utoipa::path(
+    post, path = "/v1/lifeforms/{id}/system/messages",
+    params(("id" = String, Path), IdempotencyKey),
+    request_body = WordBody,
+    responses(
+        (status = 201, description = "said, durably"),
+        (status = 404, description = "no such lifeform or topic"),
+        (status = 422, description = "not a message"),
+    ),
+)]
 pub(super) async fn intervene(
     State(app): State<App>,
     Operator(operator): Operator,

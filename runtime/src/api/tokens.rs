@@ -23,8 +23,8 @@ pub(super) struct TokenBody {
     #[serde(default = "participant")]
     #[schema(value_type = String)]
     role: Role,
-    /// Scopes it is in besides its own: `org:acme`, `team:red`, `project:x`, and `agent:x` it also acts as. Who has a token
-    /// already is in the same ones with every other.
+    /// Scopes it is in besides its own: `org:acme`, `team:red`, `project:x`, and `agent:x` it also acts as. Who has a
+    /// token already is in the same ones with every other.
     #[serde(default)]
     scopes: Vec<String>,
 }
@@ -42,7 +42,11 @@ fn participant() -> Role {
 }
 
 /// Makes a token. It is shown this once; only its hash is kept.
-#[utoipa::path(post, path = "/v1/tokens", request_body = TokenBody, responses((status = 201, description = "the token")))]
+#[utoipa::path(
+    post, path = "/v1/tokens",
+    request_body = TokenBody,
+    responses((status = 201, description = "the token")),
+)]
 pub(super) async fn add(
     State(app): State<App>,
     Operator(origin): Operator,
@@ -61,7 +65,10 @@ pub(super) async fn add(
 }
 
 /// Lists who has a token, once for each, with the name by which it can be taken back.
-#[utoipa::path(get, path = "/v1/tokens", responses((status = 200, description = "{principals: [{token, id, kind, roles, scopes}]}")))]
+#[utoipa::path(
+    get, path = "/v1/tokens",
+    responses((status = 200, description = "{principals: [{token, id, kind, roles, scopes}]}")),
+)]
 pub(super) async fn list(State(app): State<App>, _operator: Operator) -> Json<Value> {
     let told = |(name, principal): (String, Principal)| {
         let mut told = json!(principal);
@@ -72,7 +79,12 @@ pub(super) async fn list(State(app): State<App>, _operator: Operator) -> Json<Va
 }
 
 /// Puts a principal into scopes, and takes it out of all others; every token of it holds for them at once.
-#[utoipa::path(patch, path = "/v1/tokens/{principal}", params(("principal" = String, Path)), request_body = MembershipBody, responses((status = 200, description = "the principal"), (status = 404, description = "it has no token")))]
+#[utoipa::path(
+    patch, path = "/v1/tokens/{principal}",
+    params(("principal" = String, Path)),
+    request_body = MembershipBody,
+    responses((status = 200, description = "the principal"), (status = 404, description = "it has no token")),
+)]
 pub(super) async fn change(
     State(app): State<App>,
     Operator(origin): Operator,
@@ -96,7 +108,11 @@ pub(super) struct RevokeQuery {
 }
 
 /// Takes the tokens of a principal back. With the last one its running invocations and its unfinished jobs are stopped.
-#[utoipa::path(delete, path = "/v1/tokens/{principal}", params(("principal" = String, Path), RevokeQuery), responses((status = 204, description = "taken back"), (status = 404, description = "it has none")))]
+#[utoipa::path(
+    delete, path = "/v1/tokens/{principal}",
+    params(("principal" = String, Path), RevokeQuery),
+    responses((status = 204, description = "taken back"), (status = 404, description = "it has none")),
+)]
 pub(super) async fn revoke(
     State(app): State<App>,
     Operator(origin): Operator,

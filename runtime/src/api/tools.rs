@@ -45,8 +45,8 @@ struct ServersTool {
     writes: bool,
 }
 
-/// Shows what tools may reach: the hosts of HTTP tools, and the MCP servers with their tools. It reaches for servers that
-/// were not needed yet.
+/// Shows what tools may reach: the hosts of HTTP tools, and the MCP servers with their tools. It reaches for servers
+/// that were not needed yet.
 #[utoipa::path(get, path = "/v1/tools", responses((status = 200, body = ToolsBody, description = "hosts and servers")))]
 pub(super) async fn list(State(app): State<App>, _: Participant) -> Json<Value> {
     Json(app.neurons.tools().shown().await)

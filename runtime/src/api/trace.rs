@@ -27,8 +27,9 @@ use crate::otlp;
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Asked {
-    /// An entry to walk from, back to what led to it and forward to what came of it: `canvas:{lifeform}/{canvas}@{rev}`,
-    /// `job:{job}`, `job:{job}/{step}`, or any `ref` that a walk answered. Without it, a page of the lifeform's own journal.
+    /// An entry to walk from, back to what led to it and forward to what came of it:
+    /// `canvas:{lifeform}/{canvas}@{rev}`, `job:{job}`, `job:{job}/{step}`, or any `ref` that a walk answered. Without
+    /// it, a page of the lifeform's own journal.
     #[serde(default)]
     from: Option<String>,
     /// `json`, or `otlp` for OpenTelemetry spans of a walk.
@@ -54,7 +55,17 @@ enum Format {
 
 /// Returns the changes of the lifeform's status with their reasons; or, with `from`, the causes and effects of an
 /// entry.
-#[utoipa::path(get, path = "/v1/lifeforms/{id}/trace", params(("id" = String, Path), Asked), responses((status = 200, description = "{entries, next}; with `from` {from, back, roots, forward, more}; as `otlp` an ExportTraceServiceRequest"), (status = 404, description = "no such lifeform or entry")))]
+#[utoipa::path(
+    get, path = "/v1/lifeforms/{id}/trace",
+    params(("id" = String, Path), Asked),
+    responses(
+        (
+            status = 200,
+            description = "{entries, next}; with `from` {from, back, roots, forward, more}; as `otlp` an ExportTraceServiceRequest",
+        ),
+        (status = 404, description = "no such lifeform or entry"),
+    ),
+)]
 pub(super) async fn trace(
     State(app): State<App>,
     caller: Caller,
@@ -87,7 +98,17 @@ pub(super) async fn trace(
 
 /// Returns the evidence of a lifeform's answer: the concepts as the caller may see them, the KIP that found them (for
 /// operators), and the beginning of its trace.
-#[utoipa::path(get, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages/{message}/evidence", params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), ("message" = String, Path)), responses((status = 200, description = "{message, by, rests_on: [{id, concept, record}], kip: [{command, parameters}], trace}"), (status = 404, description = "there is no such message")))]
+#[utoipa::path(
+    get, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages/{message}/evidence",
+    params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), ("message" = String, Path)),
+    responses(
+        (
+            status = 200,
+            description = "{message, by, rests_on: [{id, concept, record}], kip: [{command, parameters}], trace}",
+        ),
+        (status = 404, description = "there is no such message"),
+    ),
+)]
 pub(super) async fn evidence(
     State(app): State<App>,
     caller: Caller,

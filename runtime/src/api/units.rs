@@ -1,5 +1,5 @@
-//! `/v1/knowledge`: records as KnowledgeUnits (MISSION P1–P3), in the seed's words and the SDK's, by the version that a client
-//! asks for. Refusals have the protocol's own shape: `{error, code, issues?}`.
+//! `/v1/knowledge`: records as KnowledgeUnits (MISSION P1–P3), in the seed's words and the SDK's, by the version that a
+//! client asks for. Refusals have the protocol's own shape: `{error, code, issues?}`.
 
 use axum::Json;
 use axum::body::Body;
@@ -86,8 +86,8 @@ pub(super) fn is_own(path: &str) -> bool {
     ROUTES.iter().any(|own| path.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
 }
 
-/// Gives the answers of the protocol's routes its own shape: each names a version, and whatever is refused, wherever, is refused
-/// as the original registry does, which knows no 422.
+/// Gives the answers of the protocol's routes its own shape: each names a version, and whatever is refused, wherever,
+/// is refused as the original registry does, which knows no 422.
 pub(super) async fn in_own_shape(State(app): State<App>, request: Request, next: Next) -> Response {
     let is_own = is_own(request.uri().path());
     let mut response = next.run(request).await;
@@ -165,7 +165,8 @@ fn with_version(mut response: Response, resolved: &Resolved) -> Response {
     response
 }
 
-/// A unit with what is known of it, as the original registry tells it; the unit's own members stand beside, as its SDK reads.
+/// A unit with what is known of it, as the original registry tells it; the unit's own members stand beside, as its SDK
+/// reads.
 fn stored(record: &Record, unit: Value) -> Value {
     let mut stored = unit.as_object().cloned().unwrap_or_default();
     stored.insert("id".into(), unit["id"].clone());
@@ -177,7 +178,16 @@ fn stored(record: &Record, unit: Value) -> Value {
 }
 
 /// One unit: the document by itself, or, for whom `Accept` names only `application/json`, as `{data}`.
-#[utoipa::path(get, path = "/v1/knowledge/{id}", params(("id" = String, Path), ("KP-Schema-Version" = Option<String>, Header)), responses((status = 200, description = "the unit"), (status = 406, description = "no version, or no type, that the client takes"), (status = 304, description = "it is as If-None-Match knows it"), (status = 410, description = "the version is not served any more")))]
+#[utoipa::path(
+    get, path = "/v1/knowledge/{id}",
+    params(("id" = String, Path), ("KP-Schema-Version" = Option<String>, Header)),
+    responses(
+        (status = 200, description = "the unit"),
+        (status = 406, description = "no version, or no type, that the client takes"),
+        (status = 304, description = "it is as If-None-Match knows it"),
+        (status = 410, description = "the version is not served any more"),
+    ),
+)]
 pub(super) async fn read(
     State(app): State<App>,
     Reader(origin): Reader,
@@ -227,7 +237,15 @@ pub(super) fn twenty() -> usize {
 }
 
 /// Finds units, or lists them by their quality.
-#[utoipa::path(get, path = "/v1/knowledge", params(UnitsQuery, ("KP-Schema-Version" = Option<String>, Header)), responses((status = 200, description = "{data, total, offset, limit}"), (status = 406, description = "no version that the client takes"), (status = 410, description = "the version is not served any more")))]
+#[utoipa::path(
+    get, path = "/v1/knowledge",
+    params(UnitsQuery, ("KP-Schema-Version" = Option<String>, Header)),
+    responses(
+        (status = 200, description = "{data, total, offset, limit}"),
+        (status = 406, description = "no version that the client takes"),
+        (status = 410, description = "the version is not served any more"),
+    ),
+)]
 pub(super) async fn list(
     State(app): State<App>,
     Reader(origin): Reader,
@@ -266,8 +284,8 @@ pub(super) async fn list(
     Ok(with_version(Json(body).into_response(), &resolved))
 }
 
-/// A KnowledgeUnit: `@context`, `@type`, `id` and what its type has. In the SDK's words it must be whole, in the seed's what is
-/// left out is filled in. Members that are not known are kept as they are.
+/// A KnowledgeUnit: `@context`, `@type`, `id` and what its type has. In the SDK's words it must be whole, in the seed's
+/// what is left out is filled in. Members that are not known are kept as they are.
 #[derive(ToSchema)]
 #[schema(as = KnowledgeUnit)]
 #[expect(dead_code, reason = "it only describes what the units' own reader reads")]
@@ -279,9 +297,18 @@ pub(super) struct UnitBody {
     id: Option<String>,
 }
 
-/// Contributes a unit. The same again answers 200 and changes nothing; another under the same id is a version of it, by its owner.
-/// Under the same `Idempotency-Key` of the same caller a new one is kept once.
-#[utoipa::path(post, path = "/v1/knowledge", params(IdempotencyKey), request_body = UnitBody, responses((status = 201, description = "{id, quality_score, data}"), (status = 200, description = "the same, of one that was there"), (status = 409, description = "the id is somebody else's")))]
+/// Contributes a unit. The same again answers 200 and changes nothing; another under the same id is a version of it, by
+/// its owner. Under the same `Idempotency-Key` of the same caller a new one is kept once.
+#[utoipa::path(
+    post, path = "/v1/knowledge",
+    params(IdempotencyKey),
+    request_body = UnitBody,
+    responses(
+        (status = 201, description = "{id, quality_score, data}"),
+        (status = 200, description = "the same, of one that was there"),
+        (status = 409, description = "the id is somebody else's"),
+    ),
+)]
 pub(super) async fn contribute(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -301,7 +328,11 @@ pub(super) async fn contribute(
     let done = Box::pin(app.knowledge.contribute(posted, key.as_deref(), &origin)).await?;
     let (unit, resolved) = app.knowledge.as_unit(&done.record, words, version)?;
     let status = if done.is_new { StatusCode::CREATED } else { StatusCode::OK };
-    let mut told = json!({"id": id_of(&done.record), "quality_score": quality_of(&done.record), "data": stored(&done.record, unit)});
+    let mut told = json!({
+        "id": id_of(&done.record),
+        "quality_score": quality_of(&done.record),
+        "data": stored(&done.record, unit),
+    });
     if !done.warnings.is_empty() {
         told["warnings"] = json!(done.warnings);
     }
@@ -320,7 +351,12 @@ pub(super) struct ValidationBody {
 }
 
 /// Says whether a unit holds: one word a caller, of which the last counts; nobody says so of his own.
-#[utoipa::path(post, path = "/v1/knowledge/{id}/validate", params(("id" = String, Path)), request_body = ValidationBody, responses((status = 200, description = "{data: {id, validated, valid, feedback}}: that it is noted, and what")))]
+#[utoipa::path(
+    post, path = "/v1/knowledge/{id}/validate",
+    params(("id" = String, Path)),
+    request_body = ValidationBody,
+    responses((status = 200, description = "{data: {id, validated, valid, feedback}}: that it is noted, and what")),
+)]
 pub(super) async fn validate(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -335,7 +371,11 @@ pub(super) async fn validate(
 }
 
 /// Deletes a unit of the caller's; the record can be rolled back.
-#[utoipa::path(delete, path = "/v1/knowledge/{id}", params(("id" = String, Path)), responses((status = 200, description = "{deleted, unit_id, deleted_at, deleted_by}")))]
+#[utoipa::path(
+    delete, path = "/v1/knowledge/{id}",
+    params(("id" = String, Path)),
+    responses((status = 200, description = "{deleted, unit_id, deleted_at, deleted_by}")),
+)]
 pub(super) async fn delete(
     State(app): State<App>,
     Participant(origin): Participant,
@@ -361,7 +401,11 @@ pub(super) struct MigrationBody {
 }
 
 /// Brings a document to a later version, step by step, and keeps nothing.
-#[utoipa::path(post, path = "/v1/knowledge/migrate", request_body = MigrationBody, responses((status = 200, description = "the document"), (status = 406, description = "there is no way")))]
+#[utoipa::path(
+    post, path = "/v1/knowledge/migrate",
+    request_body = MigrationBody,
+    responses((status = 200, description = "the document"), (status = 406, description = "there is no way")),
+)]
 pub(super) async fn migrate(
     State(app): State<App>,
     _caller: Caller,

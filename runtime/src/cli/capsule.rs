@@ -79,7 +79,11 @@ pub(super) async fn run(config: Config, command: Capsule) -> anyhow::Result<Exit
                         return Ok(ExitCode::SUCCESS);
                     }
                 }
-                json!({"written": output, "concepts": answer["result"]["concepts"], "propositions": answer["result"]["propositions"]})
+                json!({
+                    "written": output,
+                    "concepts": answer["result"]["concepts"],
+                    "propositions": answer["result"]["propositions"],
+                })
             } else {
                 answer
             }

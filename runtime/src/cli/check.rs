@@ -142,7 +142,8 @@ async fn store(report: &mut Report, config: &Config, deep: bool) {
     }
 }
 
-/// The keys that secrets are sealed with. Whether something is sealed with one that is not there is the daemon's to see.
+/// The keys that secrets are sealed with. Whether something is sealed with one that is not there is the daemon's to
+/// see.
 fn keys(report: &mut Report, config: &Config) {
     let file = config.key_file();
     match KeyRing::read(&file) {
@@ -195,8 +196,8 @@ async fn providers(report: &mut Report, config: &Config) {
     }
 }
 
-/// Asks each remote provider that is configured which models it has: what it costs nothing to ask, and what a wrong address or a
-/// refused key fails at.
+/// Asks each remote provider that is configured which models it has: what it costs nothing to ask, and what a wrong
+/// address or a refused key fails at.
 ///
 /// # Errors
 /// When the configuration names no model that can be asked.

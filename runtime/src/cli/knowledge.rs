@@ -198,7 +198,15 @@ mod tests {
         let sent = parts(LINES, text.clone());
         assert_eq!(sent.iter().map(|(first, _)| *first).collect::<Vec<_>>(), [0, IMPORTED_MAX, 2 * IMPORTED_MAX]);
         assert_eq!((sent[2].1.as_str(), parts("units", text).len()), ("{\"id\":\"20000\"}", 1));
-        let answer = |at: u64| json!({"imported": 1, "unchanged": 2, "refused": 1, "errors": [{"at": at, "error": "no"}], "warnings": ["w"]});
+        let answer = |at: u64| {
+            json!({
+                "imported": 1,
+                "unchanged": 2,
+                "refused": 1,
+                "errors": [{"at": at, "error": "no"}],
+                "warnings": ["w"],
+            })
+        };
         let all = together(answer(3), answer(4), IMPORTED_MAX);
         assert_eq!((&all["imported"], &all["errors"][1]["at"]), (&json!(2), &json!(10_004)));
         assert_eq!(all["warnings"], json!(["w"]));

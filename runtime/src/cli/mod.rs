@@ -92,7 +92,8 @@ enum Command {
         #[command(subcommand)]
         command: models::Models,
     },
-    /// Speaks MCP over standard input and output, for clients that start their servers: the daemon's memory and canvases.
+    /// Speaks MCP over standard input and output, for clients that start their servers: the daemon's memory and
+    /// canvases.
     Mcp(Settings),
     /// Adds a key to the ring, and seals every secret again with it.
     RotateKeys(Settings),

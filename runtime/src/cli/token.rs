@@ -19,8 +19,8 @@ pub(super) enum Token {
         /// `operator`, `participant`, `observer`, or `lifeform` for one that lives elsewhere.
         #[arg(long, default_value = "participant")]
         role: String,
-        /// A scope it is in besides its own, such as org:acme; may be given several times. Who has a token already is in the
-        /// same ones with another.
+        /// A scope it is in besides its own, such as org:acme; may be given several times. Who has a token already is
+        /// in the same ones with another.
         #[arg(long = "scope")]
         scopes: Vec<String>,
     },

@@ -1,7 +1,7 @@
 //! Copies of the database's files from before a recovery, so that a start that is refused leaves everything as it was.
 //!
-//! SurrealKV 0.21 removes what it cannot read of its write-ahead log while it recovers, and flushes the rest: after that nothing
-//! is left to repair. So its log and its manifest are copied, and its tables linked, before it recovers.
+//! SurrealKV 0.21 removes what it cannot read of its write-ahead log while it recovers, and flushes the rest: after
+//! that nothing is left to repair. So its log and its manifest are copied, and its tables linked, before it recovers.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -75,8 +75,8 @@ pub(super) fn put_back(store: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Drops the copies: the recovery lost nothing. They must be gone before anything is written, or the next start would put them
-/// back.
+/// Drops the copies: the recovery lost nothing. They must be gone before anything is written, or the next start would
+/// put them back.
 ///
 /// # Errors
 /// The disk's.

@@ -18,7 +18,8 @@ use crate::backend::Projection;
 use crate::batch::Stream;
 
 /// Bytes of pages and payloads that may stand in one transaction with the rest. A page is written whole for one element
-/// of it, so there may be many times more of them than was committed; they are written before, in transactions of their own.
+/// of it, so there may be many times more of them than was committed; they are written before, in transactions of their
+/// own.
 const AHEAD_BYTES: usize = 2 << 20;
 
 impl Surreal {
@@ -59,7 +60,8 @@ impl Surreal {
         };
         let rows = self.database.run(all).await?;
         self.write(&db, rows).await?;
-        // One projection's worth of rows is kept longer than it must be: should the database lose the last one, they are there.
+        // One projection's worth of rows is kept longer than it must be: should the database lose the last one, they
+        // are there.
         let before = self.database.trust(upto);
         let log = self.log.clone();
         let trimmed = tokio::task::spawn_blocking(move || {
@@ -111,8 +113,8 @@ impl Surreal {
             FOR $r IN $accounts { UPSERT $r.id CONTENT $r RETURN NONE };
             FOR $r IN $streams { UPSERT $r.id CONTENT $r RETURN NONE };
             FOR $r IN $payloads { UPSERT $r.id CONTENT $r RETURN NONE };";
-        // An UPSERT costs four times an INSERT of what is new and twice an UPDATE of what is not. Where one of them finds
-        // that it was not so, the checkpoint fails, and the next one is unsure.
+        // An UPSERT costs four times an INSERT of what is new and twice an UPDATE of what is not. Where one of them
+        // finds that it was not so, the checkpoint fails, and the next one is unsure.
         const KNOWN: &str = "
             FOR $id IN $gone { DELETE $id RETURN NONE };
             FOR $r IN $old_docs {
@@ -124,8 +126,9 @@ impl Surreal {
             FOR $some IN $new_docs { INSERT INTO doc $some RETURN NONE };
             FOR $some IN $new_pages { INSERT INTO page $some RETURN NONE };
             FOR $some IN $journals { INSERT INTO journal $some RETURN NONE };";
-        // What was written just now and is written again, when what it leaves must differ: a row that does not change is
-        // not written at all, and what is gone already leaves no trace of being removed again, unless it is there first.
+        // What was written just now and is written again, when what it leaves must differ: a row that does not change
+        // is not written at all, and what is gone already leaves no trace of being removed again, unless it is there
+        // first.
         const AGAIN: &str = "
             FOR $id IN $gone { UPSERT $id CONTENT {} RETURN NONE; DELETE $id RETURN NONE; };
             FOR $id IN $written {

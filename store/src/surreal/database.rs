@@ -1,13 +1,14 @@
 //! The embedded database: opened, read, opened again after a write that failed, and closed.
 //!
-//! The datastore is built by hand, because `connect()` sizes its caches by the machine's memory; its maintenance tasks are
-//! left unstarted, because they write and sync every three seconds for features that are not used here. It runs on threads
-//! of its own with the deep stacks it needs, so the process around it may be an ordinary one, paused test time included.
+//! The datastore is built by hand, because `connect()` sizes its caches by the machine's memory; its maintenance tasks
+//! are left unstarted, because they write and sync every three seconds for features that are not used here. It runs on
+//! threads of its own with the deep stacks it needs, so the process around it may be an ordinary one, paused test time
+//! included.
 //!
 //! SurrealKV 0.21 appends to its own log behind a record that it could not write whole. When it reads that log back, it
-//! drops everything from the torn record on, although it acknowledged what follows. So a database in which a write failed is
-//! [distrusted](Database::distrust): no checkpoint is written to it until it was closed, which flushes its memory table
-//! without its log, and opened again.
+//! drops everything from the torn record on, although it acknowledged what follows. So a database in which a write
+//! failed is [distrusted](Database::distrust): no checkpoint is written to it until it was closed, which flushes its
+//! memory table without its log, and opened again.
 
 use std::future::Future;
 use std::ops::Deref;
@@ -34,13 +35,14 @@ use crate::clock::Timestamp;
 const MEMTABLE_BYTES: usize = 72 << 20;
 /// Memory the database may use for blocks it has read.
 const BLOCK_CACHE_BYTES: usize = 16 << 20;
-/// Values up to this size stand in the tables themselves, whose blocks have checksums: all of them. SurrealKV 0.21 can write
-/// larger ones to files of their own, where a write that failed half-way shifts all that follows: what was acknowledged
-/// before cannot be read then.
+/// Values up to this size stand in the tables themselves, whose blocks have checksums: all of them. SurrealKV 0.21 can
+/// write larger ones to files of their own, where a write that failed half-way shifts all that follows: what was
+/// acknowledged before cannot be read then.
 const INLINE_BYTES: u64 = 1 << 40;
 /// The database recurses deeply.
 const STACK_BYTES: usize = 10 << 20;
-/// `nice` value of the database's threads. Clients wait for the log, never for a checkpoint, so checkpoints yield the CPU.
+/// `nice` value of the database's threads. Clients wait for the log, never for a checkpoint, so checkpoints yield the
+/// CPU.
 const DB_THREAD_NICE: i32 = 5;
 /// The time for which opening may use no CPU time.
 const STANDSTILL_MAX: Duration = Duration::from_secs(10);
@@ -209,8 +211,8 @@ impl Database {
         self.run(async move { tokio::time::timeout(WRITE_MAX, work).await.map_err(|_| late())? }).await
     }
 
-    /// Runs a step of opening, which is given up when the process does nothing: SurrealKV 0.21 waits for ever after some
-    /// damages to its tables.
+    /// Runs a step of opening, which is given up when the process does nothing: SurrealKV 0.21 waits for ever after
+    /// some damages to its tables.
     async fn watched<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
@@ -337,8 +339,8 @@ impl Database {
 
     /// Ends the database's own threads. Returns `true` if they ended within [`WRITE_MAX`].
     ///
-    /// SurrealKV 0.21 closes a tree a second time in the background when it is dropped, and removes logs by their paths then:
-    /// files must not be put in their places before.
+    /// SurrealKV 0.21 closes a tree a second time in the background when it is dropped, and removes logs by their paths
+    /// then: files must not be put in their places before.
     pub(super) async fn end_threads(&self) -> bool {
         let Some(runtime) = locked(&self.runtime).take() else { return true };
         let end = tokio::task::spawn_blocking(move || {
@@ -413,8 +415,8 @@ fn flushed(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Closes what is open, opens it again, and looks whether it is what it was. While the disk takes nothing it stays open, so
-/// that reads go on. A failure after that ends the process.
+/// Closes what is open, opens it again, and looks whether it is what it was. While the disk takes nothing it stays
+/// open, so that reads go on. A failure after that ends the process.
 async fn reopened(
     path: &Path,
     opened: Arc<RwLock<Option<Open>>>,
@@ -492,8 +494,8 @@ fn with_advice(path: &Path, error: StoreError) -> StoreError {
     }
 }
 
-/// Ends the process: a database that could not be closed whole, or not be opened again, leaves tasks of its own behind, which
-/// hold its lock and may still write. A new process reads back what the log has.
+/// Ends the process: a database that could not be closed whole, or not be opened again, leaves tasks of its own behind,
+/// which hold its lock and may still write. A new process reads back what the log has.
 fn end(failure: &StoreError) -> ! {
     tracing::error!(%failure, "the database failed while it was opened again: the process ends, start it again");
     std::process::exit(crate::vital::EXIT_STATUS);
@@ -522,9 +524,9 @@ fn probe(path: &Path) -> Result<(), StoreError> {
 /// Opens the database in `path` as it is.
 async fn open_database(path: &Path) -> Result<Open, StoreError> {
     has_manifest(path)?;
-    // SurrealKV 0.21 splits a log that its memory table cannot hold when it reads it back: one part is flushed, which says
-    // that the whole log is, and the other is nowhere when it is killed again. A log holds at most a full table and one
-    // transaction more, so it is read back into a table of three, and closed.
+    // SurrealKV 0.21 splits a log that its memory table cannot hold when it reads it back: one part is flushed, which
+    // says that the whole log is, and the other is nowhere when it is killed again. A log holds at most a full table
+    // and one transaction more, so it is read back into a table of three, and closed.
     if needs_recovery(path) {
         shut(built(path, 3 * MEMTABLE_BYTES).await?, path).await?;
         flushed(path)?;
@@ -558,9 +560,9 @@ fn needs_recovery(store: &Path) -> bool {
 
 /// The datastore in `store`, with memory tables of that size.
 ///
-/// SurrealKV 0.21 counts a log on before it has made its file. When the file cannot be made and the memory table is flushed
-/// then, the manifest names a log past the newest file there is, and it does not open any more. All files are older than
-/// that log then, which means that the tables hold all that is in them.
+/// SurrealKV 0.21 counts a log on before it has made its file. When the file cannot be made and the memory table is
+/// flushed then, the manifest names a log past the newest file there is, and it does not open any more. All files are
+/// older than that log then, which means that the tables hold all that is in them.
 async fn built(store: &Path, memtable_bytes: usize) -> Result<Arc<Datastore>, StoreError> {
     match built_as_is(store, memtable_bytes).await {
         Err(StoreError::Io(error)) if error.contains(LOG_AHEAD) => {
@@ -636,8 +638,8 @@ async fn read_opened(db: &Client<Db>) -> Result<(Opened, Option<u64>), StoreErro
     Ok((opened, segment.first().map(|segment| *segment as u64)))
 }
 
-/// Waits until `done` is dropped; returns `true` when the process used no CPU time for [`STANDSTILL_MAX`] before that, and did
-/// not wait for the disk, or did for [`DISK_WAIT_MAX`].
+/// Waits until `done` is dropped; returns `true` when the process used no CPU time for [`STANDSTILL_MAX`] before that,
+/// and did not wait for the disk, or did for [`DISK_WAIT_MAX`].
 fn stands_still(done: &Receiver<()>) -> bool {
     let (mut used, mut idle, mut still) = (cpu_time(), Duration::ZERO, Duration::ZERO);
     let second = Duration::from_secs(1);

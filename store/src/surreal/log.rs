@@ -8,9 +8,9 @@
 //! A record that was torn can only be the last of its segment: after a failed append a new segment is begun, with the
 //! same number in it should the append be tried again.
 //!
-//! A segment gets its name once all of it is on the disk, and the file `newest` names the segment that was begun last. So a
-//! segment that is missing or shorter than it was made is reported when the log is opened, instead of passing for a log
-//! that ends earlier.
+//! A segment gets its name once all of it is on the disk, and the file `newest` names the segment that was begun last.
+//! So a segment that is missing or shorter than it was made is reported when the log is opened, instead of passing for
+//! a log that ends earlier.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{File, OpenOptions};
@@ -103,8 +103,8 @@ fn record(bytes: &[u8]) -> Option<(u64, &[u8], usize)> {
 }
 
 impl Log {
-    /// Opens the log in `folder`, with its rows past number `after`. `named` is the segment that the database knows to have
-    /// been begun.
+    /// Opens the log in `folder`, with its rows past number `after`. `named` is the segment that the database knows to
+    /// have been begun.
     ///
     /// # Errors
     /// [`StoreError::Corrupt`] when a record in the middle cannot be read.

@@ -1,6 +1,7 @@
 //! The SurrealDB backend, and the only SurrealQL in the workspace.
 //!
-//! The log of an embedded store is files beside the database (`log.rs`), which is written by checkpoints alone (`checkpoint.rs`).
+//! The log of an embedded store is files beside the database (`log.rs`), which is written by checkpoints alone
+//! (`checkpoint.rs`).
 
 mod before;
 mod checkpoint;
@@ -69,8 +70,8 @@ impl Surreal {
         Ok(Self { database: Database::new(path.as_ref())?, log: Arc::default(), accept_loss: false })
     }
 
-    /// With `true`, a store that lost rows at the end of its log opens without them (default `false`: it is refused with
-    /// [`StoreError::Lost`]). The files that are left of them are set aside in the folder `log`.
+    /// With `true`, a store that lost rows at the end of its log opens without them (default `false`: it is refused
+    /// with [`StoreError::Lost`]). The files that are left of them are set aside in the folder `log`.
     #[must_use]
     pub fn accepting_loss(self, accept_loss: bool) -> Self {
         Self { accept_loss, ..self }
@@ -276,8 +277,9 @@ impl Backend for Surreal {
         let (db, named, stream) = (self.database.reader().await?, stream, stream.to_string());
         self.database
             .run(async move {
-                // Rows are named by their last entry, so the first row past `after` holds after + 1, and each row holds one that
-                // is asked for. Rows of large entries hold no more than that: the limit keeps the others unread.
+                // Rows are named by their last entry, so the first row past `after` holds after + 1, and each row holds
+                // one that is asked for. Rows of large entries hold no more than that: the limit keeps the others
+                // unread.
                 let asked = db
                     .query("SELECT * FROM journal:[$stream, $after]>..=[$stream, $to] LIMIT $limit")
                     .bind(("limit", limit.min(i64::MAX as usize) as i64))

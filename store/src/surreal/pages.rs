@@ -1,4 +1,5 @@
-//! Elements of graphs as rows: pages of 64 numbers, since a row for each would make loading a graph twenty times slower.
+//! Elements of graphs as rows: pages of 64 numbers, since a row for each would make loading a graph twenty times
+//! slower.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! A lifeform writes a mind map together with people (MISSION L7): it perceives what they change, answers what is for it, and
-//! names nodes, not places in a list.
+//! A lifeform writes a mind map together with people (MISSION L7): it perceives what they change, answers what is for
+//! it, and names nodes, not places in a list.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

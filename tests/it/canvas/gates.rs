@@ -30,7 +30,10 @@ async fn write(client: Client, canvases: String, round: usize, writer: usize, ac
         let ops = match writer {
             0 => json!([said("message.append", json!("one")), said("message.amend", json!("two"))]),
             1 => {
-                json!([{"kind": "message.stream_open", "topic": "t1", "id": id}, said("message.checkpoint", json!("so far"))])
+                json!([
+                    {"kind": "message.stream_open", "topic": "t1", "id": id},
+                    said("message.checkpoint", json!("so far")),
+                ])
             }
             _ => {
                 json!([{"kind": "node.add", "id": id, "title": id, "parent": "root"}, {"kind": "node.move", "id": id}])

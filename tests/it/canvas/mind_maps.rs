@@ -60,13 +60,25 @@ async fn nodes_stand_in_a_tree_in_the_order_they_are_put_in() {
     ]))
     .await;
     assert_eq!(map.under(Some("root")).await, ["z", "a", "b", "bc", "c", "d"]);
-    map.done(json!([{"kind": "node.move", "id": "d", "parent": "root", "before": "z"}, {"kind": "node.move", "id": "c", "parent": "a"}])).await;
+    map.done(json!([
+        {"kind": "node.move", "id": "d", "parent": "root", "before": "z"},
+        {"kind": "node.move", "id": "c", "parent": "a"},
+    ]))
+    .await;
     assert_eq!(map.under(Some("root")).await, ["d", "z", "a", "b", "bc"]);
     assert_eq!(map.under(Some("a")).await, ["c"]);
     // A thousand times between the same two neighbours: the keys make room as long as they are let.
     for n in 0..10 {
         let between: Vec<Value> = (0..20)
-            .map(|m| json!({"kind": "node.add", "id": format!("n{n}-{m}"), "title": "n", "parent": "root", "after": "d"}))
+            .map(|m| {
+                json!({
+                    "kind": "node.add",
+                    "id": format!("n{n}-{m}"),
+                    "title": "n",
+                    "parent": "root",
+                    "after": "d",
+                })
+            })
             .collect();
         map.done(json!(between)).await;
     }
@@ -77,7 +89,13 @@ async fn nodes_stand_in_a_tree_in_the_order_they_are_put_in() {
 #[tokio::test]
 async fn a_cycle_and_whatever_does_not_fit_are_refused_with_path_and_rule_and_nothing_changes() {
     let map = Map::new().await;
-    map.done(json!([node("a", None), node("b", Some("a")), node("c", Some("b")), {"kind": "link.add", "id": "l", "from": "a", "to": "c"}])).await;
+    map.done(json!([
+        node("a", None),
+        node("b", Some("a")),
+        node("c", Some("b")),
+        {"kind": "link.add", "id": "l", "from": "a", "to": "c"},
+    ]))
+    .await;
     let before = map.state().await;
     for (op, code, path) in [
         (json!({"kind": "node.move", "id": "a", "parent": "c"}), "schema", Some("parent")),
@@ -131,7 +149,11 @@ async fn what_hangs_on_a_node_goes_with_it_or_is_merged() {
     );
     assert_eq!((&state["links"][0]["from"], &state["links"][0]["to"]), (&json!("a"), &json!("c")));
     assert!(state["comments"].as_array().unwrap().iter().all(|comment| comment["node"] == "a"));
-    map.done(json!([{"kind": "comment.resolve", "id": "on_b", "resolved": true}, {"kind": "node.remove", "id": "a", "with_children": true}])).await;
+    map.done(json!([
+        {"kind": "comment.resolve", "id": "on_b", "resolved": true},
+        {"kind": "node.remove", "id": "a", "with_children": true},
+    ]))
+    .await;
     let state = map.state().await;
     assert_eq!(map.under(None).await, ["c"]);
     assert_eq!(
@@ -194,7 +216,11 @@ async fn a_map_is_pushed_patched_and_there_after_a_kill() {
         .await;
     let tag =
         map.daemon.operator.get(&format!("{}/state", map.base)).await.headers["etag"].to_str().unwrap().to_owned();
-    let patch = json!([{"op": "replace", "path": "/nodes/b/title", "value": "B"}, {"op": "remove", "path": "/links/l"}, {"op": "add", "path": "/nodes/c", "value": {"title": "c", "parent": "b"}}]);
+    let patch = json!([
+        {"op": "replace", "path": "/nodes/b/title", "value": "B"},
+        {"op": "remove", "path": "/links/l"},
+        {"op": "add", "path": "/nodes/c", "value": {"title": "c", "parent": "b"}},
+    ]);
     let send = async |headers: &[(&str, &str)], patch: &Value| {
         let all = [&[("content-type", "application/json-patch+json")], headers].concat();
         map.daemon.operator.send(Method::PATCH, &map.base, &all, Some(patch.clone())).await
@@ -203,7 +229,10 @@ async fn a_map_is_pushed_patched_and_there_after_a_kill() {
     let done = send(&[("if-match", &tag)], &patch).await.expect(StatusCode::OK);
     assert_eq!(done["ops"], 3);
     send(&[("if-match", &tag)], &patch).await.refused(412, "stale");
-    let test = json!([{"op": "test", "path": "/nodes/b/title", "value": "b"}, {"op": "replace", "path": "/nodes/b/title", "value": "x"}]);
+    let test = json!([
+        {"op": "test", "path": "/nodes/b/title", "value": "b"},
+        {"op": "replace", "path": "/nodes/b/title", "value": "x"},
+    ]);
     send(&[], &test).await.refused(409, "state");
     map.daemon.operator.send(Method::PATCH, &map.base, &[], Some(patch)).await.refused(415, "not_a_patch");
     watcher.until(|frame| frame["rev"] == done["rev"]).await.iter().for_each(|frame| mirror.take(frame));

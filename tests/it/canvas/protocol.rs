@@ -106,7 +106,14 @@ async fn a_log_is_cut_and_who_is_further_back_begins_with_a_snapshot() {
     op.topic(&base, "t").await;
     let say = async |from: u64| {
         for batch in 0..10 {
-            let message = |n: u64| json!({"kind": "message.append", "topic": "t", "id": format!("m{}", from + batch * 100 + n), "content": "x"});
+            let message = |n: u64| {
+                json!({
+                    "kind": "message.append",
+                    "topic": "t",
+                    "id": format!("m{}", from + batch * 100 + n),
+                    "content": "x",
+                })
+            };
             let ops: Vec<Value> = (0..100).map(message).collect();
             op.post(&format!("{base}/ops"), json!({"ops": ops})).await.expect(StatusCode::OK);
         }
@@ -308,7 +315,15 @@ async fn people_call_each_other_react_suggest_and_are_given_roles() {
         .await
         .expect(StatusCode::CREATED);
     assert_eq!(ada.get(&format!("{path}/m")).await.body["mentions"], json!(["user:ada", "user:bob"]));
-    ops(&bob, json!([{"kind": "message.react", "topic": "t", "id": "m", "reaction": "👍"}, {"kind": "message.suggest", "topic": "t", "id": "m", "content": "it is 42", "reason": "arithmetic"}])).await.expect(StatusCode::OK);
+    ops(
+        &bob,
+        json!([
+            {"kind": "message.react", "topic": "t", "id": "m", "reaction": "👍"},
+            {"kind": "message.suggest", "topic": "t", "id": "m", "content": "it is 42", "reason": "arithmetic"},
+        ]),
+    )
+    .await
+    .expect(StatusCode::OK);
     ops(&bob, json!([{"kind": "message.settle", "topic": "t", "id": "m", "suggestion": 1, "accept": true}]))
         .await
         .refused(403, "forbidden");

@@ -1,6 +1,6 @@
-//! The crash matrix (MISSION F5): a job and an invocation are killed by SIGKILL before and after every commit they make,
-//! on the real database, while an outside provider counts what it is asked. Nothing that ended is asked for again, what was
-//! under way is asked for once more at most and settled, and the result is the same.
+//! The crash matrix (MISSION F5): a job and an invocation are killed by SIGKILL before and after every commit they
+//! make, on the real database, while an outside provider counts what it is asked. Nothing that ended is asked for
+//! again, what was under way is asked for once more at most and settled, and the result is the same.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -189,7 +189,10 @@ async fn define(client: &tests::Client) {
         node("first", json!([]), json!({})),
         node("client", json!(["first"]), json!({"tools": [{"name": "look"}]})),
         node("server", json!(["first"]), json!({"tools": kip})),
-        node("json", json!(["client", "server"]), json!({"kind": "structured_output", "structured_output": {"type": "object", "required": ["n"]}})),
+        node("json", json!([
+            "client",
+            "server",
+        ]), json!({"kind": "structured_output", "structured_output": {"type": "object", "required": ["n"]}})),
         {"id": "ok", "after": ["json"], "run": {"approve": {"message": "?"}}},
         {"id": "all", "after": ["first", "client", "server", "json", "ok"], "requires": "all", "run": {"join": "object"}},
     ]});
@@ -252,7 +255,13 @@ async fn a_job_killed_before_and_after_each_of_its_commits_comes_to_the_same_and
             let by = "user:operator";
             assert_eq!(
                 ended["output"],
-                json!({"first": "first is done", "client": "client is done", "server": "server is done", "json": {"n": 1}, "ok": {"approved": true, "comment": null, "by": by}}),
+                json!({
+                    "first": "first is done",
+                    "client": "client is done",
+                    "server": "server is done",
+                    "json": {"n": 1},
+                    "ok": {"approved": true, "comment": null, "by": by},
+                }),
                 "{at}: {ended}"
             );
             let told: Vec<&str> =
@@ -287,7 +296,10 @@ async fn an_invocation_killed_before_and_after_each_of_its_commits_comes_to_the_
                 let (mut status, mut answer) =
                     lives.send(Method::POST, &path, &key, Some(json!({"input": MARK}))).await;
                 if status == StatusCode::ACCEPTED {
-                    let results = json!({"context_token": answer["context_token"], "tool_results": [{"id": "c1", "result": "sea"}]});
+                    let results = json!({
+                        "context_token": answer["context_token"],
+                        "tool_results": [{"id": "c1", "result": "sea"}],
+                    });
                     (status, answer) =
                         lives.send(Method::POST, &format!("/v1/neurons/{neuron}/continue"), &[], Some(results)).await;
                 }
@@ -361,8 +373,8 @@ async fn what_a_tool_wrote_is_not_written_twice_wherever_the_daemon_is_killed() 
     assert!(points > 16);
 }
 
-/// What is done with records and resources, each as a request that is made again where nobody knows whether it was done, and
-/// what must hold after it, whatever it was cut in.
+/// What is done with records and resources, each as a request that is made again where nobody knows whether it was
+/// done, and what must hold after it, whatever it was cut in.
 async fn records_done(what: &str, lives: &mut Lives<'_>, at: &str) {
     const RECORDS: &str = "/api/knowledge";
     let own = format!("{RECORDS}/{MARK}");

@@ -1,5 +1,6 @@
-//! A disk that fails now and then, under the real database in a real process, with kills among it: nothing acknowledged is
-//! lost, and the store opens. More of it: `FAULT_ROUNDS=50 FAULT_SEED=1 cargo test --release -p tests --test it faults::`.
+//! A disk that fails now and then, under the real database in a real process, with kills among it: nothing acknowledged
+//! is lost, and the store opens. More of it: `FAULT_ROUNDS=50 FAULT_SEED=1 cargo test --release -p tests --test it
+//! faults::`.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -143,7 +144,8 @@ async fn nothing_acknowledged_is_lost_on_a_disk_that_fails_now_and_then() {
     let mut victim = disk.start(&data).expect("it starts on a disk that is well");
     let mut talks = vec![Talk::begin(&victim).await];
     for round in 0..rounds {
-        // The first rounds are those that lost stores: writes of a checkpoint that fail, and a kill after one that does not.
+        // The first rounds are those that lost stores: writes of a checkpoint that fail, and a kill after one that does
+        // not.
         let fault = Fault {
             permille: PERMILLE[(round as usize + 3) % PERMILLE.len()],
             errno: ERRORS[chance.random_range(0..ERRORS.len())],

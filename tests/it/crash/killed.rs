@@ -385,7 +385,9 @@ async fn a_bulk_load_cut_by_kill_9_leaves_whole_capsules_only() {
     })
     .await;
     let victim = Victim::start(folder.path());
-    let count = json!({"command": "FIND(?f.attributes.load, COUNT(?f), COUNT(?l)) WHERE { ?f {type: \"Fact\"} OPTIONAL { ?l (?f, \"stated_by\", ?to) } }"});
+    let count = json!({
+        "command": "FIND(?f.attributes.load, COUNT(?f), COUNT(?l)) WHERE { ?f {type: \"Fact\"} OPTIONAL { ?l (?f, \"stated_by\", ?to) } }",
+    });
     let counted = victim.client.post(&door, count).await.expect(StatusCode::OK);
     let there: BTreeMap<String, (u64, u64)> = counted["result"]
         .as_array()

@@ -152,7 +152,12 @@ async fn a_job_brings_its_output_and_tells_what_its_designer_wants_told_by_poll_
     let daemon = TestDaemon::start(loud).await;
     let operator = &daemon.operator;
     let mut first = neuron("IntentAnalysis", json!([]));
-    first["observe"] = json!({"start": "analysing", "info": "{{ output | length }} letters", "end": "analysed", "metadata": {"all": ""}});
+    first["observe"] = json!({
+        "start": "analysing",
+        "info": "{{ output | length }} letters",
+        "end": "analysed",
+        "metadata": {"all": ""},
+    });
     let hidden = neuron("hidden", json!(["IntentAnalysis"]));
     let mut last = neuron("Say", json!(["hidden"]));
     last["observe"] = json!({"stage": "Saying", "end": "said {{ output }}"});
@@ -261,7 +266,12 @@ async fn waits_in_parallel_branches_are_each_answered_on_their_own_and_once() {
     let token = |wait: &Value| wait["context_token"].as_str().unwrap().to_owned();
     let (left, right, tool) = (of("left"), of("right"), of("hello"));
     assert_eq!(tool["tool_calls"][0]["name"], "measure");
-    let answer = |wait: &Value, result: &str| json!({"context_token": token(wait), "tool_results": [{"id": wait["tool_calls"][0]["id"], "result": result}]});
+    let answer = |wait: &Value, result: &str| {
+        json!({
+            "context_token": token(wait),
+            "tool_results": [{"id": wait["tool_calls"][0]["id"], "result": result}],
+        })
+    };
     // What is no answer consumes nothing.
     operator.post(&path, json!({"context_token": token(&left), "approved": true})).await.refused(422, "answer");
     operator.post(&path, json!({"context_token": token(&left)})).await.refused(422, "invalid");
@@ -376,7 +386,15 @@ async fn a_job_is_cancelled_given_up_at_its_deadline_and_taken_up_again_where_it
     daemon.clock.advance_ms(30_000);
     assert_eq!(ended(operator, &late).await["error"], "it did not end within its deadline");
 
-    define(operator, json!({"id": "weak", "output": "last", "nodes": [neuron("first", json!([])), neuron("weak", json!(["first"])), neuron("last", json!(["weak"]))]})).await;
+    define(
+        operator,
+        json!({
+            "id": "weak",
+            "output": "last",
+            "nodes": [neuron("first", json!([])), neuron("weak", json!(["first"])), neuron("last", json!(["weak"]))],
+        }),
+    )
+    .await;
     let job = execute(operator, "weak", hello()).await;
     let failed = ended(operator, &job).await;
     assert!(failed["error"].as_str().unwrap().starts_with("weak: "), "{failed}");
@@ -478,14 +496,22 @@ async fn the_shipped_fascicles_run() {
         let system = request.messages[0].content.clone().unwrap_or_default();
         match schema {
             Some(schema) if schema["properties"].get("tasks").is_some() => {
-                Reply::Text(json!({"intent": "a trip", "entities": ["Beijing"], "tasks": [{"title": "go"}]}).to_string())
+                Reply::Text(json!({
+                    "intent": "a trip",
+                    "entities": ["Beijing"],
+                    "tasks": [{"title": "go"}],
+                }).to_string())
             }
-            Some(schema) if schema["properties"].get("questions").is_some() => Reply::Text(json!({"questions": ["q1", "q2"]}).to_string()),
+            Some(schema) if schema["properties"].get("questions").is_some() => Reply::Text(json!({
+                "questions": ["q1", "q2"],
+            }).to_string()),
             Some(schema) if schema["properties"].get("good").is_some() => {
                 let mended = request.messages.iter().any(|message| message.content.as_deref().is_some_and(|it| it.contains("MENDED")));
                 Reply::Text(json!({"good": mended, "remarks": ["mend it"]}).to_string())
             }
-            Some(_) if system.contains("Split the request") => Reply::Text(json!({"routes": [{"neuron": "retrieval", "events": [{"role": "user", "content": "sights"}]}, {"neuron": "calculation", "events": [{"role": "user", "content": "days"}]}]}).to_string()),
+            Some(_) if system.contains("Split the request") => Reply::Text(json!({
+                "routes": [{"neuron": "retrieval", "events": [{"role": "user", "content": "sights"}]}, {"neuron": "calculation", "events": [{"role": "user", "content": "days"}]}],
+            }).to_string()),
             Some(_) => Reply::Text(json!({"events": [{"role": "draft", "content": "a plan"}]}).to_string()),
             None if system.contains("search tool") && !request.messages.iter().any(|message| message.role == "tool") => {
                 Reply::Tools(vec![("c1".into(), "search_web".into(), "{\"query\":\"q\"}".into())])
@@ -512,7 +538,9 @@ async fn the_shipped_fascicles_run() {
         "{body}"
     );
 
-    operator.post("/v1/nexus/commons/kip", json!({"command": "UPSERT { CONCEPT { {type: \"Knowledge\", name: \"tides\"} SET ATTRIBUTES { task: \"entering Faro\", content: \"Wait for the flood.\" } } } WITH METADATA { access_scopes: [\"public\"] }"})).await.expect(StatusCode::OK);
+    operator.post("/v1/nexus/commons/kip", json!({
+        "command": "UPSERT { CONCEPT { {type: \"Knowledge\", name: \"tides\"} SET ATTRIBUTES { task: \"entering Faro\", content: \"Wait for the flood.\" } } } WITH METADATA { access_scopes: [\"public\"] }",
+    })).await.expect(StatusCode::OK);
     let body = ended(operator, &execute(operator, "answer_with_memory", json!({"input": "tides at Faro"})).await).await;
     assert!(body["output"]["remembered"].to_string().contains("Wait for the flood"), "{body}");
 
@@ -536,8 +564,16 @@ async fn what_cannot_be_kept_fails_its_job_and_an_event_that_is_too_large_is_ref
     let daemon = TestDaemon::start(loud).await;
     let operator = &daemon.operator;
     // Each approval shows 250 KB; a dozen of them are more than one commit holds.
-    let approvals: Vec<Value> =
-        (0..20).map(|n| json!({"id": format!("ok{n}"), "after": ["wait"], "reads_input": true, "run": {"approve": {"message": "?"}}})).collect();
+    let approvals: Vec<Value> = (0..20)
+        .map(|n| {
+            json!({
+                "id": format!("ok{n}"),
+                "after": ["wait"],
+                "reads_input": true,
+                "run": {"approve": {"message": "?"}},
+            })
+        })
+        .collect();
     let mut nodes = vec![json!({"id": "wait", "run": {"wait": {"event": "go"}}})];
     nodes.extend(approvals);
     define(operator, json!({"id": "f", "output": "wait", "nodes": nodes})).await;
@@ -553,7 +589,11 @@ async fn what_cannot_be_kept_fails_its_job_and_an_event_that_is_too_large_is_ref
     // The daemon is well, also after it was killed.
     let daemon = daemon.kill_and_restart().await;
     assert_eq!(ended(&daemon.operator, &job).await["status"], "failed");
-    let hostile = json!({"id": "g", "output": "a", "nodes": [{"id": "a", "run": {"join": "list"}, "observe": {"end": format!("{{{{ {}1 }}}}", "not ".repeat(100_000))}}]});
+    let hostile = json!({
+        "id": "g",
+        "output": "a",
+        "nodes": [{"id": "a", "run": {"join": "list"}, "observe": {"end": format!("{{{{ {}1 }}}}", "not ".repeat(100_000))}}],
+    });
     let refused = daemon.operator.post("/v1/fascicles", hostile).await.refused(422, "invalid_fascicle");
     assert_eq!(refused["faults"][0]["path"], "nodes[0].observe.end");
 }

@@ -1,5 +1,5 @@
-//! Supervision (MISSION F5): a storm of panics fails its own steps and nothing else, what is bounded says so, and what is
-//! only read is kept no later than anybody could miss it.
+//! Supervision (MISSION F5): a storm of panics fails its own steps and nothing else, what is bounded says so, and what
+//! is only read is kept no later than anybody could miss it.
 
 use std::sync::Arc;
 
@@ -66,7 +66,13 @@ async fn a_storm_of_panics_leaves_everything_else_alive() {
     let store = Store::in_memory(Arc::new(ManualClock::default())).await;
     let neurons =
         Neurons::open(store.clone(), tests::tools_of(Nexus::new(store.clone())), Models::none("none")).await.unwrap();
-    let tool = |id: &str| json!({"id": id, "output": "a", "nodes": [{"id": "a", "run": {"tool": {"name": id}}, "retry": {"times": 2, "backoff_ms": 0}}]});
+    let tool = |id: &str| {
+        json!({
+            "id": id,
+            "output": "a",
+            "nodes": [{"id": "a", "run": {"tool": {"name": id}}, "retry": {"times": 2, "backoff_ms": 0}}],
+        })
+    };
     let shipped = ["boom", "fine"].map(|id| serde_json::from_value(tool(id)).unwrap()).to_vec();
     let tools = ["boom", "fine"].map(Arc::from).into();
     let fascicles = Fascicles::open(store, neurons, shipped, tools).await.unwrap();

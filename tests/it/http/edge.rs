@@ -222,7 +222,10 @@ async fn kip_answers_its_envelope_and_only_operators_write() {
     let daemon = TestDaemon::start(honest).await;
     let (id, _) = daemon.lifeform().await;
     let path = format!("/v1/lifeforms/{id}/kip");
-    let find = json!({"command": "FIND(?p.attributes.name) WHERE { ?p {type: \"Person\", name: $who} }", "parameters": {"who": "$self"}});
+    let find = json!({
+        "command": "FIND(?p.attributes.name) WHERE { ?p {type: \"Person\", name: $who} }",
+        "parameters": {"who": "$self"},
+    });
     assert_eq!(daemon.operator.post(&path, find.clone()).await.expect(StatusCode::OK), json!({"result": ["Iris"]}));
     let wrong = daemon.operator.post(&path, json!({"command": "FIND(?p"})).await.expect(StatusCode::OK);
     assert_eq!((&wrong["error"]["kind"], &wrong["error"]["line"]), (&json!("syntax"), &json!(1)));

@@ -1,5 +1,5 @@
-//! Nobody starves the rest: what one participant may take of nutrients, of a lifeform's attention, of jobs and of the disk, and
-//! that another is served meanwhile.
+//! Nobody starves the rest: what one participant may take of nutrients, of a lifeform's attention, of jobs and of the
+//! disk, and that another is served meanwhile.
 
 use std::sync::Arc;
 
@@ -81,7 +81,9 @@ async fn who_writes_without_end_spends_its_own_share_of_a_lifeform_and_others_ar
     })
     .await;
     let op = &daemon.operator;
-    let definition = json!({"definition": {"name": "Iris", "nutrients": {"tokens": 40_000, "micro_usd": 0}, "initiative": {"sleep_after_s": 0}}});
+    let definition = json!({
+        "definition": {"name": "Iris", "nutrients": {"tokens": 40_000, "micro_usd": 0}, "initiative": {"sleep_after_s": 0}},
+    });
     let made = op.post("/v1/lifeforms", definition).await.expect(StatusCode::CREATED);
     let life = format!("/v1/lifeforms/{}", made["id"].as_str().unwrap());
     op.post(&format!("{life}/start"), json!({})).await.expect(StatusCode::OK);

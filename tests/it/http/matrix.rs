@@ -1,5 +1,6 @@
-//! Who may do what to whose: each route of the OpenAPI document, asked as each role for what belongs to another. A route whose
-//! access the document does not say (`x-access`) fails here, as does one that lets in more, or fewer, than it says.
+//! Who may do what to whose: each route of the OpenAPI document, asked as each role for what belongs to another. A
+//! route whose access the document does not say (`x-access`) fails here, as does one that lets in more, or fewer, than
+//! it says.
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -100,7 +101,11 @@ impl World {
             (_, "/v1/neurons/{id}/memory") => json!({"memory": "mine now"}),
             ("put", "/v1/neurons/{id}") => json!({"memory": "mine now"}),
             ("put", "/v1/fascicles/{id}") => {
-                json!({"id": "his", "output": "a", "nodes": [{"id": "a", "run": {"neuron": {"spec": {"memory": "x"}}}}]})
+                json!({
+                    "id": "his",
+                    "output": "a",
+                    "nodes": [{"id": "a", "run": {"neuron": {"spec": {"memory": "x"}}}}],
+                })
             }
             (_, "/v1/neurons/{id}/continue") => json!({"context_token": self.token, "tool_results": []}),
             (_, "/v1/jobs/{id}/continue") => json!({"context_token": self.token, "event": "go"}),
@@ -209,7 +214,8 @@ async fn each_route_lets_in_whom_the_document_names_and_nobody_else() {
         }
     }
     assert_eq!(world.standing().await, before, "who was refused changed nothing");
-    // Then those who may: whatever else is wrong with what they ask, they are let in. Bob keeps his own; others ask by them.
+    // Then those who may: whatever else is wrong with what they ask, they are let in. Bob keeps his own; others ask by
+    // them.
     for (method, path, access) in &routes {
         for (role, client) in &clients {
             let is_end =

@@ -1,5 +1,5 @@
-//! Definitions have owners, run with no more rights than their authors have, and are approved by operators; a token that is
-//! taken back closes what it opened.
+//! Definitions have owners, run with no more rights than their authors have, and are approved by operators; a token
+//! that is taken back closes what it opened.
 
 use std::sync::Arc;
 

@@ -11,9 +11,27 @@ const RECORDS: &str = "/api/knowledge";
 /// Records whose texts try what a format might trip over.
 fn samples() -> Vec<Value> {
     vec![
-        json!({"task": "Use channel 9", "content": "---\nid: 1\n---\n# no heading\n\n\\---\nend", "types": ["strategy"], "tags": {"domain": "sailing"}, "mood": {"of": "day"}}),
-        json!({"task": "two\nlines", "content": "  spaced  \n\n", "types": ["definition", "tool"], "scopes": ["public"], "score": 5}),
-        json!({"task": "偏好", "content": "我喜欢喝茶", "types": ["user_profile"], "tags": {"category": "preference"}, "message_id": "m1"}),
+        json!({
+            "task": "Use channel 9",
+            "content": "---\nid: 1\n---\n# no heading\n\n\\---\nend",
+            "types": ["strategy"],
+            "tags": {"domain": "sailing"},
+            "mood": {"of": "day"},
+        }),
+        json!({
+            "task": "two\nlines",
+            "content": "  spaced  \n\n",
+            "types": ["definition", "tool"],
+            "scopes": ["public"],
+            "score": 5,
+        }),
+        json!({
+            "task": "偏好",
+            "content": "我喜欢喝茶",
+            "types": ["user_profile"],
+            "tags": {"category": "preference"},
+            "message_id": "m1",
+        }),
     ]
 }
 
@@ -127,7 +145,14 @@ async fn a_backup_is_whole_names_of_kip_units_skills_and_odd_members_included() 
     let skill =
         "---\nname: cross-the-bar\ndescription: Entering over a bar\nlicense: MIT\n---\nWait for slack water.\n";
     op.post("/v1/skills", json!({"skill_md_content": skill})).await.expect(StatusCode::CREATED);
-    let odd = json!({"task": "odd", "content": "Odd.", "types": ["tool"], "a name": 1, "x\nowner: \"user:bob\"\ny": 2, "\"q\": ": 3});
+    let odd = json!({
+        "task": "odd",
+        "content": "Odd.",
+        "types": ["tool"],
+        "a name": 1,
+        "x\nowner: \"user:bob\"\ny": 2,
+        "\"q\": ": 3,
+    });
     op.post(RECORDS, odd).await.expect(StatusCode::CREATED);
     let protocol = async |client: &Client| {
         let unit = client.get("/v1/knowledge/kp:pattern:bar").await.expect(StatusCode::OK);
@@ -191,7 +216,13 @@ async fn a_dry_run_warns_as_the_import_does_and_what_came_later_is_linked_by_ano
     let op = &daemon.operator;
     let secret =
         json!({"id": "s", "task": "log in", "content": "the password: hunter2hunter2 is old", "types": ["tool"]});
-    let needy = json!({"id": "n", "task": "run it", "content": "Run the script.", "types": ["tool"], "resource_ids": ["code/run.py"]});
+    let needy = json!({
+        "id": "n",
+        "task": "run it",
+        "content": "Run the script.",
+        "types": ["tool"],
+        "resource_ids": ["code/run.py"],
+    });
     let lines = format!("{secret}\n{needy}");
     let would = import(op, "jsonl", &lines, "&dry_run=true").await;
     let warnings = would["warnings"].to_string();
@@ -242,7 +273,15 @@ async fn a_dry_run_of_units_and_of_what_stands_in_a_file_twice_tells_what_the_im
         |id: &str, content: &str| json!({"id": id, "task": "t", "content": content, "types": ["tool"]}).to_string();
     let mut labelled: Value = serde_json::from_str(&line("x", "one")).unwrap();
     labelled["tags"] = json!({"domain": "sea"});
-    let named = |id: &str| json!({"id": id, "task": "t", "content": "c", "types": ["tool"], "skill": {"name": "moor", "description": "d"}});
+    let named = |id: &str| {
+        json!({
+            "id": id,
+            "task": "t",
+            "content": "c",
+            "types": ["tool"],
+            "skill": {"name": "moor", "description": "d"},
+        })
+    };
     let lines = [line("x", "one"), line("x", "one"), labelled.to_string(), line("x", "two"), line("y", "three")];
     let lines = [lines.join("\n"), named("p").to_string(), named("q").to_string()].join("\n");
     for policy in [nexus::SecretPolicy::Redact, nexus::SecretPolicy::Reject] {

@@ -153,7 +153,14 @@ async fn what_cannot_be_kept_is_told_member_by_member_and_older_words_are_unders
     }
     assert_eq!(ada.get(RECORDS).await.expect(StatusCode::OK)["count"], 0, "nothing of it was kept");
     // A type by itself, a trace, a visibility instead of scopes, the owner's own scope by its old name.
-    let old = json!({"task": "t", "content": "c", "type": "tool", "trace_id": "tr-1", "visibility": "org", "created_at": "2020-01-01"});
+    let old = json!({
+        "task": "t",
+        "content": "c",
+        "type": "tool",
+        "trace_id": "tr-1",
+        "visibility": "org",
+        "created_at": "2020-01-01",
+    });
     let saved = ada.post(RECORDS, old).await.expect(StatusCode::CREATED);
     let kept = &saved["knowledge"];
     assert_eq!(
@@ -288,7 +295,15 @@ async fn records_that_say_the_same_are_merged_within_one_owner_and_scope_and_com
     let ada = daemon.member("user:ada", &["org:acme"]).await;
     let bob = daemon.member("user:bob", &["org:acme"]).await;
     let long = "When the wind is against the tide the sea at the bar is steep and short, so wait for slack water before you go out.";
-    let body = |content: &str, tags: Value, scopes: Value| json!({"task": "crossing the bar", "content": content, "types": ["strategy"], "tags": tags, "scopes": scopes});
+    let body = |content: &str, tags: Value, scopes: Value| {
+        json!({
+            "task": "crossing the bar",
+            "content": content,
+            "types": ["strategy"],
+            "tags": tags,
+            "scopes": scopes,
+        })
+    };
     let own = json!(["user:ada"]);
     let first = save(&ada, body(long, json!({"a": "1"}), own.clone())).await;
     let same = save(&ada, body(&format!("{long} "), json!({"b": "2"}), own.clone())).await;

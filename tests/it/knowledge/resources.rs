@@ -384,7 +384,10 @@ async fn a_secret_is_found_in_no_file_no_log_and_no_answer() {
     let accept = [("accept", "application/json, text/event-stream")];
     op.send(Method::POST, "/mcp", &accept, Some(call)).await.expect(StatusCode::OK);
     assert_eq!(op.get(&format!("{RESOURCES}/third")).await.body["has_secure_body"], true);
-    let case = json!({"add_harmful_case": {"reason": format!("password: {marker}")}, "evolve_feedback": format!("password: {marker}")});
+    let case = json!({
+        "add_harmful_case": {"reason": format!("password: {marker}")},
+        "evolve_feedback": format!("password: {marker}"),
+    });
     op.put(&format!("/api/knowledge/{id}"), case).await.expect(StatusCode::OK);
     // Written where it does not belong, it is left out.
     let misplaced = json!({"task": "log in", "content": format!("password: {marker}"), "types": ["tool"]});

@@ -113,7 +113,12 @@ async fn chinese_and_japanese_are_found_by_one_two_and_more_characters_in_any_wi
 async fn a_record_is_found_by_its_labels() {
     let daemon = TestDaemon::start(honest).await;
     let op = &daemon.operator;
-    let body = json!({"task": "entering", "content": "Wait for the flood.", "types": ["strategy"], "tags": {"domain": "sailing", "places": ["Faro", "Olhão"]}});
+    let body = json!({
+        "task": "entering",
+        "content": "Wait for the flood.",
+        "types": ["strategy"],
+        "tags": {"domain": "sailing", "places": ["Faro", "Olhão"]},
+    });
     let id = save(op, body).await;
     for query in ["q=sailing", "q=Olhao", "q=olhão"] {
         assert_eq!(found(op, query).await, [id.as_str()], "{query}");

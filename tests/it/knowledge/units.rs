@@ -398,7 +398,13 @@ async fn a_unit_posted_back_as_it_was_told_changes_nothing_and_shows_it_to_nobod
     let daemon = TestDaemon::start(honest).await;
     let ada = daemon.member("user:ada", &["org:acme", "team:red"]).await;
     let cy = daemon.member("user:cy", &["org:acme"]).await;
-    let record = json!({"id": "knowledge-team", "task": "Entering Faro", "content": "Wait for the flood.", "types": ["strategy"], "scopes": ["team:red"]});
+    let record = json!({
+        "id": "knowledge-team",
+        "task": "Entering Faro",
+        "content": "Wait for the flood.",
+        "types": ["strategy"],
+        "scopes": ["team:red"],
+    });
     ada.post("/api/knowledge", record).await.expect(StatusCode::CREATED);
     ada.post(UNITS, json!({"@context": CONTEXT, "@type": "Pattern", "id": "kp:pattern:bar", "name": "Slack"}))
         .await

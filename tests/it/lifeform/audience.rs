@@ -1,5 +1,5 @@
-//! Who hears what (MISSION K11): what is said where somebody is not is told to nobody else, in the same lifeform or in another;
-//! what is forgotten is forgotten in every copy; and what others wrote makes a thought untrusted.
+//! Who hears what (MISSION K11): what is said where somebody is not is told to nobody else, in the same lifeform or in
+//! another; what is forgotten is forgotten in every copy; and what others wrote makes a thought untrusted.
 
 use reqwest::StatusCode;
 use serde_json::{Value, json};

@@ -1,5 +1,5 @@
-//! What a lifeform does without being asked: goals, schedules, quiet hours; and how it sleeps when there is nothing to do
-//! (MISSION L1, L2).
+//! What a lifeform does without being asked: goals, schedules, quiet hours; and how it sleeps when there is nothing to
+//! do (MISSION L1, L2).
 
 use std::sync::Arc;
 
@@ -26,7 +26,14 @@ fn planning(
 }
 
 fn step(say: &str, status: &str, again_in_minutes: u32) -> Value {
-    json!({"plan": ["look", "tell"], "say": say, "status": status, "again_in_minutes": again_in_minutes, "subgoals": [], "schedules": []})
+    json!({
+        "plan": ["look", "tell"],
+        "say": say,
+        "status": status,
+        "again_in_minutes": again_in_minutes,
+        "subgoals": [],
+        "schedules": [],
+    })
 }
 
 async fn born(daemon: &TestDaemon, definition: Value) -> (String, String) {
@@ -223,7 +230,14 @@ async fn schedules_quiet_hours_and_the_limit_on_unasked_messages_hold() {
 async fn a_goal_that_fails_is_blocked_and_told_and_one_can_have_parts() {
     let daemon = TestDaemon::start(planning(|told| match told.contains("Learn to sail") {
         true => {
-            json!({"plan": [], "say": "", "status": "active", "again_in_minutes": 0, "subgoals": ["Find a teacher"], "schedules": []})
+            json!({
+                "plan": [],
+                "say": "",
+                "status": "active",
+                "again_in_minutes": 0,
+                "subgoals": ["Find a teacher"],
+                "schedules": [],
+            })
         }
         false => json!("no plan at all"),
     }))

@@ -1,4 +1,5 @@
-//! How a lifeform is kept from hurting itself (MISSION L5): storms, loops through canvases, stuck answers, poisoned memories.
+//! How a lifeform is kept from hurting itself (MISSION L5): storms, loops through canvases, stuck answers, poisoned
+//! memories.
 
 use neurons::llm::ChatRequest;
 use neurons::llm::scripted::Reply;

@@ -201,7 +201,11 @@ async fn twenty_facts_of_twenty_are_remembered() {
 async fn a_lifeform_that_cannot_pay_rests_says_so_and_answers_after_a_top_up() {
     let daemon = TestDaemon::start(honest).await;
     let op = &daemon.operator;
-    let poor = json!({"name": "Poor", "nutrients": {"tokens": 100, "micro_usd": 0}, "metabolism": {"rest_below_tokens": 50, "eco_below_tokens": 100, "eco_until_tokens": 200, "beat_ms": 86_400_000}});
+    let poor = json!({
+        "name": "Poor",
+        "nutrients": {"tokens": 100, "micro_usd": 0},
+        "metabolism": {"rest_below_tokens": 50, "eco_below_tokens": 100, "eco_until_tokens": 200, "beat_ms": 86_400_000},
+    });
     let made = op.post("/v1/lifeforms", json!({"definition": poor})).await.expect(StatusCode::CREATED);
     let path = format!("/v1/lifeforms/{}", made["id"].as_str().unwrap());
     op.post(&format!("{path}/start"), json!({})).await.expect(StatusCode::OK);

@@ -1,4 +1,5 @@
-//! What a lifeform lives on: nutrients by rule, modes that choose models, variants and lengths, reports of where it went.
+//! What a lifeform lives on: nutrients by rule, modes that choose models, variants and lengths, reports of where it
+//! went.
 
 use neurons::llm::scripted::Reply;
 use reqwest::{Method, StatusCode};
@@ -154,7 +155,15 @@ async fn a_skill_has_variants_and_a_definition_that_cannot_live_is_refused() {
     let homeostasis = fascicles.pop().unwrap();
     assert_eq!(
         Value::from(fascicles),
-        json!([{"id": "reply", "skill": "reply", "status": "active"}, {"id": "answer_with_memory", "skill": "reply", "status": "idle"}, {"id": "heed", "skill": "heed", "status": "active"}, {"id": "inhibit", "skill": "inhibit", "status": "active"}, {"id": "pursue", "skill": "pursue", "status": "active"}, {"id": "co_author", "skill": "co_author", "status": "active"}, {"id": "compact", "skill": "compact", "status": "active"}])
+        json!([
+            {"id": "reply", "skill": "reply", "status": "active"},
+            {"id": "answer_with_memory", "skill": "reply", "status": "idle"},
+            {"id": "heed", "skill": "heed", "status": "active"},
+            {"id": "inhibit", "skill": "inhibit", "status": "active"},
+            {"id": "pursue", "skill": "pursue", "status": "active"},
+            {"id": "co_author", "skill": "co_author", "status": "active"},
+            {"id": "compact", "skill": "compact", "status": "active"},
+        ])
     );
     let monitor = &homeostasis["neurons"][1];
     assert_eq!((&homeostasis["status"], &homeostasis["built_in"]), (&json!("idle"), &json!(true)), "it is only made");
@@ -165,7 +174,10 @@ async fn a_skill_has_variants_and_a_definition_that_cannot_live_is_refused() {
         json!({"name": "Iris", "reply": {"standard": "reply", "poor": "reply"}}),
         json!({"name": "Iris", "metabolism": {"eco_below_tokens": 9, "eco_until_tokens": 8, "rest_below_tokens": 1}}),
         json!({"name": "Iris", "metabolism": {"hyper_above_tokens": 8}}),
-        json!({"name": "Iris", "metabolism": {"release": {"per_hour": {"tokens": -1, "micro_usd": 0}, "ceiling": {"tokens": 0, "micro_usd": 0}}}}),
+        json!({
+            "name": "Iris",
+            "metabolism": {"release": {"per_hour": {"tokens": -1, "micro_usd": 0}, "ceiling": {"tokens": 0, "micro_usd": 0}}},
+        }),
     ] {
         make(definition).await.refused(422, "invalid");
     }

@@ -1,5 +1,5 @@
-//! Whose word is enough (MISSION L8, and what bad input gets): what a voice that is not trusted asks for, and what would change
-//! something outside, waits for an approval; a word of the house is an order.
+//! Whose word is enough (MISSION L8, and what bad input gets): what a voice that is not trusted asks for, and what
+//! would change something outside, waits for an approval; a word of the house is an order.
 
 use neurons::llm::ChatRequest;
 use neurons::llm::scripted::Reply;
@@ -54,7 +54,10 @@ async fn what_a_stranger_asks_for_outside_waits_for_an_approval_and_is_then_done
     let waiting = op.get(&path).await.expect(StatusCode::OK);
     let call = &waiting["waits"][0]["tool_calls"][0];
     assert_eq!((&call["name"], &call["needs_approval"]), (&json!("put"), &json!(true)));
-    let word = json!({"context_token": waiting["waits"][0]["context_token"], "tool_results": [{"id": call["id"], "approved": true}]});
+    let word = json!({
+        "context_token": waiting["waits"][0]["context_token"],
+        "tool_results": [{"id": call["id"], "approved": true}],
+    });
     for _ in 0..2 {
         op.post(&format!("{path}/continue"), word.clone()).await.expect(StatusCode::ACCEPTED);
     }

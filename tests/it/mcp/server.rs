@@ -24,7 +24,19 @@ async fn one_memory_through_mcp_and_every_other_door() {
     let daemon = TestDaemon::start(honest).await;
     let ada = daemon.member("user:ada", &[]).await;
     let bob = daemon.member("user:bob", &[]).await;
-    let saved = tool(&ada, "knowledge_save", json!({"task": "mooring", "content": "Use two lines.", "types": ["tool"], "source_name": "log", "urls": ["https://a.example"]})).await.unwrap();
+    let saved = tool(
+        &ada,
+        "knowledge_save",
+        json!({
+            "task": "mooring",
+            "content": "Use two lines.",
+            "types": ["tool"],
+            "source_name": "log",
+            "urls": ["https://a.example"],
+        }),
+    )
+    .await
+    .unwrap();
     let id = saved["knowledge_id"].as_str().unwrap();
     let kept = ada.get(&format!("{RECORDS}/{id}")).await.expect(StatusCode::OK);
     assert_eq!(

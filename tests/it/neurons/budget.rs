@@ -1,5 +1,5 @@
-//! Budget truth (MISSION L3): whatever is reserved, settled, credited and taken at once, and whenever the process dies, no
-//! balance falls below zero, the ledger sums up to the balance, and nothing is charged that was not reserved.
+//! Budget truth (MISSION L3): whatever is reserved, settled, credited and taken at once, and whenever the process dies,
+//! no balance falls below zero, the ledger sums up to the balance, and nothing is charged that was not reserved.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -113,7 +113,8 @@ async fn no_storm_of_reservations_charges_and_kills_makes_a_balance_lie() {
             );
             match life % 2 {
                 0 => storm(&store, seed, life).await,
-                // Killed in the middle: what was not acknowledged may be there or not, and the books are right either way.
+                // Killed in the middle: what was not acknowledged may be there or not, and the books are right either
+                // way.
                 _ => {
                     let storming = storm(&store, seed, life);
                     let chance = StdRng::seed_from_u64(seed).random_range(0..6);

@@ -18,7 +18,12 @@ async fn searching() -> TestDaemon {
             None => Reply::Tools(vec![("call_1".into(), TOOL.into(), "{\"query\":\"x\"}".into())]),
         })
         .await;
-    let spec = json!({"id": "t1", "kind": "tool_augmented", "memory": "You search.", "tools": [{"name": TOOL, "parameters": {"type": "object"}}]});
+    let spec = json!({
+        "id": "t1",
+        "kind": "tool_augmented",
+        "memory": "You search.",
+        "tools": [{"name": TOOL, "parameters": {"type": "object"}}],
+    });
     daemon.operator.post("/v1/neurons", spec).await.expect(StatusCode::CREATED);
     daemon
 }
@@ -234,7 +239,11 @@ async fn a_neuron_that_writes_bad_kip_is_told_what_to_write_and_mends_it() {
     })
     .await;
     let (id, _) = daemon.lifeform().await;
-    let spec = json!({"id": "k", "kind": "tool_augmented", "tools": [{"name": "execute_kip", "run": {"kip": {"nexus": id, "readonly": true}}}]});
+    let spec = json!({
+        "id": "k",
+        "kind": "tool_augmented",
+        "tools": [{"name": "execute_kip", "run": {"kip": {"nexus": id, "readonly": true}}}],
+    });
     daemon.operator.post("/v1/neurons", spec).await.expect(StatusCode::CREATED);
     let answer = daemon.operator.post("/v1/neurons/k/invoke", json!({"input": "who"})).await.expect(StatusCode::OK);
     assert_eq!(answer["output"], "{\"result\":[\"$self\",\"$system\"]}");

@@ -83,7 +83,12 @@ async fn its_json_fits_the_schema_always() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_required_tool_is_called_with_arguments_that_fit() {
-    let tool = |name: &str, key: &str| json!({"type": "function", "function": {"name": name, "parameters": {"type": "object", "additionalProperties": false, "required": [key], "properties": {key: {"type": "string", "maxLength": 24}}}}});
+    let tool = |name: &str, key: &str| {
+        json!({
+            "type": "function",
+            "function": {"name": name, "parameters": {"type": "object", "additionalProperties": false, "required": [key], "properties": {key: {"type": "string", "maxLength": 24}}}},
+        })
+    };
     let request = ChatRequest {
         tools: vec![tool("read_file", "path"), tool("run_shell", "command")],
         tool_choice: Some(json!("required")),
@@ -175,7 +180,10 @@ async fn what_it_cannot_do_is_refused_and_it_lives_on() {
     assert!(long.unwrap_err().to_string().contains("over the bound"));
     let none = model.chat(ChatRequest::default(), None).await;
     assert!(none.unwrap_err().to_string().contains("at least one message"));
-    let strange = json!({"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object", "properties": {"a": {"$ref": "http://example.com/x"}}}}});
+    let strange = json!({
+        "type": "json_schema",
+        "json_schema": {"name": "x", "schema": {"type": "object", "properties": {"a": {"$ref": "http://example.com/x"}}}},
+    });
     assert!(model.chat(ChatRequest { response_format: Some(strange), ..ask("x") }, None).await.is_err());
     let (deltas, pieces) = tokio::sync::mpsc::channel(1);
     drop(pieces);
@@ -430,12 +438,27 @@ async fn its_completions_transforms_and_registered_outputs_are_of_their_kind() {
     let went_on = think(&neurons, completion, json!("The capital of France is")).await.unwrap();
     let went_on = went_on.as_str().unwrap();
     assert!(!went_on.contains('.') && !went_on.contains("The capital of France is"), "{went_on}");
-    let content = json!({"type": "object", "additionalProperties": false, "required": ["city"], "properties": {"city": {"type": "string", "maxLength": 20}}});
-    let convert = json!({"kind": "transformer", "temperature": 0.0, "output_tokens_max": 200, "transform": {"convert": {"schema": content}}});
+    let content = json!({
+        "type": "object",
+        "additionalProperties": false,
+        "required": ["city"],
+        "properties": {"city": {"type": "string", "maxLength": 20}},
+    });
+    let convert = json!({
+        "kind": "transformer",
+        "temperature": 0.0,
+        "output_tokens_max": 200,
+        "transform": {"convert": {"schema": content}},
+    });
     let converted = think(&neurons, convert, json!("I live in Brest.")).await.unwrap();
     let events = converted["events"].as_array().unwrap();
     assert!(events.len() == 1 && events[0]["role"] == "user" && events[0]["content"]["city"].is_string(), "{events:?}");
-    let schema = json!({"type": "object", "additionalProperties": false, "required": ["name"], "properties": {"name": {"type": "string", "maxLength": 20}}});
+    let schema = json!({
+        "type": "object",
+        "additionalProperties": false,
+        "required": ["name"],
+        "properties": {"name": {"type": "string", "maxLength": 20}},
+    });
     let finalize = json!({"kind": "tool_augmented", "temperature": 0.0, "structured_output": schema});
     let registered = think(&neurons, finalize, json!("My name is Ada.")).await.unwrap();
     let registered: Value = serde_json::from_str(registered.as_str().unwrap()).unwrap();
@@ -460,8 +483,8 @@ fn neurons_within(value: &Value, found: &mut Vec<Value>) {
     }
 }
 
-/// The promise for the smallest model there is: whatever is said, an answer has the form its neuron asks for, a call has
-/// arguments that its tool takes, a route leads to a neuron that was named.
+/// The promise for the smallest model there is: whatever is said, an answer has the form its neuron asks for, a call
+/// has arguments that its tool takes, a route leads to a neuron that was named.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_shipped_neurons_answer_in_their_forms_always() {
     let (neurons, store) = small_neurons().await;

@@ -1,4 +1,5 @@
-//! What is known of a call while it runs and afterwards: keys, records, cancelling, deadlines, streams (MISSION N3, N4).
+//! What is known of a call while it runs and afterwards: keys, records, cancelling, deadlines, streams (MISSION N3,
+//! N4).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -154,7 +155,10 @@ async fn an_answer_comes_as_a_stream_of_deltas_usage_and_the_whole() {
     let done = &frames[3].1;
     assert_eq!(done["status"], "tool_call_required");
     // In any order.
-    let results = json!({"context_token": done["context_token"], "tool_results": [{"id": "c2", "error": "no light"}, {"id": "c1", "result": "water"}]});
+    let results = json!({
+        "context_token": done["context_token"],
+        "tool_results": [{"id": "c2", "error": "no light"}, {"id": "c1", "result": "water"}],
+    });
     let frames = daemon.operator.post_events("/v1/neurons/n/continue", results).await;
     let text: String =
         frames.iter().filter(|(kind, _)| kind == "delta").map(|(_, data)| data["text"].as_str().unwrap()).collect();

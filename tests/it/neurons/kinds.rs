@@ -33,7 +33,11 @@ async fn saying(replies: &[Value]) -> TestDaemon {
 #[tokio::test]
 async fn a_structured_output_may_bring_its_schema_and_is_told_every_fault() {
     let daemon = saying(&[json!({"age": -1}), json!("```json\n{\"name\": \"Ada\", \"age\": 36}\n```")]).await;
-    let schema = json!({"type": "object", "required": ["name", "age"], "properties": {"name": {"type": "string"}, "age": {"type": "integer", "minimum": 0}}});
+    let schema = json!({
+        "type": "object",
+        "required": ["name", "age"],
+        "properties": {"name": {"type": "string"}, "age": {"type": "integer", "minimum": 0}},
+    });
     let output = invoke(
         &daemon,
         json!({"kind": "structured_output"}),
@@ -196,7 +200,10 @@ async fn a_router_hands_events_to_the_neurons_it_knows_and_to_no_other() {
     let event = |content: &str| json!({"role": "user", "content": content});
     assert_eq!(
         output,
-        json!([{"neuron": "sailor", "events": [event("sail"), event("moor")]}, {"neuron": "cook", "events": [event("eat")]}])
+        json!([
+            {"neuron": "sailor", "events": [event("sail"), event("moor")]},
+            {"neuron": "cook", "events": [event("eat")]},
+        ])
     );
     let asked = daemon.model.asked();
     let system = asked[0].messages[0].content.clone().unwrap();
@@ -208,7 +215,16 @@ async fn a_router_hands_events_to_the_neurons_it_knows_and_to_no_other() {
     let schema = asked[0].response_format.as_ref().unwrap().to_string();
     assert!(schema.contains(r#""enum":["sailor","cook","clerk"]"#), "{schema}");
     assert_eq!(
-        daemon.operator.post("/v1/neurons/r/invoke", json!({"input": {"events": []}})).await.expect(StatusCode::OK)["output"],
+        daemon
+            .operator
+            .post(
+                "/v1/neurons/r/invoke",
+                json!({
+                    "input": {"events": []},
+                })
+            )
+            .await
+            .expect(StatusCode::OK)["output"],
         json!([])
     );
     assert_eq!(daemon.model.asked().len(), 2, "nothing to hand on asks nobody");
@@ -251,8 +267,13 @@ async fn where_the_model_is_small_likeness_routes() {
     let neurons = neurons(&model, Abilities::default(), true).await;
     let spec = json!({"kind": "router", "neurons": fleet()});
     let event = |content: &str| json!({"role": "user", "content": content});
-    let events = json!({"events": [event("which harbours take boats"), event("what to eat"), event("quantum chromodynamics"), event("boats")]});
-    let routed = json!([{"neuron": "sailor", "events": [event("which harbours take boats"), event("boats")]}, {"neuron": "cook", "events": [event("what to eat")]}]);
+    let events = json!({
+        "events": [event("which harbours take boats"), event("what to eat"), event("quantum chromodynamics"), event("boats")],
+    });
+    let routed = json!([
+        {"neuron": "sailor", "events": [event("which harbours take boats"), event("boats")]},
+        {"neuron": "cook", "events": [event("what to eat")]},
+    ]);
     assert_eq!(think(&neurons, spec.clone(), events.clone()).await, routed);
     let many: Vec<Value> = (0..2_100).map(|n| event(&format!("boats {n}"))).collect();
     let routed_many = think(&neurons, spec.clone(), json!({"events": many})).await;

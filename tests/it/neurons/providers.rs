@@ -1,5 +1,5 @@
-//! Providers as they really are (MISSION N5): every fault over a real socket comes to a named error, is paid as far as it
-//! may have been, and leaves the next call whole.
+//! Providers as they really are (MISSION N5): every fault over a real socket comes to a named error, is paid as far as
+//! it may have been, and leaves the next call whole.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -100,7 +100,10 @@ fn json_answer(status: &str, body: &Value) -> Does {
 fn said(text: &str) -> Does {
     json_answer(
         "200 OK",
-        &json!({"choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}], "usage": {"prompt_tokens": 10, "completion_tokens": 5}}),
+        &json!({
+            "choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
+            "usage": {"prompt_tokens": 10, "completion_tokens": 5},
+        }),
     )
 }
 
@@ -234,7 +237,10 @@ async fn every_fault_of_a_whole_answer_has_its_name() {
             "an unknown finish reason",
             vec![json_answer(
                 "200 OK",
-                &json!({"choices": [{"message": {"content": "ok"}, "finish_reason": "eos_token"}], "usage": {"prompt_tokens": null}}),
+                &json!({
+                    "choices": [{"message": {"content": "ok"}, "finish_reason": "eos_token"}],
+                    "usage": {"prompt_tokens": null},
+                }),
             )],
             "ok",
             1,
@@ -336,7 +342,9 @@ async fn an_answer_that_does_not_end_is_cut_at_what_it_may_have() {
 async fn tool_calls_in_pieces_are_whole_even_when_names_are_said_again() {
     let piece = |index: usize, id: &str, name: &str, arguments: &str| {
         chunk(
-            json!({"tool_calls": [{"index": index, "id": id, "type": "function", "function": {"name": name, "arguments": arguments}}]}),
+            json!({
+                "tool_calls": [{"index": index, "id": id, "type": "function", "function": {"name": name, "arguments": arguments}}],
+            }),
             None,
         )
     };

@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use tests::{TestDaemon, obedient};
 use tokio::sync::watch;
 
-/// A server outside that knows how many requests it had at once. Each waits until so many are there, or `patience` ends.
+/// A server outside that knows how many requests it had at once. Each waits until so many are there, or `patience`
+/// ends.
 async fn outside(until: usize, patience: Duration) -> (String, Arc<AtomicUsize>) {
     let (there, most) = (watch::Sender::new(0_usize), Arc::new(AtomicUsize::new(0)));
     let highest = most.clone();
@@ -44,7 +45,8 @@ fn thrice(request: &ChatRequest, _: usize) -> Reply {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_more_calls_of_a_tool_or_a_host_are_made_at_once_than_it_takes() {
     for (of_the_host, of_the_tool, most_allowed) in [(16, 1, 2), (1, 8, 1), (16, 8, 6)] {
-        // Where more would be too many, a request stays long enough for them to come; where they may come, it waits for them.
+        // Where more would be too many, a request stays long enough for them to come; where they may come, it waits for
+        // them.
         let few = most_allowed < 6;
         let patience = if few { Duration::from_millis(60) } else { Duration::from_secs(10) };
         let (address, most) = outside(if few { usize::MAX } else { 3 }, patience).await;
@@ -52,7 +54,13 @@ async fn no_more_calls_of_a_tool_or_a_host_are_made_at_once_than_it_takes() {
             Host { key_env: None, key_file: None, header: None, plain: true, private: true, concurrency: of_the_host };
         let tools = Tools { hosts: [(address.clone(), host)].into(), ..Tools::default() };
         let daemon = TestDaemon::reaching(tools, thrice).await;
-        let tool = |name: &str| json!({"name": name, "concurrency": of_the_tool, "run": {"http": {"url": format!("http://{address}/{name}")}}});
+        let tool = |name: &str| {
+            json!({
+                "name": name,
+                "concurrency": of_the_tool,
+                "run": {"http": {"url": format!("http://{address}/{name}")}},
+            })
+        };
         let neuron = json!({"id": "n", "tools": [tool("one"), tool("two")]});
         daemon.operator.post("/v1/neurons", neuron).await.expect(StatusCode::CREATED);
         let answer = daemon.operator.post("/v1/neurons/n/invoke", json!({"input": "go"})).await.expect(StatusCode::OK);

@@ -94,7 +94,9 @@ async fn ask(client: &Client, input: &str) -> Value {
 async fn an_http_tool_fills_its_template_and_what_goes_wrong_is_told_to_the_model() {
     let (outside, folder) = (Outside::start().await, tempfile::tempdir().unwrap());
     let daemon = TestDaemon::reaching(outside.reach(&folder), obedient).await;
-    let city = json!({"parameters": {"type": "object", "properties": {"city": {"type": "string"}, "n": {"type": "integer"}}, "required": ["city"]}});
+    let city = json!({
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}, "n": {"type": "integer"}}, "required": ["city"]},
+    });
     let mut look = outside.tool("look", "GET", "/cities/{city}", city);
     look["run"]["http"]["query"] = json!(["n"]);
     let tools = json!([
@@ -501,7 +503,11 @@ async fn a_fascicle_that_is_a_tool_ends_with_what_called_it_and_goes_on_after_a_
         .await
         .expect(StatusCode::CREATED);
     let tools = json!([{"name": "work", "run": {"fascicle": {"id": "f"}}}]);
-    let outer = json!({"id": "outer", "output": "b", "nodes": [{"id": "b", "run": {"neuron": {"spec": {"memory": "outer", "tools": tools}}}}]});
+    let outer = json!({
+        "id": "outer",
+        "output": "b",
+        "nodes": [{"id": "b", "run": {"neuron": {"spec": {"memory": "outer", "tools": tools}}}}],
+    });
     client.post("/v1/fascicles", outer).await.expect(StatusCode::CREATED);
     let asked = async |daemon: &TestDaemon, times: usize| {
         while daemon.model.asked().len() < times {

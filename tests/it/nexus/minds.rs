@@ -487,7 +487,11 @@ async fn the_doors_of_a_mind_stand_over_http() {
         .await
         .expect(StatusCode::OK);
     assert_eq!(made["result"][1]["result"], json!(["Petrel"]));
-    let columns = json!({"command": "FIND(?b.name, ?h.name) WHERE { (?b, \"moored_in\", ?h) }", "result_shape": "columns", "readonly": true});
+    let columns = json!({
+        "command": "FIND(?b.name, ?h.name) WHERE { (?b, \"moored_in\", ?h) }",
+        "result_shape": "columns",
+        "readonly": true,
+    });
     assert_eq!(
         ada.post(&format!("/v1/nexus/{id}/kip"), columns).await.expect(StatusCode::OK)["result"],
         json!([["Petrel"], ["Faro"]])

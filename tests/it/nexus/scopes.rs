@@ -195,7 +195,14 @@ async fn what_is_hidden_weighs_nothing_in_a_search_however_much_it_is() {
     let lines = |name: &str, count: usize, text: &str, scope: &str| {
         let line = |n: usize| {
             let filler = "and more of it ".repeat(n % 7);
-            json!({"id": format!("knowledge-{name}-{n}"), "task": "t", "content": format!("{text} {filler}{n}"), "types": ["tool"], "scopes": [scope]}).to_string()
+            json!({
+                "id": format!("knowledge-{name}-{n}"),
+                "task": "t",
+                "content": format!("{text} {filler}{n}"),
+                "types": ["tool"],
+                "scopes": [scope],
+            })
+            .to_string()
         };
         (0..count).map(line).collect::<Vec<_>>().join("\n")
     };

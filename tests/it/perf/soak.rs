@@ -1,5 +1,5 @@
-//! Months of life by stepping the clock: what was told on the first day is still known, and nothing grows that should not.
-//! `SOAK_DAYS=30 cargo test --release --test it soak -- --nocapture --test-threads=1` is the long form.
+//! Months of life by stepping the clock: what was told on the first day is still known, and nothing grows that should
+//! not. `SOAK_DAYS=30 cargo test --release --test it soak -- --nocapture --test-threads=1` is the long form.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -83,7 +83,11 @@ async fn live_for(days: usize, name: &str, backend: impl Fn(&Path) -> Arc<dyn Ba
     let client = Client::new(format!("http://{}", daemon.address), daemon.token.clone());
     let release =
         json!({"per_hour": {"tokens": 20_000, "micro_usd": 0}, "ceiling": {"tokens": 400_000, "micro_usd": 0}});
-    let definition = json!({"name": "Iris", "metabolism": {"release": release}, "initiative": {"schedules": [{"what": "Look around", "cron": "0 8 * * *"}]}});
+    let definition = json!({
+        "name": "Iris",
+        "metabolism": {"release": release},
+        "initiative": {"schedules": [{"what": "Look around", "cron": "0 8 * * *"}]},
+    });
     let made = client.post("/v1/lifeforms", json!({"definition": definition})).await.expect(StatusCode::CREATED);
     let life = format!("/v1/lifeforms/{}", made["id"].as_str().unwrap());
     client.post(&format!("{life}/start"), json!({})).await.expect(StatusCode::OK);

@@ -1,5 +1,5 @@
-//! What is written grows in a line: a conversation of two hundred turns, and hundreds of jobs, cost as much at their end as at
-//! their beginning (the peers' loudest failure is that they do not).
+//! What is written grows in a line: a conversation of two hundred turns, and hundreds of jobs, cost as much at their
+//! end as at their beginning (the peers' loudest failure is that they do not).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -90,8 +90,18 @@ impl Toolbox for NoTools {
 async fn a_job_costs_as_much_as_the_one_before() {
     let model = Scripted::new(|_, _| Reply::Text("a short answer".into()));
     let (disk, store, neurons) = opened(&model).await;
-    let node = |id: &str, after: Value| json!({"id": id, "after": after, "run": {"neuron": {"spec": {"memory": "m".repeat(2_000)}}}});
-    let spec = json!({"id": "f", "output": "e", "nodes": [node("a", json!([])), node("b", json!(["a"])), node("c", json!(["a"])), node("d", json!(["b", "c"])), node("e", json!(["d"]))]});
+    let node = |id: &str, after: Value| {
+        json!({
+            "id": id,
+            "after": after,
+            "run": {"neuron": {"spec": {"memory": "m".repeat(2_000)}}},
+        })
+    };
+    let spec = json!({
+        "id": "f",
+        "output": "e",
+        "nodes": [node("a", json!([])), node("b", json!(["a"])), node("c", json!(["a"])), node("d", json!(["b", "c"])), node("e", json!(["d"]))],
+    });
     let shipped = vec![serde_json::from_value(spec).unwrap()];
     let fascicles = Fascicles::open(store, neurons, shipped, Default::default()).await.unwrap();
     let mut written = Vec::new();

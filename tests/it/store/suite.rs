@@ -241,7 +241,8 @@ fn logs(store: &std::path::Path) -> std::collections::BTreeSet<std::ffi::OsStrin
 
 /// Copies a folder as it stands.
 fn copied(store: &std::path::Path, copy: &std::path::Path) {
-    // A kill leaves all of it as it stood in one moment, and this takes a while: what names other files is copied before them.
+    // A kill leaves all of it as it stood in one moment, and this takes a while: what names other files is copied
+    // before them.
     let mut waiting: Vec<_> = ["sstables", "vlog", "", "manifest", "log", "wal"].map(|name| store.join(name)).into();
     let mut seen = std::collections::BTreeSet::new();
     while let Some(from) = waiting.pop() {
@@ -259,8 +260,8 @@ fn copied(store: &std::path::Path, copy: &std::path::Path) {
     }
 }
 
-/// The same for a checkpoint: what it removed does not come back, neither documents nor streams nor rows of the log, which
-/// would be replayed a second time.
+/// The same for a checkpoint: what it removed does not come back, neither documents nor streams nor rows of the log,
+/// which would be replayed a second time.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_checkpoint_that_fills_the_databases_memory_survives_a_kill() {
     use store::{Entry, Key, Kind, Projected, Projection, Versioned};
@@ -311,7 +312,8 @@ async fn a_checkpoint_that_fills_the_databases_memory_survives_a_kill() {
     }
 }
 
-/// SurrealKV splits a log that its memory table cannot hold, and a second kill loses the other part: see `Surreal::open`.
+/// SurrealKV splits a log that its memory table cannot hold, and a second kill loses the other part: see
+/// `Surreal::open`.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_read_back_after_a_kill_survives_the_next_one() {
     use store::{Key, Kind, Projected, Projection, Versioned};

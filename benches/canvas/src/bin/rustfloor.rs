@@ -1,7 +1,7 @@
-//! Floor for Rust: axum + tokio broadcast. One revision counter per doc, one frame built per op,
-//! shared (Arc'd) between subscribers. WS /doc/{id} = subscribe + write; POST /doc/{id} = write.
-//! DURABLE=<path>: every op goes through one log thread which appends a batch, fdatasyncs ONCE per
-//! batch (group commit), and only then broadcasts and acks. READBUF=<bytes>: WebSocket read buffer (axum/tungstenite default 128 KiB).
+//! Floor for Rust: axum + tokio broadcast. One revision counter per doc, one frame built per op, shared (Arc'd) between
+//! subscribers. WS /doc/{id} = subscribe + write; POST /doc/{id} = write. DURABLE=<path>: every op goes through one log
+//! thread which appends a batch, fdatasyncs ONCE per batch (group commit), and only then broadcasts and acks.
+//! READBUF=<bytes>: WebSocket read buffer (axum/tungstenite default 128 KiB).
 use axum::{
     extract::{
         ws::{CloseFrame, Message, Utf8Bytes, WebSocket},

@@ -61,7 +61,16 @@ pub(super) fn message(
     for linked in [reply_to, supplements].into_iter().flatten() {
         find(state, in_topic, linked)?;
     }
-    let mut message = json!({"id": id, "sender": ask.who.id, "content": "", "status": "final", "ord": order(ask.rev), "rev": ask.rev, "at": ask.at, "revisions": {}});
+    let mut message = json!({
+        "id": id,
+        "sender": ask.who.id,
+        "content": "",
+        "status": "final",
+        "ord": order(ask.rev),
+        "rev": ask.rev,
+        "at": ask.at,
+        "revisions": {},
+    });
     if let Some(answered) = reply_to {
         message["reply_to"] = json!(answered);
     }
@@ -215,7 +224,15 @@ pub(super) fn revise(
             ENTITY_BYTES_MAX / 2
         )));
     }
-    let past = json!({"n": number, "content": found["content"], "status": found["status"], "by": ask.who.id, "reason": reason, "at": ask.at, "rev": ask.rev});
+    let past = json!({
+        "n": number,
+        "content": found["content"],
+        "status": found["status"],
+        "by": ask.who.id,
+        "reason": reason,
+        "at": ask.at,
+        "rev": ask.rev,
+    });
     let mut edit = put(format!("{path}/revisions/{number}"), past);
     edit.put(format!("{path}/content"), json!(content));
     edit.put(format!("{path}/status"), json!(status));

@@ -281,7 +281,8 @@ pub enum Op {
         #[serde(default)]
         reason: String,
     },
-    /// Takes a message away with all it ever said. Only that it was there stays, and the log before it goes. An operator's.
+    /// Takes a message away with all it ever said. Only that it was there stays, and the log before it goes. An
+    /// operator's.
     #[serde(rename = "message.purge")]
     Purge {
         /// The topic.

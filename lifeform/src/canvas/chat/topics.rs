@@ -56,7 +56,18 @@ pub(super) fn create_topic(
     if !is_operator(ask) && state.count("/topics") >= TOPICS_EACH_MAX && own() >= TOPICS_EACH_MAX {
         return Err(Refusal::State(format!("one participant opens at most {TOPICS_EACH_MAX} topics of a chat")));
     }
-    let topic = json!({"id": id, "title": title, "turns": turns, "ord": order(ask.rev), "rev": ask.rev, "created_by": ask.who.id, "created_at": ask.at, "roles": {}, "read": {}, "messages": {}});
+    let topic = json!({
+        "id": id,
+        "title": title,
+        "turns": turns,
+        "ord": order(ask.rev),
+        "rev": ask.rev,
+        "created_by": ask.who.id,
+        "created_at": ask.at,
+        "roles": {},
+        "read": {},
+        "messages": {},
+    });
     Ok(put(topic_path(id), topic))
 }
 

@@ -114,8 +114,9 @@ impl Clock {
         Self { hour: part.map_or(MORNING, Part::hour), ..Self::default() }
     }
 
-    /// The clock in a part of the day, with 24 for the midnight that ends the day. Without a part an open hour from 1 to 5 is in
-    /// the afternoon `if_dated`, and stays open otherwise: "on Friday at 3", but "at 3" is the next 3 of either kind.
+    /// The clock in a part of the day, with 24 for the midnight that ends the day. Without a part an open hour from 1
+    /// to 5 is in the afternoon `if_dated`, and stays open otherwise: "on Friday at 3", but "at 3" is the next 3 of
+    /// either kind.
     fn within(self, part: Option<Part>, if_dated: bool) -> Self {
         if !self.is_open {
             return self;

@@ -67,7 +67,12 @@ fn tool_shape(request: &ChatRequest) -> Result<Shape, String> {
 fn branch(function: &Value) -> Value {
     let arguments =
         if function["parameters"].is_object() { function["parameters"].clone() } else { json!({"type": "object"}) };
-    json!({"type": "object", "additionalProperties": false, "required": ["name", "arguments"], "properties": {"name": {"const": function["name"]}, "arguments": arguments}})
+    json!({
+        "type": "object",
+        "additionalProperties": false,
+        "required": ["name", "arguments"],
+        "properties": {"name": {"const": function["name"]}, "arguments": arguments},
+    })
 }
 
 /// Refuses what the engine could only fail on later.

@@ -189,8 +189,15 @@ async fn completions(State(engine): State<Arc<dyn Engine>>, Body(request): Body<
             Part::Done { finish, usage } => {
                 let choice = json!({"index": 0, "text": text, "finish_reason": finish, "logprobs": null});
                 let Head { id, created, model } = Head::new(&model);
-                return Json(json!({"id": id, "object": "text_completion", "created": created, "model": model, "choices": [choice], "usage": usage}))
-                    .into_response();
+                return Json(json!({
+                    "id": id,
+                    "object": "text_completion",
+                    "created": created,
+                    "model": model,
+                    "choices": [choice],
+                    "usage": usage,
+                }))
+                .into_response();
             }
         }
     }

@@ -91,7 +91,8 @@ impl ChatRequest {
         }
     }
 
-    /// Checks that a request leaves the settings of the answer to the neuron or fascicle that gives it, and has messages.
+    /// Checks that a request leaves the settings of the answer to the neuron or fascicle that gives it, and has
+    /// messages.
     ///
     /// # Errors
     /// A sentence naming the first setting, or the lack of messages.
@@ -134,8 +135,8 @@ const OF_MESSAGE: [&str; 10] = [
 const ROLES: [&str; 5] = ["system", "developer", "user", "assistant", "tool"];
 const OF_PART: [&str; 4] = ["type", "text", "refusal", "annotations"];
 
-/// Checks that the messages of a request are text, and say nothing that would be lost: parts of another type (images, audio,
-/// files), and roles and members that are not understood.
+/// Checks that the messages of a request are text, and say nothing that would be lost: parts of another type (images,
+/// audio, files), and roles and members that are not understood.
 ///
 /// # Errors
 /// A sentence naming the first that is not.

@@ -1,5 +1,5 @@
-//! A transport that does not trust its server: one that floods, or that no longer reads, is hung up on, and a child process
-//! ends with all that it started.
+//! A transport that does not trust its server: one that floods, or that no longer reads, is hung up on, and a child
+//! process ends with all that it started.
 
 use std::io;
 use std::time::Duration;

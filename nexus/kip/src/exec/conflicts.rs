@@ -62,7 +62,14 @@ pub(super) fn conflicts(graph: &dyn GraphRead, page: &Page<'_>, options: &Option
             });
             found.insert(
                 ("sources".into(), el.0),
-                json!({"kind": "sources", "link": ids.show(el), "subject": name_of(graph, link.subject), "predicate": link.predicate, "object": name_of(graph, link.object), "claims": ranked(listed.collect())}),
+                json!({
+                    "kind": "sources",
+                    "link": ids.show(el),
+                    "subject": name_of(graph, link.subject),
+                    "predicate": link.predicate,
+                    "object": name_of(graph, link.object),
+                    "claims": ranked(listed.collect()),
+                }),
             );
         }
     })?;
@@ -116,7 +123,15 @@ fn several_objects(
             true
         });
         let key = (format!("functional {}", predicate.as_str()), subject.0);
-        found.insert(key, json!({"kind": "functional", "subject": name_of(graph, subject), "predicate": predicate, "claims": ranked(claims)}));
+        found.insert(
+            key,
+            json!({
+                "kind": "functional",
+                "subject": name_of(graph, subject),
+                "predicate": predicate,
+                "claims": ranked(claims),
+            }),
+        );
     }
     Ok(())
 }
@@ -134,8 +149,12 @@ fn claim(graph: &dyn GraphRead, el: El) -> (f64, i64, Value) {
     graph.look(el, &mut |look| {
         let (confidence, updated) = rank(look);
         let source = look.metadata().named("source").map_or(Value::Null, Datum::to_json);
-        let mut told =
-            json!({"id": graph.ids().show(el), "source": source, "confidence": confidence, "updated_at": shown(updated)});
+        let mut told = json!({
+            "id": graph.ids().show(el),
+            "source": source,
+            "confidence": confidence,
+            "updated_at": shown(updated),
+        });
         match look {
             Look::Link(link) => {
                 told["subject"] = name_of(graph, link.subject);

@@ -66,9 +66,11 @@ fn domains(graph: &dyn GraphRead) -> Value {
             description = look.attributes().named("description").map_or(Value::Null, crate::datum::Datum::to_json)
         });
         let (_, name) = graph.key(el)?;
-        Some(
-            json!({"name": name.as_str(), "description": description, "concepts": graph.degree(el, Way::In, Some(membership))}),
-        )
+        Some(json!({
+            "name": name.as_str(),
+            "description": description,
+            "concepts": graph.degree(el, Way::In, Some(membership)),
+        }))
     };
     graph.of_type(Sym::new("Domain"), El::NONE, 1000).into_iter().filter_map(one).collect()
 }

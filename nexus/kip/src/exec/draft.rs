@@ -172,8 +172,8 @@ impl<'g> Draft<'g> {
         true
     }
 
-    /// Lays attributes and metadata over an element's own, key by key, and returns the element that holds them: a definition
-    /// that is lent is copied. What another source says of a link is kept beside what was said before (K12).
+    /// Lays attributes and metadata over an element's own, key by key, and returns the element that holds them: a
+    /// definition that is lent is copied. What another source says of a link is kept beside what was said before (K12).
     pub(super) fn set(&mut self, el: El, attributes: &Bag, metadata: &Bag) -> El {
         let held = |own: &Bag, new: &Bag| new.pairs().iter().all(|(key, value)| own.get(*key) == Some(value));
         let lent = self.graph.is_lent(el);

@@ -24,8 +24,8 @@ const CAPSULE_BYTES_MAX: usize = COMMAND_BYTES_MAX;
 /// Elements of a page.
 const PAGE_ELEMENTS: usize = 16_384;
 
-/// Runs a bound EXPORT. A page ends at its LIMIT, or where the capsule would be larger than an import takes ([`COMMAND_BYTES_MAX`]); the cursor of
-/// its answer names the next one.
+/// Runs a bound EXPORT. A page ends at its LIMIT, or where the capsule would be larger than an import takes
+/// ([`COMMAND_BYTES_MAX`]); the cursor of its answer names the next one.
 ///
 /// # Errors
 /// A [`KipError`] of any kind a query can have.

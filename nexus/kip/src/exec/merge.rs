@@ -43,9 +43,12 @@ pub(super) fn merge(merge: &Merge<'_>, draft: &mut Draft<'_>, options: &Options<
     repoint(draft, source, target, &mut counts);
     let filled = fill(draft, source, target, &source_name);
     draft.remove(source);
-    Ok(
-        json!({"merged": true, "links_repointed": counts.0, "links_deduplicated": counts.1, "attributes_filled": filled}),
-    )
+    Ok(json!({
+        "merged": true,
+        "links_repointed": counts.0,
+        "links_deduplicated": counts.1,
+        "attributes_filled": filled,
+    }))
 }
 
 fn one(

@@ -1,9 +1,9 @@
 //! The ids of elements as they are written outside a graph.
 //!
-//! Elements are numbered in order of creation, so a number shown would count what its reader may not see: who creates an
-//! element before and one after knows how many were created in between. An id is therefore the number behind a permutation
-//! with a secret key, one key a graph: seven consonants, `C:` or `P:` before them. Elements that are older than the key keep
-//! the number itself as their id.
+//! Elements are numbered in order of creation, so a number shown would count what its reader may not see: who creates
+//! an element before and one after knows how many were created in between. An id is therefore the number behind a
+//! permutation with a secret key, one key a graph: seven consonants, `C:` or `P:` before them. Elements that are older
+//! than the key keep the number itself as their id.
 
 use std::hash::Hasher;
 
@@ -152,8 +152,8 @@ impl Ids {
         el.0 & !(NUMBERS - 1) | self.of(el).moved(no, el.is_link(), back)
     }
 
-    /// The id of an element: `C:bcdfghj` of a concept, `P:bcdfghj` of a link, `commons/` before it where the commons are seen
-    /// from another graph; `C:7` where numbers are shown.
+    /// The id of an element: `C:bcdfghj` of a concept, `P:bcdfghj` of a link, `commons/` before it where the commons
+    /// are seen from another graph; `C:7` where numbers are shown.
     pub fn show(&self, el: El) -> String {
         let (no, numbering) = (el.home().no(), self.of(el));
         let head = match (el.is_abroad(), el.is_link()) {
@@ -174,7 +174,8 @@ impl Ids {
         letters.iter().fold(head.to_owned(), |id, letter| id + char::from(*letter).encode_utf8(&mut [0; 4]))
     }
 
-    /// Reads an id of [`Ids::show`], and `P:…:treats` as older engines wrote it. It may be of an element that is not there.
+    /// Reads an id of [`Ids::show`], and `P:…:treats` as older engines wrote it. It may be of an element that is not
+    /// there.
     pub fn parse(&self, id: &str) -> Option<El> {
         let (el, is_number) = read(id)?;
         let numbering = self.of(el);

@@ -214,8 +214,8 @@ pub(super) struct Sight<'g> {
 impl<'g> Sight<'g> {
     /// Makes the view of a reader in `scopes`; `None` sees everything.
     pub(super) fn new(limited: &'g Limited, scopes: Option<&'g BTreeSet<Arc<str>>>) -> Self {
-        // Whoever sees all of it, as the only one who writes does, need not be asked about any. Most others are told from
-        // him by the first group.
+        // Whoever sees all of it, as the only one who writes does, need not be asked about any. Most others are told
+        // from him by the first group.
         let sees_all = |scopes| limited.groups.after(0).all(|(_, group)| group.rule.lets(scopes));
         let scopes = scopes.filter(|scopes| !sees_all(scopes));
         let groups = if scopes.is_some() { limited.next as usize + 1 } else { 0 };

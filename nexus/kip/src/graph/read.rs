@@ -120,8 +120,8 @@ pub trait GraphWrite: GraphRead {
         }
         found
     }
-    /// Returns `true` for a definition that is read here and changes elsewhere: a new wording of it becomes a definition of
-    /// this graph's own, with the same name.
+    /// Returns `true` for a definition that is read here and changes elsewhere: a new wording of it becomes a
+    /// definition of this graph's own, with the same name.
     fn is_lent(&self, _el: El) -> bool {
         false
     }

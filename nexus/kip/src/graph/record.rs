@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 use super::Ids;
 use crate::datum::{Bag, Datum, Sym};
 
-/// The number of an element within its graph; [`Ids`] write it for others. Numbers are given in order of creation, never
-/// twice, below 2^30; zero is no element. A graph may point into the one that all share, the commons.
+/// The number of an element within its graph; [`Ids`] write it for others. Numbers are given in order of creation,
+/// never twice, below 2^30; zero is no element. A graph may point into the one that all share, the commons.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct El(pub u32);
 
@@ -299,10 +299,23 @@ impl<'g> Look<'g> {
         let (attributes, metadata) = (self.attributes().to_json(), self.metadata_json());
         match self {
             Self::Concept(concept) => {
-                json!({"id": ids.show(el), "type": concept.kind, "name": concept.name.as_str(), "attributes": attributes, "metadata": metadata})
+                json!({
+                    "id": ids.show(el),
+                    "type": concept.kind,
+                    "name": concept.name.as_str(),
+                    "attributes": attributes,
+                    "metadata": metadata,
+                })
             }
             Self::Link(link) => {
-                json!({"id": ids.show(el), "subject": ids.show(link.subject), "predicate": link.predicate, "object": ids.show(link.object), "attributes": attributes, "metadata": metadata})
+                json!({
+                    "id": ids.show(el),
+                    "subject": ids.show(link.subject),
+                    "predicate": link.predicate,
+                    "object": ids.show(link.object),
+                    "attributes": attributes,
+                    "metadata": metadata,
+                })
             }
         }
     }

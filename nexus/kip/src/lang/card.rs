@@ -22,7 +22,8 @@ pub fn card() -> String {
 
 /// Every example parses; a test reads them.
 const EXAMPLES: &str = r#"// VAR is ?x, STRING is in double quotes and so is a PREDICATE's name, NAME is letters, digits and '_', NUMBER as in JSON, WHOLE a whole one from 1; $name stands for a parameter. A type or predicate must be defined before it is used.
-// Attributes are ?x.attributes.key, metadata ?x.metadata.key. One FIND expression answers bare values, several answer rows.
+// Attributes are ?x.attributes.key, metadata ?x.metadata.key. One FIND expression answers bare values, several answer
+// rows.
 SEARCH CONCEPT "aspirin" LIMIT 5
 DESCRIBE CONCEPT TYPES
 FIND(?d.name, ?d.attributes.risk_level) WHERE { ?d {type: "Drug"} (?d, "treats", {name: "Headache"}) FILTER(?d.attributes.risk_level < 4) } ORDER BY ?d.attributes.risk_level LIMIT 20

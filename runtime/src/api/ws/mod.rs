@@ -76,8 +76,8 @@ pub(super) fn admitted(app: &App, headers: &HeaderMap) -> Option<Admitted> {
     by_header.or(by_protocol).and_then(|token| app.tokens.admit(&token))
 }
 
-/// The subprotocols that are agreed to: ours, or else the one that carries the token, since a browser refuses an answer that
-/// agrees to none of those it offered.
+/// The subprotocols that are agreed to: ours, or else the one that carries the token, since a browser refuses an answer
+/// that agrees to none of those it offered.
 pub(super) fn offered(headers: &HeaderMap, ours: &'static str) -> Vec<String> {
     let protocols =
         headers.get(header::SEC_WEBSOCKET_PROTOCOL).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -88,16 +88,25 @@ pub(super) fn offered(headers: &HeaderMap, ours: &'static str) -> Vec<String> {
     }
 }
 
-/// A WebSocket on a canvas (subprotocol `ailf.canvas.v1`): JSON text frames, the first of which is the client's `{"t": "hello",
-/// "v": 1, "token"?, "resume"?: {"epoch", "rev"}, "want"?: ["stream", "presence"], "paths"?, "max_lag"?}`; who sends none within
-/// a moment is served from the start. The token comes by header, by the subprotocol `bearer.<token>` or in the hello.
+/// A WebSocket on a canvas (subprotocol `ailf.canvas.v1`): JSON text frames, the first of which is the client's `{"t":
+/// "hello", "v": 1, "token"?, "resume"?: {"epoch", "rev"}, "want"?: ["stream", "presence"], "paths"?, "max_lag"?}`; who
+/// sends none within a moment is served from the start. The token comes by header, by the subprotocol `bearer.<token>`
+/// or in the hello.
 ///
-/// It is answered by `hello`, a `snapshot` or the deltas since, and `live`. Close codes: 1000 the client closed it, 1002 another
-/// version or a second hello, 1003 a binary frame, 1007 no frame of this protocol, 1011 the store failed, 1012 the daemon stops,
-/// 4401 no token or one that is not known any more, 4404 no such canvas, 4408 too slow (resume), 4410 the lifeform was ended,
-/// 4413 a frame too large or too many paths, 4429 too many sockets. A `{"t": "error", "code", "fatal": true}` comes before a code of
-/// what the client did.
-#[utoipa::path(get, path = "/v1/lifeforms/{id}/canvases/{canvas}/subscribe", params(("id" = String, Path), ("canvas" = String, Path)), responses((status = 101, description = "the socket; what is wrong is said by its close code"), (status = 400, description = "not a WebSocket"), (status = 426, description = "not a WebSocket")))]
+/// It is answered by `hello`, a `snapshot` or the deltas since, and `live`. Close codes: 1000 the client closed it,
+/// 1002 another version or a second hello, 1003 a binary frame, 1007 no frame of this protocol, 1011 the store failed,
+/// 1012 the daemon stops, 4401 no token or one that is not known any more, 4404 no such canvas, 4408 too slow (resume),
+/// 4410 the lifeform was ended, 4413 a frame too large or too many paths, 4429 too many sockets. A `{"t": "error",
+/// "code", "fatal": true}` comes before a code of what the client did.
+#[utoipa::path(
+    get, path = "/v1/lifeforms/{id}/canvases/{canvas}/subscribe",
+    params(("id" = String, Path), ("canvas" = String, Path)),
+    responses(
+        (status = 101, description = "the socket; what is wrong is said by its close code"),
+        (status = 400, description = "not a WebSocket"),
+        (status = 426, description = "not a WebSocket"),
+    ),
+)]
 pub(super) async fn subscribe(
     State(app): State<App>,
     ApiPath((id, canvas)): ApiPath<(LifeformId, CanvasId)>,

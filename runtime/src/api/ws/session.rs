@@ -365,12 +365,20 @@ impl Session {
         Ok(([reset.to_string().into(), Bytes::clone(&whole)].into(), *rev))
     }
 
-    /// The frame with all that this subscriber sees. Those who see all of a revision share it as long as one is being sent it.
+    /// The frame with all that this subscriber sees. Those who see all of a revision share it as long as one is being
+    /// sent it.
     fn whole(&self, Snapshot { epoch, rev, state, .. }: &Snapshot) -> Arc<Bytes> {
         if let Some(shared) = self.canvas.shared_whole(*rev).filter(|_| self.view.is_whole()) {
             return shared;
         }
-        let frame = json!({"t": "snapshot", "epoch": epoch, "rev": rev, "part": 1, "parts": 1, "state": self.view.state(state)});
+        let frame = json!({
+            "t": "snapshot",
+            "epoch": epoch,
+            "rev": rev,
+            "part": 1,
+            "parts": 1,
+            "state": self.view.state(state),
+        });
         let frame = Arc::new(Bytes::from(frame.to_string()));
         if self.view.is_whole() {
             self.canvas.share_whole(*rev, &frame);
@@ -378,7 +386,8 @@ impl Session {
         frame
     }
 
-    /// Takes a place for a frame that is large. It is kept as long as the socket: what a socket wrote once, it keeps room for.
+    /// Takes a place for a frame that is large. It is kept as long as the socket: what a socket wrote once, it keeps
+    /// room for.
     fn place_for(&mut self, bytes: usize) -> Result<(), Closing> {
         if bytes > LARGE_BYTES.max(self.held) {
             self.place = None;
@@ -389,7 +398,8 @@ impl Session {
         Ok(())
     }
 
-    /// The frames after `sent`, of what is after `upto` none, as this subscriber gets them, and the revision they reach.
+    /// The frames after `sent`, of what is after `upto` none, as this subscriber gets them, and the revision they
+    /// reach.
     async fn page(&mut self, sent: u64, upto: u64) -> Result<(Arc<[Bytes]>, u64), Closing> {
         match self.canvas.frames(sent).await {
             Ok(Frames::Deltas(mut frames)) => {
@@ -509,7 +519,13 @@ impl Session {
             Ok(Applied { rev, dup, .. }) => json!({"t": "acked", "cid": cid, "rev": rev, "dup": dup}),
             Err(error) => {
                 let error = ApiError::from(error);
-                let mut told = json!({"t": "reject", "cid": cid, "code": error.code(), "message": error.detail(), "rev": self.canvas.rev()});
+                let mut told = json!({
+                    "t": "reject",
+                    "cid": cid,
+                    "code": error.code(),
+                    "message": error.detail(),
+                    "rev": self.canvas.rev(),
+                });
                 if let Some(path) = error.path() {
                     told["path"] = json!(path);
                 }

@@ -22,7 +22,11 @@ pub(super) fn run() -> anyhow::Result<ExitCode> {
         if line.trim().is_empty() {
             continue;
         }
-        let wrong = |error: serde_json::Error| json!({"error": {"code": "KIP_1003", "kind": "parameter", "message": error.to_string(), "hint": "a line is {\"command\": \"…\", \"parameters\": {…}} or {\"reset\": true}"}});
+        let wrong = |error: serde_json::Error| {
+            json!({
+                "error": {"code": "KIP_1003", "kind": "parameter", "message": error.to_string(), "hint": "a line is {\"command\": \"…\", \"parameters\": {…}} or {\"reset\": true}"},
+            })
+        };
         let answer = match serde_json::from_str::<Value>(&line) {
             Ok(request) if request["reset"] == true => {
                 engine = fresh.clone();

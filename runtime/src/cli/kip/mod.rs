@@ -59,7 +59,12 @@ struct Door {
 
 impl Door {
     async fn ask(&self, command: &str) -> anyhow::Result<Value> {
-        let request = json!({"command": command, "parameters": self.parameters, "dry_run": self.dry_run, "readonly": self.readonly});
+        let request = json!({
+            "command": command,
+            "parameters": self.parameters,
+            "dry_run": self.dry_run,
+            "readonly": self.readonly,
+        });
         self.client.ask(Method::POST, &self.path, Some(&request)).await
     }
 }

@@ -1,6 +1,6 @@
-//! NFKC, lower case, identifiers split at case changes and underscores, English stems; for Chinese, Japanese and Korean,
-//! which have no spaces to split at, every letter and every pair of neighbours; for Thai, Lao, Khmer and Burmese, whose letters are
-//! fewer and whose vowels are marks, every three neighbours.
+//! NFKC, lower case, identifiers split at case changes and underscores, English stems; for Chinese, Japanese and
+//! Korean, which have no spaces to split at, every letter and every pair of neighbours; for Thai, Lao, Khmer and
+//! Burmese, whose letters are fewer and whose vowels are marks, every three neighbours.
 
 use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
@@ -24,8 +24,8 @@ pub fn terms(text: &str) -> Vec<Arc<str>> {
     found
 }
 
-/// The terms a query asks for, each once, without the words that say nothing unless it has no others. Of writings without
-/// spaces the single letters too: they are in so many texts that they only tell apart what the pairs do not.
+/// The terms a query asks for, each once, without the words that say nothing unless it has no others. Of writings
+/// without spaces the single letters too: they are in so many texts that they only tell apart what the pairs do not.
 pub fn terms_of_query(text: &str) -> Vec<Arc<str>> {
     let mut all: Vec<Arc<str>> = Vec::new();
     each_term(text, true, &mut |term, _| {

@@ -64,8 +64,8 @@ pub(super) fn slips(words_from: WordsFrom<'_>, is_there: IsThere<'_>, word: &str
     found
 }
 
-/// The words of which only the first letter is not that of these: it is another one, missing, one too many, or has changed
-/// places with the second.
+/// The words of which only the first letter is not that of these: it is another one, missing, one too many, or has
+/// changed places with the second.
 fn begun_otherwise(letters: &[char]) -> BTreeSet<String> {
     let alphabet = u32::from(letters[0]) / ALPHABET * ALPHABET;
     let others = (alphabet..alphabet + ALPHABET).filter_map(char::from_u32);

@@ -14,8 +14,8 @@ const FLOOR: f32 = 0.3;
 const COMMON: usize = 20_000;
 /// Elements of a word that are walked by in the time in which one is looked up.
 const LOOKUP: usize = 64;
-/// Elements of a word that are walked by before it is looked whether others can follow, which takes a walk through all that
-/// was found; each time that they can, twice as many.
+/// Elements of a word that are walked by before it is looked whether others can follow, which takes a walk through all
+/// that was found; each time that they can, twice as many.
 const STRETCH: usize = 2_048;
 /// Unknown words of one query that are taken for slips; each costs a walk through the words.
 const GUESSES_MAX: usize = 6;
@@ -52,8 +52,8 @@ pub trait Standing {
     fn count(&self) -> usize;
     /// Returns the weight of the word in an element that holds it, from 1 to [`super::LEVELS_MAX`].
     fn level(&self, el: El) -> Option<u8>;
-    /// Calls `see` with every element, the most worth first, in runs of which all are worth the same and stand in order,
-    /// until it answers `false`.
+    /// Calls `see` with every element, the most worth first, in runs of which all are worth the same and stand in
+    /// order, until it answers `false`.
     fn each(&self, see: &mut dyn FnMut(&[El], u8) -> bool);
     /// Calls `see` with every element in which it is worth so much, in runs in order, until it answers `false`.
     fn at(&self, level: u8, see: &mut dyn FnMut(&[El]) -> bool);

@@ -1,5 +1,5 @@
-//! Many elements in order, in runs that lie together in memory: to walk by them is what a search does most. A clone shares
-//! them, and a writer copies only the run that it changes.
+//! Many elements in order, in runs that lie together in memory: to walk by them is what a search does most. A clone
+//! shares them, and a writer copies only the run that it changes.
 
 use std::sync::Arc;
 

@@ -139,8 +139,8 @@ impl Scores {
         })
     }
 
-    /// Up to `limit` that score more and that `fits` lets through, the best first. Who would not be among them is not asked
-    /// whether he fits.
+    /// Up to `limit` that score more and that `fits` lets through, the best first. Who would not be among them is not
+    /// asked whether he fits.
     pub(super) fn best(&self, limit: usize, bound: f32, fits: &mut dyn FnMut(El) -> bool) -> Vec<Hit> {
         // The least of the best is on top.
         let mut best: BinaryHeap<Reverse<Ranked>> = BinaryHeap::new();

@@ -34,7 +34,8 @@ fn metadata<'a>(p: &mut Parser<'a>) -> Parsed<Object<'a>> {
     object(p)
 }
 
-// block ::= 'CONCEPT' VAR? '{' node expect? (set | links)* '}' metadata? | 'PROPOSITION' VAR? '{' fact expect? set* '}' metadata?
+// block ::= 'CONCEPT' VAR? '{' node expect? (set | links)* '}' metadata? | 'PROPOSITION' VAR? '{' fact expect? set* '}'
+// metadata?
 fn block<'a>(p: &mut Parser<'a>) -> Parsed<Block<'a>> {
     let is_concept = p.take_word("CONCEPT")?;
     if !is_concept && !p.take_word("PROPOSITION")? {
@@ -147,7 +148,8 @@ fn set_propositions<'a>(p: &mut Parser<'a>, links: &mut Vec<Link<'a>>) -> Parsed
     Ok(())
 }
 
-// update ::= 'UPDATE' VAR ('SET' ('ATTRIBUTES' | 'METADATA') '{' key ':' compute (',' key ':' compute)* '}')+ where limit?
+// update ::= 'UPDATE' VAR ('SET' ('ATTRIBUTES' | 'METADATA') '{' key ':' compute (',' key ':' compute)* '}')+ where
+// limit?
 pub(super) fn update<'a>(p: &mut Parser<'a>) -> Parsed<Update<'a>> {
     p.word("UPDATE")?;
     let target = p.var()?;
@@ -186,7 +188,8 @@ pub(super) fn update<'a>(p: &mut Parser<'a>) -> Parsed<Update<'a>> {
     Ok(Update { target, attributes, metadata, clauses: where_block(p)?, limit: limit(p)? })
 }
 
-// compute ::= value | path | ('ADD' | 'MUL' | 'COALESCE') '(' compute ',' compute ')' | 'CLAMP' '(' compute ',' compute ',' compute ')'
+// compute ::= value | path | ('ADD' | 'MUL' | 'COALESCE') '(' compute ',' compute ')' | 'CLAMP' '(' compute ',' compute
+// ',' compute ')'
 fn compute<'a>(p: &mut Parser<'a>, target: &str) -> Parsed<Compute<'a>> {
     const FUNCTIONS: [(&str, Function, usize); 4] = [
         ("ADD", Function::Add, 2),
@@ -230,7 +233,8 @@ pub(super) fn merge<'a>(p: &mut Parser<'a>) -> Parsed<Merge<'a>> {
     Ok(Merge { source, target: p.var()?, clauses: where_block(p)? })
 }
 
-// delete ::= 'DELETE' (('ATTRIBUTES' | 'METADATA') '{' STRING (',' STRING)* ','? '}' 'FROM' VAR | 'PROPOSITIONS' VAR | 'CONCEPT' VAR 'DETACH') where
+// delete ::= 'DELETE' (('ATTRIBUTES' | 'METADATA') '{' STRING (',' STRING)* ','? '}' 'FROM' VAR | 'PROPOSITIONS' VAR |
+// 'CONCEPT' VAR 'DETACH') where
 pub(super) fn delete<'a>(p: &mut Parser<'a>) -> Parsed<Delete<'a>> {
     p.word("DELETE")?;
     let what = if p.take_word("ATTRIBUTES")? {

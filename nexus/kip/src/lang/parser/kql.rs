@@ -132,7 +132,8 @@ fn block<'a>(p: &mut Parser<'a>) -> Parsed<Vec<Clause<'a>>> {
     })
 }
 
-// clause ::= VAR concept | VAR? proposition | 'FILTER' '(' expr ')' | ('NOT' | 'OPTIONAL' | 'UNION') '{' (clause ','?)* '}'
+// clause ::= VAR concept | VAR? proposition | 'FILTER' '(' expr ')' | ('NOT' | 'OPTIONAL' | 'UNION') '{' (clause ','?)*
+// '}'
 fn clause<'a>(p: &mut Parser<'a>) -> Parsed<Clause<'a>> {
     match p.t {
         T::Mark(b'(') => Ok(Clause::Proposition(None, proposition(p)?)),
@@ -381,7 +382,8 @@ fn unary<'a>(p: &mut Parser<'a>) -> Parsed<Expr<'a>> {
     }
 }
 
-// test ::= ('CONTAINS' | 'STARTS_WITH' | 'ENDS_WITH' | 'REGEX') '(' expr ',' expr ')' | 'IN' '(' expr ',' array ')' | ('IS_NULL' | 'IS_NOT_NULL') '(' expr ')'
+// test ::= ('CONTAINS' | 'STARTS_WITH' | 'ENDS_WITH' | 'REGEX') '(' expr ',' expr ')' | 'IN' '(' expr ',' array ')' |
+// ('IS_NULL' | 'IS_NOT_NULL') '(' expr ')'
 fn test<'a>(p: &mut Parser<'a>, word: &'a str) -> Parsed<Expr<'a>> {
     const TESTS: [(&str, TextTest); 4] = [
         ("CONTAINS", TextTest::Contains),

@@ -4,7 +4,8 @@ use super::super::ast::{Describe, Page, Search};
 use super::super::lexer::T;
 use super::{Parsed, Parser, cursor, limit, text, value, whole};
 
-// describe ::= 'DESCRIBE' ('PRIMER' ('BUDGET' WHOLE)? | 'DOMAINS' | 'CONFLICTS' page | ('CONCEPT' | 'PROPOSITION') ('TYPES' page | 'TYPE' STRING))
+// describe ::= 'DESCRIBE' ('PRIMER' ('BUDGET' WHOLE)? | 'DOMAINS' | 'CONFLICTS' page | ('CONCEPT' | 'PROPOSITION')
+// ('TYPES' page | 'TYPE' STRING))
 pub(super) fn describe<'a>(p: &mut Parser<'a>) -> Parsed<Describe<'a>> {
     p.word("DESCRIBE")?;
     if p.take_word("PRIMER")? {
@@ -39,7 +40,8 @@ fn page<'a>(p: &mut Parser<'a>) -> Parsed<Page<'a>> {
     Ok(Page { limit: limit(p)?, cursor: cursor(p)? })
 }
 
-// search ::= 'SEARCH' ('CONCEPT' | 'PROPOSITION')? STRING ('WITH' 'TYPE' STRING)? ('MODE' STRING)? ('THRESHOLD' NUMBER)? limit?
+// search ::= 'SEARCH' ('CONCEPT' | 'PROPOSITION')? STRING ('WITH' 'TYPE' STRING)? ('MODE' STRING)? ('THRESHOLD'
+// NUMBER)? limit?
 pub(super) fn search<'a>(p: &mut Parser<'a>) -> Parsed<Search<'a>> {
     p.word("SEARCH")?;
     let propositions = p.take_word("PROPOSITION")?;
