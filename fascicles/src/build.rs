@@ -1,21 +1,21 @@
 //! From a plan to a graph, or to everything that is wrong with it at once.
 
+mod checks;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use neurons::NeuronSpec;
-use neurons::spec::{Kind, Runner, ToolSpec, check_id, compile};
-use serde_json::{Value, json};
+use neurons::spec::{Runner, ToolSpec, check_id};
 use store::PrincipalId;
 
 use crate::fault::{Fault, Faults};
 use crate::graph::{Body, DEPTH_MAX, Graph, Leaf, NODES_MAX, Node, Plan, Shape, Way, Work};
-use crate::observe;
-use crate::part::{Mapping, Test, is_pointer};
+use crate::part::Mapping;
 use crate::spec::{
     BranchNode, CalledBy, Condition, Edge, FascicleId, FascicleSpec, Join, MapNode, NeuronNode, NodeId, NodeRun,
     NodeSpec, OnFailure, Part, RepeatNode, Retry, Take, Taken, ToolNode,
 };
+use checks::{listed, part_of, wanted};
 
 /// Work on one list at once, and its items.
 const PARALLEL_MAX: usize = 64;
@@ -430,209 +430,9 @@ impl Build<'_> {
         Some(Body::Leaf(Arc::new(Leaf::Neuron { spec, stream: node.stream }), authors.into()))
     }
 
-    /// Returns the known shape of a run's output.
-    fn shape(&self, run: &NodeRun) -> Shape {
-        match run {
-            NodeRun::Neuron(NeuronNode { spec: Some(spec), .. }) => shape_of(spec),
-            NodeRun::Neuron(NeuronNode { id: Some(id), .. }) => self.plan.neurons.get(id).map_or(Shape::Any, shape_of),
-            NodeRun::Neuron(_) | NodeRun::Tool(_) => Shape::Any,
-            NodeRun::Fascicle(node) => match self.plan.fascicles.get(&node.id) {
-                Some(inner) if !self.within.contains(&node.id) && self.within.len() < DEPTH_MAX => {
-                    let output = inner.nodes.iter().find(|node| node.id == inner.output);
-                    match output.map(|node| &node.run) {
-                        // Its own fascicles are looked at when it is built.
-                        None | Some(NodeRun::Fascicle(_)) => Shape::Any,
-                        Some(run) => self.shape(run),
-                    }
-                }
-                _ => Shape::Any,
-            },
-            NodeRun::Map(_) | NodeRun::Join(Join::List) => Shape::List,
-            NodeRun::Join(Join::Events) => Shape::Events,
-            NodeRun::Join(Join::Object) => Shape::Any,
-            NodeRun::Branch(branch) => {
-                let ways = branch.cases.iter().map(|case| &case.route).chain(&branch.otherwise);
-                Shape::Routes(ways.cloned().collect::<BTreeSet<_>>().into_iter().collect())
-            }
-            NodeRun::Repeat(repeat) => match &*repeat.run {
-                NodeRun::Repeat(_) | NodeRun::Map(_) => Shape::Any,
-                run => self.shape(run),
-            },
-            NodeRun::Wait(wait) => wait.is.clone().map_or(Shape::Any, Shape::Json),
-            NodeRun::Approve(_) => Shape::Any,
-        }
-    }
-
-    /// A pointer must be one, and must not lead where there can be nothing.
-    fn pointer(&mut self, shape: &Shape, pointer: &str, path: &str, node: &str) {
-        if !self.syntax(pointer, path) || pointer.is_empty() {
-            return;
-        }
-        let first = pointer[1..].split('/').next().unwrap_or_default();
-        let reason = match shape {
-            Shape::Text => Some(format!("the output of \"{node}\" is text and has no parts")),
-            Shape::Json(schema) => part_of(schema, pointer).err(),
-            Shape::Events if first != "events" => Some(format!("the output of \"{node}\" is {{\"events\": […]}}")),
-            Shape::List | Shape::Routes(_) if first.parse::<usize>().is_err() => {
-                Some(format!("the output of \"{node}\" is a list"))
-            }
-            _ => None,
-        };
-        if let Some(reason) = reason {
-            self.fault(path, reason, "point at a part that is there");
-        }
-    }
-
-    fn syntax(&mut self, pointer: &str, path: &str) -> bool {
-        let fine = is_pointer(pointer);
-        if !fine {
-            self.fault(path, format!("\"{pointer}\" is no JSON Pointer"), format!("write \"/{pointer}\""));
-        }
-        fine
-    }
-
-    fn test(&mut self, condition: &Condition, path: &str) -> Option<Test> {
-        match Test::build(condition) {
-            Ok(test) => Some(test),
-            Err(reason) => {
-                self.fault(&format!("{path}.is"), reason, "write a JSON Schema (2020-12)");
-                None
-            }
-        }
-    }
-
-    fn schema(&mut self, schema: &Value, path: &str) -> Option<Arc<jsonschema::Validator>> {
-        match compile(schema) {
-            Ok(compiled) => Some(Arc::new(compiled)),
-            Err(reason) => {
-                self.fault(path, reason, "write a JSON Schema (2020-12)");
-                None
-            }
-        }
-    }
-
     fn seconds(&mut self, seconds: Option<u64>, path: &str) {
         if seconds.is_some_and(|seconds| seconds == 0 || seconds > SECONDS_MAX) {
             self.fault(path, format!("it is not 1 to {SECONDS_MAX} seconds"), "leave it out to wait without end");
         }
-    }
-
-    fn observed(&mut self, spec: &NodeSpec, path: &str) {
-        let Some(observe) = &spec.observe else { return };
-        let templates =
-            [("start", &observe.start), ("info", &observe.info), ("end", &observe.end), ("fail", &observe.fail)];
-        for (member, template) in templates {
-            if let Some(reason) = template.as_deref().and_then(observe::fault) {
-                let cure =
-                    "write a short template over output, as in {{ output.title }} or {% if output.good %}…{% endif %}";
-                self.fault(&format!("{path}.observe.{member}"), reason, cure);
-            }
-        }
-        if let Some(reason) = observe::too_many(observe) {
-            self.fault(&format!("{path}.observe.metadata"), reason, "tell less");
-        }
-        for (name, pointer) in &observe.metadata {
-            self.syntax(pointer, &format!("{path}.observe.metadata.{name}"));
-        }
-    }
-
-    /// Removes nodes that wait for nothing until none is left; what cannot be removed holds a cycle.
-    fn acyclic(&mut self, spec: &FascicleSpec, at: &str) {
-        let known: BTreeMap<&NodeId, (usize, &NodeSpec)> =
-            spec.nodes.iter().enumerate().map(|(place, node)| (&node.id, (place, node))).collect();
-        let mut left: BTreeSet<&NodeId> = known.keys().copied().collect();
-        loop {
-            let free = |id: &&NodeId| known[id].1.after.iter().all(|edge| !left.contains(&edge.node));
-            let ready: Vec<&NodeId> = left.iter().copied().filter(free).collect();
-            if ready.is_empty() {
-                break;
-            }
-            left.retain(|id| !ready.contains(id));
-        }
-        let Some(first) = left.first().copied() else { return };
-        // Going back along edges that are left must come round.
-        let (mut way, mut at_node) = (Vec::new(), first);
-        while !way.contains(&at_node) {
-            way.push(at_node);
-            let before = known[at_node].1.after.iter().find(|edge| left.contains(&edge.node));
-            let Some(before) = before else { break };
-            at_node = &before.node;
-        }
-        let round = way.iter().position(|id| *id == at_node).unwrap_or(0);
-        let mut cycle: Vec<&str> = way[round..].iter().rev().map(|id| &***id).collect();
-        cycle.extend(cycle.first().copied());
-        let place = known[way[round]].0;
-        let reason = format!("{} is a cycle", cycle.join(" -> "));
-        self.fault(&format!("{at}nodes[{place}].after"), reason, "take one of these edges out, or use repeat");
-    }
-
-    /// Whatever a router or a branch may send somewhere must be taken by an edge.
-    fn routes_lead_somewhere(&mut self, spec: &FascicleSpec, shapes: &BTreeMap<NodeId, Shape>, at: &str) {
-        for (place, node) in spec.nodes.iter().enumerate() {
-            let Some(Shape::Routes(routes)) = shapes.get(&node.id) else { continue };
-            let edges: Vec<&Edge> =
-                spec.nodes.iter().flat_map(|node| &node.after).filter(|edge| edge.node == node.id).collect();
-            if node.id == spec.output || edges.iter().any(|edge| edge.route.is_none()) {
-                continue;
-            }
-            for route in routes {
-                if edges.iter().all(|edge| edge.route.as_ref() != Some(route)) {
-                    let reason = format!("nothing takes what \"{}\" sends to \"{route}\"", node.id);
-                    let cure = format!("add an edge {{node = \"{}\", route = \"{route}\"}}", node.id);
-                    self.fault(&format!("{at}nodes[{place}].run"), reason, cure);
-                }
-            }
-        }
-    }
-}
-
-fn shape_of(spec: &NeuronSpec) -> Shape {
-    match spec.kind {
-        Kind::Base | Kind::ToolAugmented | Kind::Completion => Shape::Text,
-        Kind::StructuredOutput => Shape::Json(spec.structured_output.clone().unwrap_or(json!(true))),
-        Kind::Router => Shape::Routes(spec.neurons.iter().map(|to| to.neuron.clone()).collect()),
-        Kind::Transformer => Shape::Events,
-    }
-}
-
-/// The schema of a part, as far as it says; `Err` when there can be nothing.
-fn part_of<'s>(schema: &'s Value, pointer: &str) -> Result<Option<&'s Value>, String> {
-    let mut schema = schema;
-    for token in pointer.split('/').skip(1) {
-        let token = token.replace("~1", "/").replace("~0", "~");
-        let of = schema["type"].as_str();
-        if let Some(inner) = schema["properties"].get(&token) {
-            schema = inner;
-        } else if schema["properties"].is_object() && schema["additionalProperties"] == false {
-            return Err(format!("its schema has no \"{token}\""));
-        } else if of == Some("array") && token.parse::<usize>().is_ok() && schema["items"].is_object() {
-            schema = &schema["items"];
-        } else if of.is_some_and(|of| !matches!(of, "object" | "array"))
-            || (of == Some("array") && token.parse::<usize>().is_err())
-        {
-            return Err(format!("by its schema there is no \"{token}\" in a value of type {}", of.unwrap_or_default()));
-        } else {
-            return Ok(None);
-        }
-    }
-    Ok(Some(schema))
-}
-
-fn listed(names: &[&Arc<str>]) -> String {
-    let names: BTreeSet<&Arc<str>> = names.iter().copied().collect();
-    names.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ")
-}
-
-/// The output's node and all that it comes from.
-fn wanted(spec: &FascicleSpec) -> BTreeSet<NodeId> {
-    let mut wanted = BTreeSet::from([spec.output.clone()]);
-    loop {
-        let of_wanted = spec.nodes.iter().filter(|node| wanted.contains(&node.id));
-        let before: BTreeSet<NodeId> =
-            of_wanted.flat_map(|node| node.after.iter().map(|edge| edge.node.clone())).collect();
-        if before.is_subset(&wanted) {
-            return wanted;
-        }
-        wanted.extend(before);
     }
 }

@@ -1,14 +1,14 @@
 //! Definitions: shipped ones, and those that are made and changed over the API, with their versions (F2).
 
+mod history;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use neurons::{NeuronId, NeuronSpec};
-use serde::{Deserialize, Serialize};
 use store::{
-    Batch, Cause, Entry, Expect, Hash, Key, Kind, Origin, Principal, PrincipalId, Receipt, Role, StoreError, Stream,
-    Timestamp, Versioned, json, last_version,
+    Batch, Expect, Hash, Key, Kind, Origin, Principal, PrincipalId, Receipt, Role, StoreError, Versioned, json,
 };
 
 use crate::FascicleError;
@@ -16,6 +16,8 @@ use crate::fascicles::Fascicles;
 use crate::fault::{Fault, Faults};
 use crate::graph::{DEPTH_MAX, Graph, Plan};
 use crate::spec::{FascicleId, FascicleSpec, NeuronNode, NodeRun, OnFailure};
+pub use history::Version;
+use history::noted;
 
 /// Plans that are kept built.
 const PLANS_MAX: usize = 1024;
@@ -51,40 +53,8 @@ impl Catalogue {
     }
 }
 
-/// A definition as the journal keeps it.
-#[derive(Serialize, Deserialize)]
-struct Written {
-    version: u64,
-    /// `None` when it was removed.
-    spec: Option<FascicleSpec>,
-}
-
 /// The version that a definition has when it is made.
 const FIRST_VERSION: u64 = 1;
-
-/// One version of a fascicle.
-#[derive(Clone, Debug, Serialize)]
-pub struct Version {
-    /// The number of the version.
-    pub version: u64,
-    /// The time of the version.
-    pub at: Timestamp,
-    /// By whom.
-    pub by: PrincipalId,
-    /// The cause of the version.
-    pub cause: Cause,
-    /// The definition; `None` when the fascicle was removed.
-    pub spec: Option<FascicleSpec>,
-}
-
-fn stream(id: &FascicleId) -> Stream {
-    format!("fascicle:{id}").into()
-}
-
-fn noted(batch: Batch, id: &FascicleId, version: u64, spec: Option<&FascicleSpec>) -> Batch {
-    let kind = if spec.is_some() { "defined" } else { "removed" };
-    batch.append(stream(id), kind, &Written { version, spec: spec.cloned() })
-}
 
 /// Collects the fascicles that are tools, and the neurons that a router names, in a definition.
 fn called_in(definition: &serde_json::Value, named: &mut Named) {
@@ -195,38 +165,6 @@ impl Fascicles {
         Ok(Definitions { fascicles, neurons })
     }
 
-    /// Takes over a fascicle from another daemon with all its versions, if there is none of that name here. Answers
-    /// whether it was taken over.
-    ///
-    /// # Errors
-    /// [`FascicleError::Invalid`] when it is not well made.
-    pub async fn adopt(
-        &self,
-        origin: &Origin,
-        spec: &FascicleSpec,
-        history: Vec<Entry>,
-    ) -> Result<bool, FascicleError> {
-        if self.is_shipped(&spec.id) {
-            return Ok(false);
-        }
-        self.check(spec).await?;
-        let (id, version) = (&spec.id, last_version(&history));
-        let adopted = Batch::new(origin).adopt(Key::new(Kind::Fascicle, id.clone()), spec, version);
-        match self.commit_definition(adopted.forget(stream(id)).restore(stream(id), history)).await {
-            Ok(_) => Ok(true),
-            Err(StoreError::Conflict { .. }) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// The journal of a fascicle's versions, for another daemon; none of one that is as it was shipped.
-    ///
-    /// # Errors
-    /// The store's own.
-    pub async fn journal(&self, id: &FascicleId) -> Result<Vec<Entry>, FascicleError> {
-        Ok(self.inner.store.all_entries(&stream(id)).await?)
-    }
-
     fn catalogue(&self) -> &Catalogue {
         &self.inner.catalogue
     }
@@ -288,32 +226,6 @@ impl Fascicles {
         }
         let found = self.inner.store.document(&Key::new(Kind::Fascicle, id.clone())).await?;
         found.ok_or_else(|| FascicleError::NotFound(id.clone()))
-    }
-
-    /// A definition, and who wrote it; `None` for what is shipped, and where no journal says so: then it is the
-    /// operator's.
-    ///
-    /// # Errors
-    /// [`FascicleError::NotFound`].
-    pub(crate) async fn written(
-        &self,
-        id: &FascicleId,
-    ) -> Result<(Versioned<FascicleSpec>, Option<PrincipalId>), FascicleError> {
-        loop {
-            let found = self.get(id).await?;
-            if self.is_shipped(id) {
-                return Ok((found, None));
-            }
-            let head = self.inner.store.head(&stream(id)).await?;
-            let last = self.inner.store.entries(&stream(id), head.saturating_sub(1), 1).await?;
-            let Some(entry) = last.first() else { return Ok((found, None)) };
-            let written: Written = entry.decode()?;
-            // Both are written by one commit; between two reads there may have been another.
-            let is_its = written.version == found.version && written.spec.is_some();
-            if is_its || self.get(id).await?.version == found.version {
-                return Ok((found, Some(entry.by.clone())));
-            }
-        }
     }
 
     /// A definition that `origin` may change: its own, or any for an operator.
@@ -419,27 +331,6 @@ impl Fascicles {
             after = last.to_string();
             users.extend(page.into_iter().filter(|(_, spec)| uses(&Named::of(&spec.value))).map(|(id, _)| id));
         }
-    }
-
-    /// The versions of a fascicle after journal entry `after`, oldest first, at most `limit`, and the entry where the
-    /// next ones begin. One that was removed still has its own.
-    ///
-    /// # Errors
-    /// The store's own.
-    pub async fn versions(
-        &self,
-        id: &FascicleId,
-        after: u64,
-        limit: usize,
-    ) -> Result<(Vec<Version>, u64), FascicleError> {
-        let entries: Vec<Entry> = self.inner.store.entries(&stream(id), after, limit).await?;
-        let next = entries.last().map_or(after, |entry| entry.seq);
-        let read = |entry: &Entry| {
-            let Written { version, spec } = entry.decode()?;
-            let (at, by, cause) = (entry.at, entry.by.clone(), entry.cause.clone());
-            Ok::<_, StoreError>(Version { version, at, by, cause, spec })
-        };
-        Ok((entries.iter().map(read).collect::<Result<_, _>>()?, next))
     }
 
     /// A definition with everything it names. What is not there is left out: building the graph finds that.

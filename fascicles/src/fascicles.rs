@@ -1,31 +1,33 @@
 //! `Fascicles`: the handle. Jobs, and their resumption after a restart; definitions are in `catalogue.rs`.
 
+mod control;
+mod order;
+mod reading;
+mod starting;
+
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use futures::stream::{self, StreamExt};
-use neurons::llm::{Class, Usage};
+use neurons::llm::Usage;
 use neurons::tools::DEPTH_MAX;
 use neurons::{Neurons, Tier};
 use ractor::ActorCell;
-use serde_json::Value;
-use store::ledger::{AccountOp, Amount};
-use store::{
-    Batch, Entry, Event, Expect, Follow, Key, Kind, Op, Origin, Place, Principal, PrincipalId, Role, Shares, Store,
-    Stream, Timestamp,
-};
-use tokio::sync::broadcast;
+use store::ledger::Amount;
+use store::{Key, Kind, Principal, PrincipalId, Role, Shares, Store, Stream, Timestamp};
+use tokio::sync::{Notify, broadcast};
 
 use crate::as_tool::Runner;
 use crate::catalogue::Catalogue;
 use crate::graph::Graph;
-use crate::job::{Handle, Head, JobArgs, Waiting, commit_of, plant, refusal};
-use crate::run::{Answer, Effect, Fact, News, Observed, Pause, Run, Standing, Status};
-use crate::spec::{FascicleId, FascicleSpec};
+use crate::job::{Handle, Head, plant, refusal};
+use crate::run::{Answer, News, Pause, Run, Standing};
+use crate::spec::FascicleSpec;
 use crate::toolbox::Toolbox;
-use crate::turns::{Priority, StepTurns};
+use crate::turns::StepTurns;
 use crate::{FascicleError, JobId};
+pub use order::{JobFilter, JobOrder};
+pub(crate) use reading::{each_fact, replay};
 
 /// Jobs with a step under way at once, and those of one participant.
 const WORKING_MAX: usize = 4_096;
@@ -68,6 +70,10 @@ pub(crate) struct Inner {
     /// Turns by how many fascicles that are tools a job is within: who waits for another does so for one further in.
     turns: [StepTurns; DEPTH_MAX + 1],
     running: Mutex<HashMap<JobId, Running>>,
+    /// Jobs between the commit that starts them and their actor.
+    starting: Mutex<HashMap<JobId, usize>>,
+    /// Wakes those that wait for such a job.
+    started: Notify,
     /// Places for jobs at work, and for those that wait.
     pub(crate) working: Shares,
     pub(crate) waiting: Shares,
@@ -159,66 +165,27 @@ impl Inner {
         self.running().get(job).map(|running| running.handle.clone())
     }
 
+    fn starting(&self) -> MutexGuard<'_, HashMap<JobId, usize>> {
+        self.starting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until a job that is being started has its actor, or was not started.
+    async fn has_started(&self, job: &JobId) {
+        loop {
+            let started = self.started.notified();
+            if !self.starting().contains_key(job) {
+                return;
+            }
+            started.await;
+        }
+    }
+
     fn running(&self) -> MutexGuard<'_, HashMap<JobId, Running>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn toolboxes(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<dyn Toolbox>>> {
         self.toolboxes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The order of a job.
-#[derive(Clone, Default)]
-pub struct JobOrder {
-    /// The job's name; the same order twice is one job. Made when absent.
-    pub id: Option<JobId>,
-    /// The fascicle.
-    pub fascicle: FascicleId,
-    /// The owner of its tools.
-    pub owner: Arc<str>,
-    /// The account that pays.
-    pub account: Arc<str>,
-    /// The input.
-    pub events: Vec<Event>,
-    /// A tier that overrides the neurons' own.
-    pub tier: Option<Tier>,
-    /// A bound that only lowers the neurons' own.
-    pub output_tokens_max: Option<u32>,
-    /// The class of its calls; by its principal if absent.
-    pub class: Option<Class>,
-    /// The principal in whose queue the work waits, within its class.
-    pub priority: Priority,
-    /// Seconds it may take; the fascicle's own when absent.
-    pub deadline_s: Option<u64>,
-    /// The hash of what was ordered.
-    pub ordered: String,
-    /// The nesting depth of fascicle tools.
-    pub depth: usize,
-    /// The invocation that calls it as a tool.
-    pub parent: Option<Arc<str>>,
-    /// `true` if an untrusted speaker asked for it: tool calls that change something outside then wait for an approval.
-    pub untrusted: bool,
-    /// Authors of the definitions that order it, outermost first; empty when a principal orders it itself.
-    pub authors: Vec<PrincipalId>,
-    /// The amount that is reserved for its calls while it runs. They may draw on other free amounts, and the rest is
-    /// returned.
-    pub reserve: Amount,
-}
-
-/// A selection of jobs.
-#[derive(Clone, Debug, Default)]
-pub struct JobFilter {
-    /// The status.
-    pub status: Option<Status>,
-    /// The fascicle.
-    pub fascicle: Option<FascicleId>,
-}
-
-impl JobFilter {
-    fn fits(&self, head: &Head) -> bool {
-        self.status.is_none_or(|status| head.status == status)
-            && self.fascicle.as_ref().is_none_or(|fascicle| head.fascicle == *fascicle)
     }
 }
 
@@ -266,6 +233,8 @@ impl Fascicles {
             catalogue: Catalogue::new(shipped, tools),
             turns: std::array::from_fn(|_| StepTurns::new(STEPS_MAX)),
             running: Mutex::default(),
+            starting: Mutex::default(),
+            started: Notify::new(),
             working: Shares::new(WORKING_MAX, WORKING_EACH_MAX),
             waiting: Shares::new(WAITING_MAX, WAITING_EACH_MAX),
             serial: AtomicU64::new(0),
@@ -280,115 +249,6 @@ impl Fascicles {
             this.built(id).await?;
         }
         Ok(this)
-    }
-
-    /// Starts a job. Its acceptance and its first steps are durable when this returns; `with` is
-    /// committed together with them, or not at all. The same order again changes nothing. Answers the job's name.
-    ///
-    /// # Errors
-    /// [`FascicleError::NotFound`], [`FascicleError::Invalid`], [`FascicleError::TooLarge`],
-    /// [`FascicleError::Overloaded`], or the store's own.
-    pub async fn start(
-        &self,
-        origin: &Origin,
-        order: JobOrder,
-        toolbox: Arc<dyn Toolbox>,
-        with: impl FnOnce(Batch) -> Batch,
-    ) -> Result<JobId, FascicleError> {
-        let place = self.inner.working.take(&origin.principal)?;
-        let bytes = serde_json::to_vec(&order.events).map_or(0, |text| text.len());
-        if bytes > INPUT_BYTES_MAX {
-            return Err(FascicleError::TooLarge { bytes, max: INPUT_BYTES_MAX });
-        }
-        let built = self.built(&order.fascicle).await?;
-        let now = self.inner.store.clock().now();
-        let seconds = order.deadline_s.or(built.graph.deadline_s);
-        let deadline_at = seconds.map(|seconds| now + jiff::SignedDuration::from_secs(seconds as i64));
-        let made = order.id.is_none();
-        let id: JobId = order.id.unwrap_or_else(|| format!("job_{}", uuid::Uuid::now_v7().simple()).into());
-        let mut head = Head {
-            id: id.clone(),
-            fascicle: order.fascicle,
-            plan: Some(built.hash.hex()),
-            owner: order.owner,
-            account: order.account,
-            origin: origin.clone(),
-            status: Status::Pending,
-            current_stage: None,
-            waits: Vec::new(),
-            output: Value::Null,
-            error: None,
-            tier: order.tier,
-            output_tokens_max: order.output_tokens_max,
-            class: order.class,
-            priority: order.priority,
-            ordered: order.ordered,
-            depth: order.depth,
-            parent: order.parent,
-            untrusted: order.untrusted,
-            authors: order.authors,
-            reserve: order.reserve,
-            created_at: now,
-            updated_at: now,
-        };
-        let mut run = Run::new(built.graph);
-        let out = run.on(News::Accepted { events: order.events, deadline_at }, now);
-        // The head must not exist yet: the commit refuses a job that was started before.
-        let key = Key::new(Kind::Job, id.clone());
-        let batch = Batch::new(origin);
-        let mut batch = if made { batch.made(&id) } else { batch.made_with(&id, key) };
-        batch.push(Op::Payload { hash: built.hash, body: built.plan });
-        batch = batch.create(Key::new(Kind::Running, format!("{}/{}", head.owner, head.id)), &head.id);
-        if head.reserve != Amount::default() {
-            let (hold, amount) = (crate::job::hold_of(&id), head.reserve);
-            batch = batch.account(
-                head.account.clone(),
-                AccountOp::Hold { id: hold, parent: None, amount, of: origin.participant().cloned() },
-                "job",
-            );
-        }
-        batch.ops.extend(commit_of(&mut head, &run, &out.facts, Expect::Version(0), now).ops);
-        self.inner.toolboxes().insert(head.owner.clone(), toolbox.clone());
-        let (this, batch) = (self.clone(), with(batch));
-        // From here on the job is the daemon's: its principal may disconnect.
-        let begun = tokio::spawn(async move {
-            match this.inner.store.commit(batch).await {
-                Ok(_) if head.status.is_final() => {
-                    this.inner.has_ended(&head);
-                    Ok(())
-                }
-                Ok(_) => this.spawn(head, run, toolbox, out.effects, None, Some(place)).await,
-                Err(store::StoreError::Conflict { what, .. })
-                    if what.starts_with("job:") || what.starts_with("running:") =>
-                {
-                    Ok(())
-                }
-                Err(error) => Err(error.into()),
-            }
-        });
-        begun.await.map_err(|panic| FascicleError::Died(panic.to_string()))??;
-        Ok(id)
-    }
-
-    async fn spawn(
-        &self,
-        head: Head,
-        run: Run,
-        toolbox: Arc<dyn Toolbox>,
-        effects: Vec<Effect>,
-        first: Option<News>,
-        place: Option<Place>,
-    ) -> Result<(), FascicleError> {
-        let (id, owner, parent) = (head.id.clone(), head.owner.clone(), head.parent.clone());
-        let serial = self.inner.serial.fetch_add(1, Ordering::SeqCst);
-        let args = JobArgs { inner: self.inner.clone(), head, run, toolbox, effects, first, serial, place };
-        let handle = Handle::spawn(args, self.supervisor.clone()).await?;
-        // A quick job may be over by now; what has ended is not put down as running.
-        let mut running = self.inner.running();
-        if !handle.has_ended() {
-            running.insert(id, Running { handle, serial, owner, parent });
-        }
-        Ok(())
     }
 
     /// Takes up every unfinished job of `owner`; answers how many there were.
@@ -482,111 +342,6 @@ impl Fascicles {
         }
     }
 
-    /// Stops a job for good; one that has ended stays as it is.
-    ///
-    /// # Errors
-    /// [`FascicleError::JobNotFound`].
-    pub async fn cancel(&self, who: &Principal, job: &JobId) -> Result<Head, FascicleError> {
-        let head = self.job_of(who, job).await?;
-        match self.inner.handle(job) {
-            Some(handle) => handle.cancel().await,
-            None if !head.status.is_final() => self.change(head, News::Cancelled).await.map(drop)?,
-            None => {}
-        }
-        self.inner.cancel_within(job).await;
-        self.job(job).await
-    }
-
-    /// Stops the unfinished jobs that fit `filter` and were ordered by `ordered_by`, at most a thousand and in no
-    /// order. Returns the number of stopped jobs, and `true` if there may be more.
-    ///
-    /// # Errors
-    /// The store's own.
-    pub async fn cancel_many(
-        &self,
-        who: &Principal,
-        ordered_by: &PrincipalId,
-        filter: &JobFilter,
-    ) -> Result<(usize, bool), FascicleError> {
-        let (mut after, mut found) = (String::new(), Vec::new());
-        'pages: loop {
-            let page = self.inner.store.documents::<JobId>(Kind::Running, &after, LOOKED_AT_MAX).await?;
-            let Some((last, _)) = page.last() else { break };
-            after = last.to_string();
-            for (_, job) in page {
-                let head = match self.job(&job.value).await {
-                    // It was let go of meanwhile.
-                    Err(FascicleError::JobNotFound(_)) => continue,
-                    head => head?,
-                };
-                if head.origin.principal.id == *ordered_by && may(who, &head) && filter.fits(&head) {
-                    found.push(job.value);
-                }
-                if found.len() == CANCELLED_MAX {
-                    break 'pages;
-                }
-            }
-        }
-        let is_all = found.len() < CANCELLED_MAX;
-        let cancelled = stream::iter(found).map(|job| async move { self.cancel(who, &job).await });
-        let cancelled: Vec<_> = cancelled.buffer_unordered(CANCELLED_AT_ONCE).collect().await;
-        let mut count = 0;
-        for outcome in cancelled {
-            match outcome {
-                Ok(head) => count += usize::from(head.status == Status::Cancelled),
-                // It was let go of meanwhile.
-                Err(FascicleError::JobNotFound(_)) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok((count, !is_all))
-    }
-
-    /// Tells news to a job that does not run.
-    async fn change(&self, mut head: Head, news: News) -> Result<(Head, Run, Vec<Effect>), FascicleError> {
-        let mut run = self.run_of(&head).await?;
-        let now = self.inner.store.clock().now();
-        let out = run.on(news, now);
-        let batch = commit_of(&mut head, &run, &out.facts, Expect::Any, now);
-        self.inner.store.commit(batch).await?;
-        if head.status.is_final() {
-            self.inner.has_ended(&head);
-        }
-        Ok((head, run, out.effects))
-    }
-
-    /// Takes a job that failed up again where it failed; what had ended is not run again.
-    ///
-    /// # Errors
-    /// [`FascicleError::JobNotFound`], [`FascicleError::NotFailed`], [`FascicleError::NoOwner`].
-    pub async fn retry(&self, who: &Principal, job: &JobId) -> Result<Head, FascicleError> {
-        let mut head = self.job_of(who, job).await?;
-        if head.status != Status::Failed {
-            return Err(FascicleError::NotFailed(job.clone()));
-        }
-        let place = self.inner.working.take(&head.origin.principal)?;
-        let toolbox = self.toolbox(&head.owner)?;
-        let mut run = self.run_of(&head).await?;
-        let now = self.inner.store.clock().now();
-        let out = run.on(News::Retried, now);
-        let mark = Key::new(Kind::Running, format!("{}/{}", head.owner, head.id));
-        let mut batch = Batch::new(&head.origin).create(mark, &head.id);
-        batch.ops.extend(commit_of(&mut head, &run, &out.facts, Expect::Any, now).ops);
-        let (this, job) = (self.clone(), job.clone());
-        let begun = tokio::spawn(async move {
-            match this.inner.store.commit(batch).await {
-                Ok(_) if head.status.is_final() => this.inner.has_ended(&head),
-                Ok(_) => this.spawn(head.clone(), run, toolbox, out.effects, None, Some(place)).await?,
-                Err(store::StoreError::Conflict { what, .. }) if what.starts_with("running:") => {
-                    return Err(FascicleError::NotFailed(job));
-                }
-                Err(error) => return Err(error.into()),
-            }
-            Ok(head)
-        });
-        begun.await.map_err(|panic| FascicleError::Died(panic.to_string()))?
-    }
-
     /// Returns the token of a wait of a job; it is bound to the principal of the job.
     pub fn token(&self, head: &Head, wait: u32, expires_at: Option<Timestamp>) -> String {
         let name = format!("{}#{wait}", head.id).into();
@@ -633,142 +388,6 @@ impl Fascicles {
             },
         }
         self.job(job).await
-    }
-
-    /// The head of a job.
-    ///
-    /// # Errors
-    /// [`FascicleError::JobNotFound`].
-    pub async fn job(&self, id: &JobId) -> Result<Head, FascicleError> {
-        let head = self.inner.store.document::<Head>(&Key::new(Kind::Job, id.clone())).await?;
-        head.map(|head| head.value).ok_or_else(|| FascicleError::JobNotFound(id.clone()))
-    }
-
-    /// Returns the head of a job as soon as it has ended or waits for something that `known` does not contain.
-    ///
-    /// # Errors
-    /// [`FascicleError::JobNotFound`], or the store's own when it is closed.
-    pub async fn settled(&self, id: &JobId, known: &[Waiting]) -> Result<Head, FascicleError> {
-        let stream = job_stream(id);
-        // Following begins before looking: whatever is committed in between is heard of.
-        let mut follow = self.inner.store.follow(stream.clone(), self.inner.store.head(&stream).await?);
-        loop {
-            let head = self.job(id).await?;
-            if head.status.is_final() || head.waits != known {
-                return Ok(head);
-            }
-            follow.next().await?;
-            while follow.ready().await?.is_some() {}
-        }
-    }
-
-    /// The head of a job, if `who` may see it.
-    ///
-    /// # Errors
-    /// [`FascicleError::JobNotFound`].
-    pub async fn job_of(&self, who: &Principal, id: &JobId) -> Result<Head, FascicleError> {
-        let head = self.job(id).await?;
-        if may(who, &head) { Ok(head) } else { Err(FascicleError::JobNotFound(id.clone())) }
-    }
-
-    /// The head of a job, if `who` may see it or is named to approve something in it.
-    ///
-    /// # Errors
-    /// [`FascicleError::JobNotFound`].
-    pub async fn seen_by(&self, who: &Principal, id: &JobId) -> Result<Head, FascicleError> {
-        let head = self.job(id).await?;
-        if may(who, &head) || is_named(who, &head, None) {
-            Ok(head)
-        } else {
-            Err(FascicleError::JobNotFound(id.clone()))
-        }
-    }
-
-    /// Jobs that `who` may see with ids after `after`, at most `limit`, and where the next ones begin, if there may be
-    /// any.
-    ///
-    /// # Errors
-    /// The store's own.
-    pub async fn jobs(
-        &self,
-        who: &Principal,
-        filter: &JobFilter,
-        after: &str,
-        limit: usize,
-    ) -> Result<(Vec<Head>, Option<JobId>), FascicleError> {
-        let (mut found, mut after, mut looked_at) = (Vec::new(), after.to_owned(), 0);
-        loop {
-            let page = self.inner.store.documents::<Head>(Kind::Job, &after, limit.max(64)).await?;
-            let Some((last, _)) = page.last() else { return Ok((found, None)) };
-            let last = last.clone();
-            looked_at += page.len();
-            for (id, head) in page {
-                let head = head.value;
-                if filter.fits(&head) && may(who, &head) {
-                    found.push(head);
-                }
-                if found.len() == limit {
-                    return Ok((found, Some(id)));
-                }
-            }
-            if looked_at >= LOOKED_AT_MAX {
-                return Ok((found, Some(last)));
-            }
-            after = last.to_string();
-        }
-    }
-
-    /// Returns the events of a job for observers, in order.
-    ///
-    /// # Errors
-    /// The store's own.
-    pub async fn observed(&self, id: &JobId) -> Result<Vec<Observed>, FascicleError> {
-        let mut told = Vec::new();
-        each_entry(&self.inner.store, id, |entry| {
-            if Fact::is_observed(&entry.data)
-                && let Fact::Observed(observed) = entry.decode()?
-            {
-                told.push(observed);
-            }
-            Ok(())
-        })
-        .await?;
-        Ok(told)
-    }
-
-    /// The journal of a job from its beginning, and on as it grows.
-    pub fn follow(&self, id: &JobId) -> Follow {
-        self.inner.store.follow(job_stream(id), 0)
-    }
-}
-
-/// Tells a run everything that its journal holds.
-///
-/// # Errors
-/// The store's own.
-pub(crate) async fn replay(store: &Store, id: &JobId, run: &mut Run) -> Result<(), store::StoreError> {
-    each_fact(store, id, |fact| run.apply(&fact)).await
-}
-
-pub(crate) async fn each_fact(store: &Store, id: &JobId, mut take: impl FnMut(Fact)) -> Result<(), store::StoreError> {
-    each_entry(store, id, |entry| {
-        take(entry.decode()?);
-        Ok(())
-    })
-    .await
-}
-
-async fn each_entry(
-    store: &Store,
-    id: &JobId,
-    mut take: impl FnMut(&Entry) -> Result<(), store::StoreError>,
-) -> Result<(), store::StoreError> {
-    let (stream, mut after) = (job_stream(id), 0);
-    loop {
-        let page = store.entries(&stream, after, usize::MAX).await?;
-        let Some(last) = page.last() else { return Ok(()) };
-        after = last.seq;
-        page.iter().try_for_each(&mut take)?;
     }
 }
 

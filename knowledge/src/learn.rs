@@ -2,19 +2,19 @@
 //! their record, and a new statement about a thing that a person has one of replaces the earlier one. A repetition
 //! after a crash changes nothing.
 
-use std::collections::BTreeSet;
+mod unlearning;
+
 use std::sync::LazyLock;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use nexus::{Right, Version};
+use nexus::Right;
 use regex::Regex;
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use store::secrets::redacted;
-use store::{Batch, Entry, Hash, Key, Kind, Origin};
+use store::{Batch, Hash, Origin};
 
-use crate::copies::{HEARD_BY, is_copy};
+use crate::copies::HEARD_BY;
 use crate::cues::sentences;
 use crate::draft::{Body, Draft};
 use crate::feedback::{Judgement, SAID_AGAIN};
@@ -24,6 +24,7 @@ use crate::record::{CONFIDENCE, Record, SCORE, SOURCE_KEY, Status, Type};
 use crate::search::{FLOOR, Query, Router};
 use crate::write::{LETTERS, LETTERS_OF_AN_ID, upsert};
 use crate::{Knowledge, KnowledgeError, commons, outcome};
+use unlearning::{Unsaid, unsaid};
 
 /// Characters of what is learned at once.
 const LESSON_CHARS_MAX: usize = 600;
@@ -248,125 +249,6 @@ impl Knowledge {
         }
     }
 
-    /// Withdraws what was learned of a message that was changed or retracted, except for what was `learned` of it just
-    /// now. A statement that another message repeats remains, and a statement that it replaced holds again, unless that
-    /// was retracted too.
-    ///
-    /// # Errors
-    /// As [`Self::learn`].
-    pub async fn unlearn(
-        &self,
-        message: &str,
-        owner: &str,
-        learned: &[Learned],
-        origin: &Origin,
-    ) -> Result<usize, KnowledgeError> {
-        let which = Which { owner: Some(owner.to_owned()), ..Which::default() };
-        let still: BTreeSet<String> =
-            learned.iter().filter_map(|learned| learned.record().map(str::to_owned)).collect();
-        let now = Unsaid { is_changed: true, still, deleted: BTreeSet::new() };
-        let mut records = self.all(&which, origin).await?;
-        records.retain(|record| record.source.get("category").and_then(Value::as_str) == Some(EXTRACTED));
-        if records.is_empty() {
-            return Ok(0);
-        }
-        {
-            let _turn = self.once.lock().await;
-            self.store.commit(Batch::new(origin).put(unsaid(owner, message), &now)).await?;
-        }
-        let mut gone = 0;
-        records.retain(|record| !now.still.contains(&record.id));
-        let of_it = |record: &Record| record.message_id.as_deref() == Some(message);
-        let (of_it, others): (Vec<Record>, Vec<Record>) = records.into_iter().partition(of_it);
-        for record in of_it {
-            let mut versions = self.own_versions(&record.id).await?;
-            let said = |(_, version): &(Entry, Version)| version.metadata.get("message_id").cloned();
-            let since = versions.iter().rev().take_while(|version| said(version) == Some(message.into())).last();
-            if self.is_said_again(&record, since.map_or(record.created_at, |(entry, _)| entry.at), message).await? {
-                continue;
-            }
-            versions.retain(|version| said(version) != Some(message.into()));
-            gone += 1;
-            if !self.say_before(&record, versions, origin).await? {
-                match self.delete(&record.id, false, origin).await {
-                    Ok(()) | Err(KnowledgeError::NotFound(_)) => {}
-                    Err(error) => return Err(error),
-                }
-            }
-        }
-        // What it only said again, of a message that says it no more.
-        for record in others {
-            let Some(first) = record.message_id.as_deref() else { continue };
-            if self.is_unsaid(&record, first).await?
-                && !self.is_said_again(&record, record.created_at, message).await?
-                && self.delete(&record.id, false, origin).await.is_ok()
-            {
-                gone += 1;
-            }
-        }
-        Ok(gone)
-    }
-
-    /// Returns `true` if a message was changed, retracted or deleted, and no longer says what a record says.
-    pub(crate) async fn is_unsaid(&self, record: &Record, message: &str) -> Result<bool, KnowledgeError> {
-        let known = self.store.document::<Unsaid>(&unsaid(&record.owner, message)).await?;
-        Ok(known.is_some_and(|known| known.value.holds(&record.id)))
-    }
-
-    /// Notes of each record that said what `statement` does before it was revised, by one of `messages`, that this
-    /// message does not say it any more: [`Self::unlearn`] does not go back to it.
-    pub(crate) async fn unsay_earlier(
-        &self,
-        records: &[Record],
-        messages: &[String],
-        statement: &str,
-        origin: &Origin,
-    ) -> Result<(), KnowledgeError> {
-        for record in records.iter().filter(|record| record.version > 1) {
-            for (_, version) in self.own_versions(&record.id).await? {
-                let then = version.attributes.unwrap_or_default();
-                let content = then.get("content").and_then(Value::as_str);
-                let message = version.metadata.get("message_id").and_then(Value::as_str);
-                let (Some(content), Some(message)) = (content, message) else { continue };
-                if messages.iter().any(|one| one == message) && is_copy(content, statement) {
-                    let key = unsaid(&record.owner, message);
-                    let _turn = self.once.lock().await;
-                    let known = self.store.document::<Unsaid>(&key).await?.map(|known| known.value);
-                    let mut known = known.unwrap_or_else(Unsaid::of_an_unchanged_message);
-                    if known.deleted.insert(record.id.clone()) {
-                        self.store.commit(Batch::new(origin).put(key, &known)).await?;
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Restores the last version of a record whose message still says it. Returns `true` if there is one.
-    async fn say_before(
-        &self,
-        record: &Record,
-        versions: Vec<(Entry, Version)>,
-        origin: &Origin,
-    ) -> Result<bool, KnowledgeError> {
-        for (_, version) in versions.into_iter().rev() {
-            let (then, metadata) = (version.attributes.unwrap_or_default(), version.metadata);
-            let text = |from: &Map<String, Value>, key: &str| from.get(key).and_then(Value::as_str).map(str::to_owned);
-            let (Some(content), Some(message)) = (text(&then, "content"), text(&metadata, "message_id")) else {
-                continue;
-            };
-            if self.is_unsaid(record, &message).await? {
-                continue;
-            }
-            let of_then = ["confidence", "message_id", SOURCE_KEY, "evidence", "source"].into_iter();
-            let known = of_then.filter_map(|key| Some((key.to_owned(), metadata.get(key)?.clone())));
-            let body = Body { task: text(&then, "task"), content: Some(content), ..Body::default() };
-            self.rewrite(record, body, &Value::Object(known.collect()), origin).await?;
-            return Ok(true);
-        }
-        Ok(false)
-    }
-
     /// The records of the same owner that are nearest to what is learned. What others wrote is theirs, and no word for
     /// it is taken.
     async fn near(&self, lesson: &Lesson, origin: &Origin) -> Result<Vec<Record>, KnowledgeError> {
@@ -445,40 +327,6 @@ fn says(record: &Record, lesson: &Lesson) -> bool {
     let (known, said) = (record.content.as_str(), lesson.content.as_str());
     let alike = likeness(&words(known), &words(said)) >= SAME;
     alike && Tenor::of(known) == Tenor::of(said) && in_order(known, said) && !differ(known, said)
-}
-
-/// The records that a message does not say any more.
-#[derive(Serialize, Deserialize)]
-struct Unsaid {
-    /// `true` if the message was changed or taken back: then it says the records in `still`, and no others.
-    #[serde(default = "yes")]
-    is_changed: bool,
-    /// The records that a changed message says still, or again.
-    #[serde(default)]
-    still: BTreeSet<String>,
-    /// The records of which a person deleted what this message said.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    deleted: BTreeSet<String>,
-}
-
-fn yes() -> bool {
-    true
-}
-
-impl Unsaid {
-    /// Of a message that says everything it ever said.
-    fn of_an_unchanged_message() -> Self {
-        Self { is_changed: false, still: BTreeSet::new(), deleted: BTreeSet::new() }
-    }
-
-    fn holds(&self, record: &str) -> bool {
-        self.deleted.contains(record) || self.is_changed && !self.still.contains(record)
-    }
-}
-
-/// The key of the [`Unsaid`] of a message.
-fn unsaid(owner: &str, message: &str) -> Key {
-    Key::new(Kind::Feedback, Hash::of(json!(["unsaid", owner, message]).to_string().as_bytes()).hex())
 }
 
 impl Lesson {

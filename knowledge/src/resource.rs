@@ -2,6 +2,7 @@
 //! concept of type `Resource`; the secret part is sealed beside it and shown only on a request with a reason, to those
 //! who may see it.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use jiff::Timestamp;
@@ -446,17 +447,24 @@ impl Knowledge {
         Ok((name, done))
     }
 
-    /// Opens one of the sealed bodies, and returns why it does not open: the ring is that of another daemon, or was
-    /// changed.
+    /// Returns the number of bodies whose key is in the ring, and the names of missing keys: then the ring is that of
+    /// another daemon, or has lost keys.
     ///
     /// # Errors
     /// The store's own.
-    pub async fn try_keys(&self) -> Result<Option<SealError>, KnowledgeError> {
-        let Some((id, _)) = self.store.documents::<Sealed>(Kind::Sealed, "", 1).await?.pop() else { return Ok(None) };
-        let Ok(resource) = self.resource(&id, &Origin::system("key ring")).await else { return Ok(None) };
-        match self.opened(&resource).await {
-            Err(KnowledgeError::Sealed(why)) => Ok(Some(why)),
-            opened => opened.map(|_| None),
+    pub async fn try_keys(&self) -> Result<(usize, BTreeSet<String>), KnowledgeError> {
+        let (mut after, mut opening, mut missing) = (String::new(), 0, BTreeSet::new());
+        loop {
+            let page = self.store.documents::<Value>(Kind::Sealed, &after, 1_000).await?;
+            let Some((last, _)) = page.last() else { return Ok((opening, missing)) };
+            after = last.to_string();
+            for (_, sealed) in &page {
+                let key = sealed.value["kid"].as_str().unwrap_or_default();
+                match self.keys.has(key) {
+                    true => opening += 1,
+                    false => drop(missing.insert(key.to_owned())),
+                }
+            }
         }
     }
 

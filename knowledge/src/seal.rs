@@ -178,6 +178,11 @@ impl KeyRing {
         self.keys.read().unwrap_or_else(PoisonError::into_inner).current.clone()
     }
 
+    /// Returns `true` if the ring has the key of that name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.keys.read().unwrap_or_else(PoisonError::into_inner).by_name.contains_key(name)
+    }
+
     /// The cipher of an owner under a key of the ring.
     fn cipher(&self, kid: &str, owner: &str) -> Result<XChaCha20Poly1305, SealError> {
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);

@@ -1,6 +1,8 @@
 //! The tools that agents have on records and resources, under the names of both seeds (MISSION H3, P4): what each is
 //! called, what it takes, and what it does. MCP and neurons bring the same ones.
 
+mod pulse;
+
 use async_trait::async_trait;
 use neurons::tools::{BuiltinTool, Builtins, Caller, Vault};
 use secrecy::SecretString;
@@ -12,11 +14,11 @@ use store::Origin;
 use crate::list::Which;
 use crate::record::{SCORE, Type};
 use crate::search::{Query, TOP_K_MAX};
-use crate::skill::{self, SkillsWanted};
 use crate::slim::THRESHOLD;
-use crate::unit::{Form, id_of, quality_of};
+use crate::unit::{Form, quality_of};
 use crate::write::Change;
 use crate::{Draft, Knowledge, KnowledgeError, ResourceDraft, UnitsWanted, check_scope};
+use pulse::within;
 
 /// Records that a tool lists at most.
 const LISTED_MAX: usize = 100;
@@ -392,50 +394,13 @@ impl Knowledge {
             domain: asked.domain,
             min_quality: asked.min_quality,
             offset: 0,
-            limit: asked.limit.clamp(1, UNITS_MAX),
+            limit: within(asked.limit, UNITS_MAX)?,
         };
         let found = self.units(&wanted, origin).await?;
         let version = asked.schema_version.as_deref();
         let units = self.as_units(&found.records, None, version)?;
         let units: Vec<Value> = units.into_iter().map(|(_, unit)| unit).collect();
         Ok(json!({"units": units, "total": found.total}))
-    }
-
-    async fn tool_contribute(&self, arguments: Map<String, Value>, origin: &Origin) -> Result<Value, KnowledgeError> {
-        let Contribute { mut unit, visibility } = read(arguments)?;
-        if let Some(visibility) = visibility {
-            let metadata = unit.entry("metadata").or_insert_with(|| json!({}));
-            if let Some(metadata) = metadata.as_object_mut() {
-                metadata.insert("visibility".to_owned(), visibility.into());
-            }
-        }
-        let done = Box::pin(self.contribute(unit, None, origin)).await?;
-        let (id, quality) = (id_of(&done.record), quality_of(&done.record));
-        Ok(json!({"id": id, "quality_score": quality, "knowledge_id": done.record.id, "warnings": done.warnings}))
-    }
-
-    async fn tool_skills(&self, arguments: Map<String, Value>, origin: &Origin) -> Result<Value, KnowledgeError> {
-        let asked: Skills = read(arguments)?;
-        let wanted = SkillsWanted {
-            question: Some(asked.query),
-            domain: asked.domain,
-            tags: asked.tags,
-            min_quality: asked.min_quality,
-            offset: 0,
-            limit: asked.limit.clamp(1, SKILLS_MAX),
-        };
-        let (found, total) = self.skills(&wanted, origin).await?;
-        Ok(json!({"skills": found.iter().map(skill::told).collect::<Vec<_>>(), "total": total}))
-    }
-
-    async fn tool_contribute_skill(
-        &self,
-        arguments: Map<String, Value>,
-        origin: &Origin,
-    ) -> Result<Value, KnowledgeError> {
-        let asked: ContributeSkill = read(arguments)?;
-        let done = self.contribute_skill(&asked.skill_md_content, asked.visibility.as_deref(), origin).await?;
-        Ok(json!({"id": skill::told(&done.record)["id"], "knowledge_id": done.record.id, "warnings": done.warnings}))
     }
 
     async fn tool_validate(&self, arguments: Map<String, Value>, origin: &Origin) -> Result<Value, KnowledgeError> {

@@ -1,11 +1,14 @@
 //! The KIP a lifeform remembers by, in one place, and the plain rules around it: what in a message is
 //! a statement, and what a model may be believed to have read in it.
 
+mod facts;
+mod unsaying;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+pub(crate) use facts::{Fact, are_of_one_subject, facts, statements};
 use nexus::kip::Call;
-use nexus::kip::graph::text::terms;
 use nexus::kip::lang::parser::seems_to_write;
 use nexus::{Nexus, NexusError, NexusId, Request, Right};
 use serde::{Deserialize, Serialize};
@@ -328,119 +331,6 @@ impl Memory {
         }
     }
 
-    /// Marks the facts of a message as `superseded` (it was changed) or `retracted`, except those that another message
-    /// states too.
-    ///
-    /// # Errors
-    /// The store's own.
-    pub(crate) async fn unsay(&self, stated: Stated<'_>, status: &str, cause: &Origin) -> Result<(), NexusError> {
-        self.unsay_those(stated, Some(status), |_| true, cause).await
-    }
-
-    /// The same of those statements of it that `which` says. With no status they are removed.
-    ///
-    /// # Errors
-    /// The store's own.
-    pub(crate) async fn unsay_those(
-        &self,
-        stated: Stated<'_>,
-        status: Option<&str>,
-        which: impl Fn(&str) -> bool,
-        cause: &Origin,
-    ) -> Result<(), NexusError> {
-        let Stated { topic, message, source, .. } = stated;
-        let _turn = self.turn.lock().await;
-        let last = self.run(STATED_IN, json!({"message": message, "topic": topic}), cause).await?;
-        let again = self.run(STATED_AGAIN, json!({}), cause).await?;
-        let facts = [last, again].into_iter().flat_map(|found| found["result"].as_array().cloned().unwrap_or_default());
-        let mut seen = BTreeSet::new();
-        // A person takes back what it stated itself, whatever it says of where that was.
-        let fits = |fact: &Value| {
-            let is_his = fact["metadata"]["author"].as_str().is_none_or(|author| author == stated.person);
-            is_his && fact["attributes"]["statement"].as_str().is_some_and(&which)
-        };
-        for fact in facts.filter(|fact| seen.insert(fact["id"].to_string()) && fits(fact)) {
-            let mut places = places_of(&fact);
-            let before = places.len();
-            places.retain(|place| !place.is_of(stated));
-            if places.len() == before {
-                continue;
-            }
-            match places.pop() {
-                Some(Place(canvas, topic, message)) => {
-                    let still = json!({
-                        "fact": fact["id"],
-                        "canvas": canvas,
-                        "topic": topic,
-                        "message": message,
-                        "also_in": also_in(places),
-                    });
-                    self.run(STILL_SAID, still, cause).await?;
-                }
-                None => {
-                    let unsaid = json!({"fact": fact["id"], "status": status, "source": source});
-                    let (command, unsaid) = match status {
-                        Some(_) => (UNSAY, unsaid),
-                        None => (REMOVE, json!({"fact": fact["id"]})),
-                    };
-                    self.run(command, unsaid, cause).await?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// The same of every fact that `person` stated in these words, wherever that was.
-    ///
-    /// # Errors
-    /// The store's own.
-    pub(crate) async fn unsay_everywhere(
-        &self,
-        stated: Stated<'_>,
-        status: Option<&str>,
-        content: &str,
-        cause: &Origin,
-    ) -> Result<(), NexusError> {
-        let _turn = self.turn.lock().await;
-        let found = self.run(STATEMENTS_OF, json!({"person": stated.person}), cause).await?;
-        let says_it = |fact: &&Value| {
-            fact["attributes"]["statement"].as_str().is_some_and(|said| knowledge::says_the_same(said, content))
-        };
-        for fact in found["result"].as_array().into_iter().flatten().filter(says_it) {
-            let (command, parameters) = match status {
-                Some(status) => (UNSAY, json!({"fact": fact["id"], "status": status, "source": stated.source})),
-                None => (REMOVE, json!({"fact": fact["id"]})),
-            };
-            self.run(command, parameters, cause).await?;
-        }
-        Ok(())
-    }
-
-    /// Returns `true` if a fact that holds says all of what `person` stated in one of `places`.
-    ///
-    /// # Errors
-    /// The store's own.
-    pub(crate) async fn still_holds(
-        &self,
-        person: &str,
-        statement: &str,
-        places: &[Place],
-    ) -> Result<bool, NexusError> {
-        let cause = Origin::system("copies removed");
-        let says = |fact: &Value| {
-            let is_theirs = fact["metadata"]["author"].as_str() == Some(person);
-            let said = fact["attributes"]["statement"].as_str();
-            holds(fact) && is_theirs && said.is_some_and(|said| knowledge::adds_nothing(statement, said))
-        };
-        for Place(_, topic, message) in places {
-            let found = self.run(STATED_IN, json!({"message": message, "topic": topic}), &cause).await?;
-            if found["result"].as_array().into_iter().flatten().any(says) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
     /// Excludes a concept from recall until a person has examined it.
     ///
     /// # Errors
@@ -525,97 +415,10 @@ pub(crate) fn holds(fact: &Value) -> bool {
     fact["metadata"]["status"].as_str().is_none_or(|status| status == "active")
 }
 
-/// Something worth keeping.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Fact {
-    /// The words it was said in.
-    pub(crate) statement: Arc<str>,
-    /// The subject.
-    pub(crate) subject: Arc<str>,
-}
-
 /// Facts kept from one message.
 const FACTS_MAX: usize = 5;
 /// Characters of one statement.
 const STATEMENT_CHARS_MAX: usize = 300;
-
-/// The facts in a message: its declarative sentences as they stand, with the subjects that a model read
-/// in them, and what else a model read as far as the message bears it out. A model's word alone is never
-/// kept: a reading that uses other words than the message is passed over.
-pub(crate) fn facts(message: &str, read: &Value) -> Vec<Fact> {
-    let words_of = |text: &str| terms(text).into_iter().collect::<BTreeSet<Arc<str>>>();
-    let said = words_of(message);
-    let mut kept: Vec<Fact> = statements(message)
-        .into_iter()
-        .map(|sentence| Fact { subject: sentence.as_str().into(), statement: sentence.into() })
-        .collect();
-    for fact in read["facts"].as_array().into_iter().flatten() {
-        let statement = fact["statement"].as_str().unwrap_or_default().trim();
-        let subject = fact["subject"].as_str().unwrap_or_default().trim();
-        let (words, about) = (words_of(statement), words_of(subject));
-        let borne_out = words.len() >= 2 && words.is_subset(&said) && !about.is_empty() && about.is_subset(&said);
-        if !borne_out || statement.chars().count() > STATEMENT_CHARS_MAX {
-            continue;
-        }
-        match kept.iter_mut().find(|known| words.is_subset(&words_of(&known.statement))) {
-            Some(known) => known.subject = subject.into(),
-            None => kept.push(Fact { statement: statement.into(), subject: subject.into() }),
-        }
-    }
-    // A confided statement is kept nowhere.
-    kept.retain(|fact| !knowledge::is_confided(&fact.statement));
-    kept.truncate(FACTS_MAX);
-    kept
-}
-
-/// The declarative sentences of a message: neither questions, nor greetings, nor commands to answer.
-pub(crate) fn statements(message: &str) -> Vec<String> {
-    knowledge::sentences(message).into_iter().filter(|sentence| is_statement(sentence)).collect()
-}
-
-/// Returns `true` if two statements have the same beginning and different ends, so that one may have replaced the
-/// other: "My cat is called Miso" and "My cat is called Tofu". A small model would find contradictions anywhere.
-pub(crate) fn are_of_one_subject(one: &str, other: &str) -> bool {
-    let (one, other) = (words_in_order(one), words_in_order(other));
-    let same = one.iter().zip(&other).take_while(|(a, b)| a == b).count();
-    let shorter = one.len().min(other.len());
-    one != other && shorter > 0 && 3 * same >= 2 * shorter
-}
-
-/// Words as they stand, in lower case; a character of a script without spaces is one.
-fn words_in_order(text: &str) -> Vec<String> {
-    let mut words: Vec<String> = Vec::new();
-    let mut is_open = false;
-    for c in text.chars() {
-        let is_alone = !c.is_ascii() && c.is_alphabetic() && !c.is_lowercase() && !c.is_uppercase();
-        match (c.is_alphanumeric(), is_alone, is_open, words.last_mut()) {
-            (true, false, true, Some(last)) => last.extend(c.to_lowercase()),
-            (true, ..) => words.push(c.to_lowercase().collect()),
-            _ => {}
-        }
-        is_open = c.is_alphanumeric() && !is_alone;
-    }
-    words
-}
-
-/// Words at the beginning of questions and orders.
-const ASKING: [&str; 30] = [
-    "what", "who", "whose", "whom", "where", "when", "why", "how", "which", "do", "does", "did", "is", "are", "was",
-    "were", "can", "could", "will", "would", "should", "please", "tell", "hello", "hi", "hey", "thanks", "thank", "ok",
-    "okay",
-];
-
-fn is_statement(sentence: &str) -> bool {
-    let count = sentence.chars().count();
-    let asks = sentence.ends_with(['?', '？']) || sentence.trim_end_matches(['。', '.']).ends_with(['吗', '呢', 'か']);
-    let first =
-        sentence.split(|c: char| !c.is_alphanumeric()).find(|word| !word.is_empty()).unwrap_or_default().to_lowercase();
-    (6..=STATEMENT_CHARS_MAX).contains(&count)
-        && !asks
-        && !crate::reminders::is_request(sentence)
-        && !ASKING.contains(&first.as_str())
-        && terms(sentence).len() >= 3
-}
 
 #[cfg(test)]
 mod tests {

@@ -4,95 +4,32 @@
 //! the first answer. A call under an `Idempotency-Key` is made once: a repeated request is answered from the record,
 //! and after a crash the call continues where its journal ends.
 
-use std::collections::hash_map::Entry;
+mod carrying;
+mod record;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use store::{
     Batch, Expect, Hash, Key, Kind as Document, Op, Origin, Place, PrincipalId, PrincipalKind, Role, StoreError,
     Timestamp, Versioned, json,
 };
-use tokio::sync::{mpsc, oneshot, watch};
-use utoipa::ToSchema;
+use tokio::sync::mpsc;
 
 use crate::NeuronError;
-use crate::actor::Outcome;
-use crate::conclusion::Conclusion;
 use crate::continuation::{Continuation, EXPIRY_S, Stage, body_hash, check_results};
 use crate::conversation::Conversation;
-use crate::invocation::{Answer, Run, Spent, Stop};
+use crate::invocation::{Answer, Run, Spent};
 use crate::llm::{Delta, Usage};
 use crate::neuron::{self, Begun, ToolCall, ToolResult};
 use crate::neurons::{CallOptions, HOUSE, Neurons, fresh_id};
 use crate::spec::NeuronId;
+pub(crate) use carrying::UnderWay;
+pub use record::{Invocation, InvocationStatus};
 
 /// Records that one listing looks at.
 const LOOKED_AT_MAX: usize = 2_000;
-
-/// The status of an invocation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum InvocationStatus {
-    /// The invocation is running.
-    #[default]
-    Running,
-    /// The invocation waits for the client's tools.
-    ToolCallRequired,
-    /// The invocation has completed with an output.
-    Completed,
-    /// The invocation has failed.
-    Failed,
-    /// The invocation was cancelled, or its caller disconnected.
-    Cancelled,
-}
-
-/// The record of an invocation.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Invocation {
-    /// The id.
-    pub id: Arc<str>,
-    /// The neuron.
-    pub neuron: NeuronId,
-    /// The caller.
-    pub principal: PrincipalId,
-    /// The status.
-    pub status: InvocationStatus,
-    /// The last answer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub answer: Option<Answer>,
-    /// The reason of a failure.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<String>,
-    /// The usage so far.
-    pub usage: Usage,
-    /// The number of paid calls; `calls:{account}` has each of them.
-    #[serde(default)]
-    pub paid_calls: usize,
-    /// The time of its beginning.
-    pub created_at: Timestamp,
-    /// The time of its last change.
-    pub updated_at: Timestamp,
-    /// The number of pauses.
-    #[serde(default)]
-    pauses: u32,
-    /// The hash of what was asked.
-    asked: String,
-    /// The life of the daemon in which it is under way.
-    life: Arc<str>,
-}
-
-impl Invocation {
-    /// Returns the number of pauses.
-    pub(crate) fn pauses(&self) -> u32 {
-        self.pauses
-    }
-
-    pub(crate) fn key(id: &Arc<str>) -> Key {
-        Key::new(Document::Invocation, id.clone())
-    }
-}
 
 /// The options of a call.
 #[derive(Clone, Debug, Default)]
@@ -340,126 +277,6 @@ impl Neurons {
         self.carry(Stretch { run, begun, talk, record, continued, take, stays, place }, options).await
     }
 
-    /// Runs a stretch in a task of its own until it ends, is cancelled, or its time is over. A caller that goes away
-    /// cancels a call that was made without a key.
-    async fn carry(&self, stretch: Stretch, options: InvokeOptions) -> Result<Invoked, NeuronError> {
-        let (asking, gone) = oneshot::channel::<()>();
-        let (cancel, cancelled) = oneshot::channel::<()>();
-        let id = stretch.record.id.clone();
-        let (ended, has_ended) = watch::channel(());
-        match self.under_way().entry(id.clone()) {
-            Entry::Occupied(_) => return Err(NeuronError::InFlight),
-            Entry::Vacant(free) => {
-                let principal = stretch.record.principal.clone();
-                free.insert(UnderWay { principal, cancel: Some(cancel), ended: has_ended });
-            }
-        }
-        let this = self.clone();
-        let work = tokio::spawn(async move {
-            let Stretch { mut run, begun, talk, record, continued, take, stays, place } = stretch;
-            let begun_as = Standing { record, continued };
-            let conclusion = Conclusion::new({
-                let (begun_as, clock) = (begun_as.clone(), this.store.clock().clone());
-                move |completed, spent| begun_as.ended(Ok(&Answer::Completed(completed)), spent, clock.now()).1
-            });
-            run.conclusion = Some(conclusion.clone());
-            let _ended = ended;
-            let _leaves = Leaves(&this, &id);
-            if let Some(take) = take {
-                match this.store.commit(take).await {
-                    Ok(_) => {}
-                    Err(StoreError::Conflict { .. }) => return Err(NeuronError::InFlight),
-                    Err(error) => return Err(error.into()),
-                }
-            }
-            let late = async {
-                match options.deadline {
-                    Some(deadline) => tokio::time::sleep(deadline).await,
-                    None => std::future::pending().await,
-                }
-            };
-            let went_away = async {
-                let _ = gone.await;
-                if stays {
-                    std::future::pending::<()>().await;
-                }
-            };
-            let mut thinking = Box::pin(this.tree.run(run.clone(), begun, talk));
-            let stopped = tokio::select! {
-                outcome = &mut thinking => Ok(outcome),
-                Ok(()) = cancelled => Err(NeuronError::Cancelled),
-                () = went_away => Err(NeuronError::Cancelled),
-                () = late => Err(NeuronError::Deadline),
-            };
-            let outcome = match stopped {
-                Ok(outcome) => outcome,
-                Err(stopped) if conclusion.take() => {
-                    drop(thinking);
-                    // Whatever it called ends with it.
-                    this.tools.cancel(&id).await;
-                    Err(stopped)
-                }
-                // It is being written that it completed, which nobody takes back.
-                Err(_) => thinking.await,
-            };
-            let finished = match outcome {
-                // Another call under the same key was quicker; the record is that one's.
-                Ok(Outcome { stop: Err(NeuronError::Store(StoreError::Conflict { .. })), .. }) => {
-                    Err(NeuronError::InFlight)
-                }
-                outcome => this.finish(&run, begun_as, outcome, &conclusion).await,
-            };
-            drop(place);
-            finished
-        });
-        let finished = work.await.map_err(|panic| NeuronError::Died(panic.to_string()))?;
-        drop(asking);
-        finished
-    }
-
-    /// Keeps what a stretch came to, unless that was written with its answer, and answers it.
-    async fn finish(
-        &self,
-        run: &Run,
-        begun_as: Standing,
-        outcome: Result<Outcome, NeuronError>,
-        conclusion: &Conclusion,
-    ) -> Result<Invoked, NeuronError> {
-        let mut batch = Batch::new(&run.origin);
-        let (ended, spent) = match outcome {
-            Ok(Outcome { stop, mut talk, spent }) => {
-                // A record that no paid call has made yet is made now.
-                if stop.is_ok() || begun_as.record.paid_calls + spent.paid_calls == 0 {
-                    batch = talk.write(batch);
-                }
-                (stop, spent)
-            }
-            Err(error) => (Err(error), Spent::default()),
-        };
-        let answer = match ended {
-            Ok(Stop::Completed(completed)) => Ok(Answer::Completed(completed)),
-            Ok(Stop::Paused(calls)) => {
-                let (more, answer) = self.pause(run, batch, &begun_as.record, calls);
-                batch = more;
-                Ok(answer)
-            }
-            Err(error) => Err(error),
-        };
-        let (record, ops) = begun_as.ended(answer.as_ref(), &spent, self.store.clock().now());
-        let is_written = matches!(answer, Ok(Answer::Completed(_))) && !conclusion.take();
-        if !is_written {
-            batch.ops.extend(ops);
-        }
-        if !batch.ops.is_empty() {
-            match self.store.commit_at_last(batch).await {
-                // Another call under the same key was quicker.
-                Err(StoreError::Conflict { .. }) => return Err(NeuronError::InFlight),
-                kept => kept?,
-            };
-        }
-        Ok(Invoked { id: record.id, answer: answer?, usage: record.usage })
-    }
-
     /// Adds the next pause of `record` to `batch`: the paused call, and the token that names it.
     fn pause(&self, run: &Run, batch: Batch, record: &Invocation, calls: Vec<ToolCall>) -> (Batch, Answer) {
         let expires_at = self.store.clock().now() + jiff::SignedDuration::from_secs(EXPIRY_S);
@@ -578,45 +395,6 @@ impl Neurons {
                 Err(StoreError::Conflict { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
-        }
-    }
-}
-
-/// Something that is carried.
-#[derive(Debug)]
-pub(crate) struct UnderWay {
-    principal: PrincipalId,
-    cancel: Option<oneshot::Sender<()>>,
-    /// Closes when it is over.
-    ended: watch::Receiver<()>,
-}
-
-/// However the task that carries an invocation ends, it is no longer under way.
-struct Leaves<'n>(&'n Neurons, &'n Arc<str>);
-
-impl Drop for Leaves<'_> {
-    fn drop(&mut self) {
-        self.0.under_way().remove(self.1);
-    }
-}
-
-impl Invocation {
-    /// The record of a call that was paused before there were records.
-    fn of(paused: &Continuation, now: Timestamp) -> Self {
-        Self {
-            id: paused.invocation.clone(),
-            neuron: paused.neuron_id.clone(),
-            principal: paused.principal.clone(),
-            status: InvocationStatus::ToolCallRequired,
-            answer: None,
-            error: None,
-            usage: Usage::default(),
-            paid_calls: 0,
-            pauses: paused.step,
-            created_at: now,
-            updated_at: now,
-            asked: String::new(),
-            life: "".into(),
         }
     }
 }

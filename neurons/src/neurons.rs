@@ -1,21 +1,19 @@
 //! `Neurons`: the handle. Definitions, and thoughts of neurons that are defined in place.
 
+mod definitions;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
-use store::{
-    Batch, Directory, Expect, Key, Kind as Document, NoDirectory, Origin, PrincipalId, Receipt, Role, Shares, Store,
-    StoreError, Versioned,
-};
+use store::{Batch, Directory, Key, Kind as Document, NoDirectory, Origin, PrincipalId, Role, Shares, Store};
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::NeuronError;
 use crate::actor::Tree;
 use crate::continuation::SealingKey;
 use crate::conversation::Conversation;
-use crate::history::{Stored, noted};
 use crate::invocation::{Run, Stop};
 use crate::invocations::UnderWay;
 use crate::kinds::base::calls_of;
@@ -137,6 +135,11 @@ impl Neurons {
         Self { directory, ..self }
     }
 
+    /// Returns `false` if the principal has no token any more: see [`Directory::is_admitted`].
+    pub fn is_admitted(&self, principal: &PrincipalId) -> bool {
+        self.directory.is_admitted(principal)
+    }
+
     /// Returns the origin of earlier work with the rights that its principal has now.
     pub fn present(&self, origin: &Origin) -> Origin {
         Origin { principal: self.directory.present(&origin.principal), ..origin.clone() }
@@ -176,119 +179,6 @@ impl Neurons {
     /// The models of this daemon.
     pub fn models(&self) -> &Models {
         &self.models
-    }
-
-    /// Stores a new neuron.
-    ///
-    /// # Errors
-    /// [`NeuronError::Spec`] when it is not well made, a conflict when the id is taken.
-    pub async fn create(
-        &self,
-        origin: &Origin,
-        mut spec: NeuronSpec,
-    ) -> Result<(NeuronId, Versioned<NeuronSpec>), NeuronError> {
-        spec.check().map_err(NeuronError::Spec)?;
-        self.tools.check(&spec)?;
-        let id = spec.id.get_or_insert_with(|| format!("neuron_{}", uuid::Uuid::now_v7().simple()).into()).clone();
-        let stored = Stored { spec: spec.clone(), author: Some(origin.principal.id.clone()) };
-        let batch = Batch::new(origin).create(Key::new(Document::Neuron, id.clone()), &stored);
-        match self.commit_definition(noted(batch, &id, FIRST_VERSION, Some(&spec), None)).await {
-            Ok(receipt) => Ok((id, Versioned { version: receipt.versions[0], value: spec })),
-            Err(StoreError::Conflict { .. }) => Err(NeuronError::Exists(id)),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// A neuron's definition.
-    ///
-    /// # Errors
-    /// [`NeuronError::NotFound`].
-    pub async fn get(&self, id: &NeuronId) -> Result<Versioned<NeuronSpec>, NeuronError> {
-        let Versioned { version, value } = self.stored(id).await?;
-        Ok(Versioned { version, value: value.spec })
-    }
-
-    pub(crate) async fn stored(&self, id: &NeuronId) -> Result<Versioned<Stored>, NeuronError> {
-        let found = self.store.document(&Key::new(Document::Neuron, id.clone())).await?;
-        found.ok_or_else(|| NeuronError::NotFound(id.clone()))
-    }
-
-    /// Definitions with ids after `after`, at most `limit`.
-    ///
-    /// # Errors
-    /// The store's own.
-    pub async fn list(&self, after: &str, limit: usize) -> Result<Vec<(NeuronId, Versioned<NeuronSpec>)>, NeuronError> {
-        let stored = self.store.documents::<Stored>(Document::Neuron, after, limit).await?;
-        let spec = |Versioned { version, value }: Versioned<Stored>| Versioned { version, value: value.spec };
-        Ok(stored.into_iter().map(|(id, found)| (id, spec(found))).collect())
-    }
-
-    /// Replaces a definition. Invocations under way keep the one they began with.
-    ///
-    /// # Errors
-    /// [`NeuronError::Spec`], [`NeuronError::NotFound`], [`NeuronError::NotOwner`], or a conflict when `expect` is not
-    /// the version.
-    pub async fn update(
-        &self,
-        origin: &Origin,
-        id: &NeuronId,
-        spec: NeuronSpec,
-        expect: Option<u64>,
-    ) -> Result<Versioned<NeuronSpec>, NeuronError> {
-        self.rewrite(origin, id, spec, expect, None).await
-    }
-
-    /// The same, by another author than the one who writes.
-    pub(crate) async fn rewrite(
-        &self,
-        origin: &Origin,
-        id: &NeuronId,
-        mut spec: NeuronSpec,
-        expect: Option<u64>,
-        author: Option<PrincipalId>,
-    ) -> Result<Versioned<NeuronSpec>, NeuronError> {
-        spec.id = Some(id.clone());
-        let found = self.changeable(origin, id).await?.version;
-        spec.check().map_err(NeuronError::Spec)?;
-        self.tools.check(&spec)?;
-        let expect = expect.unwrap_or(found);
-        let key = Key::new(Document::Neuron, id.clone());
-        let stored =
-            Stored { spec: spec.clone(), author: Some(author.clone().unwrap_or_else(|| origin.principal.id.clone())) };
-        let batch = Batch::new(origin).put_expecting(key, Expect::Version(expect), &stored);
-        let receipt = self.commit_definition(noted(batch, id, expect + 1, Some(&spec), author)).await?;
-        Ok(Versioned { version: receipt.versions[0], value: spec })
-    }
-
-    /// Removes a definition.
-    ///
-    /// # Errors
-    /// [`NeuronError::NotFound`], [`NeuronError::NotOwner`].
-    pub async fn delete(&self, origin: &Origin, id: &NeuronId) -> Result<(), NeuronError> {
-        let found = self.changeable(origin, id).await?.version;
-        let batch = Batch::new(origin).delete(Key::new(Document::Neuron, id.clone()), Expect::Version(found));
-        self.commit_definition(noted(batch, id, found, None, None)).await?;
-        Ok(())
-    }
-
-    /// Commits a change of definitions and counts it: the count invalidates the plans that were built before the
-    /// change.
-    pub(crate) async fn commit_definition(&self, batch: Batch) -> Result<Receipt, StoreError> {
-        let this = self.clone();
-        self.store.commit_then(batch, move || this.changed()).await
-    }
-
-    /// Adds what other definitions say: the descriptions of a router's destinations that are only named, and the
-    /// descriptions of tools.
-    pub(crate) async fn complete(&self, spec: &mut NeuronSpec) -> Result<(), NeuronError> {
-        self.tools.expand(spec).await?;
-        for to in spec.neurons.iter_mut().filter(|to| to.description.is_empty()) {
-            let key = Key::new(Document::Neuron, to.neuron.clone());
-            if let Some(known) = self.store.document::<Stored>(&key).await? {
-                to.description = known.value.spec.description;
-            }
-        }
-        Ok(())
     }
 
     /// Runs a neuron that is defined in place, for a fascicle or a lifeform. What is said is kept in the journal of

@@ -14,22 +14,22 @@ mod mind;
 mod owner;
 mod portable;
 mod shelf;
+mod sight;
+mod trial;
 mod wake;
 
 use std::sync::{Arc, Mutex};
 
 use kip::exec;
-use kip::graph::GraphRead;
-use kip::lang::ast::{Find, Lit};
-use kip::{Answer, Call, Command as Kip, ErrorKind, KipError, Options, bind_and, envelope};
+use kip::{Answer, Call, ErrorKind, KipError, Options, bind_and, envelope};
 use serde_json::{Value, json};
-use store::principal::{Origin, Principal, Role};
+use store::principal::Origin;
 use store::{Key, Kind, Op, Store, StoreError, Stream};
 use tokio::sync::oneshot;
 
-use command::{Command, Hands, Ran, run};
+use command::Command;
 use meaning::{Found, Meanings};
-use owner::{Joint, STEPS_BACK_MAX, Task, Write};
+use owner::{Joint, Task, Write};
 use wake::{Awake, Dormitory};
 
 pub use kip;
@@ -46,6 +46,8 @@ pub use mind::Mind;
 pub use owner::Snapshot;
 pub use portable::{Portable, check_element};
 pub use shelf::Shelves;
+use sight::{Seen, as_of, may_share};
+pub use sight::{Sight, may_write};
 
 /// Names a nexus: a lifeform's id, or `commons`.
 pub type NexusId = Arc<str>;
@@ -274,21 +276,6 @@ impl Nexus {
         Ok(answer)
     }
 
-    /// Returns a principal's view of a nexus; with a term and an embedder, also the elements near to it in meaning.
-    ///
-    /// # Errors
-    /// If the nexus cannot be loaded.
-    pub async fn sight(&self, nexus: &NexusId, origin: &Origin, term: Option<&str>) -> Result<Sight, NexusError> {
-        let awake = self.wake(nexus).await?;
-        let (own, commons) = self.both(nexus, &awake).await?;
-        let found = match term {
-            Some(term) => self.near_to(term, nexus, origin, &own, commons.as_ref()).await?,
-            None => Found::default(),
-        };
-        let seen = Seen::by(&origin.principal, nexus, own, commons);
-        Ok(Sight { seen, near: found.near, warnings: found.warnings })
-    }
-
     /// Returns `true` if searches can use meaning.
     pub fn has_embedder(&self) -> bool {
         self.meanings.is_some()
@@ -312,30 +299,6 @@ impl Nexus {
         }
         let command = Command { right, beside, ..Command::of(call, kip::Dialect::default()) };
         Ok(discreet(self.perform(nexus, command, origin).await?))
-    }
-
-    /// Returns the answer that [`Self::write_with`] would give; nothing is written.
-    ///
-    /// # Errors
-    /// Only if the store fails.
-    pub async fn rehearse(
-        &self,
-        nexus: &NexusId,
-        call: Call,
-        origin: &Origin,
-        right: Right,
-    ) -> Result<Value, NexusError> {
-        if !may_write(&origin.principal, nexus) && !may_share(&origin.principal, nexus) {
-            return Ok(json!({"error": owner::no_right().to_json(&call.command)}));
-        }
-        let command = Command { right, ..Command::of(call, kip::Dialect::default()) };
-        self.answer_tried(nexus, &command, origin).await
-    }
-
-    async fn answer_tried(&self, nexus: &NexusId, command: &Command, origin: &Origin) -> Result<Value, NexusError> {
-        let tried = self.try_out(nexus, command, origin).await?;
-        let tried = tried.map(|tried| Answer { result: tried.receipt, warnings: tried.warnings, ..Answer::default() });
-        Ok(envelope(tried, &command.call.command))
     }
 
     /// Returns the vectors for a search by meaning, if the call is one and there is an embedder.
@@ -372,21 +335,6 @@ impl Nexus {
         Ok(meanings.find(&self.store, term, origin, (nexus, &awake, own), beside).await?)
     }
 
-    /// Reverts journal entry `seq`, unless a later entry depends on it.
-    ///
-    /// # Errors
-    /// Only if the store fails.
-    pub async fn undo(&self, nexus: &NexusId, seq: u64, origin: &Origin) -> Result<Value, NexusError> {
-        if !may_write(&origin.principal, nexus) {
-            return Ok(json!({"error": owner::no_right().to_json("")}));
-        }
-        if seq <= wake::birth_of(nexus) as u64 {
-            let error = KipError::new(ErrorKind::Immutable, format!("entry {seq} is the birth of this mind"));
-            return Ok(json!({"error": error.to_json("")}));
-        }
-        self.hand_over(nexus, |reply| Task::Undo { seq, origin: origin.clone(), reply }).await
-    }
-
     /// The journal of a nexus after entry `after`: who wrote what, when and why, and the inverse.
     ///
     /// # Errors
@@ -417,47 +365,6 @@ impl Nexus {
         Ok(head.is_some())
     }
 
-    /// Runs a command on copies.
-    async fn try_out(
-        &self,
-        nexus: &NexusId,
-        command: &Command,
-        origin: &Origin,
-    ) -> Result<Result<Tried, KipError>, NexusError> {
-        let awake = self.wake(nexus).await?;
-        let (own, commons) = self.both(nexus, &awake).await?;
-        let (mut own, mut commons) = (own.mind.clone(), commons.map(|commons| commons.mind.clone()));
-        let now = self.store.clock().now().as_microsecond();
-        let large = own.is_large() || commons.as_ref().is_some_and(Mind::is_large);
-        let is_commons = &**nexus == COMMONS;
-        let ids = commons::ids(&own, commons.as_ref());
-        let tried = owner::beside(large, || {
-            let hands = match commons.as_mut() {
-                Some(commons) => Hands::Over { own: &mut own, commons, both: true },
-                None => Hands::Commons(&mut own),
-            };
-            match run(command, hands, &origin.principal, now)? {
-                Ran::WritesCommons => unreachable!("the copy of the commons may be written"),
-                Ran::Done(changes, answer) => {
-                    let diff = journal::diff(&changes, &ids);
-                    let (shared, written) = match &mut commons {
-                        Some(commons) => (Some(commons::split(changes).1), commons),
-                        None => (is_commons.then_some(changes), &mut own),
-                    };
-                    let mut warnings = answer.warnings;
-                    if let Some(mut shared) = shared {
-                        commons::check_rights(written.read(), &shared, &origin.principal, command.right)?;
-                        warnings.extend(commons::clean(written, &mut shared, self.secrets)?);
-                    }
-                    Ok(Tried { receipt: answer.result, diff, warnings })
-                }
-            }
-        });
-        let checked = own.check().and_then(|()| commons.as_ref().map_or(Ok(()), Mind::check));
-        checked.inspect_err(|_| self.let_go_of_shelves(nexus))?;
-        Ok(tried)
-    }
-
     async fn hand_over(
         &self,
         nexus: &NexusId,
@@ -473,134 +380,8 @@ impl Nexus {
         awake.writer.send(task(reply)).await.map_err(|_| gone(()))?;
         Ok(answer.await.map_err(|_| gone(()))??)
     }
-
-    /// A snapshot as it stood after entry `seq`.
-    async fn step_back(
-        &self,
-        nexus: &NexusId,
-        snapshot: &Snapshot,
-        seq: u64,
-    ) -> Result<Result<Snapshot, KipError>, NexusError> {
-        let wrong = |kind, what: String| Ok(Err(KipError::new(kind, what)));
-        if seq > snapshot.seq {
-            return wrong(ErrorKind::NotFound, format!("the journal ends with entry {}", snapshot.seq));
-        }
-        if snapshot.seq - seq > STEPS_BACK_MAX {
-            return wrong(ErrorKind::Execution, format!("entry {seq} lies more than {STEPS_BACK_MAX} entries back"));
-        }
-        let later = owner::read_journal(&self.store, nexus, seq, snapshot.seq).await?;
-        let mind = owner::beside(snapshot.mind.is_large(), || {
-            let mut mind = snapshot.mind.clone();
-            later.iter().rev().for_each(|(_, written)| written.step_back(mind.write()));
-            mind
-        });
-        Ok(Ok(Snapshot { mind, seq }))
-    }
-}
-
-/// A principal's view of a nexus, with the elements near to a search term.
-pub struct Sight {
-    seen: Seen,
-    near: Option<meaning::Near>,
-    /// Warnings for the principal: vectors are missing.
-    pub warnings: Vec<String>,
-}
-
-impl Sight {
-    /// Lends the graph; off the runtime's other work where it is large.
-    ///
-    /// # Errors
-    /// When a shelf cannot be read.
-    pub fn look<R>(&self, then: impl FnOnce(&dyn GraphRead) -> R) -> Result<R, NexusError> {
-        let looked = owner::beside(self.seen.is_large(), || self.seen.view(then));
-        self.seen.check()?;
-        Ok(looked)
-    }
-
-    /// Returns the elements near in meaning, if there is an embedder and it answered.
-    pub fn near(&self) -> Option<&dyn exec::Semantic> {
-        self.near.as_ref().map(|near| near as &dyn exec::Semantic)
-    }
-}
-
-/// A principal's view of a nexus: its own graph, and the commons beside it, each filtered by scopes.
-struct Seen {
-    own: Arc<Snapshot>,
-    scopes: commons::Scopes,
-    commons: Option<(Arc<Snapshot>, commons::Scopes)>,
-}
-
-impl Seen {
-    fn by(somebody: &Principal, nexus: &NexusId, own: Arc<Snapshot>, commons: Option<Arc<Snapshot>>) -> Self {
-        let commons = commons.map(|commons| (commons, scopes(somebody, &COMMONS.into())));
-        Self { own, scopes: scopes(somebody, nexus), commons }
-    }
-
-    fn view<R>(&self, then: impl FnOnce(&dyn GraphRead) -> R) -> R {
-        let commons = self.commons.as_ref().map(|(snapshot, scopes)| (&snapshot.mind, scopes));
-        commons::view((&self.own.mind, &self.scopes), commons, then)
-    }
-
-    fn is_large(&self) -> bool {
-        self.own.mind.is_large() || self.commons.as_ref().is_some_and(|(snapshot, _)| snapshot.mind.is_large())
-    }
-
-    /// Checks that every read succeeded.
-    fn check(&self) -> Result<(), StoreError> {
-        self.own.mind.check()?;
-        self.commons.as_ref().map_or(Ok(()), |(snapshot, _)| snapshot.mind.check())
-    }
-}
-
-/// The outcome of a dry run.
-struct Tried {
-    receipt: Value,
-    diff: Value,
-    warnings: Vec<String>,
 }
 
 fn stream(nexus: &NexusId) -> Stream {
     format!("nexus:{nexus}").into()
-}
-
-/// Returns `true` if `principal` is the lifeform whose mind this is. Another lifeform is a visitor.
-fn is_self(principal: &Principal, nexus: &NexusId) -> bool {
-    let id = principal.id.0.strip_prefix("lifeform:");
-    // What a lifeform defined and another principal runs is not the lifeform itself.
-    principal.roles.contains(&Role::Lifeform) && id == Some(&**nexus) && principal.answers_for(&principal.id.0)
-}
-
-/// Returns `true` if a principal may write into a nexus and see its journal.
-pub fn may_write(principal: &Principal, nexus: &NexusId) -> bool {
-    principal.may(Role::Operator) || is_self(principal, nexus)
-}
-
-/// Returns `true` if a principal may write its own elements in a nexus: in the commons, every participant.
-fn may_share(principal: &Principal, nexus: &NexusId) -> bool {
-    &**nexus == COMMONS && (principal.may(Role::Participant) || principal.may(Role::Lifeform))
-}
-
-/// The scopes that limit what a principal sees; an operator, and a lifeform in its own mind, sees everything.
-fn scopes(principal: &Principal, nexus: &NexusId) -> commons::Scopes {
-    (!may_write(principal, nexus)).then(|| principal.scopes.iter().map(|scope| scope.0.clone()).collect())
-}
-
-/// The entry that a FIND asks about the graph after.
-fn as_of(call: &Call) -> Result<Option<u64>, KipError> {
-    if !call.command.to_ascii_uppercase().contains("SEQ") {
-        return Ok(None);
-    }
-    bind_and(call, |command| match command {
-        Kip::Find(Find { as_of: Some((lit, span)), .. }) | Kip::Explain(Find { as_of: Some((lit, span)), .. }) => {
-            match lit {
-                Lit::Int(seq) if *seq >= 0 => Ok(Some(*seq as u64)),
-                other => Err(KipError::new(
-                    ErrorKind::Parameter,
-                    format!("an entry is a whole number, not {}", other.to_json()),
-                )
-                .at(*span)),
-            }
-        }
-        _ => Ok(None),
-    })
 }

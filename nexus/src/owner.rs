@@ -2,30 +2,33 @@
 //! takes up the next one; what is durable is published and answered, in order. Should a batch fail, it and
 //! everything applied after it is taken back.
 
+mod entries;
+mod joint;
+mod undo;
+
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use bytes::Bytes;
 use kip::datum::Sym;
-use kip::exec::{Change, Draft};
-use kip::graph::{El, Record};
+use kip::exec::Change;
 use kip::{ErrorKind, KipError, envelope};
-use serde::Serialize;
 use serde_json::{Value, json};
-use store::principal::{Origin, Role};
-use store::{Batch, Entry, Expect, Hash, Key, Kind, Op, PAGE_MAX, Receipt, Store, StoreError};
+use store::principal::Origin;
+use store::{Batch, Op, Receipt, Store, StoreError};
 use tokio::sync::{mpsc, oneshot};
 
 use super::NexusId;
 use super::command::{Command, Hands, Ran, Right, run};
 use super::commons::{self, COMMONS, SecretPolicy};
 use super::forgotten::Outbox;
-use super::journal::Written;
 use super::mind::Mind;
 use super::shelf::{self, Shelved, Shelves, State};
 use super::wake::{Awake, Head};
+use entries::is_note;
+pub(super) use entries::{batch_of, entry_hash, pack, read_journal, unpack};
+pub(super) use joint::{Joint, beside};
 
 /// A graph that does not change any more, and the number of its last journal entry.
 #[derive(Clone)]
@@ -85,24 +88,6 @@ pub(super) struct Loan {
     head: u64,
     shared: Arc<Shared>,
     back: oneshot::Sender<Returned>,
-}
-
-/// Counts up before and after a mind and the commons are published together, so that a reader who sees the same
-/// even count before and after it took both knows that they belong together.
-#[derive(Default)]
-pub(super) struct Joint(AtomicU64);
-
-impl Joint {
-    /// The count; odd while both are being published.
-    pub(super) fn count(&self) -> u64 {
-        self.0.load(Ordering::SeqCst)
-    }
-
-    fn publish(&self, publish: impl FnOnce()) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-        publish();
-        self.0.fetch_add(1, Ordering::SeqCst);
-    }
 }
 
 /// A graph given back, as it is now durable; the number of the entry written, if one was.
@@ -395,185 +380,6 @@ impl Owner {
         }
     }
 
-    /// Runs a command that writes here and in the commons: one commit, with both graphs in one hand.
-    async fn write_both(&mut self, write: Write, commons: &Awake) {
-        self.land_all().await;
-        if self.broken {
-            return drop(write.reply.send(Err(StoreError::Closed)));
-        }
-        let Loan { mind: mut theirs, head, shared: their_shared, back } = match commons.borrow().await {
-            Ok(loan) => loan,
-            Err(failure) => return drop(write.reply.send(Err(failure))),
-        };
-        let (before, theirs_before) = (self.mind.clone(), theirs.clone());
-        let now = self.now();
-        let large = self.mind.is_large() || theirs.is_large();
-        let ran: Result<_, KipError> = beside(large, || {
-            let hands = Hands::Over { own: &mut self.mind, commons: &mut theirs, both: true };
-            match run(&write.command, hands, &write.origin.principal, now)? {
-                Ran::WritesCommons => unreachable!("the commons is in hand"),
-                Ran::Done(changes, answer) => {
-                    let (own, mut shared) = commons::split(changes);
-                    commons::check_rights(theirs.read(), &shared, &write.origin.principal, write.command.right)?;
-                    let told = commons::clean(&mut theirs, &mut shared, self.place.secrets)?;
-                    Ok((own, shared, answer, told))
-                }
-            }
-        });
-        if let Err(fault) = self.mind.check().and_then(|()| theirs.check()) {
-            self.mind = before;
-            self.give_up(fault.clone()).await;
-            // The commons, which is not given back, is loaded again.
-            return drop(write.reply.send(Err(fault)));
-        }
-        let (own, shared, mut answer, told) = match ran {
-            Ok(done) => done,
-            Err(error) => {
-                self.mind = before;
-                drop(back.send(Returned { mind: theirs_before, seq: None }));
-                return drop(write.reply.send(Ok(json!({"error": error.to_json(&write.command.call.command)}))));
-            }
-        };
-        let is_secret = !shared.is_empty() && (!told.is_empty() || write.command.holds_a_secret());
-        answer.warnings.extend(told);
-        let commons = COMMONS.into();
-        let mut batch = Batch::new(&write.origin);
-        let notes = self.notes(&write, &own);
-        let has_notes = !notes.is_empty() || write.command.beside.iter().any(is_note);
-        let beside = write.command.beside.len() + notes.len();
-        write.command.beside.iter().cloned().chain(notes).for_each(|op| batch.push(op));
-        let (mut batch, versions) = commons::versions_of(batch, &shared);
-        let before_parts = beside + versions;
-        for (nexus, mind, changes, head) in
-            [(&self.place.nexus, &self.mind, &own, self.head), (&commons, &theirs, &shared, head)]
-        {
-            if !changes.is_empty() {
-                batch = batch_of(batch, nexus, Head::of(mind), changes, head);
-                batch = write.command.entry(batch, nexus, changes, is_secret);
-            }
-        }
-        let done = match own.is_empty() && shared.is_empty() {
-            true => Ok(Receipt::default()),
-            false => self.place.store.commit(batch).await,
-        };
-        match done {
-            Ok(receipt) => {
-                // Each part is a head, its elements and an entry.
-                let mut entries =
-                    receipt.versions.get(before_parts..).unwrap_or_default().chunks(3).map(|part| part[2]);
-                if !own.is_empty() {
-                    self.head += 1;
-                    self.seq = entries.next().unwrap_or(self.seq);
-                }
-                let their_seq = entries.next();
-                let joint = self.place.joint.clone();
-                joint.publish(|| {
-                    self.publish(self.mind.clone());
-                    if let Some(seq) = their_seq {
-                        their_shared.publish(theirs.clone(), seq);
-                    }
-                });
-                drop(back.send(Returned { mind: theirs, seq: their_seq }));
-                if has_notes {
-                    self.place.outbox.signal();
-                }
-                drop(write.reply.send(Ok(envelope(Ok(answer), &write.command.call.command))));
-            }
-            Err(failure) => {
-                self.mind = before;
-                self.broken = matches!(failure, StoreError::Conflict { .. });
-                // In a conflict either of the two may be the outdated one: both are loaded again.
-                if !self.broken {
-                    drop(back.send(Returned { mind: theirs_before, seq: None }));
-                }
-                drop(write.reply.send(Err(failure)));
-            }
-        }
-    }
-
-    /// Takes an entry back. What is on its way is seen home first, so that the journal tells everything that
-    /// came after the entry.
-    async fn undo(&mut self, seq: u64, origin: Origin, reply: Reply) {
-        self.land_all().await;
-        if self.seq.saturating_sub(seq) > STEPS_BACK_MAX {
-            let error = KipError::new(
-                ErrorKind::Execution,
-                format!("entry {seq} lies more than {STEPS_BACK_MAX} entries back"),
-            );
-            return drop(reply.send(Ok(json!({"error": error.code("KIP_4002").to_json("")}))));
-        }
-        let mut entries =
-            match read_journal(&self.place.store, &self.place.nexus, seq.saturating_sub(1), self.seq).await {
-                Ok(entries) => entries.into_iter(),
-                Err(failure) => return drop(reply.send(Err(failure))),
-            };
-        let refused = |error: KipError| json!({"error": error.to_json("")});
-        let Some((_, written)) = entries.next().filter(|(no, _)| *no == seq) else {
-            let error = KipError::new(ErrorKind::NotFound, format!("the journal has no entry {seq}"));
-            return drop(reply.send(Ok(refused(error))));
-        };
-        let undone_command = written.command.clone();
-        let later: Vec<(u64, Written)> = entries.collect();
-        let now = self.now();
-        let privileged = origin.principal.may(Role::Operator);
-        let undone = written.inverse(seq, &later, self.mind.read()).and_then(|steps| {
-            let mut draft = Draft::new(self.mind.write(), now, privileged);
-            match steps.into_iter().try_for_each(|(el, record)| draft.restore(el, record)) {
-                Ok(()) => Ok(draft.finish().0),
-                Err(error) => {
-                    draft.undo();
-                    Err(error)
-                }
-            }
-        });
-        if let Err(fault) = self.mind.check() {
-            if let Ok(changes) = undone {
-                self.unchange(changes);
-            }
-            self.give_up(fault.clone()).await;
-            return drop(reply.send(Err(fault)));
-        }
-        // What was sealed since cannot be put back: it would not open.
-        let undone = match undone {
-            Ok(changes) if self.is_commons() => {
-                let seals = changes
-                    .iter()
-                    .try_for_each(|change| commons::check_seal(change.before.as_ref(), change.after.as_ref()));
-                match seals {
-                    Ok(()) => Ok(changes),
-                    Err(error) => {
-                        self.unchange(changes);
-                        Err(error)
-                    }
-                }
-            }
-            undone => undone,
-        };
-        match undone {
-            Ok(changes) => {
-                let undo = Written { undoes: Some(seq), ..Written::of("", &serde_json::Map::new(), &changes) };
-                let stream = format!("nexus:{}", self.place.nexus);
-                let mut batch = Batch::new(&origin);
-                let notes = self.place.outbox.notes_of(&self.place.nexus, self.head, &changes);
-                let has_notes = !notes.is_empty();
-                notes.into_iter().for_each(|note| batch.push(note));
-                let batch = self.batch(batch, &changes).append(stream, "undo", &undo);
-                let answer = json!({"result": {"undone": seq, "command": undone_command, "elements": changes.len()}});
-                self.submit(changes, batch, answer, reply, has_notes).await;
-            }
-            Err(error) => drop(reply.send(Ok(refused(error)))),
-        }
-    }
-
-    /// Before the graph goes on: what the last batch on its way left, for readers who wait for that.
-    fn keep_before(&mut self) {
-        if let Some(last) = self.flights.back_mut()
-            && last.snapshot.is_none()
-        {
-            last.snapshot = Some(self.mind.clone());
-        }
-    }
-
     /// `batch` with what makes changes durable.
     fn batch(&self, batch: Batch, changes: &[Change]) -> Batch {
         let batch = if self.is_commons() { commons::versions_of(batch, changes).0 } else { batch };
@@ -656,118 +462,9 @@ impl Owner {
             let _ = reply.send(snapshot.clone());
         }
     }
-
-    /// Takes changes back, the last one first.
-    fn unchange(&mut self, changes: Vec<Change>) {
-        for change in changes.into_iter().rev() {
-            match change.before {
-                Some(record) => self.mind.write().put(change.el, record),
-                None => self.mind.write().unmake(change.el),
-            }
-        }
-    }
-
-    /// Handles a shelf that cannot be read: drains the commits under way and has the nexus loaded again with a new
-    /// shelf.
-    async fn give_up(&mut self, fault: StoreError) {
-        tracing::warn!(nexus = %self.place.nexus, %fault, "a shelf cannot be read");
-        self.land_all().await;
-        self.broken = true;
-        if let (Err(_), Some((shelves, open))) = (self.mind.check(), &self.place.shelves) {
-            open.condemn(&shelves.file(&self.place.nexus));
-        }
-    }
-
-    /// A batch failed: nothing behind it can have gone through, since each names the head it expects.
-    async fn take_back(&mut self, failure: StoreError) {
-        self.broken = matches!(failure, StoreError::Conflict { .. });
-        let mut failed: Vec<Flight> = self.flights.drain(..).collect();
-        for flight in failed.iter_mut().skip(1).filter(|flight| !flight.changes.is_empty()) {
-            let _ = (&mut flight.durable).await;
-        }
-        for flight in failed.into_iter().rev() {
-            if !flight.changes.is_empty() {
-                self.head -= 1;
-            }
-            self.unchange(flight.changes);
-            let _ = flight.reply.send(Err(failure.clone()));
-        }
-        if !self.waiting.is_empty() {
-            self.publish(self.mind.clone());
-        }
-    }
-}
-
-/// Runs long work on a thread that other tasks have been moved away from, where the runtime has several.
-pub(super) fn beside<R>(long: bool, work: impl FnOnce() -> R) -> R {
-    let several = tokio::runtime::Handle::current().runtime_flavor() == tokio::runtime::RuntimeFlavor::MultiThread;
-    if several && long { tokio::task::block_in_place(work) } else { work() }
-}
-
-/// The entries of a nexus after `after` up to `upto`, by number.
-///
-/// # Errors
-/// The store's own.
-pub(super) async fn read_journal(
-    store: &Store,
-    nexus: &NexusId,
-    after: u64,
-    upto: u64,
-) -> Result<Vec<(u64, Written)>, StoreError> {
-    let stream = format!("nexus:{nexus}").into();
-    let (mut read, mut after) = (Vec::new(), after);
-    while after < upto {
-        let entries = store.entries(&stream, after, PAGE_MAX).await?;
-        let Some(last) = entries.last() else { break };
-        after = last.seq;
-        for entry in entries.into_iter().filter(|entry| entry.seq <= upto) {
-            read.push((entry.seq, entry.decode()?));
-        }
-    }
-    Ok(read)
-}
-
-/// `batch` with what makes changes durable; the first of it is the head, at the version it must have.
-pub(super) fn batch_of(batch: Batch, nexus: &NexusId, next: Head, changes: &[Change], head: u64) -> Batch {
-    let key = Key::new(Kind::Nexus, nexus.clone());
-    let mut batch = batch.put_expecting(key, Expect::Version(head), &next);
-    let rows = changes.iter().map(|change| (u64::from(change.el.0), change.after.as_ref().map(pack))).collect();
-    batch.push(Op::Elements { nexus: nexus.clone(), rows });
-    batch
-}
-
-/// The hash of a journal entry; empty where there is none.
-///
-/// # Errors
-/// The store's own.
-pub(super) async fn entry_hash(store: &Store, nexus: &NexusId, seq: u64) -> Result<String, StoreError> {
-    let entries = store.entries(&format!("nexus:{nexus}").into(), seq.saturating_sub(1), 1).await?;
-    let hash = |entry: &Entry| Hash::of(format!("{} {:?}", entry.at, entry.data).as_bytes()).hex();
-    Ok(entries.iter().find(|entry| entry.seq == seq).map(hash).unwrap_or_default())
-}
-
-/// A record, or other plain data, as the store keeps it.
-pub(super) fn pack(plain: &impl Serialize) -> Bytes {
-    rmp_serde::to_vec(plain).map(Bytes::from).unwrap_or_else(|error| unreachable!("plain data serializes: {error}"))
-}
-
-/// A record of the store.
-///
-/// # Errors
-/// [`StoreError::Corrupt`] when it is none.
-pub(super) fn unpack(nexus: &NexusId, no: u64, body: &[u8]) -> Result<(El, Record), StoreError> {
-    let el = u32::try_from(no).map(El).map_err(|_| StoreError::Corrupt(format!("element {no} of nexus {nexus}")))?;
-    let record = rmp_serde::from_slice(body)
-        .map_err(|error| StoreError::Corrupt(format!("element {no} of nexus {nexus}: {error}")))?;
-    Ok((el, record))
 }
 
 /// The refusal for a principal without the right to write.
 pub(super) fn no_right() -> KipError {
     KipError::new(ErrorKind::Execution, "only an operator or the lifeform itself may write here").code("KIP_4003")
-}
-
-/// Returns `true` if an operation makes a note of what is deleted.
-fn is_note(op: &Op) -> bool {
-    matches!(op, Op::Put { key: Key(Kind::Forgotten, _), .. })
 }

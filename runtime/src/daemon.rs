@@ -153,12 +153,16 @@ impl Daemon {
             .with_open_profiles(config.knowledge.open_profiles)
             .with_directory(Arc::new(tokens.clone()))
             .with_schemas(parts.schemas);
-        let locked = match locked {
-            Some(why) => Some(why),
-            None => knowledge.try_keys().await?,
+        let (opening, missing) = knowledge.try_keys().await?;
+        let locked = locked.or_else(|| missing.first().map(|key| SealError::NoKey(key.clone())));
+        // A ring that opens nothing is that of another daemon: what it sealed would not open with the right one.
+        let knowledge = match locked.is_some() && opening == 0 {
+            true => knowledge.with_keys(KeyRing::default()),
+            false => knowledge,
         };
         if let Some(error) = &locked {
-            tracing::error!(%error, file = %config.key_file().display(), "what is sealed does not open: put its key file back, and seal nothing with this one");
+            let file = config.key_file();
+            tracing::error!(%error, file = %file.display(), ?missing, "not all that is sealed opens: put the file of its keys back");
         }
         // Before any job is gone on with that may use them.
         let (own, vault): (Arc<dyn Builtins>, Arc<dyn Vault>) =

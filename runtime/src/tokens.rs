@@ -9,8 +9,10 @@ use anyhow::{Context, bail};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use rand::RngExt;
-use store::{Batch, Directory, Expect, Hash, Key, Kind, Origin, Principal, PrincipalKind, Role, Scope, Store};
-use tokio::sync::{Mutex, watch};
+use store::{
+    Batch, Directory, Expect, Hash, Key, Kind, Origin, Principal, PrincipalId, PrincipalKind, Role, Scope, Store,
+};
+use tokio::sync::{Mutex, OwnedMutexGuard, watch};
 
 use crate::config::Config;
 
@@ -20,6 +22,9 @@ const SCOPES_MAX: usize = 64;
 const NAME_CHARS: usize = 12;
 /// The shortest token an operator may choose.
 const TOKEN_CHARS_MIN: usize = 16;
+
+/// The right to change tokens now.
+type Turn = OwnedMutexGuard<()>;
 
 /// A cheap handle on the tokens of a daemon.
 #[derive(Clone)]
@@ -96,6 +101,11 @@ fn name_of(hash: &Hash) -> String {
 impl Directory for Tokens {
     fn principal(&self, id: &str) -> Principal {
         self.whole(id)
+    }
+
+    fn is_admitted(&self, id: &PrincipalId) -> bool {
+        let needs_none = matches!(id.0.split_once(':'), Some(("lifeform" | "system", _)));
+        needs_none || *id == Principal::anybody().id || self.has_one(&id.0)
     }
 }
 
@@ -177,7 +187,7 @@ impl Tokens {
         let token = fresh();
         let mut principal = Principal::new(id, kind, role);
         principal.scopes.extend(checked(scopes)?);
-        let _turn = self.turn.lock().await;
+        let turn = self.turn.clone().lock_owned().await;
         if let Some(known) = self.of(id).into_iter().next().map(|(_, known)| known.scopes) {
             if !scopes.is_empty() && known != principal.scopes {
                 let own = Principal::new(id, kind, role).scopes;
@@ -189,7 +199,7 @@ impl Tokens {
             }
             principal.scopes = known;
         }
-        self.keep(origin, &token, &principal).await?;
+        self.keep(turn, origin, &token, &principal).await?;
         Ok((token, principal))
     }
 
@@ -206,7 +216,7 @@ impl Tokens {
     /// When a scope is not well made, or the store fails.
     pub async fn set_scopes(&self, origin: &Origin, id: &str, scopes: &[String]) -> anyhow::Result<Option<Principal>> {
         let scopes = checked(scopes)?;
-        let _turn = self.turn.lock().await;
+        let turn = self.turn.clone().lock_owned().await;
         let mut known = self.of(id);
         for (_, principal) in &mut known {
             principal.scopes = Principal::new(id, principal.kind, Role::Observer).scopes;
@@ -216,18 +226,33 @@ impl Tokens {
         let put = |batch: Batch, (hash, principal): &(Hash, Principal)| {
             batch.put(Key::new(Kind::Token, hash.hex()), principal)
         };
-        self.store.commit(known.iter().fold(Batch::new(origin), put)).await?;
-        self.by_hash.write().unwrap_or_else(PoisonError::into_inner).extend(known);
-        self.tell();
+        let batch = known.iter().fold(Batch::new(origin), put);
+        self.change(turn, batch, |tokens| tokens.extend(known)).await?;
         Ok(Some(changed))
     }
 
-    async fn keep(&self, origin: &Origin, token: &str, principal: &Principal) -> anyhow::Result<()> {
-        let hash = Hash::of(token.as_bytes());
-        self.store.commit(Batch::new(origin).put(Key::new(Kind::Token, hash.hex()), principal)).await?;
-        self.by_hash.write().unwrap_or_else(PoisonError::into_inner).insert(hash, principal.clone());
-        self.tell();
-        Ok(())
+    async fn keep(&self, turn: Turn, origin: &Origin, token: &str, principal: &Principal) -> anyhow::Result<()> {
+        let (hash, principal) = (Hash::of(token.as_bytes()), principal.clone());
+        let batch = Batch::new(origin).put(Key::new(Kind::Token, hash.hex()), &principal);
+        self.change(turn, batch, move |tokens| drop(tokens.insert(hash, principal))).await
+    }
+
+    /// Commits a change of tokens and makes it in memory, whether or not the caller waits for it.
+    async fn change(
+        &self,
+        turn: Turn,
+        batch: Batch,
+        change: impl FnOnce(&mut HashMap<Hash, Principal>) + Send + 'static,
+    ) -> anyhow::Result<()> {
+        let this = self.clone();
+        let changed = tokio::spawn(async move {
+            let _turn = turn;
+            this.store.commit(batch).await?;
+            change(&mut this.by_hash.write().unwrap_or_else(PoisonError::into_inner));
+            this.tell();
+            anyhow::Ok(())
+        });
+        changed.await?
     }
 
     /// Has everybody who was let in look at his token.
@@ -240,17 +265,16 @@ impl Tokens {
     /// # Errors
     /// The store's own.
     pub async fn revoke(&self, origin: &Origin, id: &str, only: Option<&str>) -> anyhow::Result<usize> {
-        let _turn = self.turn.lock().await;
+        let turn = self.turn.clone().lock_owned().await;
         let is_meant = |hash: &Hash| only.is_none_or(|only| name_of(hash) == only);
         let gone: Vec<Hash> = self.of(id).into_iter().map(|(hash, _)| hash).filter(is_meant).collect();
         if gone.is_empty() {
             return Ok(0);
         }
         let delete = |batch: Batch, hash: &Hash| batch.delete(Key::new(Kind::Token, hash.hex()), Expect::Any);
-        self.store.commit(gone.iter().fold(Batch::new(origin), delete)).await?;
-        self.by_hash.write().unwrap_or_else(PoisonError::into_inner).retain(|hash, _| !gone.contains(hash));
-        self.tell();
-        Ok(gone.len())
+        let (batch, count) = (gone.iter().fold(Batch::new(origin), delete), gone.len());
+        self.change(turn, batch, move |tokens| tokens.retain(|hash, _| !gone.contains(hash))).await?;
+        Ok(count)
     }
 
     /// Returns `true` if `id` has a token.
@@ -301,7 +325,8 @@ impl Tokens {
         if self.principal(&token).as_ref() != Some(&operator) {
             let origin = Origin::system("operator token");
             self.revoke(&origin, "user:operator", None).await?;
-            self.keep(&origin, &token, &operator).await?;
+            let turn = self.turn.clone().lock_owned().await;
+            self.keep(turn, &origin, &token, &operator).await?;
         }
         Ok((token, is_new))
     }

@@ -9,70 +9,17 @@
 //!
 //! A participant draws at most a share of an account in an hour ([`AccountOp::Share`]), so that none can empty it.
 
+mod amount;
+mod refusals;
+
 use std::sync::Arc;
 
 use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
-
-/// An amount in both currencies.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Amount {
-    /// Model tokens, prompt and completion together.
-    pub tokens: i64,
-    /// Millionths of a US dollar.
-    pub micro_usd: i64,
-}
-
-impl Amount {
-    /// An amount of tokens alone.
-    pub fn tokens(tokens: i64) -> Self {
-        Self { tokens, micro_usd: 0 }
-    }
-
-    /// Returns `true` if `other` can be taken from this amount. A currency of which nothing is wanted may be in debt.
-    pub fn covers(self, other: Self) -> bool {
-        let enough = |have: i64, want: i64| want <= 0 || have >= want;
-        enough(self.tokens, other.tokens) && enough(self.micro_usd, other.micro_usd)
-    }
-
-    /// Both currencies added.
-    pub fn plus(self, other: Self) -> Self {
-        Self {
-            tokens: self.tokens.saturating_add(other.tokens),
-            micro_usd: self.micro_usd.saturating_add(other.micro_usd),
-        }
-    }
-
-    /// Both currencies subtracted.
-    pub fn minus(self, other: Self) -> Self {
-        Self {
-            tokens: self.tokens.saturating_sub(other.tokens),
-            micro_usd: self.micro_usd.saturating_sub(other.micro_usd),
-        }
-    }
-
-    /// The smaller of each.
-    fn least(self, other: Self) -> Self {
-        Self { tokens: self.tokens.min(other.tokens), micro_usd: self.micro_usd.min(other.micro_usd) }
-    }
-
-    /// This many times an amount, in thousandths of an hour's milliseconds: see [`Bucket`].
-    fn times(self, ms: i64) -> [i128; 2] {
-        [i128::from(self.tokens) * i128::from(ms), i128::from(self.micro_usd) * i128::from(ms)]
-    }
-
-    /// So many thousandths of an amount, rounded down.
-    fn thousandths(self, share: u16) -> Self {
-        let part = |whole: i64| (i128::from(whole) * i128::from(share) / 1000) as i64;
-        Self { tokens: part(self.tokens), micro_usd: part(self.micro_usd) }
-    }
-
-    fn floor_zero(self) -> Self {
-        Self { tokens: self.tokens.max(0), micro_usd: self.micro_usd.max(0) }
-    }
-}
+pub use amount::Amount;
+pub use refusals::LedgerError;
 
 impl std::fmt::Display for Amount {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -256,72 +203,6 @@ pub enum AccountOp {
         id: Arc<str>,
         /// The usage that the provider reported.
         used: Option<Amount>,
-    },
-}
-
-/// The reason why an account refused.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum LedgerError {
-    /// Nobody opened this account.
-    #[error("account {0} is not open")]
-    NotOpen(Arc<str>),
-    /// The account cannot hold so much more. Nothing was booked.
-    #[error("account {account} cannot hold {amount} more")]
-    TooMuch {
-        /// The account asked.
-        account: Arc<str>,
-        /// The amount that was to be added.
-        amount: Amount,
-    },
-    /// The amount is not there. Nothing was set aside.
-    #[error("account {account} has {available} free, {needed} is needed")]
-    Insufficient {
-        /// The account asked.
-        account: Arc<str>,
-        /// The upper bound of what the call needs.
-        needed: Amount,
-        /// The free amount.
-        available: Amount,
-    },
-    /// A participant has drawn its share of this hour. Nothing was set aside.
-    #[error(
-        "{of} may draw {left} more of account {account} in this hour, {needed} is needed; the next hour begins in {again_in_s} s"
-    )]
-    Share {
-        /// The account asked.
-        account: Arc<str>,
-        /// The participant.
-        of: Arc<str>,
-        /// The upper bound of what the call needs.
-        needed: Amount,
-        /// The rest of the share.
-        left: Amount,
-        /// Seconds until the next hour.
-        again_in_s: u32,
-    },
-    /// The hold does not exist, or was settled already.
-    #[error("account {account} has no open hold {hold}")]
-    NoHold {
-        /// The account asked.
-        account: Arc<str>,
-        /// The hold that was named.
-        hold: Arc<str>,
-    },
-    /// A hold of that id is open already.
-    #[error("account {account} already has an open hold {hold}")]
-    HoldExists {
-        /// The account asked.
-        account: Arc<str>,
-        /// The hold that was named.
-        hold: Arc<str>,
-    },
-    /// Too much is under way on this account at once.
-    #[error("account {account} already has {max} open holds")]
-    TooManyHolds {
-        /// The account asked.
-        account: Arc<str>,
-        /// The bound.
-        max: usize,
     },
 }
 

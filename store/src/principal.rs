@@ -77,6 +77,12 @@ pub trait Directory: Send + Sync + 'static {
     /// The principal of that id. One that has no token may look at what is public and its own.
     fn principal(&self, id: &str) -> Principal;
 
+    /// Returns `false` once the last token of a principal was revoked: its work is stopped. The daemon and the lifeforms that
+    /// live here have no tokens, and are admitted.
+    fn is_admitted(&self, _id: &PrincipalId) -> bool {
+        true
+    }
+
     /// A principal that asked for something earlier, with the rights that it has now. The daemon and the lifeforms that
     /// live here have those that they had.
     fn present(&self, earlier: &Principal) -> Principal {

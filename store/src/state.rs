@@ -1,19 +1,24 @@
 //! The store's memory: everything committed that no checkpoint holds yet, and the versions and accounts that the
 //! committer needed lately.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+mod judging;
+mod projecting;
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::sync::watch;
 
 use super::StoreError;
-use super::backend::{Backend, Projected, Projection};
-use super::batch::{Entry, Expect, Hash, Key, Kind, Op, Stream, Versioned};
+use super::backend::Backend;
+use super::batch::{Entry, Hash, Key, Kind, Op, Stream, Versioned};
 use super::frame::Frame;
 use crate::clock::Timestamp;
 use crate::ledger::Account;
 use crate::principal::{Cause, Origin};
+use judging::next_account;
+pub(super) use judging::{Unknown, ask};
 
 /// The cost of a row for a checkpoint, besides its own bytes.
 pub(super) const ROW_BYTES: usize = 512;
@@ -92,14 +97,6 @@ pub(super) struct State {
     unsure: bool,
     /// The most documents, journals and accounts that may be known before clean ones are evicted.
     bounds: [usize; 3],
-}
-
-/// The objects that a checkpoint has written and nobody needs any more.
-#[derive(Default)]
-pub(super) struct Gone {
-    entries: Vec<VecDeque<(u64, Arc<Entry>)>>,
-    elements: Vec<Elements>,
-    payloads: Vec<(Hash, (Bytes, u64))>,
 }
 
 /// The effects of one row under way: seen by the batches behind it, not yet by readers.
@@ -217,54 +214,6 @@ impl State {
 
     // ---- what the committer needs to know before it can judge a batch ----
 
-    /// Returns the objects of `ops` that are not known here.
-    pub(super) fn unknown(&self, ops: &[Op]) -> Unknown {
-        let (mut keys, mut streams, mut accounts) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-        for op in ops {
-            match op {
-                Op::Put { key, .. } | Op::Delete { key, .. } if !self.documents.contains_key(key) => {
-                    keys.insert(key.clone());
-                }
-                Op::Append { stream, .. }
-                | Op::Restore { stream, .. }
-                | Op::Forget { stream }
-                | Op::Trim { stream, .. }
-                    if !self.journals.contains_key(stream) =>
-                {
-                    streams.insert(stream.clone());
-                }
-                Op::Account { account, .. } => {
-                    let stream = ledger_stream(account);
-                    if !self.journals.contains_key(&stream) {
-                        streams.insert(stream);
-                    }
-                    if !self.accounts.contains_key(account) {
-                        accounts.insert(account.clone());
-                    }
-                }
-                _ => {}
-            }
-        }
-        Unknown { keys, streams, accounts }
-    }
-
-    /// Notes what the backend answered about [`State::unknown`].
-    pub(super) fn learn(&mut self, known: Known) {
-        let Known { documents, heads, accounts } = known;
-        for (name, account) in accounts {
-            self.accounts.entry(name).or_insert((account, 0));
-        }
-        for (key, found) in documents {
-            let (version, body) = found.map_or((0, None), |found| (found.version, Some(found.value)));
-            let stored = body.is_some();
-            self.clean_bytes += body.as_ref().map_or(0, Bytes::len);
-            self.documents.entry(key).or_insert(Document { version, body, row: 0, stored, storing: None });
-        }
-        for (stream, head) in heads {
-            self.journals.entry(stream).or_insert(Journal { head, ..Journal::default() });
-        }
-    }
-
     /// Takes the bytes out of payloads that are kept already.
     pub(super) fn strip_kept(&self, ops: &mut [Op]) {
         for op in ops {
@@ -284,88 +233,6 @@ impl State {
     }
 
     // ---- judging and applying ----
-
-    /// Judges one batch against what is committed and what is staged before it. On success its
-    /// effects are staged and its versions answered; on refusal nothing changed.
-    pub(super) fn judge(&self, staged: &mut Staged, ops: &[Op], at: Timestamp) -> Result<Vec<u64>, StoreError> {
-        let mut trial = Staged::default();
-        let mut versions = Vec::with_capacity(ops.len());
-        for op in ops {
-            versions.push(self.judge_op(staged, &mut trial, op, at)?);
-        }
-        staged.documents.extend(trial.documents);
-        staged.heads.extend(trial.heads);
-        staged.accounts.extend(trial.accounts);
-        Ok(versions)
-    }
-
-    fn judge_op(&self, staged: &Staged, trial: &mut Staged, op: &Op, at: Timestamp) -> Result<u64, StoreError> {
-        let version_of = |trial: &Staged, key: &Key| {
-            let pending = trial
-                .documents
-                .get(key)
-                .or_else(|| staged.documents.get(key))
-                .map(|(version, body)| if body.is_some() { *version } else { 0 });
-            pending.unwrap_or_else(|| {
-                self.documents.get(key).map_or(0, |known| if known.body.is_some() { known.version } else { 0 })
-            })
-        };
-        let next_head = |trial: &Staged, stream: &Stream| {
-            let pending = trial.heads.get(stream).or_else(|| staged.heads.get(stream)).copied();
-            pending.unwrap_or_else(|| self.journals.get(stream).map_or(0, |journal| journal.head))
-        };
-        match op {
-            Op::Put { key, expect, body } => {
-                let found = version_of(trial, key);
-                check(*expect, found, || key.to_string())?;
-                trial.documents.insert(key.clone(), (found + 1, Some(body.clone())));
-                Ok(found + 1)
-            }
-            Op::Delete { key, expect } => {
-                check(*expect, version_of(trial, key), || key.to_string())?;
-                trial.documents.insert(key.clone(), (0, None));
-                Ok(0)
-            }
-            Op::Append { stream, expect, .. } => {
-                let head = next_head(trial, stream);
-                check(expect.map_or(Expect::Any, Expect::Version), head, || format!("stream {stream}"))?;
-                trial.heads.insert(stream.clone(), head + 1);
-                Ok(head + 1)
-            }
-            Op::Account { account, op, .. } => {
-                let known = trial
-                    .accounts
-                    .get(account)
-                    .or_else(|| staged.accounts.get(account))
-                    .or_else(|| self.accounts.get(account)?.0.as_ref());
-                let changed = next_account(account, known, op, at)?;
-                let stream = ledger_stream(account);
-                let head = next_head(trial, &stream);
-                trial.heads.insert(stream, head + 1);
-                trial.accounts.insert(account.clone(), changed);
-                Ok(head + 1)
-            }
-            Op::Restore { stream, entries } => {
-                let (Some(first), head) = (entries.first(), next_head(trial, stream)) else { return Ok(0) };
-                let before = first.seq.saturating_sub(1);
-                if head != 0 {
-                    check(Expect::Version(before), head, || format!("stream {stream}"))?;
-                }
-                if let Some(gap) = entries.iter().zip(first.seq..).find(|(entry, seq)| entry.seq != *seq || *seq == 0) {
-                    let why = format!("{stream}: entry {} stands where {} should", gap.0.seq, gap.1);
-                    return Err(StoreError::Corrupt(why));
-                }
-                let head = before + entries.len() as u64;
-                trial.heads.insert(stream.clone(), head);
-                Ok(head)
-            }
-            Op::Forget { stream } => {
-                trial.heads.insert(stream.clone(), 0);
-                Ok(0)
-            }
-            Op::Elements { .. } | Op::Payload { .. } | Op::Trim { .. } => Ok(0),
-        }
-    }
 
     /// Applies a frame that is durable in row `n`.
     pub(super) fn replay(&mut self, n: u64, frame: &Frame) {
@@ -482,129 +349,6 @@ impl State {
 
     // ---- projections ----
 
-    /// Returns the contents of a checkpoint up to the present row.
-    pub(super) fn projection(&mut self) -> Projection {
-        self.projecting = self.row;
-        self.logged_bytes = 0;
-        let dirty_documents = self.documents.iter_mut().filter(|(_, known)| known.row > 0);
-        let unsure = std::mem::take(&mut self.unsure);
-        let documents = dirty_documents.filter_map(|(key, known)| {
-            known.storing = Some(known.body.is_some());
-            let document = known.body.clone().map(|value| Versioned { version: known.version, value });
-            // What came and went between two checkpoints was never there.
-            let is_nothing = document.is_none() && !known.stored && !unsure;
-            (!is_nothing).then(|| Projected { key: key.clone(), document, stored: known.stored })
-        });
-        let documents = documents.collect();
-        let (mut journals, mut forgotten, mut trimmed) = (Vec::new(), Vec::new(), Vec::new());
-        for (stream, journal) in &self.journals {
-            if !journal.fresh.is_empty() {
-                // What was let go of before it was ever written is not written.
-                let kept = journal.fresh.iter().filter(|(_, entry)| entry.seq > journal.trimmed.0);
-                journals.push((stream.clone(), kept.map(|(_, entry)| entry.clone()).collect()));
-            }
-            if journal.forgotten > 0 {
-                forgotten.push(stream.clone());
-            }
-            if journal.trimmed.1 > 0 {
-                trimmed.push((stream.clone(), journal.trimmed.0));
-            }
-        }
-        Projection {
-            upto: self.row,
-            documents,
-            journals,
-            forgotten,
-            trimmed,
-            accounts: self
-                .accounts
-                .iter()
-                .filter(|(_, (_, row))| *row > 0)
-                .filter_map(|(name, (account, _))| Some((name.clone(), account.clone()?)))
-                .collect(),
-            elements: self
-                .elements
-                .iter()
-                .flat_map(|(nexus, fresh)| fresh.iter().map(|(no, (body, _))| (nexus.clone(), *no, body.clone())))
-                .collect(),
-            payloads: self.payloads.iter().map(|(hash, (body, _))| (*hash, body.clone())).collect(),
-            unsure,
-        }
-    }
-
-    /// Takes note that a projection failed, of which nobody knows what was written.
-    pub(super) fn not_projected(&mut self, bytes: usize) {
-        self.dirty_bytes += bytes;
-        self.unsure = true;
-    }
-
-    /// Lets go of what the projection up to row `upto` holds. Answers it, so that nobody waits here until all of it is
-    /// given back.
-    #[must_use]
-    pub(super) fn projected(&mut self, upto: u64) -> Gone {
-        let mut gone = Gone::default();
-        self.checkpoint = upto;
-        for known in self.documents.values_mut() {
-            known.stored = known.storing.take().unwrap_or(known.stored);
-            if known.row > 0 && known.row <= upto {
-                known.row = 0;
-                self.clean_bytes += known.body.as_ref().map_or(0, Bytes::len);
-            }
-        }
-        for journal in self.journals.values_mut() {
-            let written = journal.fresh.partition_point(|(row, _)| *row <= upto);
-            if written > 0 {
-                let rest = journal.fresh.split_off(written);
-                gone.entries.push(std::mem::replace(&mut journal.fresh, rest));
-            }
-            if journal.forgotten <= upto {
-                journal.forgotten = 0;
-            }
-            if journal.trimmed.1 <= upto {
-                journal.trimmed = (0, 0);
-            }
-        }
-        self.watchers.retain(|_, watcher| watcher.receiver_count() > 0);
-        for (_, row) in self.accounts.values_mut().filter(|(_, row)| *row <= upto) {
-            *row = 0;
-        }
-        self.elements.retain(|_, fresh| {
-            if fresh.values().all(|(_, row)| *row <= upto) {
-                gone.elements.push(std::mem::take(fresh));
-            } else {
-                fresh.retain(|_, (_, row)| *row > upto);
-            }
-            !fresh.is_empty()
-        });
-        gone.payloads.extend(self.payloads.extract_if(|_, (_, row)| *row <= upto));
-        gone
-    }
-
-    /// Lets go of what is only remembered for its version. Only between rows: a batch that was judged by
-    /// a version must find it when it is applied.
-    pub(super) fn forget_clean(&mut self) {
-        if self.kept.len() > CLEAN_MAX {
-            self.kept.clear();
-        }
-        // What is left is not looked through again before there is as much more: all of it may be dirty.
-        let [documents, journals, accounts] = &mut self.bounds;
-        if self.documents.len() > *documents || self.clean_bytes > CLEAN_BYTES_MAX {
-            self.documents.retain(|_, known| known.row > 0);
-            self.clean_bytes = 0;
-            *documents = CLEAN_MAX.max(2 * self.documents.len());
-        }
-        if self.accounts.len() >= *accounts {
-            self.accounts.retain(|_, (_, row)| *row > 0);
-            self.accounts_forgotten += 1;
-            *accounts = ACCOUNTS_MAX.max(2 * self.accounts.len());
-        }
-        if self.journals.len() > *journals {
-            self.journals
-                .retain(|_, journal| !journal.fresh.is_empty() || journal.forgotten > 0 || journal.trimmed.1 > 0);
-            *journals = CLEAN_MAX.max(2 * self.journals.len());
-        }
-    }
-
     /// Lets go of every watcher, so that followers end.
     pub(super) fn close(&mut self) {
         self.watchers.clear();
@@ -635,87 +379,8 @@ fn weight(cause: &Cause) -> usize {
     cause.0.iter().map(|reference| reference.len() + 8).sum()
 }
 
-fn check(expect: Expect, found: u64, what: impl FnOnce() -> String) -> Result<(), StoreError> {
-    match expect {
-        Expect::Version(expected) if expected != found => {
-            Err(StoreError::Conflict { what: what().into(), expected, found })
-        }
-        _ => Ok(()),
-    }
-}
-
-fn next_account(
-    name: &Arc<str>,
-    known: Option<&Account>,
-    op: &crate::ledger::AccountOp,
-    at: Timestamp,
-) -> Result<Account, StoreError> {
-    use crate::ledger::{AccountOp, LedgerError};
-    let mut account = match (known, op) {
-        (_, AccountOp::Restore(as_it_was)) => return Ok((**as_it_was).clone()),
-        (Some(account), _) => account.clone(),
-        (None, AccountOp::Open(balance)) => Account::with(*balance),
-        (None, _) => return Err(LedgerError::NotOpen(name.clone()).into()),
-    };
-    account.apply(name, op, at)?;
-    Ok(account)
-}
-
 pub(super) fn ledger_stream(account: &str) -> Stream {
     format!("ledger:{account}").into()
-}
-
-/// Documents, streams and accounts of which nobody here knows how they stand.
-#[derive(Default)]
-pub(super) struct Unknown {
-    pub(super) keys: BTreeSet<Key>,
-    pub(super) streams: BTreeSet<Stream>,
-    pub(super) accounts: BTreeSet<Arc<str>>,
-}
-
-impl Unknown {
-    pub(super) fn is_empty(&self) -> bool {
-        self.keys.is_empty() && self.streams.is_empty() && self.accounts.is_empty()
-    }
-
-    /// Returns the result if none of the objects exists.
-    pub(super) fn absent(self) -> Known {
-        Known {
-            documents: self.keys.into_iter().map(|key| (key, None)).collect(),
-            heads: self.streams.into_iter().map(|stream| (stream, 0)).collect(),
-            accounts: self.accounts.into_iter().map(|name| (name, None)).collect(),
-        }
-    }
-}
-
-/// The result of an [`Unknown`].
-pub(super) struct Known {
-    documents: Vec<(Key, Option<Versioned<Bytes>>)>,
-    heads: Vec<(Stream, u64)>,
-    accounts: Vec<(Arc<str>, Option<Account>)>,
-}
-
-/// Asks the backend for documents, stream heads and accounts.
-pub(super) async fn ask(backend: &dyn Backend, unknown: Unknown) -> Result<Known, StoreError> {
-    let keys: Vec<Key> = unknown.keys.into_iter().collect();
-    let streams: Vec<Stream> = unknown.streams.into_iter().collect();
-    let documents = match keys.as_slice() {
-        [] => Vec::new(),
-        [key] => vec![backend.document(key).await?],
-        several => backend.each(several).await?,
-    };
-    let heads = match streams.as_slice() {
-        [] => Vec::new(),
-        [stream] => vec![backend.head(stream).await?],
-        several => backend.heads(several).await?,
-    };
-    let names: Vec<Arc<str>> = unknown.accounts.into_iter().collect();
-    let accounts = if names.is_empty() { Vec::new() } else { backend.accounts(&names).await? };
-    Ok(Known {
-        documents: keys.into_iter().zip(documents).collect(),
-        heads: streams.into_iter().zip(heads).collect(),
-        accounts: names.into_iter().zip(accounts).collect(),
-    })
 }
 
 /// The frame of a batch committed at `at`.

@@ -4,6 +4,9 @@
 //! The order of a node among its siblings is a fractional key that is made here between two named neighbours, so that
 //! no index shifts under another writer. A node is never its own ancestor.
 
+mod nodes;
+mod proposals;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -13,7 +16,9 @@ use serde_json::{Value, json};
 
 use super::edit::{check_id, check_length, check_text, is_operator, unchanged};
 use super::state::{Collection, escape};
-use super::{Ask, ENTITY_BYTES_MAX, Edit, Refusal, State};
+use super::{Ask, Edit, Refusal, State};
+use nodes::{add_node, edit_node, merge, move_node, remove_node};
+use proposals::{accept, open_proposal, propose};
 
 /// The collections of a mind map.
 pub(super) const COLLECTIONS: &[Collection] = &[&["users"], &["nodes"], &["links"], &["comments"], &["proposals"]];
@@ -417,159 +422,6 @@ fn key(state: &State, parent: Option<&str>, among: Among, moving: Option<&str>) 
         .ok_or_else(|| Refusal::State("there is no more room between these two: move one of them first".into()))
 }
 
-fn add_node(
-    state: &State,
-    id: &str,
-    title: &str,
-    body: &str,
-    parent: Option<&str>,
-    among: Among,
-    ask: &Ask,
-) -> Result<Edit, Refusal> {
-    check_text("title", title, LINE_BYTES_MAX)?;
-    check_length("body", body, BODY_BYTES_MAX)?;
-    if let Some(parent) = parent {
-        found(state, "nodes", parent)?;
-    }
-    let ord = key(state, parent, among, None)?;
-    let node = json!({"title": title, "body": body, "parent": parent, "ord": ord, "revisions": {}});
-    made(state, "nodes", id, node, NODES_MAX, ask)
-}
-
-fn edit_node(
-    state: &State,
-    id: &str,
-    title: Option<&str>,
-    body: Option<&str>,
-    reason: &str,
-    ask: &Ask,
-) -> Result<Edit, Refusal> {
-    let node = found(state, "nodes", id)?;
-    unchanged(node, ask)?;
-    if title.is_none() && body.is_none() {
-        return Err(Refusal::schema("title", "an edit has a title, a body or both"));
-    }
-    revised(node, title.unwrap_or(text(node, "title")), body.unwrap_or(text(node, "body")), reason, ask)
-}
-
-/// A node with other words; what it said goes into its history.
-fn revised(node: &Value, title: &str, body: &str, reason: &str, ask: &Ask) -> Result<Edit, Refusal> {
-    check_text("title", title, LINE_BYTES_MAX)?;
-    check_length("body", body, BODY_BYTES_MAX)?;
-    check_length("reason", reason, LINE_BYTES_MAX)?;
-    let id = text(node, "id");
-    let bytes = |past: &Value| text(past, "title").len() + text(past, "body").len() + text(past, "reason").len();
-    let number_of = |past: &Value| past["n"].as_u64().unwrap_or_default();
-    let mut kept: Vec<&Value> = node["revisions"].as_object().into_iter().flatten().map(|(_, past)| past).collect();
-    kept.sort_by_key(|past| std::cmp::Reverse(number_of(past)));
-    let number = kept.first().map_or(0, |last| number_of(last)) + 1;
-    let mut history: usize = kept.iter().map(|past| bytes(past)).sum();
-    let mut edit = Edit::default();
-    // The oldest versions make room for new ones: no author can close a node to the others.
-    while kept.len() >= REVISIONS_MAX || history + bytes(node) > ENTITY_BYTES_MAX / 2 {
-        let Some(oldest) = kept.pop() else { break };
-        history -= bytes(oldest);
-        edit.remove(format!("{}/revisions/{}", path("nodes", id), number_of(oldest)));
-    }
-    let past = json!({
-        "n": number,
-        "title": node["title"],
-        "body": node["body"],
-        "by": ask.who.id,
-        "reason": reason,
-        "at": ask.at,
-        "rev": ask.rev,
-    });
-    edit.put(format!("{}/revisions/{number}", path("nodes", id)), past);
-    edit.then(changed("nodes", id, &[("title", json!(title)), ("body", json!(body))], ask));
-    Ok(edit)
-}
-
-fn move_node(state: &State, id: &str, parent: Option<&str>, among: Among, ask: &Ask) -> Result<Edit, Refusal> {
-    unchanged(found(state, "nodes", id)?, ask)?;
-    if let Some(parent) = parent {
-        found(state, "nodes", parent)?;
-        acyclic(state, id, parent, "parent")?;
-    }
-    let ord = key(state, parent, among, Some(id))?;
-    Ok(changed("nodes", id, &[("parent", json!(parent)), ("ord", json!(ord))], ask))
-}
-
-/// Refuses to put `id` under itself: `parent` must not be in its family.
-fn acyclic(state: &State, id: &str, parent: &str, member: &'static str) -> Result<(), Refusal> {
-    let mut above = Some(parent.to_owned());
-    while let Some(node) = above {
-        if node == id {
-            return Err(Refusal::schema(
-                member,
-                format!("node {parent} stands under node {id}: that would be a cycle"),
-            ));
-        }
-        above = state.get(&path("nodes", &node)).and_then(|node| node["parent"].as_str()).map(str::to_owned);
-    }
-    Ok(())
-}
-
-fn merge(state: &State, id: &str, into: &str, reason: &str, ask: &Ask) -> Result<Edit, Refusal> {
-    let (gone, stays) = (found(state, "nodes", id)?, found(state, "nodes", into)?);
-    unchanged(gone, ask)?;
-    if id == into {
-        return Err(Refusal::schema("into", "a node is not merged into itself"));
-    }
-    acyclic(state, id, into, "into")?;
-    let words = [text(stays, "body"), text(gone, "title"), text(gone, "body")];
-    let body = words.into_iter().filter(|words| !words.is_empty()).collect::<Vec<_>>().join("\n\n");
-    let mut edit = revised(stays, text(stays, "title"), &body, reason, ask)?;
-    // The children of the one come after those of the other, in their order.
-    let mut last = under(state, Some(into)).next_back().map(|node| text(node, "ord").to_owned());
-    for child in under(state, Some(id)) {
-        let lower = last.as_deref().and_then(|ord| FractionalIndex::from_string(ord).ok());
-        let ord = FractionalIndex::new(lower.as_ref(), None).map(|key| key.to_string()).unwrap_or_default();
-        edit.then(changed("nodes", text(child, "id"), &[("parent", json!(into)), ("ord", json!(ord))], ask));
-        last = Some(ord);
-    }
-    let mut ends: BTreeSet<(String, String)> = state
-        .children("/links")
-        .filter(|link| !touches(link, id))
-        .map(|link| (text(link, "from").to_owned(), text(link, "to").to_owned()))
-        .collect();
-    for link in state.children("/links").filter(|link| touches(link, id)) {
-        let other = |end: &str| if text(link, end) == id { into.to_owned() } else { text(link, end).to_owned() };
-        let (from, to) = (other("from"), other("to"));
-        if from == to || !ends.insert((from.clone(), to.clone())) {
-            edit.then(removed("links", text(link, "id")));
-        } else {
-            edit.then(changed("links", text(link, "id"), &[("from", json!(from)), ("to", json!(to))], ask));
-        }
-    }
-    for comment in state.children("/comments").filter(|comment| text(comment, "node") == id) {
-        edit.then(changed("comments", text(comment, "id"), &[("node", json!(into))], ask));
-    }
-    edit.then(removed("nodes", id));
-    Ok(edit)
-}
-
-fn touches(link: &Value, id: &str) -> bool {
-    text(link, "from") == id || text(link, "to") == id
-}
-
-fn remove_node(state: &State, id: &str, with_children: bool, ask: &Ask) -> Result<Edit, Refusal> {
-    unchanged(found(state, "nodes", id)?, ask)?;
-    let gone = family(state, id);
-    if gone.len() > 1 && !with_children {
-        let others = gone.len() - 1;
-        return Err(Refusal::State(format!("{others} other nodes stand under it: move them, or say with_children")));
-    }
-    let mut edit = Edit::default();
-    let links =
-        state.children("/links").filter(|link| gone.contains(text(link, "from")) || gone.contains(text(link, "to")));
-    links.for_each(|link| edit.remove(path("links", text(link, "id"))));
-    let comments = state.children("/comments").filter(|comment| gone.contains(text(comment, "node")));
-    comments.for_each(|comment| edit.remove(path("comments", text(comment, "id"))));
-    gone.iter().for_each(|node| edit.remove(path("nodes", node)));
-    Ok(edit)
-}
-
 // ---- what lies across the tree ----
 
 fn add_link(state: &State, id: &str, from: &str, to: &str, label: &str, ask: &Ask) -> Result<Edit, Refusal> {
@@ -606,51 +458,3 @@ fn add_comment(
 }
 
 // ---- proposals ----
-
-fn propose(state: &State, id: &str, reason: &str, ops: &[Op], ask: &Ask) -> Result<Edit, Refusal> {
-    check_length("reason", reason, LINE_BYTES_MAX)?;
-    if ops.is_empty() || ops.len() > PROPOSED_MAX {
-        return Err(Refusal::schema("ops", format!("a proposal has 1 to {PROPOSED_MAX} ops")));
-    }
-    // What could not be done now is not proposed.
-    done(state, ops, ask)?;
-    let proposal = json!({"ops": ops, "reason": reason, "status": "open"});
-    made(state, "proposals", id, proposal, OTHERS_MAX, ask)
-}
-
-/// The edits of several ops, each decided on what those before it made.
-fn done(state: &State, ops: &[Op], ask: &Ask) -> Result<Edit, Refusal> {
-    let (mut trial, mut whole) = (state.clone(), Edit::default());
-    // A guard is about the proposal, not about what it changes.
-    let ask = &Ask { base: None, ..*ask };
-    for (at, op) in ops.iter().enumerate() {
-        if matches!(op, Op::Propose { .. } | Op::Accept { .. } | Op::Reject { .. }) {
-            return Err(Refusal::schema(format!("ops/{at}"), "a proposal is not about proposals"));
-        }
-        let edit = decide(&trial, op, ask)?;
-        let misfit = |error: super::state::Misfit| Refusal::State(error.to_string());
-        trial.apply(&edit.clone().patch()).map_err(misfit)?;
-        whole.then(edit);
-    }
-    Ok(whole)
-}
-
-fn open_proposal<'a>(state: &'a State, id: &str) -> Result<&'a Value, Refusal> {
-    let proposal = found(state, "proposals", id)?;
-    match text(proposal, "status") {
-        "open" => Ok(proposal),
-        decided => Err(Refusal::State(format!("the proposal was {decided} already"))),
-    }
-}
-
-fn accept(state: &State, id: &str, ask: &Ask) -> Result<Edit, Refusal> {
-    let proposal = open_proposal(state, id)?;
-    if proposal["by"] == *ask.who.id.0 && !is_operator(ask) {
-        return Err(Refusal::Forbidden("somebody else decides what you proposed".into()));
-    }
-    let ops: Vec<Op> = serde_json::from_value(proposal["ops"].clone())
-        .map_err(|error| Refusal::State(format!("the proposal cannot be read any more: {error}")))?;
-    let mut edit = done(state, &ops, ask)?;
-    edit.then(changed("proposals", id, &[("status", json!("accepted")), ("decided_by", json!(ask.who.id))], ask));
-    Ok(edit)
-}

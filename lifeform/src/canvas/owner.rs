@@ -1,6 +1,8 @@
 //! The single writer of one canvas. It decides ops in order against its state, commits all that wait as
 //! one flush, and only then answers and shows them.
 
+mod keeping;
+
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -13,7 +15,6 @@ use store::{
     Timestamp,
 };
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::allowance::Allowance;
@@ -22,6 +23,7 @@ use super::log::{Delta, Done, Frame, Head, Loaded, Log, Once, Tail, frame};
 use super::{Ask, HOPS_MAX, Limits, OPS_AT_ONCE, Op, Refusal, Sleepers, State, chat, guarded};
 use crate::LifeformError;
 use crate::spec::LifeformId;
+use keeping::Keeping;
 
 /// Writes that share one flush.
 const BATCH_MAX: usize = 128;
@@ -87,12 +89,6 @@ pub(super) struct Owner {
     alive: Arc<()>,
     /// The revision up to which the log is cut next, and its time, once it was read.
     oldest: Option<(u64, Timestamp)>,
-}
-
-/// Rows that are being written.
-struct Keeping {
-    rows: Arc<BTreeSet<Arc<str>>>,
-    written: JoinHandle<Result<Head, StoreError>>,
 }
 
 /// A write that was decided and is being committed.
@@ -188,63 +184,6 @@ impl Owner {
                 self.keep().await;
             }
         }
-    }
-
-    /// Lets go of the log before what was taken away for good, and of whatever else still tells of it.
-    async fn purge(&mut self) {
-        let Some(upto) = self.purged else { return };
-        if let Some(keeping) = self.keeping.take() {
-            self.take_in(keeping).await;
-        }
-        self.hide();
-        self.keep().await;
-        if let Some(keeping) = self.keeping.take() {
-            self.take_in(keeping).await;
-        }
-        if self.head.floor >= upto {
-            self.purged = None;
-        }
-    }
-
-    /// Shows nothing any more of the log before what was taken away for good.
-    fn hide(&self) {
-        let Some(upto) = self.purged else { return };
-        let mut shared = self.shared.write().unwrap_or_else(PoisonError::into_inner);
-        shared.ring.let_go(upto);
-        shared.page = Page::default();
-        shared.snapshot.floor = shared.snapshot.floor.max(upto);
-    }
-
-    /// Writes the rows of what changed, so that waking need not replay the whole journal, and cuts the log; beside
-    /// whatever is written meanwhile.
-    async fn keep(&mut self) {
-        let floor = match self.log.floor(&self.head, self.rev, &self.limits, &mut self.oldest).await {
-            Ok(floor) => floor.max(self.purged.unwrap_or_default()),
-            Err(error) => return tracing::warn!(canvas = %self.log.stream, %error, "its log is not cut"),
-        };
-        let (log, head, state, rev) = (self.log.clone(), self.head.clone(), self.trial.clone(), self.rev);
-        let rows = Arc::new(std::mem::take(&mut self.stale));
-        let (stale, alive, shared) = (rows.clone(), self.alive.clone(), self.shared.clone());
-        self.unkept = (0, 0);
-        let written = tokio::spawn(async move {
-            let head = log.keep(&head, &state, rev, &stale, floor).await;
-            if let Ok(head) = &head {
-                let mut shared = shared.write().unwrap_or_else(PoisonError::into_inner);
-                shared.snapshot.floor = shared.snapshot.floor.max(head.floor);
-            }
-            drop(alive);
-            head
-        });
-        self.keeping = Some(Keeping { rows, written });
-    }
-
-    /// Takes in what came of writing rows, once that is done; answers whether it is.
-    async fn kept(&mut self) -> bool {
-        match self.keeping.take_if(|keeping| keeping.written.is_finished()) {
-            Some(keeping) => self.take_in(keeping).await,
-            None => return self.keeping.is_none(),
-        }
-        true
     }
 
     async fn take_in(&mut self, Keeping { rows, written }: Keeping) {

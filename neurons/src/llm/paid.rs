@@ -1,21 +1,24 @@
 //! The paid call: no model is asked before its cost is set aside, and what it used is settled in the
 //! same commit that records what it said.
 
-use std::collections::HashMap;
-use std::collections::hash_map;
+mod embeddings;
+mod records;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
-use serde::Deserialize;
 use serde_json::{Value, json};
 use store::ledger::{AccountOp, Amount};
-use store::{Batch, Entry, Op, Origin, PAGE_MAX, Principal, Store, StoreError, Stream, Turn};
+use store::{Batch, Op, Origin, Store, Stream, Turn};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{ChatReply, ChatRequest, Class, Delta, LlmError, Model, Usage, WireToolCall};
 use crate::NeuronError;
 use crate::conclusion::WithAnswer;
-use crate::conversation::{self, Conversation, replied};
+use crate::conversation::{Conversation, replied};
+pub use embeddings::{PaidVectors, embed};
+pub(crate) use embeddings::{embed_at_once, embed_to_decide};
+pub use records::{recorded, settle_unknown};
 
 /// Output tokens when neither the neuron nor the tier says otherwise.
 pub const OUTPUT_TOKENS_DEFAULT: u32 = 512;
@@ -45,17 +48,6 @@ pub struct Paid {
     pub reply: ChatReply,
     /// The charge.
     pub charged: Amount,
-    /// The call's id in `calls:{account}`.
-    pub call: Arc<str>,
-}
-
-/// The result of paid embeddings.
-#[derive(Clone, Debug)]
-pub struct PaidVectors {
-    /// One for each text, in order.
-    pub vectors: Vec<Vec<f32>>,
-    /// The usage; `None` if the provider does not report it.
-    pub usage: Option<Usage>,
     /// The call's id in `calls:{account}`.
     pub call: Arc<str>,
 }
@@ -158,46 +150,8 @@ fn name_calls(calls: &mut [WireToolCall]) {
     }
 }
 
-/// The embeddings of texts by `model`, paid from `account` like any other call. The texts are not recorded, only how
-/// many they were.
-///
-/// # Errors
-/// As a call of a language model.
-pub async fn embed(payer: Payer<'_>, model: &Model, texts: Vec<String>) -> Result<PaidVectors, NeuronError> {
-    buy(payer, model, texts, None, None).await
-}
-
-/// Embeds texts for a caller that waits: it has the vectors before the call is settled. The reservation is durable by
-/// then, and is charged in full if the daemon ends in between.
-///
-/// # Errors
-/// As [`embed`].
-pub(crate) async fn embed_at_once(
-    payer: Payer<'_>,
-    model: &Model,
-    texts: Vec<String>,
-) -> Result<Vec<Vec<f32>>, NeuronError> {
-    let (made, heard) = oneshot::channel();
-    tokio::select! {
-        biased;
-        // The call is the daemon's, and settled by it.
-        Ok(vectors) = heard => Ok(vectors),
-        paid = buy(payer, model, texts, None, Some(made)) => Ok(paid?.vectors),
-    }
-}
-
 /// The entry of an invocation's journal that is made from embeddings.
 pub(crate) type Decision = Box<dyn Fn(&[Vec<f32>]) -> (&'static str, Value) + Send>;
-
-/// The same; what they decide is written to an invocation's journal in the commit that pays for them.
-pub(crate) async fn embed_to_decide(
-    payer: Payer<'_>,
-    model: &Model,
-    texts: Vec<String>,
-    deciding: Option<(Stream, Decision)>,
-) -> Result<PaidVectors, NeuronError> {
-    buy(payer, model, texts, deciding, None).await
-}
 
 async fn buy(
     payer: Payer<'_>,
@@ -431,114 +385,4 @@ fn joined(mut one: Value, other: Value) -> Value {
         one.extend(other);
     }
     one
-}
-
-/// Settles every reservation a former life left open, in full: those calls were sent and nobody knows
-/// what became of them. Answers how many there were.
-///
-/// # Errors
-/// The store's own.
-pub async fn settle_unknown(store: &Store, account: &str) -> Result<usize, NeuronError> {
-    // What a job has set aside is no call: the job goes on with it.
-    let is_call = |hold: &&Arc<str>| !hold.starts_with("job:");
-    let holds: Vec<Arc<str>> = store
-        .account(account)
-        .await?
-        .map(|account| account.holds.keys().filter(is_call).cloned().collect())
-        .unwrap_or_default();
-    let sent = sent_calls(store, account, &holds).await?;
-    for hold in &holds {
-        let account_now = store.account(account).await?;
-        let charged = account_now.and_then(|account| account.holds.get(hold).map(|hold| hold.left));
-        let entry = json!({
-            "call": hold,
-            "charged": charged.unwrap_or_default(),
-            "error": "the daemon stopped while this call was under way; its reservation is charged in full",
-            "outcome": "unknown",
-        });
-        // It is charged to what it was made for, and to whom.
-        let (origin, entry) = match sent.get(hold) {
-            None => (Origin::system("restart"), entry),
-            Some((asked, model)) => {
-                let origin = Origin::new(Principal::system(), asked.cause.clone());
-                (origin, joined(entry, json!({"model": model, "asked_by": asked.by})))
-            }
-        };
-        store
-            .commit(
-                Batch::new(&origin)
-                    .account(
-                        account,
-                        AccountOp::Settle { id: hold.clone(), used: None },
-                        "outcome unknown after a restart",
-                    )
-                    .append(calls_stream(account), "failed", &entry),
-            )
-            .await?;
-    }
-    Ok(holds.len())
-}
-
-/// The entries of an account's calls that say what was sent, by call, and the models that were asked: the newest are
-/// looked through first, as far back as it takes.
-async fn sent_calls(
-    store: &Store,
-    account: &str,
-    calls: &[Arc<str>],
-) -> Result<HashMap<Arc<str>, (Entry, String)>, StoreError> {
-    #[derive(Deserialize)]
-    struct Sent {
-        call: Arc<str>,
-        model: String,
-    }
-    let (stream, mut found) = (calls_stream(account), HashMap::new());
-    let mut upto = if calls.is_empty() { 0 } else { store.head(&stream).await? };
-    while upto > 0 && found.len() < calls.len() {
-        let from = upto.saturating_sub(PAGE_MAX as u64);
-        let page = store.entries(&stream, from, PAGE_MAX).await?;
-        // What is older is not kept any more.
-        let is_last = page.first().is_none_or(|entry| entry.seq > from + 1);
-        for entry in page.into_iter().filter(|entry| &*entry.kind == "sent") {
-            if let Ok(Sent { call, model }) = entry.decode()
-                && calls.contains(&call)
-            {
-                found.insert(call, (entry, model));
-            }
-        }
-        upto = if is_last { 0 } else { from };
-    }
-    Ok(found)
-}
-
-/// Returns recorded calls with their messages, which their conversations hold.
-///
-/// # Errors
-/// The store's own.
-pub async fn recorded(store: &Store, entries: Vec<Value>) -> Result<Vec<Value>, NeuronError> {
-    let mut conversations: HashMap<String, Vec<Value>> = HashMap::new();
-    let mut shown = Vec::with_capacity(entries.len());
-    for mut entry in entries {
-        let data = &mut entry["data"];
-        let stream = data["conversation"].as_str().map(str::to_owned);
-        if let (Some(stream), Some(place)) = (stream, data["messages"].as_u64()) {
-            let said = match conversations.entry(stream) {
-                hash_map::Entry::Occupied(known) => known.into_mut(),
-                hash_map::Entry::Vacant(new) => {
-                    let invocation = new.key().trim_start_matches("invocation:").to_owned();
-                    new.insert(conversation::messages(store, &invocation.into()).await?)
-                }
-            };
-            let place = place as usize;
-            match data.get("finish") {
-                None => data["messages"] = said.iter().take(place).cloned().collect(),
-                Some(_) => {
-                    let reply = said.get(place).cloned().unwrap_or_default();
-                    data["text"] = reply["content"].as_str().unwrap_or_default().into();
-                    data["tool_calls"] = reply.get("tool_calls").cloned().unwrap_or_else(|| json!([]));
-                }
-            }
-        }
-        shown.push(entry);
-    }
-    Ok(shown)
 }

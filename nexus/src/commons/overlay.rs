@@ -37,7 +37,7 @@ impl<'m> Overlay<'m> {
         by: &'m Principal,
         refused: &'m Cell<Option<&'static str>>,
     ) -> Self {
-        let scopes = crate::scopes(by, &COMMONS.into());
+        let scopes = crate::sight::scopes(by, &COMMONS.into());
         Self { own, commons, by, scopes, refused }
     }
 
@@ -147,7 +147,7 @@ pub(crate) struct Common<'m> {
 impl<'m> Common<'m> {
     /// The commons, written by `by`.
     pub(crate) fn new(mind: &'m mut Mind, by: &'m Principal) -> Self {
-        Self { mind, by, scopes: crate::scopes(by, &COMMONS.into()) }
+        Self { mind, by, scopes: crate::sight::scopes(by, &COMMONS.into()) }
     }
 
     fn view<R>(&self, then: impl FnOnce(&dyn GraphRead) -> R) -> R {

@@ -220,7 +220,7 @@ impl Meanings {
                 tokio::spawn(self.clone().fill(id.clone(), Arc::downgrade(awake)));
             }
             // What is hidden from a searcher keeps it from nothing.
-            let scopes = super::scopes(&origin.principal, id);
+            let scopes = crate::sight::scopes(&origin.principal, id);
             let seen = Scoped::new(snapshot.mind.read(), snapshot.mind.limited(), scopes.as_ref());
             let missing = state.missing.iter().filter(|(el, _)| seen.has(**el));
             let wanted: Vec<(El, Name)> = missing.take(AT_ONCE + 1).map(|(el, name)| (*el, *name)).collect();

@@ -131,6 +131,7 @@ fn three() -> f64 {
 pub(super) struct ListQuery {
     /// The number of records, up to 1000.
     #[serde(default = "ten")]
+    #[param(minimum = 1, maximum = 1000)]
     limit: usize,
     /// Of any of these types, with commas between.
     types: Option<String>,

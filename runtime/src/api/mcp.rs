@@ -5,9 +5,10 @@
 use std::sync::Arc;
 
 use axum::Json;
+use axum::body::{Body, to_bytes};
 use axum::extract::Request;
 use axum::http::request::Parts;
-use axum::http::{StatusCode, header};
+use axum::http::{Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use knowledge::KnowledgeError;
@@ -31,7 +32,7 @@ use store::{Cause, Origin, Role};
 
 use super::error::ApiError;
 use super::extract::bearer;
-use super::{App, chat};
+use super::{App, BODY_BYTES_MAX, chat};
 
 /// The card of KIP, and what a mind says of itself.
 const CARD: &str = "lifeformd://kip/card";
@@ -47,16 +48,28 @@ pub(super) fn service(app: App) -> StreamableHttpService<Door, NeverSessionManag
     StreamableHttpService::new(move || Ok(Door { app: app.clone() }), Arc::default(), config)
 }
 
-/// Answers a body that is no JSON-RPC message as JSON-RPC 2.0 §5.1 has it, where the service answers 415.
+/// Answers a body that is no JSON, or no request, as JSON-RPC 2.0 §5.1 has it, where the service answers 415.
 pub(super) async fn refuse_malformed(request: Request, next: Next) -> Response {
     let content_type = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let is_json = content_type.is_some_and(|value| value.starts_with("application/json"));
-    let response = next.run(request).await;
-    if !is_json || response.status() != StatusCode::UNSUPPORTED_MEDIA_TYPE {
+    let essence = content_type.and_then(|value| value.split(';').next()).unwrap_or_default().trim();
+    if request.method() != Method::POST || !essence.eq_ignore_ascii_case("application/json") {
+        return next.run(request).await;
+    }
+    let (parts, body) = request.into_parts();
+    let bytes = match to_bytes(body, BODY_BYTES_MAX).await {
+        Ok(bytes) => bytes,
+        Err(error) => return ApiError::new(StatusCode::BAD_REQUEST, "body", error.to_string()).into_response(),
+    };
+    let response = next.run(Request::from_parts(parts, Body::from(bytes.clone()))).await;
+    if response.status() != StatusCode::UNSUPPORTED_MEDIA_TYPE {
         return response;
     }
-    let error = json!({"code": -32700, "message": "the body is no JSON-RPC message"});
-    (StatusCode::BAD_REQUEST, Json(json!({"jsonrpc": "2.0", "id": null, "error": error}))).into_response()
+    let (code, message, id) = match serde_json::from_slice::<Value>(&bytes) {
+        Ok(message) => (-32600, "the body is no request of this protocol", message["id"].clone()),
+        Err(_) => (-32700, "the body is no JSON", Value::Null),
+    };
+    let answer = json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}});
+    (StatusCode::BAD_REQUEST, Json(answer)).into_response()
 }
 
 /// See the module.
@@ -254,7 +267,12 @@ impl ServerHandler for Door {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let origin = self.caller(&context, &request.name)?;
-        let done = self.call(&request.name, request.arguments.unwrap_or_default(), &origin).await;
+        // The caller went away, or its token was revoked.
+        let gone = || ErrorData::internal_error("the request was cancelled", None);
+        let done = tokio::select! {
+            () = context.ct.cancelled() => return Err(gone()),
+            done = self.call(&request.name, request.arguments.unwrap_or_default(), &origin) => done,
+        };
         Ok(match done {
             // What KIP refuses is an error of the call, whatever else the answer says.
             Ok(answer) if answer.get("error").is_some_and(|error| !error.is_null()) => {

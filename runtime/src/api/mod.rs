@@ -197,7 +197,7 @@ const SOCKET: MethodFilter = MethodFilter::GET.or(MethodFilter::CONNECT);
     ),
     // The sockets are routed by hand, since one over HTTP/2 comes with another method.
     // So are resources, whose ids have slashes in them.
-    paths(ws::subscribe, jobs::subscribe, resources::read, resources::change, resources::delete),
+    paths(ws::subscribe, jobs::events::subscribe, resources::read, resources::change, resources::delete),
     components(schemas(error::Problem))
 )]
 struct Described;
@@ -235,23 +235,23 @@ pub fn router(app: App) -> Router {
         .routes(routes!(jobs::cancel))
         .routes(routes!(jobs::retry))
         .routes(routes!(jobs::resume))
-        .routes(routes!(jobs::events))
+        .routes(routes!(jobs::events::events))
         .routes(routes!(lifeforms::create, lifeforms::list))
         .routes(routes!(lifeforms::read, lifeforms::terminate))
         .routes(routes!(archive::export))
         .routes(routes!(archive::import).layer(archive::no_limit()))
         .routes(routes!(lifeforms::act))
-        .routes(routes!(lifeforms::transact))
-        .routes(routes!(lifeforms::resources))
-        .routes(routes!(lifeforms::report))
-        .routes(routes!(lifeforms::set_release))
-        .routes(routes!(lifeforms::set_share))
-        .routes(routes!(lifeforms::house_report))
+        .routes(routes!(lifeforms::nutrients::transact))
+        .routes(routes!(lifeforms::nutrients::resources))
+        .routes(routes!(lifeforms::nutrients::report))
+        .routes(routes!(lifeforms::nutrients::set_release))
+        .routes(routes!(lifeforms::nutrients::set_share))
+        .routes(routes!(lifeforms::nutrients::house_report))
         .routes(routes!(lifeforms::set_policy, lifeforms::policy))
         .routes(routes!(lifeforms::calm))
         .routes(routes!(system::maintain))
         .routes(routes!(system::intervene))
-        .routes(routes!(lifeforms::house))
+        .routes(routes!(lifeforms::nutrients::house))
         .routes(routes!(lifeforms::house_calls))
         .routes(routes!(lifeforms::calls))
         .routes(routes!(goals::create, goals::list))
@@ -280,11 +280,11 @@ pub fn router(app: App) -> Router {
         .routes(routes!(chat::create_topic, chat::topics))
         .routes(routes!(chat::topic, chat::edit_topic))
         .routes(routes!(chat::mark_read))
-        .routes(routes!(chat::append, chat::messages))
-        .routes(routes!(chat::message, chat::amend, chat::retract))
-        .routes(routes!(chat::revisions))
-        .routes(routes!(chat::interrupt))
-        .routes(routes!(chat::restore))
+        .routes(routes!(chat::messages::append, chat::messages::messages))
+        .routes(routes!(chat::messages::message, chat::messages::amend, chat::messages::retract))
+        .routes(routes!(chat::messages::revisions))
+        .routes(routes!(chat::messages::interrupt))
+        .routes(routes!(chat::messages::restore))
         .routes(routes!(knowledge::search))
         .routes(routes!(exchange::export))
         .routes(routes!(exchange::import).layer(exchange::limit()))
@@ -321,7 +321,7 @@ pub fn router(app: App) -> Router {
     Router::new()
         .merge(routes)
         .route("/v1/lifeforms/{id}/canvases/{canvas}/subscribe", on(SOCKET, ws::subscribe))
-        .route("/v1/jobs/{id}/subscribe", on(SOCKET, jobs::subscribe))
+        .route("/v1/jobs/{id}/subscribe", on(SOCKET, jobs::events::subscribe))
         .route("/api/resource/{*id}", get(resources::read).patch(resources::change).delete(resources::delete))
         .merge(mcp)
         // The undo of a lifeform's own mind, where the readings of KIP name it.
@@ -392,15 +392,16 @@ async fn guarded(app: &App, is_page: bool, request: Request, next: Next) -> Resu
     let sender = admitted.as_ref().map_or_else(Principal::anybody, |admitted| admitted.principal().clone());
     let _body = bodies::place(&app.bodies, &sender, &request)?;
     let request = bodies::patient(request);
+    let path_of_tokens = request.uri().path().starts_with("/v1/tokens");
     let _turn = match sender.is_bound() && reads_much(request.uri().path()) {
         true => Some(app.reads.take(Wants { class: (), who: sender.id.0.clone(), is_bound: true }).await),
         false => None,
     };
+    // An operator that revokes its own token is answered.
+    let admitted_by = if path_of_tokens { None } else { admitted.as_mut() };
     let answered = tokio::select! {
-        // Who revokes the own token is answered: what is ready comes first.
-        biased;
         answered = tokio::time::timeout(REQUEST_MAX, next.run(request)) => answered,
-        () = answers::revoked(admitted.as_mut()) => return Err(unknown_token()),
+        () = answers::revoked(admitted_by) => return Err(unknown_token()),
     };
     let response =
         answered.map_err(|_| ApiError::new(StatusCode::GATEWAY_TIMEOUT, "timeout", "the request took too long"))?;

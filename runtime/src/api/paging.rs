@@ -18,7 +18,7 @@ impl<const DEFAULT: usize, const MAX: usize> Default for Limit<DEFAULT, MAX> {
 
 impl<'de, const DEFAULT: usize, const MAX: usize> Deserialize<'de> for Limit<DEFAULT, MAX> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let limit = usize::deserialize(from)?;
+        let Some(limit) = Option::deserialize(from)? else { return Ok(Self::default()) };
         let wrong = || D::Error::custom(format!("limit is a number from 1 to {MAX}"));
         (1..=MAX).contains(&limit).then_some(Self(limit)).ok_or_else(wrong)
     }

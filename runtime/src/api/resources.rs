@@ -61,6 +61,7 @@ pub(super) struct ListQuery {
     after: String,
     /// The number of resources, up to 1000.
     #[serde(default = "hundred")]
+    #[param(minimum = 1, maximum = 1000)]
     limit: usize,
 }
 

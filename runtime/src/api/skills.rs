@@ -14,7 +14,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::App;
 use super::extract::{ApiJson, ApiPath, ApiQuery, Participant, Reader};
-use super::units::{LIMIT_MAX, Refusal, refused, twenty};
+use super::units::{Refusal, UnitsLimit, refused};
 
 const MARKDOWN: &str = "text/markdown";
 
@@ -45,8 +45,9 @@ pub(super) struct SkillsQuery {
     #[serde(default)]
     min_quality: f64,
     /// The number of skills, from 1 to 100.
-    #[serde(default = "twenty")]
-    limit: usize,
+    #[serde(default)]
+    #[param(inline)]
+    limit: UnitsLimit,
     /// Without so many of the first.
     #[serde(default)]
     offset: usize,
@@ -102,7 +103,7 @@ pub(super) async fn list(
         tags: tags.map(str::to_owned).collect(),
         min_quality: query.min_quality,
         offset: query.offset,
-        limit: query.limit.clamp(1, LIMIT_MAX),
+        limit: query.limit.0,
     };
     let (found, total) = app.knowledge.skills(&wanted, &origin).await?;
     let data: Vec<Value> = found.iter().map(told).collect();

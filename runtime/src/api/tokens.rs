@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use fascicles::JobFilter;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use store::{Origin, Principal, PrincipalId, Role};
+use store::{Directory, Origin, Principal, PrincipalId, Role};
 use utoipa::{IntoParams, ToSchema};
 
 use super::App;
@@ -122,21 +122,28 @@ pub(super) async fn revoke(
     if principal == "user:operator" {
         return Err(ApiError::forbidden("the operator's token is set by the configuration or its file"));
     }
-    match app.tokens.revoke(&origin, &principal, asked.token.as_deref()).await {
+    let failed =
+        |error: &dyn std::fmt::Display| ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "store", error.to_string());
+    let named = asked.token.is_some();
+    let (of, who) = (app.clone(), PrincipalId::new(principal.as_str()));
+    // It is done to its end, also when the caller goes away.
+    let revoked = tokio::spawn(async move {
+        let count = of.tokens.revoke(&origin, &who.0, asked.token.as_deref()).await;
+        // A repetition stops what an earlier one did not come to.
+        if count.is_ok() && !of.tokens.is_admitted(&who) {
+            of.lifeforms.show_gone(&who);
+            of.neurons.cancel_all_of(&who);
+            stop_jobs(&of, &origin, &who).await?;
+        }
+        Ok::<_, ApiError>(count)
+    });
+    match revoked.await.map_err(|panic| failed(&panic))?? {
         Ok(0) => {
-            let what = if asked.token.is_some() { "no token of that name" } else { "no token" };
+            let what = if named { "no token of that name" } else { "no token" };
             Err(ApiError::new(StatusCode::NOT_FOUND, "no_token", format!("{principal} has {what}")))
         }
-        Ok(_) => {
-            if !app.tokens.has_one(&principal) {
-                let gone = PrincipalId(principal.as_str().into());
-                app.lifeforms.show_gone(&gone);
-                app.neurons.cancel_all_of(&gone);
-                stop_jobs(&app, &origin, &gone).await?;
-            }
-            Ok(StatusCode::NO_CONTENT)
-        }
-        Err(error) => Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "store", error.to_string())),
+        Ok(_) => Ok(StatusCode::NO_CONTENT),
+        Err(error) => Err(failed(&error)),
     }
 }
 

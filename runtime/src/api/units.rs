@@ -18,9 +18,8 @@ use utoipa::{IntoParams, ToSchema};
 use super::App;
 use super::error::{ApiError, Said};
 use super::extract::{ApiBytes, ApiJson, ApiPath, ApiQuery, Caller, IdempotencyKey, Participant, Reader};
+use super::paging::Limit;
 
-/// Units on a page at most.
-pub(super) const LIMIT_MAX: usize = 100;
 /// Characters of what is said of a unit.
 const FEEDBACK_CHARS_MAX: usize = 2_000;
 const VERSION: HeaderName = HeaderName::from_static("kp-schema-version");
@@ -225,16 +224,16 @@ pub(super) struct UnitsQuery {
     #[serde(default)]
     min_quality: f64,
     /// The number of units, from 1 to 100.
-    #[serde(default = "twenty")]
-    limit: usize,
+    #[serde(default)]
+    #[param(inline)]
+    limit: UnitsLimit,
     /// Without so many of the first.
     #[serde(default)]
     offset: usize,
 }
 
-pub(super) fn twenty() -> usize {
-    20
-}
+/// The number of units or skills of a page.
+pub(super) type UnitsLimit = Limit<20, 100>;
 
 /// Finds units, or lists them by their quality.
 #[utoipa::path(
@@ -273,7 +272,7 @@ pub(super) async fn list(
         domain: query.domain,
         min_quality: query.min_quality,
         offset: query.offset,
-        limit: query.limit.clamp(1, LIMIT_MAX),
+        limit: query.limit.0,
     };
     let resolved =
         app.knowledge.schemas().resolve(version, 1, app.store.clock().now()).map_err(KnowledgeError::from)?;

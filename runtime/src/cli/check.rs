@@ -117,15 +117,17 @@ async fn store(report: &mut Report, config: &Config, deep: bool) {
     let opened = async {
         let backend = Arc::new(Surreal::embedded(config.store())?);
         let store = Store::open(backend.clone(), Arc::new(SystemClock)).await?;
-        let read = if deep {
-            // What the log alone has is written to the database, where it is read with the rest.
-            store.checkpoint().await?;
-            Some(backend.verify().await?)
-        } else {
-            None
+        let mut projected = Ok(());
+        let read = match deep {
+            true => {
+                // What the log alone has is written to the database, where it is read with the rest.
+                projected = store.checkpoint().await;
+                Some(backend.verify().await)
+            }
+            false => None,
         };
-        store.close().await?;
-        Ok::<_, store::StoreError>(read)
+        store.close().await.and(projected).map_or_else(|error| report.bad("store", &error.to_string()), |()| ());
+        read.transpose()
     };
     match Box::pin(opened).await {
         Ok(None) => report.good("store", &format!("{} opens", config.store().display())),

@@ -10,25 +10,28 @@
 //! failed is [distrusted](Database::distrust): no checkpoint is written to it until it was closed, which flushes its
 //! memory table without its log, and opened again.
 
+mod opening;
+mod standstill;
+
 use std::future::Future;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use surrealdb::Surreal as Client;
 use surrealdb::engine::local::Db;
-use surrealdb_cnf::ConfigMap;
 use surrealdb_engine_local::Datastore;
 use tokio::runtime::Runtime;
 use tokio::sync::{OwnedRwLockReadGuard, RwLock, oneshot};
 
-use super::rows::{LogRow, bytes_of};
-use super::{StoreError, before, io, schema, settle};
+use super::{StoreError, before, io, schema};
 use crate::backend::Opened;
 use crate::clock::Timestamp;
+pub(super) use opening::{is_locked, locked};
+use opening::{lease, lock_folder, needs_recovery, open_database, probe, read_opened, take_lease, with_advice};
+use standstill::{last_opened, stands_still};
 
 /// Memory the database may use for unflushed writes; it also bounds how much is replayed after a kill. The largest
 /// checkpoint must fit in twice: see `Surreal::surely`, and `DIRTY_BYTES_MAX` of the committer.
@@ -56,8 +59,6 @@ const WRITE_MAX: Duration = Duration::from_secs(120);
 const UNLOCK_MAX: Duration = Duration::from_secs(2);
 /// Room that must be left on the disk beside what the database flushes, for the log to go on.
 const ROOM_BYTES: u64 = 4 << 20;
-/// Bytes that are left on a disk below which a failed opening is put down to it.
-const LOW_BYTES: u64 = 64 << 20;
 /// SurrealKV's message about a manifest that names a log without a file.
 const LOG_AHEAD: &str = "exceeds WAL segments";
 /// The file that SurrealKV holds locked.
@@ -398,12 +399,6 @@ async fn shut(datastore: Arc<Datastore>, path: &Path) -> Result<(), StoreError> 
     shut
 }
 
-/// Returns `true` if a process, this one included, holds the lock of the database in `path`.
-pub(super) fn is_locked(path: &Path) -> bool {
-    let tried = std::fs::File::open(path.join(LOCK)).map(|file| file.try_lock());
-    matches!(tried, Ok(Err(std::fs::TryLockError::WouldBlock)))
-}
-
 /// Checks that a database that was closed has flushed its memory table: SurrealDB 3.3 only logs when that fails.
 ///
 /// # Errors
@@ -456,234 +451,9 @@ async fn opened_again(path: &Path, epoch: i64, checkpoint: u64) -> Result<Open, 
     Ok(open)
 }
 
-/// Locks the folder of a database for this process.
-///
-/// # Errors
-/// [`StoreError::Locked`] when another process has it.
-fn lock_folder(path: &Path) -> Result<std::fs::File, StoreError> {
-    let failed = |error: std::io::Error| StoreError::Io(format!("{}: {error}", path.display()));
-    let folder = std::fs::File::open(path).map_err(failed)?;
-    match rustix::fs::flock(&folder, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(folder),
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(StoreError::Locked(path.display().to_string())),
-        // A file system without such locks: SurrealKV's own has to do.
-        Err(rustix::io::Errno::NOTSUP | rustix::io::Errno::NOSYS) => Ok(folder),
-        Err(error) => Err(failed(error.into())),
-    }
-}
-
-/// Words of SurrealKV's errors about damaged files.
-const DAMAGES: [&str; 7] = ["manifest", "sst", "block", "sequence", "fill whole buffer", "checksum", "corrupt"];
-
-/// Adds to an error about a full disk or damaged files of the database where they are and how to go on.
-fn with_advice(path: &Path, error: StoreError) -> StoreError {
-    let left = rustix::fs::statvfs(path).ok().map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize));
-    let advise = |why: String| match left.filter(|left| *left < LOW_BYTES) {
-        Some(left) => {
-            format!("{why}. The disk of {} has {} KiB left: make room and start again", path.display(), left >> 10)
-        }
-        None if DAMAGES.iter().any(|word| why.to_lowercase().contains(word)) => {
-            format!("{why}. The files of the database are in {}: put them back from a backup", path.display())
-        }
-        None => why,
-    };
-    match error {
-        StoreError::Io(why) => StoreError::Io(advise(why)),
-        StoreError::Corrupt(why) => StoreError::Corrupt(advise(why)),
-        other => other,
-    }
-}
-
 /// Ends the process: a database that could not be closed whole, or not be opened again, leaves tasks of its own behind,
 /// which hold its lock and may still write. A new process reads back what the log has.
 fn end(failure: &StoreError) -> ! {
     tracing::error!(%failure, "the database failed while it was opened again: the process ends, start it again");
     std::process::exit(crate::vital::EXIT_STATUS);
-}
-
-/// Looks whether the disk takes writes, and has room for what the database flushes when it is closed.
-fn probe(path: &Path) -> Result<(), StoreError> {
-    use std::io::Write;
-    let failed = |error: std::io::Error| StoreError::Io(format!("{}: {error}", path.display()));
-    let own_logs = std::fs::read_dir(path.join("wal")).into_iter().flatten();
-    let bytes: u64 = own_logs.filter_map(|file| Some(file.ok()?.metadata().ok()?.len())).sum();
-    let disk = rustix::fs::statvfs(path).map_err(|error| failed(error.into()))?;
-    if disk.f_bavail.saturating_mul(disk.f_frsize) < bytes + ROOM_BYTES {
-        return Err(failed(std::io::ErrorKind::StorageFull.into()));
-    }
-    let probe = path.join(PROBE);
-    let tried = (|| {
-        let mut file = std::fs::File::create(&probe)?;
-        file.write_all(&[0; 64 << 10])?;
-        file.sync_all()
-    })();
-    let removed = std::fs::remove_file(&probe);
-    tried.and(removed).map_err(failed)
-}
-
-/// Opens the database in `path` as it is.
-async fn open_database(path: &Path) -> Result<Open, StoreError> {
-    has_manifest(path)?;
-    // SurrealKV 0.21 splits a log that its memory table cannot hold when it reads it back: one part is flushed, which
-    // says that the whole log is, and the other is nowhere when it is killed again. A log holds at most a full table
-    // and one transaction more, so it is read back into a table of three, and closed.
-    if needs_recovery(path) {
-        shut(built(path, 3 * MEMTABLE_BYTES).await?, path).await?;
-        flushed(path)?;
-    }
-    let datastore = built(path, MEMTABLE_BYTES).await?;
-    datastore.check_version().await.map_err(io)?;
-    datastore.bootstrap().await.map_err(io)?;
-    let client: Client<Db> = Client::<Db>::unstable_from_datastore(datastore.clone(), None).await.map_err(io)?;
-    client.use_ns("lifeformd").use_db("main").await.map_err(io)?;
-    Ok(Open { datastore, client })
-}
-
-/// Checks that tables have a manifest: without one SurrealKV 0.21 takes them for leftovers and removes them.
-///
-/// # Errors
-/// [`StoreError::Corrupt`]; nothing was changed.
-fn has_manifest(store: &Path) -> Result<(), StoreError> {
-    let is_empty = |name: &str| std::fs::read_dir(store.join(name)).map_or(true, |mut files| files.next().is_none());
-    if is_empty("sstables") || !is_empty("manifest") {
-        return Ok(());
-    }
-    let manifest = store.join("manifest");
-    Err(StoreError::Corrupt(format!("{} is missing, and tables are there: put it back", manifest.display())))
-}
-
-/// Returns `true` if the database in `store` was not closed: its own logs are not empty.
-fn needs_recovery(store: &Path) -> bool {
-    let files = std::fs::read_dir(store.join("wal")).into_iter().flatten();
-    files.filter_map(|file| file.ok()?.metadata().ok()).any(|file| file.len() > 0)
-}
-
-/// The datastore in `store`, with memory tables of that size.
-///
-/// SurrealKV 0.21 counts a log on before it has made its file. When the file cannot be made and the memory table is
-/// flushed then, the manifest names a log past the newest file there is, and it does not open any more. All files are
-/// older than that log then, which means that the tables hold all that is in them.
-async fn built(store: &Path, memtable_bytes: usize) -> Result<Arc<Datastore>, StoreError> {
-    match built_as_is(store, memtable_bytes).await {
-        Err(StoreError::Io(error)) if error.contains(LOG_AHEAD) => {
-            tracing::warn!(%error, "the database's own logs are older than what it flushed, and are removed");
-            remove_own_logs(store).map_err(|error| StoreError::Io(format!("{}: {error}", store.display())))?;
-            built_as_is(store, memtable_bytes).await
-        }
-        built => built,
-    }
-}
-
-fn remove_own_logs(store: &Path) -> std::io::Result<()> {
-    for file in std::fs::read_dir(store.join("wal"))? {
-        std::fs::remove_file(file?.path())?;
-    }
-    std::fs::File::open(store.join("wal"))?.sync_all()
-}
-
-async fn built_as_is(store: &Path, memtable_bytes: usize) -> Result<Arc<Datastore>, StoreError> {
-    let settings = ConfigMap::empty()
-        .with_key_value("surrealkv_max_memtable_size", memtable_bytes.to_string())
-        .with_key_value("surrealkv_block_cache_capacity", BLOCK_CACHE_BYTES.to_string())
-        .with_key_value("surrealkv_vlog_threshold", INLINE_BYTES.to_string())
-        .with_key_value("live_query_engine", "inline");
-    let url = format!("surrealkv://{}?sync=every", store.display());
-    let built = Datastore::builder().with_config(settings).without_maintenance_tasks().build_with_path(&url).await;
-    built.map_err(|error| {
-        let text = error.to_string();
-        let locked = text.contains("locked by another process") || text.contains("already locked");
-        if locked {
-            StoreError::Locked(store.display().to_string())
-        } else {
-            StoreError::Io(format!("{}: {text}", store.display()))
-        }
-    })
-}
-
-/// Takes the lease: the epoch rises, and the holder of the last one can write no more.
-async fn take_lease(db: &Client<Db>, now: Timestamp) -> Result<i64, StoreError> {
-    const TAKE: &str = "BEGIN;
-        UPSERT lease:store SET epoch = (epoch ?? 0) + 1, since = $now RETURN NONE;
-        LET $epoch = (SELECT VALUE epoch FROM ONLY lease:store);
-        UPDATE meta:checkpoint SET epoch = $epoch RETURN NONE;
-        COMMIT;";
-    settle(db.query(TAKE).bind(("now", now.to_string())).await.map_err(io)?)?;
-    lease(db).await
-}
-
-/// The epoch of the lease.
-async fn lease(db: &Client<Db>) -> Result<i64, StoreError> {
-    let mut response = settle(db.query("SELECT VALUE epoch FROM lease:store").await.map_err(io)?)?;
-    let epochs: Vec<i64> = response.take(0).map_err(io)?;
-    epochs.first().copied().ok_or_else(|| StoreError::Corrupt("the lease row is missing".into()))
-}
-
-async fn read_opened(db: &Client<Db>) -> Result<(Opened, Option<u64>), StoreError> {
-    // A row of the log that a checkpoint removed can be back, when the removal went with a log of the database: see
-    // `Surreal::surely`. The checkpoint itself was written again, and says so.
-    let asked = db.query(
-        "SELECT VALUE n FROM meta:checkpoint;
-         LET $checkpoint = (SELECT VALUE n FROM ONLY meta:checkpoint);
-         SELECT * FROM log WHERE n > $checkpoint ORDER BY n;
-         SELECT VALUE segment FROM meta:checkpoint WHERE segment != NONE",
-    );
-    let mut response = settle(asked.await.map_err(io)?)?;
-    let checkpoint: Vec<i64> = response.take(0).map_err(io)?;
-    let log: Vec<LogRow> = response.take(2).map_err(io)?;
-    let segment: Vec<i64> = response.take(3).map_err(io)?;
-    let opened = Opened {
-        checkpoint: checkpoint.first().map_or(0, |n| *n as u64),
-        log: log.into_iter().map(|row| (row.n as u64, bytes_of(row.b))).collect(),
-    };
-    Ok((opened, segment.first().map(|segment| *segment as u64)))
-}
-
-/// Waits until `done` is dropped; returns `true` when the process used no CPU time for [`STANDSTILL_MAX`] before that,
-/// and did not wait for the disk, or did for [`DISK_WAIT_MAX`].
-fn stands_still(done: &Receiver<()>) -> bool {
-    let (mut used, mut idle, mut still) = (cpu_time(), Duration::ZERO, Duration::ZERO);
-    let second = Duration::from_secs(1);
-    while matches!(done.recv_timeout(second), Err(RecvTimeoutError::Timeout)) {
-        let now = cpu_time();
-        let is_idle = now.saturating_sub(used) <= IDLE_CPU;
-        idle = if is_idle { idle + second } else { Duration::ZERO };
-        still = if is_idle && !waits_for_disk() { still + second } else { Duration::ZERO };
-        used = now;
-        if still >= STANDSTILL_MAX || idle >= DISK_WAIT_MAX {
-            return true;
-        }
-    }
-    false
-}
-
-/// Returns `true` if a thread of the process waits for the disk, where the system tells.
-fn waits_for_disk() -> bool {
-    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten();
-    // Its name, in parentheses, may hold anything; the state is the letter after it.
-    let state = |stat: String| stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
-    let states = tasks.filter_map(|task| state(std::fs::read_to_string(task.ok()?.path().join("stat")).ok()?));
-    states.into_iter().any(|state| state == 'D')
-}
-
-/// CPU time that all threads of the process have used.
-fn cpu_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec.try_into().unwrap_or_default(), time.tv_nsec.try_into().unwrap_or_default())
-}
-
-/// The file below `folder` that the process opened last and has still open, where the system tells.
-fn last_opened(folder: &Path) -> Option<PathBuf> {
-    let folder = folder.canonicalize().ok()?;
-    let open = std::fs::read_dir("/proc/self/fd").ok()?.filter_map(|entry| {
-        let entry = entry.ok()?;
-        let number: u32 = entry.file_name().to_str()?.parse().ok()?;
-        let file = std::fs::read_link(entry.path()).ok()?;
-        file.starts_with(&folder).then_some((number, file))
-    });
-    open.max().map(|(_, file)| file)
-}
-
-/// Takes a lock whatever panicked with it: what it guards is replaced whole.
-pub(super) fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -88,11 +88,17 @@ async fn a_page_of_no_entries_or_of_too_many_is_refused_wherever_pages_are_read(
     let mut asked = 0;
     for operation in operations(&daemon).await {
         let limit = operation.query().find(|parameter| parameter["name"] == "limit");
-        let Some(most) = limit.and_then(|limit| limit["schema"]["maximum"].as_f64()) else { continue };
+        let Some(limit) = limit else { continue };
+        // The messages of a topic are all there are, unless fewer are asked for.
+        if operation.path.ends_with("/messages") {
+            continue;
+        }
+        let most = limit["schema"]["maximum"].as_f64().unwrap_or_else(|| panic!("{} has no bound", operation.path));
         for limit in [0.0, most + 1.0] {
             let path = format!("{}?limit={limit}", operation.path);
-            let answer = daemon.operator.get(&path).await.refused(400, "query");
-            assert!(answer["detail"].as_str().unwrap().contains("from 1 to"), "{path}: {answer}");
+            let refused = daemon.operator.get(&path).await;
+            let says_why = refused.body.to_string().contains("from 1 to");
+            assert!(matches!(refused.status.as_u16(), 400 | 422) && says_why, "{path}: {}", refused.body);
         }
         let path = format!("{}?limit={most}", operation.path);
         let status = daemon.operator.get(&path).await.status;

@@ -221,6 +221,35 @@ async fn what_was_asked_for_with_a_token_ends_when_the_token_is_taken_back() {
             again().await;
         }
     }
+    // An operator that revokes its own token is answered, and its jobs are stopped.
+    let other = daemon.person("user:other", "operator").await;
+    let job = other.post("/v1/fascicles/slow/execute", json!({"input": "c"})).await.expect(StatusCode::ACCEPTED);
+    let job = format!("/v1/jobs/{}", job["job_id"].as_str().unwrap());
+    other.delete("/v1/tokens/user:other").await.expect(StatusCode::NO_CONTENT);
+    assert_eq!(op.get(&job).await.expect(StatusCode::OK)["status"], "cancelled");
+}
+
+#[tokio::test]
+async fn a_job_of_a_principal_without_a_token_is_not_resumed() {
+    let held = Arc::new(Notify::new());
+    let daemon = TestDaemon::start(move |_, _| Reply::Held("Once ".into(), held.clone(), "more".into())).await;
+    let eve = daemon.person("user:eve", "participant").await;
+    daemon.operator.post("/v1/fascicles", thinking("slow")).await.expect(StatusCode::CREATED);
+    let job = eve.post("/v1/fascicles/slow/execute", json!({"input": "a"})).await.expect(StatusCode::ACCEPTED);
+    let job = format!("/v1/jobs/{}", job["job_id"].as_str().unwrap());
+    // What a kill between the revocation and its work leaves behind.
+    let store = daemon.daemon.app.store();
+    let eve = store::Principal::new("user:eve", store::PrincipalKind::User, store::Role::Observer).id;
+    let tokens = store.documents::<store::Principal>(store::Kind::Token, "", 10).await.unwrap();
+    let hers = tokens.into_iter().filter(|(_, known)| known.value.id == eve);
+    let delete = |batch: store::Batch, (hash, _): (Arc<str>, _)| {
+        batch.delete(store::Key::new(store::Kind::Token, hash), store::Expect::Any)
+    };
+    store.commit(hers.fold(store::Batch::new(&store::Origin::system("test")), delete)).await.unwrap();
+    let daemon = daemon.kill_and_restart().await;
+    while daemon.operator.get(&job).await.expect(StatusCode::OK)["status"] != "cancelled" {
+        again().await;
+    }
 }
 
 #[tokio::test]
@@ -262,7 +291,12 @@ async fn a_job_acts_with_the_rights_that_its_principal_has_now() {
         }
         tests::again().await;
     };
-    op.delete("/v1/tokens/user:gil").await;
+    // The token of an operator goes, one of a participant stays.
+    daemon.person("user:gil", "participant").await;
+    let listed = op.get("/v1/tokens").await.expect(StatusCode::OK);
+    let is_first = |known: &&Value| known["id"] == "user:gil" && known["roles"] == json!(["operator"]);
+    let first = listed["principals"].as_array().unwrap().iter().find(is_first).unwrap()["token"].as_str().unwrap();
+    op.delete(&format!("/v1/tokens/user:gil?token={first}")).await.expect(StatusCode::NO_CONTENT);
     let news = json!({"context_token": waiting["waits"][0]["context_token"], "event": {}});
     let answer = op.send(Method::POST, &format!("{path}/continue"), &WAIT, Some(news)).await;
     assert_eq!(answer.body["status"], "failed", "{}", answer.body);

@@ -120,6 +120,11 @@ async fn what_a_client_asks_for_arrives_or_is_refused_in_the_shape_of_openai() {
         (json!({"max_completion_tokens": "many"}), "max_completion_tokens"),
         (json!({"messages": [{"role": "user", "content": "hello", "zzz": 1}]}), "messages[0].zzz"),
         (json!({"messages": [{"role": "boss", "content": "hello"}]}), "messages[0].role"),
+        (json!({"messages": [{"role": "user", "content": [{"type": "text", "text": 5}]}]}), "has a text under text"),
+        (
+            json!({"messages": [{"role": "assistant", "tool_calls": [{"id": "c", "type": "custom", "custom": {}}]}]}),
+            "calls of functions",
+        ),
         (
             json!({"messages": [{"role": "user", "content": [{"type": "text", "text": "a", "zzz": 1}]}]}),
             "zzz of a part",
@@ -134,10 +139,12 @@ async fn what_a_client_asks_for_arrives_or_is_refused_in_the_shape_of_openai() {
     assert!(refused.status == 400 && refused.body.to_string().contains("content stands twice"), "{}", refused.body);
     assert_eq!(asked.lock().unwrap().len(), 2, "what is refused is not asked");
     // Who says it is said on, and what clients send back of an answer passes.
-    let told = json!({"messages": [{"role": "user", "name": "ada", "content": "hello"},
+    let told = json!({"messages": [{"role": "user", "name": "ada", "content": ["hel",
+        {"type": "text", "text": "lo", "cache_control": {"type": "ephemeral"}}]},
         {"role": "assistant", "content": "well", "refusal": null, "annotations": []}, {"role": "user", "content": "and?"}]});
     ask(told).await.expect(StatusCode::OK);
     assert_eq!(asked.lock().unwrap()[2].messages[0].name.as_deref(), Some("ada"));
+    assert_eq!(asked.lock().unwrap()[2].messages[0].content.as_deref(), Some("hello"));
     let embed = json!({"model": "embedder", "input": "hello", "zzz": 1});
     let refused = daemon.operator.post("/v1/embeddings", embed).await;
     assert_eq!(refused.status, 400, "{}", refused.body);

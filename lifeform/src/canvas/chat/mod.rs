@@ -6,6 +6,7 @@
 
 mod messages;
 mod topics;
+mod values;
 
 use std::sync::Arc;
 
@@ -22,6 +23,7 @@ use messages::{
     suggest, write,
 };
 use topics::{create_topic, edit_topic, give_role, read, summarize};
+pub use values::{Attachment, TopicRole, Turns};
 
 /// The collections of a chat.
 pub(super) const COLLECTIONS: &[Collection] = &[&["users"], &["topics"], &["topics", "messages"]];
@@ -48,45 +50,6 @@ pub const OPS: &[&str] = &[
     "message.suggest",
     "message.settle",
 ];
-
-/// The lifeforms that answer in a topic without a mention.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Turns {
-    /// Whoever has something to say.
-    #[default]
-    Free,
-    /// A lifeform answers only where it is mentioned or replied to.
-    Mentioned,
-    /// A lifeform waits until no other one is writing.
-    OneAtATime,
-}
-
-/// The role of a principal in a topic; without one, the token decides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TopicRole {
-    /// Gives roles, changes the topic, breaks off any message.
-    Moderator,
-    /// Talks.
-    Speaker,
-    /// Only reads and reacts.
-    Listener,
-}
-
-/// Something a message carries, by the hash of its bytes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Attachment {
-    /// SHA-256 of the bytes, in hexadecimal, as the upload answered it.
-    pub hash: Arc<str>,
-    /// The file name.
-    pub name: String,
-    /// The media type.
-    pub media_type: String,
-    /// The size in bytes.
-    pub bytes: u64,
-}
 
 /// An op on a chat.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -73,16 +73,18 @@ fn in_a_word(byte: &u8) -> bool {
 /// Returns `true` if brackets that close are plain text after `said`: within a string in which none is open. Within a
 /// command, which is a string of a call, they are text only within its own strings and where it has none open.
 fn closers_are_text(said: &[u8]) -> bool {
-    let (mut outer, mut inner, mut escaped, mut open) = (false, false, false, 0_u32);
+    let (mut outer, mut inner, mut slashes, mut open) = (false, false, 0_u32, 0_u32);
     for byte in said {
         match byte {
-            b'"' if escaped => inner ^= outer,
+            b'"' if slashes == 1 => inner ^= outer,
+            // A quote within a string of a command.
+            b'"' if slashes > 1 && slashes % 2 == 1 => {}
             b'"' => (outer, inner, open) = (!outer, false, 0),
             b'(' | b'[' | b'{' if !inner => open += 1,
             b')' | b']' | b'}' if !inner => open = open.saturating_sub(1),
             _ => {}
         }
-        escaped = *byte == b'\\' && !escaped;
+        slashes = if *byte == b'\\' { slashes + 1 } else { 0 };
     }
     outer && (inner || open == 0)
 }

@@ -118,7 +118,7 @@ impl ChatRequest {
 }
 
 /// Members of a message that are understood, and those of an assistant's answer that clients send back with it.
-const OF_MESSAGE: [&str; 10] = [
+const OF_MESSAGE: [&str; 14] = [
     "role",
     "content",
     "name",
@@ -129,11 +129,15 @@ const OF_MESSAGE: [&str; 10] = [
     "annotations",
     "reasoning",
     "reasoning_content",
+    "reasoning_details",
+    "thinking_blocks",
+    "provider_specific_fields",
+    "parsed",
 ];
 
 /// Roles of messages, and members of their parts, that are understood.
-const ROLES: [&str; 5] = ["system", "developer", "user", "assistant", "tool"];
-const OF_PART: [&str; 4] = ["type", "text", "refusal", "annotations"];
+const ROLES: [&str; 6] = ["system", "developer", "user", "assistant", "tool", "function"];
+const OF_PART: [&str; 7] = ["type", "text", "refusal", "annotations", "cache_control", "id", "index"];
 
 /// Checks that the messages of a request are text, and say nothing that would be lost: parts of another type (images,
 /// audio, files), and roles and members that are not understood.
@@ -148,14 +152,25 @@ pub fn only_text(request: &Value) -> Result<(), String> {
             return Err(format!("messages[{place}].role is one of {}", ROLES.join(", ")));
         }
         for part in message["content"].as_array().into_iter().flatten() {
+            if part.is_string() {
+                continue;
+            }
             let kind = part["type"].as_str().unwrap_or("text");
             if !matches!(kind, "text" | "refusal") {
                 return Err(format!("messages[{place}].content: this door takes text, not a part of type {kind}"));
+            }
+            if !part[kind].is_string() {
+                return Err(format!("messages[{place}].content: a part of type {kind} has a text under {kind}"));
             }
             if let Some(name) = unknown_member(part, &OF_PART) {
                 return Err(format!(
                     "messages[{place}].content: {name} of a part is not understood here: leave it out"
                 ));
+            }
+        }
+        for call in message["tool_calls"].as_array().into_iter().flatten() {
+            if call["type"].as_str().is_some_and(|kind| kind != "function") || !call["function"]["name"].is_string() {
+                return Err(format!("messages[{place}].tool_calls: this door takes calls of functions"));
             }
         }
         if let Some(name) = unknown_member(message, &OF_MESSAGE) {
@@ -204,7 +219,11 @@ fn content<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<S
         Value::Null => None,
         Value::String(text) => Some(text),
         Value::Array(parts) => {
-            Some(parts.iter().filter_map(|part| part["text"].as_str().or(part["refusal"].as_str())).collect())
+            let said = |part: &Value| -> Option<String> {
+                let text = part.as_str().or(part["text"].as_str()).or(part["refusal"].as_str());
+                text.map(str::to_owned)
+            };
+            Some(parts.iter().filter_map(said).collect())
         }
         _ => return Err(serde::de::Error::custom("content is a text or a list of parts")),
     })

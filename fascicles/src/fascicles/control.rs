@@ -1,0 +1,118 @@
+//! Cancelling and retrying jobs.
+
+use futures::stream::{self, StreamExt};
+use store::{Batch, Expect, Key, Kind, Principal, PrincipalId};
+
+use super::order::JobFilter;
+use super::{CANCELLED_AT_ONCE, CANCELLED_MAX, Fascicles, LOOKED_AT_MAX, may};
+use crate::job::{Head, commit_of};
+use crate::run::{Effect, News, Run, Status};
+use crate::{FascicleError, JobId};
+
+impl Fascicles {
+    /// Stops a job for good; one that has ended stays as it is.
+    ///
+    /// # Errors
+    /// [`FascicleError::JobNotFound`].
+    pub async fn cancel(&self, who: &Principal, job: &JobId) -> Result<Head, FascicleError> {
+        let head = self.job_of(who, job).await?;
+        self.inner.has_started(job).await;
+        match self.inner.handle(job) {
+            Some(handle) => handle.cancel().await,
+            None if !head.status.is_final() => self.change(head, News::Cancelled).await.map(drop)?,
+            None => {}
+        }
+        self.inner.cancel_within(job).await;
+        self.job(job).await
+    }
+
+    /// Stops the unfinished jobs that fit `filter` and were ordered by `ordered_by`, at most a thousand and in no
+    /// order. Returns the number of stopped jobs, and `true` if there may be more.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn cancel_many(
+        &self,
+        who: &Principal,
+        ordered_by: &PrincipalId,
+        filter: &JobFilter,
+    ) -> Result<(usize, bool), FascicleError> {
+        let (mut after, mut found) = (String::new(), Vec::new());
+        'pages: loop {
+            let page = self.inner.store.documents::<JobId>(Kind::Running, &after, LOOKED_AT_MAX).await?;
+            let Some((last, _)) = page.last() else { break };
+            after = last.to_string();
+            for (_, job) in page {
+                let head = match self.job(&job.value).await {
+                    // It was let go of meanwhile.
+                    Err(FascicleError::JobNotFound(_)) => continue,
+                    head => head?,
+                };
+                if head.origin.principal.id == *ordered_by && may(who, &head) && filter.fits(&head) {
+                    found.push(job.value);
+                }
+                if found.len() == CANCELLED_MAX {
+                    break 'pages;
+                }
+            }
+        }
+        let is_all = found.len() < CANCELLED_MAX;
+        let cancelled = stream::iter(found).map(|job| async move { self.cancel(who, &job).await });
+        let cancelled: Vec<_> = cancelled.buffer_unordered(CANCELLED_AT_ONCE).collect().await;
+        let mut count = 0;
+        for outcome in cancelled {
+            match outcome {
+                Ok(head) => count += usize::from(head.status == Status::Cancelled),
+                // It was let go of meanwhile.
+                Err(FascicleError::JobNotFound(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((count, !is_all))
+    }
+
+    /// Tells news to a job that does not run.
+    pub(super) async fn change(&self, mut head: Head, news: News) -> Result<(Head, Run, Vec<Effect>), FascicleError> {
+        let mut run = self.run_of(&head).await?;
+        let now = self.inner.store.clock().now();
+        let out = run.on(news, now);
+        let batch = commit_of(&mut head, &run, &out.facts, Expect::Any, now);
+        self.inner.store.commit(batch).await?;
+        if head.status.is_final() {
+            self.inner.has_ended(&head);
+        }
+        Ok((head, run, out.effects))
+    }
+
+    /// Takes a job that failed up again where it failed; what had ended is not run again.
+    ///
+    /// # Errors
+    /// [`FascicleError::JobNotFound`], [`FascicleError::NotFailed`], [`FascicleError::NoOwner`].
+    pub async fn retry(&self, who: &Principal, job: &JobId) -> Result<Head, FascicleError> {
+        let mut head = self.job_of(who, job).await?;
+        if head.status != Status::Failed {
+            return Err(FascicleError::NotFailed(job.clone()));
+        }
+        let place = self.inner.working.take(&head.origin.principal)?;
+        let toolbox = self.toolbox(&head.owner)?;
+        let mut run = self.run_of(&head).await?;
+        let now = self.inner.store.clock().now();
+        let out = run.on(News::Retried, now);
+        let mark = Key::new(Kind::Running, format!("{}/{}", head.owner, head.id));
+        let mut batch = Batch::new(&head.origin).create(mark, &head.id);
+        batch.ops.extend(commit_of(&mut head, &run, &out.facts, Expect::Any, now).ops);
+        let (this, job) = (self.clone(), job.clone());
+        let begun = tokio::spawn(async move {
+            match this.inner.store.commit(batch).await {
+                Ok(_) if head.status.is_final() => this.inner.has_ended(&head),
+                Ok(_) => this.spawn(head.clone(), run, toolbox, out.effects, None, Some(place)).await?,
+                Err(store::StoreError::Conflict { what, .. }) if what.starts_with("running:") => {
+                    return Err(FascicleError::NotFailed(job));
+                }
+                Err(error) => return Err(error.into()),
+            }
+            Ok(head)
+        });
+        begun.await.map_err(|panic| FascicleError::Died(panic.to_string()))?
+    }
+}

@@ -1,0 +1,156 @@
+//! Starting jobs.
+
+use std::collections::hash_map;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use serde_json::Value;
+use store::ledger::{AccountOp, Amount};
+use store::{Batch, Expect, Key, Kind, Op, Origin, Place};
+
+use super::order::JobOrder;
+use super::{Fascicles, INPUT_BYTES_MAX, Inner, Running};
+use crate::job::{Handle, Head, JobArgs, commit_of};
+use crate::run::{Effect, News, Run, Status};
+use crate::toolbox::Toolbox;
+use crate::{FascicleError, JobId};
+
+/// A job that is being started, until this is dropped.
+pub(super) struct Starting(Arc<Inner>, JobId);
+
+impl Starting {
+    pub(super) fn new(fascicles: &Fascicles, job: &JobId) -> Self {
+        *fascicles.inner.starting().entry(job.clone()).or_default() += 1;
+        Self(fascicles.inner.clone(), job.clone())
+    }
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        // A job may be ordered twice under one name at once.
+        if let hash_map::Entry::Occupied(mut starts) = self.0.starting().entry(self.1.clone()) {
+            *starts.get_mut() -= 1;
+            if *starts.get() == 0 {
+                starts.remove();
+            }
+        }
+        self.0.started.notify_waiters();
+    }
+}
+
+impl Fascicles {
+    /// Starts a job. Its acceptance and its first steps are durable when this returns; `with` is
+    /// committed together with them, or not at all. The same order again changes nothing. Answers the job's name.
+    ///
+    /// # Errors
+    /// [`FascicleError::NotFound`], [`FascicleError::Invalid`], [`FascicleError::TooLarge`],
+    /// [`FascicleError::Overloaded`], or the store's own.
+    pub async fn start(
+        &self,
+        origin: &Origin,
+        order: JobOrder,
+        toolbox: Arc<dyn Toolbox>,
+        with: impl FnOnce(Batch) -> Batch,
+    ) -> Result<JobId, FascicleError> {
+        let place = self.inner.working.take(&origin.principal)?;
+        let bytes = serde_json::to_vec(&order.events).map_or(0, |text| text.len());
+        if bytes > INPUT_BYTES_MAX {
+            return Err(FascicleError::TooLarge { bytes, max: INPUT_BYTES_MAX });
+        }
+        let built = self.built(&order.fascicle).await?;
+        let now = self.inner.store.clock().now();
+        let seconds = order.deadline_s.or(built.graph.deadline_s);
+        let deadline_at = seconds.map(|seconds| now + jiff::SignedDuration::from_secs(seconds as i64));
+        let made = order.id.is_none();
+        let id: JobId = order.id.unwrap_or_else(|| format!("job_{}", uuid::Uuid::now_v7().simple()).into());
+        let mut head = Head {
+            id: id.clone(),
+            fascicle: order.fascicle,
+            plan: Some(built.hash.hex()),
+            owner: order.owner,
+            account: order.account,
+            origin: origin.clone(),
+            status: Status::Pending,
+            current_stage: None,
+            waits: Vec::new(),
+            output: Value::Null,
+            error: None,
+            tier: order.tier,
+            output_tokens_max: order.output_tokens_max,
+            class: order.class,
+            priority: order.priority,
+            ordered: order.ordered,
+            depth: order.depth,
+            parent: order.parent,
+            untrusted: order.untrusted,
+            authors: order.authors,
+            reserve: order.reserve,
+            created_at: now,
+            updated_at: now,
+        };
+        let mut run = Run::new(built.graph);
+        let out = run.on(News::Accepted { events: order.events, deadline_at }, now);
+        // The head must not exist yet: the commit refuses a job that was started before.
+        let key = Key::new(Kind::Job, id.clone());
+        let batch = Batch::new(origin);
+        let mut batch = if made { batch.made(&id) } else { batch.made_with(&id, key) };
+        batch.push(Op::Payload { hash: built.hash, body: built.plan });
+        batch = batch.create(Key::new(Kind::Running, format!("{}/{}", head.owner, head.id)), &head.id);
+        if head.reserve != Amount::default() {
+            let (hold, amount) = (crate::job::hold_of(&id), head.reserve);
+            batch = batch.account(
+                head.account.clone(),
+                AccountOp::Hold { id: hold, parent: None, amount, of: origin.participant().cloned() },
+                "job",
+            );
+        }
+        batch.ops.extend(commit_of(&mut head, &run, &out.facts, Expect::Version(0), now).ops);
+        self.inner.toolboxes().insert(head.owner.clone(), toolbox.clone());
+        let (this, batch, starting) = (self.clone(), with(batch), Starting::new(self, &id));
+        // From here on the job is the daemon's: its principal may disconnect.
+        let begun = tokio::spawn(async move {
+            let _starting = starting;
+            match this.inner.store.commit(batch).await {
+                Ok(_) if head.status.is_final() => {
+                    this.inner.has_ended(&head);
+                    Ok(())
+                }
+                Ok(_) => this.spawn(head, run, toolbox, out.effects, None, Some(place)).await,
+                Err(store::StoreError::Conflict { what, .. })
+                    if what.starts_with("job:") || what.starts_with("running:") =>
+                {
+                    Ok(())
+                }
+                Err(error) => Err(error.into()),
+            }
+        });
+        begun.await.map_err(|panic| FascicleError::Died(panic.to_string()))??;
+        Ok(id)
+    }
+
+    pub(super) async fn spawn(
+        &self,
+        head: Head,
+        run: Run,
+        toolbox: Arc<dyn Toolbox>,
+        effects: Vec<Effect>,
+        first: Option<News>,
+        place: Option<Place>,
+    ) -> Result<(), FascicleError> {
+        let (id, owner, parent) = (head.id.clone(), head.owner.clone(), head.parent.clone());
+        let ordered_by = head.origin.principal.id.clone();
+        let serial = self.inner.serial.fetch_add(1, Ordering::SeqCst);
+        let args = JobArgs { inner: self.inner.clone(), head, run, toolbox, effects, first, serial, place };
+        let handle = Handle::spawn(args, self.supervisor.clone()).await?;
+        // A quick job may be over by now; what has ended is not put down as running.
+        if !handle.has_ended() {
+            let running = Running { handle: handle.clone(), serial, owner, parent };
+            self.inner.running().insert(id, running);
+        }
+        // A revocation either finds it running, or is seen here.
+        if !self.inner.neurons.is_admitted(&ordered_by) {
+            handle.cancel().await;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,126 @@
+//! Taking statements back.
+
+use std::collections::BTreeSet;
+
+use nexus::NexusError;
+use serde_json::{Value, json};
+use store::Origin;
+
+use super::{
+    Memory, Place, REMOVE, STATED_AGAIN, STATED_IN, STATEMENTS_OF, STILL_SAID, Stated, UNSAY, also_in, holds, places_of,
+};
+
+impl Memory {
+    /// Marks the facts of a message as `superseded` (it was changed) or `retracted`, except those that another message
+    /// states too.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub(crate) async fn unsay(&self, stated: Stated<'_>, status: &str, cause: &Origin) -> Result<(), NexusError> {
+        self.unsay_those(stated, Some(status), |_| true, cause).await
+    }
+
+    /// The same of those statements of it that `which` says. With no status they are removed.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub(crate) async fn unsay_those(
+        &self,
+        stated: Stated<'_>,
+        status: Option<&str>,
+        which: impl Fn(&str) -> bool,
+        cause: &Origin,
+    ) -> Result<(), NexusError> {
+        let Stated { topic, message, source, .. } = stated;
+        let _turn = self.turn.lock().await;
+        let last = self.run(STATED_IN, json!({"message": message, "topic": topic}), cause).await?;
+        let again = self.run(STATED_AGAIN, json!({}), cause).await?;
+        let facts = [last, again].into_iter().flat_map(|found| found["result"].as_array().cloned().unwrap_or_default());
+        let mut seen = BTreeSet::new();
+        // A person takes back what it stated itself, whatever it says of where that was.
+        let fits = |fact: &Value| {
+            let is_his = fact["metadata"]["author"].as_str().is_none_or(|author| author == stated.person);
+            is_his && fact["attributes"]["statement"].as_str().is_some_and(&which)
+        };
+        for fact in facts.filter(|fact| seen.insert(fact["id"].to_string()) && fits(fact)) {
+            let mut places = places_of(&fact);
+            let before = places.len();
+            places.retain(|place| !place.is_of(stated));
+            if places.len() == before {
+                continue;
+            }
+            match places.pop() {
+                Some(Place(canvas, topic, message)) => {
+                    let still = json!({
+                        "fact": fact["id"],
+                        "canvas": canvas,
+                        "topic": topic,
+                        "message": message,
+                        "also_in": also_in(places),
+                    });
+                    self.run(STILL_SAID, still, cause).await?;
+                }
+                None => {
+                    let unsaid = json!({"fact": fact["id"], "status": status, "source": source});
+                    let (command, unsaid) = match status {
+                        Some(_) => (UNSAY, unsaid),
+                        None => (REMOVE, json!({"fact": fact["id"]})),
+                    };
+                    self.run(command, unsaid, cause).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The same of every fact that `person` stated in these words, wherever that was.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub(crate) async fn unsay_everywhere(
+        &self,
+        stated: Stated<'_>,
+        status: Option<&str>,
+        content: &str,
+        cause: &Origin,
+    ) -> Result<(), NexusError> {
+        let _turn = self.turn.lock().await;
+        let found = self.run(STATEMENTS_OF, json!({"person": stated.person}), cause).await?;
+        let says_it = |fact: &&Value| {
+            fact["attributes"]["statement"].as_str().is_some_and(|said| knowledge::says_the_same(said, content))
+        };
+        for fact in found["result"].as_array().into_iter().flatten().filter(says_it) {
+            let (command, parameters) = match status {
+                Some(status) => (UNSAY, json!({"fact": fact["id"], "status": status, "source": stated.source})),
+                None => (REMOVE, json!({"fact": fact["id"]})),
+            };
+            self.run(command, parameters, cause).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns `true` if a fact that holds says all of what `person` stated in one of `places`.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub(crate) async fn still_holds(
+        &self,
+        person: &str,
+        statement: &str,
+        places: &[Place],
+    ) -> Result<bool, NexusError> {
+        let cause = Origin::system("copies removed");
+        let says = |fact: &Value| {
+            let is_theirs = fact["metadata"]["author"].as_str() == Some(person);
+            let said = fact["attributes"]["statement"].as_str();
+            holds(fact) && is_theirs && said.is_some_and(|said| knowledge::adds_nothing(statement, said))
+        };
+        for Place(_, topic, message) in places {
+            let found = self.run(STATED_IN, json!({"message": message, "topic": topic}), &cause).await?;
+            if found["result"].as_array().into_iter().flatten().any(says) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}

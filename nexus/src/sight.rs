@@ -1,0 +1,132 @@
+//! The view of a principal on a nexus.
+
+use std::sync::Arc;
+
+use kip::graph::GraphRead;
+use kip::lang::ast::{Find, Lit};
+use kip::{Call, Command as Kip, ErrorKind, KipError, bind_and, exec};
+use store::StoreError;
+use store::principal::{Origin, Principal, Role};
+
+use super::commons::COMMONS;
+use super::meaning::Found;
+use super::owner::Snapshot;
+use super::{Nexus, NexusError, NexusId, commons, meaning, owner};
+
+impl Nexus {
+    /// Returns a principal's view of a nexus; with a term and an embedder, also the elements near to it in meaning.
+    ///
+    /// # Errors
+    /// If the nexus cannot be loaded.
+    pub async fn sight(&self, nexus: &NexusId, origin: &Origin, term: Option<&str>) -> Result<Sight, NexusError> {
+        let awake = self.wake(nexus).await?;
+        let (own, commons) = self.both(nexus, &awake).await?;
+        let found = match term {
+            Some(term) => self.near_to(term, nexus, origin, &own, commons.as_ref()).await?,
+            None => Found::default(),
+        };
+        let seen = Seen::by(&origin.principal, nexus, own, commons);
+        Ok(Sight { seen, near: found.near, warnings: found.warnings })
+    }
+}
+
+/// A principal's view of a nexus, with the elements near to a search term.
+pub struct Sight {
+    pub(super) seen: Seen,
+    pub(super) near: Option<meaning::Near>,
+    /// Warnings for the principal: vectors are missing.
+    pub warnings: Vec<String>,
+}
+
+impl Sight {
+    /// Lends the graph; off the runtime's other work where it is large.
+    ///
+    /// # Errors
+    /// When a shelf cannot be read.
+    pub fn look<R>(&self, then: impl FnOnce(&dyn GraphRead) -> R) -> Result<R, NexusError> {
+        let looked = owner::beside(self.seen.is_large(), || self.seen.view(then));
+        self.seen.check()?;
+        Ok(looked)
+    }
+
+    /// Returns the elements near in meaning, if there is an embedder and it answered.
+    pub fn near(&self) -> Option<&dyn exec::Semantic> {
+        self.near.as_ref().map(|near| near as &dyn exec::Semantic)
+    }
+}
+
+/// A principal's view of a nexus: its own graph, and the commons beside it, each filtered by scopes.
+pub(super) struct Seen {
+    pub(super) own: Arc<Snapshot>,
+    pub(super) scopes: commons::Scopes,
+    pub(super) commons: Option<(Arc<Snapshot>, commons::Scopes)>,
+}
+
+impl Seen {
+    pub(super) fn by(
+        somebody: &Principal,
+        nexus: &NexusId,
+        own: Arc<Snapshot>,
+        commons: Option<Arc<Snapshot>>,
+    ) -> Self {
+        let commons = commons.map(|commons| (commons, scopes(somebody, &COMMONS.into())));
+        Self { own, scopes: scopes(somebody, nexus), commons }
+    }
+
+    pub(super) fn view<R>(&self, then: impl FnOnce(&dyn GraphRead) -> R) -> R {
+        let commons = self.commons.as_ref().map(|(snapshot, scopes)| (&snapshot.mind, scopes));
+        commons::view((&self.own.mind, &self.scopes), commons, then)
+    }
+
+    pub(super) fn is_large(&self) -> bool {
+        self.own.mind.is_large() || self.commons.as_ref().is_some_and(|(snapshot, _)| snapshot.mind.is_large())
+    }
+
+    /// Checks that every read succeeded.
+    pub(super) fn check(&self) -> Result<(), StoreError> {
+        self.own.mind.check()?;
+        self.commons.as_ref().map_or(Ok(()), |(snapshot, _)| snapshot.mind.check())
+    }
+}
+
+/// Returns `true` if `principal` is the lifeform whose mind this is. Another lifeform is a visitor.
+pub(super) fn is_self(principal: &Principal, nexus: &NexusId) -> bool {
+    let id = principal.id.0.strip_prefix("lifeform:");
+    // What a lifeform defined and another principal runs is not the lifeform itself.
+    principal.roles.contains(&Role::Lifeform) && id == Some(&**nexus) && principal.answers_for(&principal.id.0)
+}
+
+/// Returns `true` if a principal may write into a nexus and see its journal.
+pub fn may_write(principal: &Principal, nexus: &NexusId) -> bool {
+    principal.may(Role::Operator) || is_self(principal, nexus)
+}
+
+/// Returns `true` if a principal may write its own elements in a nexus: in the commons, every participant.
+pub(super) fn may_share(principal: &Principal, nexus: &NexusId) -> bool {
+    &**nexus == COMMONS && (principal.may(Role::Participant) || principal.may(Role::Lifeform))
+}
+
+/// The scopes that limit what a principal sees; an operator, and a lifeform in its own mind, sees everything.
+pub(super) fn scopes(principal: &Principal, nexus: &NexusId) -> commons::Scopes {
+    (!may_write(principal, nexus)).then(|| principal.scopes.iter().map(|scope| scope.0.clone()).collect())
+}
+
+/// The entry that a FIND asks about the graph after.
+pub(super) fn as_of(call: &Call) -> Result<Option<u64>, KipError> {
+    if !call.command.to_ascii_uppercase().contains("SEQ") {
+        return Ok(None);
+    }
+    bind_and(call, |command| match command {
+        Kip::Find(Find { as_of: Some((lit, span)), .. }) | Kip::Explain(Find { as_of: Some((lit, span)), .. }) => {
+            match lit {
+                Lit::Int(seq) if *seq >= 0 => Ok(Some(*seq as u64)),
+                other => Err(KipError::new(
+                    ErrorKind::Parameter,
+                    format!("an entry is a whole number, not {}", other.to_json()),
+                )
+                .at(*span)),
+            }
+        }
+        _ => Ok(None),
+    })
+}

@@ -1,0 +1,129 @@
+//! Commands that are tried and not kept, and commands of others.
+
+use kip::{Answer, Call, ErrorKind, KipError, envelope};
+use serde_json::{Value, json};
+use store::principal::Origin;
+
+use super::command::{Command, Hands, Ran, Right, run};
+use super::commons::COMMONS;
+use super::mind::Mind;
+use super::owner::{STEPS_BACK_MAX, Snapshot, Task};
+use super::sight::{may_share, may_write};
+use super::{Nexus, NexusError, NexusId, commons, journal, owner, wake};
+
+impl Nexus {
+    /// Returns the answer that [`Self::write_with`] would give; nothing is written.
+    ///
+    /// # Errors
+    /// Only if the store fails.
+    pub async fn rehearse(
+        &self,
+        nexus: &NexusId,
+        call: Call,
+        origin: &Origin,
+        right: Right,
+    ) -> Result<Value, NexusError> {
+        if !may_write(&origin.principal, nexus) && !may_share(&origin.principal, nexus) {
+            return Ok(json!({"error": owner::no_right().to_json(&call.command)}));
+        }
+        let command = Command { right, ..Command::of(call, kip::Dialect::default()) };
+        self.answer_tried(nexus, &command, origin).await
+    }
+
+    pub(super) async fn answer_tried(
+        &self,
+        nexus: &NexusId,
+        command: &Command,
+        origin: &Origin,
+    ) -> Result<Value, NexusError> {
+        let tried = self.try_out(nexus, command, origin).await?;
+        let tried = tried.map(|tried| Answer { result: tried.receipt, warnings: tried.warnings, ..Answer::default() });
+        Ok(envelope(tried, &command.call.command))
+    }
+
+    /// Reverts journal entry `seq`, unless a later entry depends on it.
+    ///
+    /// # Errors
+    /// Only if the store fails.
+    pub async fn undo(&self, nexus: &NexusId, seq: u64, origin: &Origin) -> Result<Value, NexusError> {
+        if !may_write(&origin.principal, nexus) {
+            return Ok(json!({"error": owner::no_right().to_json("")}));
+        }
+        if seq <= wake::birth_of(nexus) as u64 {
+            let error = KipError::new(ErrorKind::Immutable, format!("entry {seq} is the birth of this mind"));
+            return Ok(json!({"error": error.to_json("")}));
+        }
+        self.hand_over(nexus, |reply| Task::Undo { seq, origin: origin.clone(), reply }).await
+    }
+
+    /// Runs a command on copies.
+    pub(super) async fn try_out(
+        &self,
+        nexus: &NexusId,
+        command: &Command,
+        origin: &Origin,
+    ) -> Result<Result<Tried, KipError>, NexusError> {
+        let awake = self.wake(nexus).await?;
+        let (own, commons) = self.both(nexus, &awake).await?;
+        let (mut own, mut commons) = (own.mind.clone(), commons.map(|commons| commons.mind.clone()));
+        let now = self.store.clock().now().as_microsecond();
+        let large = own.is_large() || commons.as_ref().is_some_and(Mind::is_large);
+        let is_commons = &**nexus == COMMONS;
+        let ids = commons::ids(&own, commons.as_ref());
+        let tried = owner::beside(large, || {
+            let hands = match commons.as_mut() {
+                Some(commons) => Hands::Over { own: &mut own, commons, both: true },
+                None => Hands::Commons(&mut own),
+            };
+            match run(command, hands, &origin.principal, now)? {
+                Ran::WritesCommons => unreachable!("the copy of the commons may be written"),
+                Ran::Done(changes, answer) => {
+                    let diff = journal::diff(&changes, &ids);
+                    let (shared, written) = match &mut commons {
+                        Some(commons) => (Some(commons::split(changes).1), commons),
+                        None => (is_commons.then_some(changes), &mut own),
+                    };
+                    let mut warnings = answer.warnings;
+                    if let Some(mut shared) = shared {
+                        commons::check_rights(written.read(), &shared, &origin.principal, command.right)?;
+                        warnings.extend(commons::clean(written, &mut shared, self.secrets)?);
+                    }
+                    Ok(Tried { receipt: answer.result, diff, warnings })
+                }
+            }
+        });
+        let checked = own.check().and_then(|()| commons.as_ref().map_or(Ok(()), Mind::check));
+        checked.inspect_err(|_| self.let_go_of_shelves(nexus))?;
+        Ok(tried)
+    }
+
+    /// A snapshot as it stood after entry `seq`.
+    pub(super) async fn step_back(
+        &self,
+        nexus: &NexusId,
+        snapshot: &Snapshot,
+        seq: u64,
+    ) -> Result<Result<Snapshot, KipError>, NexusError> {
+        let wrong = |kind, what: String| Ok(Err(KipError::new(kind, what)));
+        if seq > snapshot.seq {
+            return wrong(ErrorKind::NotFound, format!("the journal ends with entry {}", snapshot.seq));
+        }
+        if snapshot.seq - seq > STEPS_BACK_MAX {
+            return wrong(ErrorKind::Execution, format!("entry {seq} lies more than {STEPS_BACK_MAX} entries back"));
+        }
+        let later = owner::read_journal(&self.store, nexus, seq, snapshot.seq).await?;
+        let mind = owner::beside(snapshot.mind.is_large(), || {
+            let mut mind = snapshot.mind.clone();
+            later.iter().rev().for_each(|(_, written)| written.step_back(mind.write()));
+            mind
+        });
+        Ok(Ok(Snapshot { mind, seq }))
+    }
+}
+
+/// The outcome of a dry run.
+pub(super) struct Tried {
+    pub(super) receipt: Value,
+    pub(super) diff: Value,
+    pub(super) warnings: Vec<String>,
+}

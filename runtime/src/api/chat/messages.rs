@@ -1,0 +1,375 @@
+//! Messages of a topic.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use lifeform::canvas::chat::{Attachment, Op, message_path, topic_path};
+use lifeform::canvas::{Snapshot, What, with_lists};
+use lifeform::{CanvasId, LifeformId};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use store::Origin;
+use utoipa::ToSchema;
+
+use super::{MessagePath, TopicPath, chat, no_topic, one};
+use crate::api::App;
+use crate::api::canvases::{apply, base_of, fresh, tag};
+use crate::api::error::ApiError;
+use crate::api::extract::{ApiJson, ApiPath, ApiQuery, Caller, IdempotencyKey, Participant};
+
+/// A new message.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MessageBody {
+    /// The text. `@name` mentions a principal.
+    pub(super) content: String,
+    /// The id; generated if absent.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub(super) id: Option<Arc<str>>,
+    /// The message that it answers.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub(super) reply_to: Option<Arc<str>>,
+    /// The message that it adds to.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub(super) supplements: Option<Arc<str>>,
+    /// `true` to interrupt a present answer.
+    #[serde(default)]
+    pub(super) urgent: bool,
+    /// The attachments: `{hash, name, media_type, bytes}` of uploads.
+    #[serde(default)]
+    #[schema(value_type = Vec<Object>)]
+    pub(super) attachments: Vec<Attachment>,
+}
+
+/// Says something. Nobody has to wait for an answer before saying more.
+#[utoipa::path(
+    post, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages",
+    params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), IdempotencyKey),
+    request_body = MessageBody,
+    responses(
+        (status = 201, description = "said, durably"),
+        (status = 404, description = "no such topic"),
+        (status = 422, description = "not a message"),
+    ),
+)]
+pub(crate) async fn append(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    ApiPath((id, canvas, topic)): TopicPath,
+    IdempotencyKey(key): IdempotencyKey,
+    ApiJson(body): ApiJson<MessageBody>,
+) -> Result<Response, ApiError> {
+    let canvas = chat(&app, &id, &canvas).await?;
+    let message = body.id.unwrap_or_else(|| fresh("msg", key.as_ref(), &origin));
+    let MessageBody { content, reply_to, supplements, urgent, attachments, .. } = body;
+    let op = Op::Append {
+        topic,
+        id: message.clone(),
+        content,
+        reply_to,
+        supplements,
+        urgent,
+        attachments,
+        answers: Vec::new(),
+        rests_on: Vec::new(),
+        behind: Vec::new(),
+    };
+    apply(&canvas, one(op), key, None, &origin, StatusCode::CREATED, Some(&message)).await
+}
+
+/// Says something in a topic, which is opened by that name where there is none.
+pub(crate) async fn say(
+    app: &App,
+    id: &LifeformId,
+    canvas: &CanvasId,
+    topic: Arc<str>,
+    content: String,
+    origin: &Origin,
+) -> Result<Value, ApiError> {
+    let canvas = chat(app, id, canvas).await?;
+    let mut ops: Vec<lifeform::canvas::Op> = Vec::new();
+    if canvas.snapshot().state.get(&topic_path(&topic)).is_none() {
+        ops.push(Op::TopicCreate { id: topic.clone(), title: topic.to_string(), turns: Default::default() }.into());
+    }
+    let message = fresh("msg", None, origin);
+    let append = Op::Append {
+        topic,
+        id: message.clone(),
+        content,
+        reply_to: None,
+        supplements: None,
+        urgent: false,
+        attachments: Vec::new(),
+        answers: Vec::new(),
+        rests_on: Vec::new(),
+        behind: Vec::new(),
+    };
+    ops.push(append.into());
+    let applied = canvas.write(What::Ops(ops), None, None, origin).await?;
+    Ok(json!({"id": message, "rev": applied.rev}))
+}
+
+/// A stretch of a topic.
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Stretch {
+    /// Only what was said before this message.
+    #[serde(default)]
+    pub(super) before: Option<String>,
+    /// Only so many, the latest; all when absent.
+    #[serde(default)]
+    #[param(value_type = Option<usize>, minimum = 1)]
+    pub(super) limit: Option<NonZeroUsize>,
+}
+
+/// The messages of a topic in order.
+#[utoipa::path(
+    get, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages",
+    params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), Stretch),
+    responses((status = 200, description = "the messages")),
+)]
+pub(crate) async fn messages(
+    State(app): State<App>,
+    _caller: Caller,
+    ApiPath((id, canvas, topic)): TopicPath,
+    ApiQuery(asked): ApiQuery<Stretch>,
+) -> Result<Json<Value>, ApiError> {
+    let Snapshot { state, rev, .. } = chat(&app, &id, &canvas).await?.snapshot();
+    state.get(&topic_path(&topic)).ok_or_else(|| no_topic(&topic))?;
+    let ord = |message: &Value| message["ord"].as_str().unwrap_or_default().to_owned();
+    let before = match &asked.before {
+        Some(before) => {
+            Some(ord(state.get(&message_path(&topic, before)).ok_or_else(|| no_message(&topic, before))?))
+        }
+        None => None,
+    };
+    let latest = state.children(&format!("{}/messages", topic_path(&topic))).rev();
+    let latest = latest.filter(|message| before.as_ref().is_none_or(|before| ord(message) < *before));
+    let latest = latest.take(asked.limit.map_or(usize::MAX, NonZeroUsize::get));
+    let mut messages: Vec<Value> = latest.map(|message| with_lists(message.clone())).collect();
+    messages.reverse();
+    Ok(Json(json!({"messages": messages, "rev": rev})))
+}
+
+pub(super) fn no_message(topic: &str, message: &str) -> ApiError {
+    let detail = format!("message {message} does not exist in topic {topic}");
+    ApiError::new(StatusCode::NOT_FOUND, "not_found", detail)
+}
+
+pub(super) async fn find(
+    app: &App,
+    id: &LifeformId,
+    canvas: &CanvasId,
+    topic: &str,
+    message: &str,
+) -> Result<(Snapshot, Value), ApiError> {
+    let snapshot = chat(app, id, canvas).await?.snapshot();
+    let found = snapshot.state.get(&message_path(topic, message)).cloned();
+    let found = found.ok_or_else(|| no_message(topic, message))?;
+    Ok((snapshot, with_lists(found)))
+}
+
+/// One message with its history.
+#[utoipa::path(
+    get, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages/{message}",
+    params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), ("message" = String, Path)),
+    responses((status = 200, description = "the message")),
+)]
+pub(crate) async fn message(
+    State(app): State<App>,
+    _caller: Caller,
+    ApiPath((id, canvas, topic, message)): MessagePath,
+) -> Result<Response, ApiError> {
+    let (snapshot, found) = find(&app, &id, &canvas, &topic, &message).await?;
+    let tag = tag(&snapshot, found["rev"].as_u64().unwrap_or(0));
+    Ok(([(header::ETAG, tag)], Json(found)).into_response())
+}
+
+/// Lists the earlier versions of a message, oldest first.
+#[utoipa::path(
+    get, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages/{message}/revisions",
+    params(("id" = String, Path), ("canvas" = String, Path), ("topic" = String, Path), ("message" = String, Path)),
+    responses((status = 200, description = "the history")),
+)]
+pub(crate) async fn revisions(
+    State(app): State<App>,
+    _caller: Caller,
+    ApiPath((id, canvas, topic, message)): MessagePath,
+) -> Result<Json<Value>, ApiError> {
+    let (_, found) = find(&app, &id, &canvas, &topic, &message).await?;
+    Ok(Json(json!({"revisions": found["revisions"]})))
+}
+
+/// An amendment.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AmendBody {
+    /// The new text.
+    pub(super) content: String,
+    /// The reason.
+    #[serde(default)]
+    pub(super) reason: String,
+    /// The revision of the message that was seen.
+    #[serde(default)]
+    pub(super) base_rev: Option<u64>,
+}
+
+/// Says a message differently; what was said before is kept.
+#[utoipa::path(
+    patch, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages/{message}",
+    params(
+        ("id" = String, Path),
+        ("canvas" = String, Path),
+        ("topic" = String, Path),
+        ("message" = String, Path),
+        IdempotencyKey,
+    ),
+    request_body = AmendBody,
+    responses(
+        (status = 200, description = "amended"),
+        (status = 403, description = "not its author"),
+        (status = 412, description = "it was changed meanwhile; `current` is what there is"),
+    ),
+)]
+pub(crate) async fn amend(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    ApiPath((id, canvas, topic, message)): MessagePath,
+    IdempotencyKey(key): IdempotencyKey,
+    headers: HeaderMap,
+    ApiJson(body): ApiJson<AmendBody>,
+) -> Result<Response, ApiError> {
+    let canvas = chat(&app, &id, &canvas).await?;
+    let base = base_of(&canvas, &headers, body.base_rev)?;
+    let op = Op::Amend { topic, id: message.clone(), content: body.content, reason: body.reason };
+    apply(&canvas, one(op), key, base, &origin, StatusCode::OK, Some(&message)).await
+}
+
+/// The reason of an act.
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Why {
+    /// In words.
+    #[serde(default)]
+    pub(super) reason: String,
+}
+
+/// The reason and the extent of a removal.
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Taken {
+    /// In words.
+    #[serde(default)]
+    pub(super) reason: String,
+    /// 1 takes it away for good, with its history and the log before it: an operator's.
+    #[serde(default)]
+    #[param(minimum = 0, maximum = 1)]
+    pub(super) purge: u8,
+}
+
+/// Takes a message back; its text stays in its history, unless it is purged. What a lifeform remembers of it is marked
+/// as retracted either way, and is forgotten by KIP.
+#[utoipa::path(
+    delete, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages/{message}",
+    params(
+        ("id" = String, Path),
+        ("canvas" = String, Path),
+        ("topic" = String, Path),
+        ("message" = String, Path),
+        Taken,
+        IdempotencyKey,
+    ),
+    responses(
+        (status = 200, description = "retracted"),
+        (status = 403, description = "not its author"),
+        (status = 412, description = "it was changed meanwhile"),
+    ),
+)]
+pub(crate) async fn retract(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    ApiPath((id, canvas, topic, message)): MessagePath,
+    ApiQuery(Taken { reason, purge }): ApiQuery<Taken>,
+    IdempotencyKey(key): IdempotencyKey,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let canvas = chat(&app, &id, &canvas).await?;
+    let base = base_of(&canvas, &headers, None)?;
+    let op = match purge {
+        0 => Op::Retract { topic, id: message.clone(), reason },
+        1 => Op::Purge { topic, id: message.clone(), reason },
+        other => return Err(ApiError::invalid(format!("purge is 0 or 1, not {other}"))),
+    };
+    apply(&canvas, one(op), key, base, &origin, StatusCode::OK, Some(&message)).await
+}
+
+/// Does one op to a message, without a body.
+pub(super) async fn act(
+    app: &App,
+    origin: &Origin,
+    (id, canvas): (&LifeformId, &CanvasId),
+    key: Option<Arc<str>>,
+    message: &str,
+    op: Op,
+) -> Result<Response, ApiError> {
+    let canvas = chat(app, id, canvas).await?;
+    apply(&canvas, one(op), key, None, origin, StatusCode::OK, Some(message)).await
+}
+
+/// Interrupts the author of a message that is being written; the text so far stays.
+#[utoipa::path(
+    post, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages/{message}/interrupt",
+    params(
+        ("id" = String, Path),
+        ("canvas" = String, Path),
+        ("topic" = String, Path),
+        ("message" = String, Path),
+        Why,
+        IdempotencyKey,
+    ),
+    responses((status = 200, description = "interrupted"), (status = 409, description = "it is not being written")),
+)]
+pub(crate) async fn interrupt(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    ApiPath((id, canvas, topic, message)): MessagePath,
+    ApiQuery(why): ApiQuery<Why>,
+    IdempotencyKey(key): IdempotencyKey,
+) -> Result<Response, ApiError> {
+    let op = Op::Interrupt { topic, id: message.clone(), reason: why.reason };
+    act(&app, &origin, (&id, &canvas), key, &message, op).await
+}
+
+/// Says again what was taken back.
+#[utoipa::path(
+    post, path = "/v1/lifeforms/{id}/canvases/{canvas}/topics/{topic}/messages/{message}/restore",
+    params(
+        ("id" = String, Path),
+        ("canvas" = String, Path),
+        ("topic" = String, Path),
+        ("message" = String, Path),
+        Why,
+        IdempotencyKey,
+    ),
+    responses((status = 200, description = "restored"), (status = 409, description = "it was not retracted")),
+)]
+pub(crate) async fn restore(
+    State(app): State<App>,
+    Participant(origin): Participant,
+    ApiPath((id, canvas, topic, message)): MessagePath,
+    ApiQuery(why): ApiQuery<Why>,
+    IdempotencyKey(key): IdempotencyKey,
+) -> Result<Response, ApiError> {
+    let op = Op::Restore { topic, id: message.clone(), reason: why.reason };
+    act(&app, &origin, (&id, &canvas), key, &message, op).await
+}

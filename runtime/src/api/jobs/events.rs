@@ -1,0 +1,205 @@
+//! Events of a job, as server-sent events and over a WebSocket.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::extract::ws::{CloseFrame, Message, WebSocket};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::sse::{Event as Frame, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use fascicles::run::{Fact, Observed};
+use fascicles::{Fascicles, JobHead, JobId};
+use futures::stream::{self, Stream};
+use futures::{SinkExt, StreamExt};
+use serde_json::{Value, json};
+use store::Follow;
+use tokio::time::timeout;
+
+use super::{After, PING_EVERY, SEND_MAX, SUBPROTOCOL};
+use crate::api::error::ApiError;
+use crate::api::extract::{ApiPath, ApiQuery, ApiUpgrade, Caller, bearer};
+use crate::api::{App, ws};
+use crate::tokens::Admitted;
+
+/// An item of a job's stream.
+pub(super) enum Told {
+    Observed(Observed),
+    Ended(Box<JobHead>),
+}
+
+/// Streams the events of a job after one, from its journal and on as it grows, until it has ended.
+pub(super) fn told(fascicles: Fascicles, id: JobId, after: u64) -> impl Stream<Item = Told> + Send {
+    let follow = fascicles.follow(&id);
+    stream::unfold(Some((fascicles, id, follow)), move |standing| async move {
+        let (fascicles, id, mut follow) = standing?;
+        loop {
+            let entry = follow.next().await.ok()?;
+            match entry.decode::<Fact>().ok()? {
+                Fact::Observed(observed) if observed.ordinal() > after => {
+                    return Some((Told::Observed(observed), Some((fascicles, id, follow))));
+                }
+                Fact::Ended { .. } if is_last(&mut follow, &fascicles, &id).await => {
+                    let head = fascicles.job(&id).await.ok()?;
+                    return Some((Told::Ended(Box::new(head)), None));
+                }
+                _ => {}
+            }
+        }
+    })
+}
+
+/// Returns `true` if nothing follows an end: a failed job may have been resumed.
+pub(super) async fn is_last(follow: &mut Follow, fascicles: &Fascicles, id: &JobId) -> bool {
+    let final_now = fascicles.job(id).await.is_ok_and(|head| head.status.is_final());
+    final_now && follow.is_at_end().await
+}
+
+pub(super) fn ended(head: &JobHead) -> Value {
+    json!({"job_id": head.id, "status": head.status, "output": head.output, "error": head.error})
+}
+
+/// Returns the events of a job: a page, or with `Accept: text/event-stream` a stream of `new_observable_event` that
+/// continues with the job and ends with `job_ended`. `Last-Event-ID` resumes it.
+#[utoipa::path(
+    get, path = "/v1/jobs/{id}/events",
+    params(("id" = String, Path), After),
+    responses(
+        (status = 200, description = "{events, status}, or server-sent events"),
+        (status = 404, description = "there is none of yours"),
+    ),
+)]
+pub(crate) async fn events(
+    State(app): State<App>,
+    Caller(origin): Caller,
+    ApiPath(id): ApiPath<JobId>,
+    ApiQuery(mut after): ApiQuery<After>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    if let Some(last) = headers.get("last-event-id").and_then(|value| value.to_str().ok()) {
+        after.after = Some(last.to_owned());
+    }
+    let after = after.ordinal()?;
+    let head = app.fascicles.job_of(&origin.principal, &id).await?;
+    let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if !accepted.contains("text/event-stream") {
+        let mut events = app.fascicles.observed(&id).await?;
+        events.retain(|event| event.ordinal() > after);
+        return Ok(Json(json!({"events": events, "status": head.status})).into_response());
+    }
+    let mut stopping = app.stopping.clone();
+    let admitted = bearer(&headers).and_then(|token| app.tokens.admit(token));
+    let over = {
+        let (fascicles, id) = (app.fascicles.clone(), id.clone());
+        async move {
+            let Some(mut admitted) = admitted else { return };
+            loop {
+                tokio::select! {
+                    () = async { drop(stopping.wait_for(|stop| *stop).await) } => return,
+                    () = admitted.changed() => {
+                        if !admitted.renew() || fascicles.job_of(admitted.principal(), &id).await.is_err() {
+                            return;
+                        }
+                    }
+                }
+            }
+        }
+    };
+    let frames = told(app.fascicles.clone(), id, after).take_until(Box::pin(over)).map(|told| {
+        Ok::<_, Infallible>(match told {
+            Told::Observed(observed) => {
+                Frame::default().id(observed.id.clone()).event("new_observable_event").data(json!(observed).to_string())
+            }
+            Told::Ended(head) => Frame::default().event("job_ended").data(ended(&head).to_string()),
+        })
+    });
+    Ok(Sse::new(frames).keep_alive(KeepAlive::default()).into_response())
+}
+
+/// `WS /v1/jobs/{id}/subscribe?after=`: each observable event as `{event_type: "new_observable_event", payload}`, from
+/// the start or after an event, and at the end `{event_type: "job_ended", payload}`. The token comes by header or
+/// subprotocol.
+#[utoipa::path(
+    get, path = "/v1/jobs/{id}/subscribe",
+    params(("id" = String, Path), After),
+    responses(
+        (status = 101, description = "the socket"),
+        (status = 400, description = "not a WebSocket"),
+        (status = 404, description = "there is no such job"),
+        (status = 426, description = "not a WebSocket"),
+        (status = 429, description = "too many sockets are open"),
+    ),
+)]
+pub(crate) async fn subscribe(
+    State(app): State<App>,
+    ApiPath(id): ApiPath<JobId>,
+    ApiQuery(after): ApiQuery<After>,
+    headers: HeaderMap,
+    ApiUpgrade(upgrade): ApiUpgrade,
+) -> Result<Response, ApiError> {
+    let unauthorized = || {
+        ApiError::new(StatusCode::UNAUTHORIZED, "no_token", "this socket wants a token")
+            .hint("send Authorization: Bearer <token>, or the subprotocol bearer.<token>")
+    };
+    let admitted = ws::admitted(&app, &headers).ok_or_else(unauthorized)?;
+    let after = after.ordinal()?;
+    app.fascicles.job_of(admitted.principal(), &id).await?;
+    let too_many = |_| ApiError::new(StatusCode::TOO_MANY_REQUESTS, "overloaded", "too many sockets are open");
+    let place = ws::place(&app, admitted.principal()).map_err(too_many)?;
+    let upgrade = upgrade
+        .protocols(ws::offered(&headers, SUBPROTOCOL))
+        .max_message_size(4096)
+        .read_buffer_size(4096)
+        .write_buffer_size(4096);
+    Ok(upgrade.on_upgrade(move |socket| async move {
+        let _place = place;
+        serve(app, id, after, admitted, socket).await;
+    }))
+}
+
+pub(super) async fn serve(app: App, id: JobId, after: u64, mut admitted: Admitted, socket: WebSocket) {
+    let (mut out, mut inbox) = socket.split();
+    let mut told = Box::pin(told(app.fascicles.clone(), id.clone(), after));
+    let mut stopping = app.stopping.clone();
+    let stopped = async move { drop(stopping.wait_for(|stop| *stop).await) };
+    tokio::pin!(stopped);
+    let mut pings = tokio::time::interval(PING_EVERY);
+    pings.reset();
+    // What a subscriber does not take waits in the journal, not in memory.
+    let closing = loop {
+        let frame = tokio::select! {
+            next = told.next() => match next {
+                Some(Told::Observed(observed)) => {
+                    Message::text(json!({"event_type": "new_observable_event", "payload": observed}).to_string())
+                }
+                Some(Told::Ended(head)) => {
+                    let last = Message::text(json!({"event_type": "job_ended", "payload": ended(&head)}).to_string());
+                    let _ = timeout(SEND_MAX, out.send(last)).await;
+                    break (1000, "ended");
+                }
+                None => break (1012, "restart"),
+            },
+            frame = inbox.next() => match frame {
+                None | Some(Err(_) | Ok(Message::Close(_))) => return,
+                Some(Ok(_)) => continue,
+            },
+            _ = pings.tick() => Message::Ping(Default::default()),
+            () = admitted.changed() => {
+                if !admitted.renew() || app.fascicles.job_of(admitted.principal(), &id).await.is_err() {
+                    break (4401, "unauthorized");
+                }
+                continue;
+            }
+            () = &mut stopped => break (1012, "restart"),
+        };
+        match timeout(SEND_MAX, out.send(frame)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => return,
+            Err(_) => break (4408, "slow"),
+        }
+    };
+    let (code, reason) = closing;
+    let close = Message::Close(Some(CloseFrame { code, reason: reason.into() }));
+    let _ = timeout(Duration::from_secs(2), out.send(close)).await;
+}

@@ -1,0 +1,61 @@
+//! Amounts of tokens and money.
+
+use serde::{Deserialize, Serialize};
+
+/// An amount in both currencies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Amount {
+    /// Model tokens, prompt and completion together.
+    pub tokens: i64,
+    /// Millionths of a US dollar.
+    pub micro_usd: i64,
+}
+
+impl Amount {
+    /// An amount of tokens alone.
+    pub fn tokens(tokens: i64) -> Self {
+        Self { tokens, micro_usd: 0 }
+    }
+
+    /// Returns `true` if `other` can be taken from this amount. A currency of which nothing is wanted may be in debt.
+    pub fn covers(self, other: Self) -> bool {
+        let enough = |have: i64, want: i64| want <= 0 || have >= want;
+        enough(self.tokens, other.tokens) && enough(self.micro_usd, other.micro_usd)
+    }
+
+    /// Both currencies added.
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            tokens: self.tokens.saturating_add(other.tokens),
+            micro_usd: self.micro_usd.saturating_add(other.micro_usd),
+        }
+    }
+
+    /// Both currencies subtracted.
+    pub fn minus(self, other: Self) -> Self {
+        Self {
+            tokens: self.tokens.saturating_sub(other.tokens),
+            micro_usd: self.micro_usd.saturating_sub(other.micro_usd),
+        }
+    }
+
+    /// The smaller of each.
+    pub(super) fn least(self, other: Self) -> Self {
+        Self { tokens: self.tokens.min(other.tokens), micro_usd: self.micro_usd.min(other.micro_usd) }
+    }
+
+    /// This many times an amount, in thousandths of an hour's milliseconds: see [`Bucket`].
+    pub(super) fn times(self, ms: i64) -> [i128; 2] {
+        [i128::from(self.tokens) * i128::from(ms), i128::from(self.micro_usd) * i128::from(ms)]
+    }
+
+    /// So many thousandths of an amount, rounded down.
+    pub(super) fn thousandths(self, share: u16) -> Self {
+        let part = |whole: i64| (i128::from(whole) * i128::from(share) / 1000) as i64;
+        Self { tokens: part(self.tokens), micro_usd: part(self.micro_usd) }
+    }
+
+    pub(super) fn floor_zero(self) -> Self {
+        Self { tokens: self.tokens.max(0), micro_usd: self.micro_usd.max(0) }
+    }
+}

@@ -1,0 +1,143 @@
+//! The rows of a checkpoint, and the release of what it has written.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{ACCOUNTS_MAX, CLEAN_BYTES_MAX, CLEAN_MAX, Elements, State};
+use crate::backend::{Projected, Projection};
+use crate::batch::{Entry, Hash, Versioned};
+
+/// The objects that a checkpoint has written and nobody needs any more.
+#[derive(Default)]
+pub(crate) struct Gone {
+    pub(crate) entries: Vec<VecDeque<(u64, Arc<Entry>)>>,
+    pub(crate) elements: Vec<Elements>,
+    pub(crate) payloads: Vec<(Hash, (Bytes, u64))>,
+}
+
+impl State {
+    /// Returns the contents of a checkpoint up to the present row.
+    pub(crate) fn projection(&mut self) -> Projection {
+        self.projecting = self.row;
+        self.logged_bytes = 0;
+        let dirty_documents = self.documents.iter_mut().filter(|(_, known)| known.row > 0);
+        let unsure = std::mem::take(&mut self.unsure);
+        let documents = dirty_documents.filter_map(|(key, known)| {
+            known.storing = Some(known.body.is_some());
+            let document = known.body.clone().map(|value| Versioned { version: known.version, value });
+            // What came and went between two checkpoints was never there.
+            let is_nothing = document.is_none() && !known.stored && !unsure;
+            (!is_nothing).then(|| Projected { key: key.clone(), document, stored: known.stored })
+        });
+        let documents = documents.collect();
+        let (mut journals, mut forgotten, mut trimmed) = (Vec::new(), Vec::new(), Vec::new());
+        for (stream, journal) in &self.journals {
+            if !journal.fresh.is_empty() {
+                // What was let go of before it was ever written is not written.
+                let kept = journal.fresh.iter().filter(|(_, entry)| entry.seq > journal.trimmed.0);
+                journals.push((stream.clone(), kept.map(|(_, entry)| entry.clone()).collect()));
+            }
+            if journal.forgotten > 0 {
+                forgotten.push(stream.clone());
+            }
+            if journal.trimmed.1 > 0 {
+                trimmed.push((stream.clone(), journal.trimmed.0));
+            }
+        }
+        Projection {
+            upto: self.row,
+            documents,
+            journals,
+            forgotten,
+            trimmed,
+            accounts: self
+                .accounts
+                .iter()
+                .filter(|(_, (_, row))| *row > 0)
+                .filter_map(|(name, (account, _))| Some((name.clone(), account.clone()?)))
+                .collect(),
+            elements: self
+                .elements
+                .iter()
+                .flat_map(|(nexus, fresh)| fresh.iter().map(|(no, (body, _))| (nexus.clone(), *no, body.clone())))
+                .collect(),
+            payloads: self.payloads.iter().map(|(hash, (body, _))| (*hash, body.clone())).collect(),
+            unsure,
+        }
+    }
+
+    /// Takes note that a projection failed, of which nobody knows what was written.
+    pub(crate) fn not_projected(&mut self, bytes: usize) {
+        self.dirty_bytes += bytes;
+        self.unsure = true;
+    }
+
+    /// Lets go of what the projection up to row `upto` holds. Answers it, so that nobody waits here until all of it is
+    /// given back.
+    #[must_use]
+    pub(crate) fn projected(&mut self, upto: u64) -> Gone {
+        let mut gone = Gone::default();
+        self.checkpoint = upto;
+        for known in self.documents.values_mut() {
+            known.stored = known.storing.take().unwrap_or(known.stored);
+            if known.row > 0 && known.row <= upto {
+                known.row = 0;
+                self.clean_bytes += known.body.as_ref().map_or(0, Bytes::len);
+            }
+        }
+        for journal in self.journals.values_mut() {
+            let written = journal.fresh.partition_point(|(row, _)| *row <= upto);
+            if written > 0 {
+                let rest = journal.fresh.split_off(written);
+                gone.entries.push(std::mem::replace(&mut journal.fresh, rest));
+            }
+            if journal.forgotten <= upto {
+                journal.forgotten = 0;
+            }
+            if journal.trimmed.1 <= upto {
+                journal.trimmed = (0, 0);
+            }
+        }
+        self.watchers.retain(|_, watcher| watcher.receiver_count() > 0);
+        for (_, row) in self.accounts.values_mut().filter(|(_, row)| *row <= upto) {
+            *row = 0;
+        }
+        self.elements.retain(|_, fresh| {
+            if fresh.values().all(|(_, row)| *row <= upto) {
+                gone.elements.push(std::mem::take(fresh));
+            } else {
+                fresh.retain(|_, (_, row)| *row > upto);
+            }
+            !fresh.is_empty()
+        });
+        gone.payloads.extend(self.payloads.extract_if(|_, (_, row)| *row <= upto));
+        gone
+    }
+
+    /// Lets go of what is only remembered for its version. Only between rows: a batch that was judged by
+    /// a version must find it when it is applied.
+    pub(crate) fn forget_clean(&mut self) {
+        if self.kept.len() > CLEAN_MAX {
+            self.kept.clear();
+        }
+        // What is left is not looked through again before there is as much more: all of it may be dirty.
+        let [documents, journals, accounts] = &mut self.bounds;
+        if self.documents.len() > *documents || self.clean_bytes > CLEAN_BYTES_MAX {
+            self.documents.retain(|_, known| known.row > 0);
+            self.clean_bytes = 0;
+            *documents = CLEAN_MAX.max(2 * self.documents.len());
+        }
+        if self.accounts.len() >= *accounts {
+            self.accounts.retain(|_, (_, row)| *row > 0);
+            self.accounts_forgotten += 1;
+            *accounts = ACCOUNTS_MAX.max(2 * self.accounts.len());
+        }
+        if self.journals.len() > *journals {
+            self.journals
+                .retain(|_, journal| !journal.fresh.is_empty() || journal.forgotten > 0 || journal.trimmed.1 > 0);
+            *journals = CLEAN_MAX.max(2 * self.journals.len());
+        }
+    }
+}

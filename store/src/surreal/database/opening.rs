@@ -1,0 +1,211 @@
+//! Opening the files of the database: probes, locks, repairs and the lease.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use surrealdb::Surreal as Client;
+use surrealdb::engine::local::Db;
+use surrealdb_cnf::ConfigMap;
+use surrealdb_engine_local::Datastore;
+
+use super::{BLOCK_CACHE_BYTES, INLINE_BYTES, LOCK, LOG_AHEAD, MEMTABLE_BYTES, Open, PROBE, ROOM_BYTES, flushed, shut};
+use crate::backend::Opened;
+use crate::surreal::rows::{LogRow, bytes_of};
+use crate::surreal::{StoreError, io, settle};
+
+/// Bytes that are left on a disk below which a failed opening is put down to it.
+pub(super) const LOW_BYTES: u64 = 64 << 20;
+
+/// Returns `true` if a process, this one included, holds the lock of the database in `path`.
+pub(crate) fn is_locked(path: &Path) -> bool {
+    let tried = std::fs::File::open(path.join(LOCK)).map(|file| file.try_lock());
+    matches!(tried, Ok(Err(std::fs::TryLockError::WouldBlock)))
+}
+
+/// Locks the folder of a database for this process.
+///
+/// # Errors
+/// [`StoreError::Locked`] when another process has it.
+pub(super) fn lock_folder(path: &Path) -> Result<std::fs::File, StoreError> {
+    let failed = |error: std::io::Error| StoreError::Io(format!("{}: {error}", path.display()));
+    let folder = std::fs::File::open(path).map_err(failed)?;
+    match rustix::fs::flock(&folder, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(folder),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(StoreError::Locked(path.display().to_string())),
+        // A file system without such locks: SurrealKV's own has to do.
+        Err(rustix::io::Errno::NOTSUP | rustix::io::Errno::NOSYS) => Ok(folder),
+        Err(error) => Err(failed(error.into())),
+    }
+}
+
+/// Words of SurrealKV's errors about damaged files.
+const DAMAGES: [&str; 7] = ["manifest", "sst", "block", "sequence", "fill whole buffer", "checksum", "corrupt"];
+
+fn is_damage(why: &str) -> bool {
+    DAMAGES.iter().any(|word| why.to_lowercase().contains(word))
+}
+
+/// Adds to an error about a full disk or damaged files of the database where they are and how to go on.
+pub(super) fn with_advice(path: &Path, error: StoreError) -> StoreError {
+    let left = rustix::fs::statvfs(path).ok().map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize));
+    let advise = |why: String| match left.filter(|left| *left < LOW_BYTES) {
+        Some(left) => {
+            let room = format!("the disk of {} has {} KiB left: make room and start again", path.display(), left >> 10);
+            match is_damage(&why) {
+                true => format!("{why}. First, {room}; should that not help, put the files back from a backup"),
+                false => format!("{why}: {room}"),
+            }
+        }
+        None if is_damage(&why) => {
+            format!("{why}. The files of the database are in {}: put them back from a backup", path.display())
+        }
+        None => why,
+    };
+    match error {
+        StoreError::Io(why) => StoreError::Io(advise(why)),
+        StoreError::Corrupt(why) => StoreError::Corrupt(advise(why)),
+        other => other,
+    }
+}
+
+/// Looks whether the disk takes writes, and has room for what the database flushes when it is closed.
+pub(super) fn probe(path: &Path) -> Result<(), StoreError> {
+    use std::io::Write;
+    let failed = |error: std::io::Error| StoreError::Io(format!("{}: {error}", path.display()));
+    let own_logs = std::fs::read_dir(path.join("wal")).into_iter().flatten();
+    let bytes: u64 = own_logs.filter_map(|file| Some(file.ok()?.metadata().ok()?.len())).sum();
+    let disk = rustix::fs::statvfs(path).map_err(|error| failed(error.into()))?;
+    if disk.f_bavail.saturating_mul(disk.f_frsize) < bytes + ROOM_BYTES {
+        return Err(failed(std::io::ErrorKind::StorageFull.into()));
+    }
+    let probe = path.join(PROBE);
+    let tried = (|| {
+        let mut file = std::fs::File::create(&probe)?;
+        file.write_all(&[0; 64 << 10])?;
+        file.sync_all()
+    })();
+    let removed = std::fs::remove_file(&probe);
+    tried.and(removed).map_err(failed)
+}
+
+/// Opens the database in `path` as it is.
+pub(super) async fn open_database(path: &Path) -> Result<Open, StoreError> {
+    has_manifest(path)?;
+    // SurrealKV 0.21 splits a log that its memory table cannot hold when it reads it back: one part is flushed, which
+    // says that the whole log is, and the other is nowhere when it is killed again. A log holds at most a full table
+    // and one transaction more, so it is read back into a table of three, and closed.
+    if needs_recovery(path) {
+        shut(built(path, 3 * MEMTABLE_BYTES).await?, path).await?;
+        flushed(path)?;
+    }
+    let datastore = built(path, MEMTABLE_BYTES).await?;
+    datastore.check_version().await.map_err(io)?;
+    datastore.bootstrap().await.map_err(io)?;
+    let client: Client<Db> = Client::<Db>::unstable_from_datastore(datastore.clone(), None).await.map_err(io)?;
+    client.use_ns("lifeformd").use_db("main").await.map_err(io)?;
+    Ok(Open { datastore, client })
+}
+
+/// Checks that tables have a manifest: without one SurrealKV 0.21 takes them for leftovers and removes them.
+///
+/// # Errors
+/// [`StoreError::Corrupt`]; nothing was changed.
+pub(super) fn has_manifest(store: &Path) -> Result<(), StoreError> {
+    let is_empty = |name: &str| std::fs::read_dir(store.join(name)).map_or(true, |mut files| files.next().is_none());
+    if is_empty("sstables") || !is_empty("manifest") {
+        return Ok(());
+    }
+    let manifest = store.join("manifest");
+    Err(StoreError::Corrupt(format!("{} is missing, and tables are there: put it back", manifest.display())))
+}
+
+/// Returns `true` if the database in `store` was not closed: its own logs are not empty.
+pub(super) fn needs_recovery(store: &Path) -> bool {
+    let files = std::fs::read_dir(store.join("wal")).into_iter().flatten();
+    files.filter_map(|file| file.ok()?.metadata().ok()).any(|file| file.len() > 0)
+}
+
+/// The datastore in `store`, with memory tables of that size.
+///
+/// SurrealKV 0.21 counts a log on before it has made its file. When the file cannot be made and the memory table is
+/// flushed then, the manifest names a log past the newest file there is, and it does not open any more. All files are
+/// older than that log then, which means that the tables hold all that is in them.
+pub(super) async fn built(store: &Path, memtable_bytes: usize) -> Result<Arc<Datastore>, StoreError> {
+    match built_as_is(store, memtable_bytes).await {
+        Err(StoreError::Io(error)) if error.contains(LOG_AHEAD) => {
+            tracing::warn!(%error, "the database's own logs are older than what it flushed, and are removed");
+            remove_own_logs(store).map_err(|error| StoreError::Io(format!("{}: {error}", store.display())))?;
+            built_as_is(store, memtable_bytes).await
+        }
+        built => built,
+    }
+}
+
+pub(super) fn remove_own_logs(store: &Path) -> std::io::Result<()> {
+    for file in std::fs::read_dir(store.join("wal"))? {
+        std::fs::remove_file(file?.path())?;
+    }
+    std::fs::File::open(store.join("wal"))?.sync_all()
+}
+
+pub(super) async fn built_as_is(store: &Path, memtable_bytes: usize) -> Result<Arc<Datastore>, StoreError> {
+    let settings = ConfigMap::empty()
+        .with_key_value("surrealkv_max_memtable_size", memtable_bytes.to_string())
+        .with_key_value("surrealkv_block_cache_capacity", BLOCK_CACHE_BYTES.to_string())
+        .with_key_value("surrealkv_vlog_threshold", INLINE_BYTES.to_string())
+        .with_key_value("live_query_engine", "inline");
+    let url = format!("surrealkv://{}?sync=every", store.display());
+    let built = Datastore::builder().with_config(settings).without_maintenance_tasks().build_with_path(&url).await;
+    built.map_err(|error| {
+        let text = error.to_string();
+        let locked = text.contains("locked by another process") || text.contains("already locked");
+        if locked {
+            StoreError::Locked(store.display().to_string())
+        } else {
+            StoreError::Io(format!("{}: {text}", store.display()))
+        }
+    })
+}
+
+/// Takes the lease: the epoch rises, and the holder of the last one can write no more.
+pub(super) async fn take_lease(db: &Client<Db>, now: crate::Timestamp) -> Result<i64, StoreError> {
+    const TAKE: &str = "BEGIN;
+        UPSERT lease:store SET epoch = (epoch ?? 0) + 1, since = $now RETURN NONE;
+        LET $epoch = (SELECT VALUE epoch FROM ONLY lease:store);
+        UPDATE meta:checkpoint SET epoch = $epoch RETURN NONE;
+        COMMIT;";
+    settle(db.query(TAKE).bind(("now", now.to_string())).await.map_err(io)?)?;
+    lease(db).await
+}
+
+/// The epoch of the lease.
+pub(super) async fn lease(db: &Client<Db>) -> Result<i64, StoreError> {
+    let mut response = settle(db.query("SELECT VALUE epoch FROM lease:store").await.map_err(io)?)?;
+    let epochs: Vec<i64> = response.take(0).map_err(io)?;
+    epochs.first().copied().ok_or_else(|| StoreError::Corrupt("the lease row is missing".into()))
+}
+
+pub(super) async fn read_opened(db: &Client<Db>) -> Result<(Opened, Option<u64>), StoreError> {
+    // A row of the log that a checkpoint removed can be back, when the removal went with a log of the database: see
+    // `Surreal::surely`. The checkpoint itself was written again, and says so.
+    let asked = db.query(
+        "SELECT VALUE n FROM meta:checkpoint;
+         LET $checkpoint = (SELECT VALUE n FROM ONLY meta:checkpoint);
+         SELECT * FROM log WHERE n > $checkpoint ORDER BY n;
+         SELECT VALUE segment FROM meta:checkpoint WHERE segment != NONE",
+    );
+    let mut response = settle(asked.await.map_err(io)?)?;
+    let checkpoint: Vec<i64> = response.take(0).map_err(io)?;
+    let log: Vec<LogRow> = response.take(2).map_err(io)?;
+    let segment: Vec<i64> = response.take(3).map_err(io)?;
+    let opened = Opened {
+        checkpoint: checkpoint.first().map_or(0, |n| *n as u64),
+        log: log.into_iter().map(|row| (row.n as u64, bytes_of(row.b))).collect(),
+    };
+    Ok((opened, segment.first().map(|segment| *segment as u64)))
+}
+
+/// Takes a lock whatever panicked with it: what it guards is replaced whole.
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
