@@ -340,7 +340,7 @@ impl Nexus {
     /// # Errors
     /// Only when the store fails.
     pub async fn journal(&self, nexus: &NexusId, after: u64, limit: usize) -> Result<Vec<Value>, NexusError> {
-        let entries = self.store.entries(&stream(nexus), after, limit).await?;
+        let entries = self.store.entries(&journal_stream(nexus), after, limit).await?;
         Ok(entries.iter().map(store::Entry::to_json).collect())
     }
 
@@ -382,6 +382,7 @@ impl Nexus {
     }
 }
 
-fn stream(nexus: &NexusId) -> Stream {
+/// Returns the stream of the journal of a nexus.
+pub fn journal_stream(nexus: &NexusId) -> Stream {
     format!("nexus:{nexus}").into()
 }

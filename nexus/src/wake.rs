@@ -26,7 +26,7 @@ use super::meaning::Meaning;
 use super::mind::Mind;
 use super::owner::{self, Loan, Owner, STEPS_BACK_MAX, Shared, Snapshot, Task};
 use super::shelf::{Shelved, State};
-use super::{Nexus, NexusError, NexusId, stream};
+use super::{Nexus, NexusError, NexusId, journal_stream};
 
 /// The nexuses that are awake or waking.
 #[derive(Default)]
@@ -194,7 +194,7 @@ impl Nexus {
             }
         }
         let unlearned = if head.is_some() { unlearned(&nexus, &mind) } else { Vec::new() };
-        let seq = self.store.head(&stream(&nexus)).await?;
+        let seq = self.store.head(&journal_stream(&nexus)).await?;
         let (writer, inbox) = mpsc::channel(TASKS_MAX);
         let (readers, reading) = mpsc::channel(TASKS_MAX);
         let shelves = self.shelves.clone().map(|shelves| (shelves, self.open_shelves.clone()));
@@ -261,7 +261,7 @@ impl Nexus {
     async fn bring_up(&self, nexus: &NexusId, file: &Path, next: (u32, u32)) -> Result<Shelved, NexusError> {
         let shelf = self.open_shelves.open(file).await?;
         let (mut shelved, state) = owner::beside(true, || Shelved::open(shelf, next))?;
-        let seq = self.store.head(&stream(nexus)).await?;
+        let seq = self.store.head(&journal_stream(nexus)).await?;
         match state {
             Some(state) if self.is_behind(nexus, &state, seq).await? => {
                 let missed = owner::read_journal(&self.store, nexus, state.seq, seq).await?;
@@ -332,7 +332,7 @@ impl Nexus {
         // An element that a later capsule touched again is written as it is in the end.
         all.iter_mut().for_each(|change| change.after = mind.read().record(change.el));
         let batch = owner::batch_of(Batch::new(&origin), nexus, Head::of(mind), &all, 0);
-        let batch = entries.iter().fold(batch, |batch, entry| batch.append(stream(nexus), "capsule", entry));
+        let batch = entries.iter().fold(batch, |batch, entry| batch.append(journal_stream(nexus), "capsule", entry));
         Ok(self.store.commit(batch).await?.versions[0])
     }
 }

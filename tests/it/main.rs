@@ -24,6 +24,7 @@ mod http {
     pub(crate) mod edge;
     pub(crate) mod fair;
     pub(crate) mod matrix;
+    pub(crate) mod paging;
     pub(crate) mod rights;
 }
 mod kip {

@@ -20,7 +20,7 @@ use utoipa::ToSchema;
 use super::App;
 use super::error::ApiError;
 use super::extract::{ApiJson, ApiPath, ApiQuery, Caller, IdempotencyKey, Operator};
-use super::paging::{Entries, Limit};
+use super::paging::{JournalPage, Limit};
 use crate::daemon::shipped_lifeform;
 
 /// A request for a new lifeform.
@@ -205,13 +205,13 @@ pub(super) async fn act(
 /// Lists the calls that the house paid for, with their messages. For operators.
 #[utoipa::path(
     get, path = "/v1/house/calls",
-    params(Entries),
+    params(JournalPage),
     responses((status = 200, description = "{calls, next}"), (status = 403, description = "this is for operators")),
 )]
 pub(super) async fn house_calls(
     State(app): State<App>,
     _operator: Operator,
-    ApiQuery(page): ApiQuery<Entries>,
+    ApiQuery(page): ApiQuery<JournalPage>,
 ) -> Result<Json<Value>, ApiError> {
     let (entries, next) = journal(&app, paid::calls_stream(HOUSE), &page).await?;
     let calls = paid::recorded(&app.store, entries).await?;
@@ -219,9 +219,8 @@ pub(super) async fn house_calls(
 }
 
 /// A page of a journal and where the next one starts.
-pub(super) async fn journal(app: &App, stream: Arc<str>, page: &Entries) -> Result<(Vec<Value>, Value), ApiError> {
-    let entries = app.store.entries(&stream, page.after, page.limit.0).await?;
-    let next = (entries.len() == page.limit.0).then(|| entries.last().map(|entry| entry.seq)).flatten();
+pub(super) async fn journal(app: &App, stream: Arc<str>, page: &JournalPage) -> Result<(Vec<Value>, Value), ApiError> {
+    let (entries, next) = page.of(&app.store, &stream).await?;
     Ok((entries.iter().map(store::Entry::to_json).collect(), json!(next)))
 }
 
@@ -295,14 +294,14 @@ pub(super) async fn policy(
 /// Every model call of a lifeform, prompts and answers as they were.
 #[utoipa::path(
     get, path = "/v1/lifeforms/{id}/calls",
-    params(("id" = String, Path), Entries),
+    params(("id" = String, Path), JournalPage),
     responses((status = 200, description = "a page of recorded calls")),
 )]
 pub(super) async fn calls(
     State(app): State<App>,
     _operator: Operator,
     ApiPath(id): ApiPath<LifeformId>,
-    ApiQuery(page): ApiQuery<Entries>,
+    ApiQuery(page): ApiQuery<JournalPage>,
 ) -> Result<Json<Value>, ApiError> {
     app.lifeforms.get(&id).await?;
     let (entries, next) = journal(&app, paid::calls_stream(&id), &page).await?;

@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use super::App;
 use super::error::ApiError;
 use super::extract::{ApiJson, ApiPath, ApiQuery, ApiText, Caller};
-use super::paging::{Entries, EntriesLimit};
+use super::paging::{EntriesLimit, JournalPage};
 
 /// Returns the nexus of a path: a lifeform's mind, or the commons.
 async fn known(app: &App, id: LifeformId) -> Result<NexusId, ApiError> {
@@ -190,22 +190,23 @@ pub(super) async fn undo(
 /// lifeform itself, since it shows what scopes may hide.
 #[utoipa::path(
     get, path = "/v1/nexus/{id}/journal",
-    params(("id" = String, Path), Entries),
-    responses((status = 200, description = "{entries, next_after}")),
+    params(("id" = String, Path), JournalPage),
+    responses((status = 200, description = "{entries, next, next_after}")),
 )]
 pub(super) async fn journal(
     State(app): State<App>,
     Caller(origin): Caller,
     ApiPath(id): ApiPath<LifeformId>,
-    ApiQuery(page): ApiQuery<Entries>,
+    ApiQuery(page): ApiQuery<JournalPage>,
 ) -> Result<Json<Value>, ApiError> {
     let nexus = known(&app, id).await?;
     if !nexus::may_write(&origin.principal, &nexus) {
         return Err(ApiError::forbidden("only an operator or the lifeform itself reads its journal"));
     }
-    let entries = app.nexus.journal(&nexus, page.after, page.limit.0).await?;
-    let next = entries.last().map_or(page.after, |entry| entry["seq"].as_u64().unwrap_or(page.after));
-    Ok(Json(json!({"entries": entries, "next_after": next})))
+    let (entries, next) = page.of(&app.store, &nexus::journal_stream(&nexus)).await?;
+    let next_after = entries.iter().map(|entry| entry.seq).max().unwrap_or(page.after);
+    let entries: Vec<Value> = entries.iter().map(store::Entry::to_json).collect();
+    Ok(Json(json!({"entries": entries, "next": next, "next_after": next_after})))
 }
 
 /// The options of an import.

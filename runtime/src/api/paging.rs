@@ -2,6 +2,7 @@
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
+use store::{Entry, Store, StoreError, Stream, Timestamp};
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{IntoParams, PartialSchema, ToSchema};
@@ -62,4 +63,90 @@ pub(super) struct Entries {
     #[serde(default)]
     #[param(inline)]
     pub(super) limit: EntriesLimit,
+}
+
+/// The order of the entries of a page.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Order {
+    /// The oldest entry first.
+    #[default]
+    Asc,
+    /// The newest entry first.
+    Desc,
+}
+
+/// A page of a journal, from either end: `order=desc` reads the newest entries in one request, whatever the length.
+#[derive(Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct JournalPage {
+    /// Only entries after the entry of this number.
+    pub(super) after: u64,
+    /// Only entries before the entry of this number.
+    pub(super) before: Option<u64>,
+    /// Only entries from this time on.
+    #[param(value_type = Option<String>, format = DateTime)]
+    pub(super) since: Option<Timestamp>,
+    /// Only entries before this time.
+    #[param(value_type = Option<String>, format = DateTime)]
+    pub(super) until: Option<Timestamp>,
+    /// `asc` (the oldest first) or `desc`.
+    #[param(inline)]
+    pub(super) order: Order,
+    /// The number of entries, up to 256.
+    #[param(inline)]
+    pub(super) limit: EntriesLimit,
+}
+
+impl JournalPage {
+    /// Returns the entries of the page, and the number that the next page begins at: its `after`, or its `before` in
+    /// descending order.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub(super) async fn of(&self, store: &Store, stream: &Stream) -> Result<(Vec<Entry>, Option<u64>), StoreError> {
+        let head = store.head(stream).await?;
+        let mut low = self.after;
+        let mut high = self.before.map_or(head, |before| before.saturating_sub(1).min(head));
+        if let Some(since) = self.since {
+            low = low.max(count_before(store, stream, since, head).await?);
+        }
+        if let Some(until) = self.until {
+            high = high.min(count_before(store, stream, until, head).await?);
+        }
+        let within = usize::try_from(high.saturating_sub(low)).unwrap_or(usize::MAX);
+        let limit = self.limit.0.min(within);
+        if limit == 0 {
+            return Ok((Vec::new(), None));
+        }
+        let is_desc = self.order == Order::Desc;
+        let from = if is_desc { high - limit as u64 } else { low };
+        let mut entries = store.entries(stream, from, limit).await?;
+        entries.retain(|entry| entry.seq <= high);
+        let next = match is_desc {
+            // The oldest entries of a journal may be removed: an empty page has no next one.
+            true => entries.first().map(|first| first.seq).filter(|first| from > low && *first == from + 1),
+            false => entries.last().map(|last| last.seq).filter(|last| *last < high),
+        };
+        if is_desc {
+            entries.reverse();
+        }
+        Ok((entries, next))
+    }
+}
+
+/// Returns the number of entries of a journal that are older than a time: entries are in the order of their times.
+async fn count_before(store: &Store, stream: &Stream, time: Timestamp, head: u64) -> Result<u64, StoreError> {
+    let (mut low, mut high) = (0, head);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let entry = store.entries(stream, middle, 1).await?.into_iter().next();
+        match entry {
+            // Entries before it may be removed; they are older than it is.
+            Some(entry) if entry.at < time => low = entry.seq.min(high),
+            _ => high = middle,
+        }
+    }
+    Ok(low)
 }

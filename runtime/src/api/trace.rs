@@ -11,7 +11,7 @@ use nexus::Request;
 use nexus::kip::graph::Ids;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use store::Role;
+use store::{Role, Timestamp};
 use utoipa::ToSchema;
 
 use super::App;
@@ -19,7 +19,7 @@ use super::chat::MessagePath;
 use super::error::ApiError;
 use super::extract::{ApiPath, ApiQuery, Caller};
 use super::lifeforms::journal;
-use super::paging::{Entries, EntriesLimit};
+use super::paging::{EntriesLimit, JournalPage, Order};
 use crate::otlp;
 
 /// The requested part of a trace.
@@ -36,9 +36,21 @@ pub(super) struct Asked {
     #[serde(default)]
     #[param(inline)]
     format: Format,
-    /// Entries after this number.
+    /// Only entries after the entry of this number.
     #[serde(default)]
     after: u64,
+    /// Only entries before the entry of this number.
+    before: Option<u64>,
+    /// Only entries from this time on.
+    #[param(value_type = Option<String>, format = DateTime)]
+    since: Option<Timestamp>,
+    /// Only entries before this time.
+    #[param(value_type = Option<String>, format = DateTime)]
+    until: Option<Timestamp>,
+    /// `asc` (the oldest first) or `desc`.
+    #[serde(default)]
+    #[param(inline)]
+    order: Order,
     /// The number of entries, up to 256.
     #[serde(default)]
     #[param(inline)]
@@ -77,7 +89,8 @@ pub(super) async fn trace(
             return Err(ApiError::invalid("format=otlp wants from=: spans are of one walk"));
         }
         app.lifeforms.get(&id).await?;
-        let page = Entries { after: asked.after, limit: asked.limit };
+        let Asked { after, before, since, until, order, limit, .. } = asked;
+        let page = JournalPage { after, before, since, until, order, limit };
         let (entries, next) = journal(&app, format!("trace:{id}").into(), &page).await?;
         return Ok(Json(json!({"entries": entries, "next": next})));
     };

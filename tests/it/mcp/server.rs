@@ -148,7 +148,9 @@ async fn what_a_tool_does_not_know_is_refused_and_a_trial_run_writes_nothing() {
     let listed = op.send(Method::POST, "/mcp", &accept, Some(listed)).await.expect(StatusCode::OK);
     let odd = op.send(Method::POST, "/mcp", &accept, Some(json!({"zzz": 1}))).await.expect(StatusCode::BAD_REQUEST);
     assert_eq!(odd["error"]["code"], -32600, "{odd}");
-    let broken = op.raw("/mcp", "{").await.expect(StatusCode::BAD_REQUEST);
+    let broken = reqwest::Client::new().post(format!("{}/mcp", op.base)).bearer_auth(&daemon.daemon.token);
+    let broken = broken.header("accept", accept[0].1).header("content-type", "application/json").body("{");
+    let broken: Value = broken.send().await.unwrap().json().await.unwrap();
     assert_eq!((&broken["error"]["code"], &broken["id"]), (&json!(-32700), &Value::Null), "{broken}");
     let tools = listed["result"]["tools"].as_array().unwrap();
     assert_eq!(tools.len(), 21);

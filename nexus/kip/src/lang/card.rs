@@ -5,12 +5,27 @@ use std::sync::LazyLock;
 
 use super::parser::RULES;
 
-/// Returns the rules of the grammar, one a line, taken from above the functions that read them.
+/// Returns the rules of the grammar, one a line, taken from the comments above the functions that read them. A rule goes on
+/// in the lines of its comment.
 pub fn rules() -> &'static str {
     static CARD: LazyLock<String> = LazyLock::new(|| {
-        let lines = RULES.iter().flat_map(|source| source.lines());
-        let rules = lines.filter_map(|line| line.strip_prefix("// ")).filter(|line| line.contains(" ::= "));
-        rules.map(|rule| format!("{rule}\n")).collect()
+        let (mut rules, mut in_a_rule) = (String::new(), false);
+        for line in RULES.iter().flat_map(|source| source.lines()) {
+            match line.strip_prefix("// ") {
+                Some(rule) if rule.contains(" ::= ") => {
+                    rules.push_str(if rules.is_empty() { "" } else { "\n" });
+                    rules.push_str(rule);
+                    in_a_rule = true;
+                }
+                Some(more) if in_a_rule => {
+                    rules.push(' ');
+                    rules.push_str(more);
+                }
+                _ => in_a_rule = false,
+            }
+        }
+        rules.push('\n');
+        rules
     });
     &CARD
 }
@@ -22,8 +37,7 @@ pub fn card() -> String {
 
 /// Every example parses; a test reads them.
 const EXAMPLES: &str = r#"// VAR is ?x, STRING is in double quotes and so is a PREDICATE's name, NAME is letters, digits and '_', NUMBER as in JSON, WHOLE a whole one from 1; $name stands for a parameter. A type or predicate must be defined before it is used.
-// Attributes are ?x.attributes.key, metadata ?x.metadata.key. One FIND expression answers bare values, several answer
-// rows.
+// Attributes are ?x.attributes.key, metadata ?x.metadata.key. One FIND expression answers bare values, several answer rows.
 SEARCH CONCEPT "aspirin" LIMIT 5
 DESCRIBE CONCEPT TYPES
 FIND(?d.name, ?d.attributes.risk_level) WHERE { ?d {type: "Drug"} (?d, "treats", {name: "Headache"}) FILTER(?d.attributes.risk_level < 4) } ORDER BY ?d.attributes.risk_level LIMIT 20
@@ -42,6 +56,11 @@ mod tests {
             ["'FIND'", "'UPSERT'", "'UPDATE'", "'MERGE'", "'DELETE'", "'EXPORT'", "'DESCRIBE'", "'SEARCH'", "'EXPLAIN'"]
         {
             assert!(rules().contains(word), "{word}");
+        }
+        for rule in rules().lines() {
+            let unquoted: String = rule.split('\'').step_by(2).collect();
+            let count = |bracket| unquoted.matches(bracket).count();
+            assert!(rule.contains(" ::= ") && count('(') == count(')'), "a rule is cut: {rule}");
         }
         let examples: Vec<&str> = EXAMPLES.lines().filter(|line| !line.starts_with("//")).collect();
         assert_eq!(examples.len(), 6);

@@ -14,7 +14,7 @@ use super::{journal, rates_of, resources_of};
 use crate::api::App;
 use crate::api::error::ApiError;
 use crate::api::extract::{ApiJson, ApiPath, ApiQuery, Caller, IdempotencyKey, Operator};
-use crate::api::paging::Entries;
+use crate::api::paging::JournalPage;
 
 /// A transaction.
 #[derive(Deserialize, ToSchema)]
@@ -74,14 +74,14 @@ pub(crate) async fn transact(
 /// The balance and the latest statement lines.
 #[utoipa::path(
     get, path = "/v1/lifeforms/{id}/resources",
-    params(("id" = String, Path), Entries),
+    params(("id" = String, Path), JournalPage),
     responses((status = 200, description = "balance and a page of the statement")),
 )]
 pub(crate) async fn resources(
     State(app): State<App>,
     _caller: Caller,
     ApiPath(id): ApiPath<LifeformId>,
-    ApiQuery(page): ApiQuery<Entries>,
+    ApiQuery(page): ApiQuery<JournalPage>,
 ) -> Result<Json<Value>, ApiError> {
     let account = app.lifeforms.account(&id).await?;
     let (lines, next) = journal(&app, format!("ledger:{id}").into(), &page).await?;
@@ -94,7 +94,7 @@ pub(crate) async fn resources(
 /// The account of calls that people make: its balance, what is set aside, and its statement. For operators.
 #[utoipa::path(
     get, path = "/v1/house/resources",
-    params(Entries),
+    params(JournalPage),
     responses(
         (status = 200, description = "balance and a page of the statement"),
         (status = 403, description = "this is for operators"),
@@ -103,7 +103,7 @@ pub(crate) async fn resources(
 pub(crate) async fn house(
     State(app): State<App>,
     _operator: Operator,
-    ApiQuery(page): ApiQuery<Entries>,
+    ApiQuery(page): ApiQuery<JournalPage>,
 ) -> Result<Json<Value>, ApiError> {
     let account = app.store.account(HOUSE).await?.unwrap_or_default();
     let (lines, next) = journal(&app, format!("ledger:{HOUSE}").into(), &page).await?;
